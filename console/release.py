@@ -1,7 +1,7 @@
-"""What is shipped beside the packages: where it lies, which version it is of, and where it keeps its data.
+"""Files shipped beside the packages: their place, their version, and the data folder.
 
-In a checkout the files lie beside the packages; a wheel (`bin/wheel`) has them in `console/shipped`, under
-the same names: manage.py, templates, static files, documents, the charts' script.
+In a checkout the files are beside the packages; a wheel (`bin/wheel`) has them in `console/shipped`, under
+the same names: manage.py, templates, static files, documents, and the charts' script.
 """
 
 import functools
@@ -19,7 +19,7 @@ ROOT = _PACKAGE.parent if IS_CHECKOUT else _SHIPPED
 
 @functools.cache
 def version() -> str:
-    """That of pyproject.toml, which a release's tag repeats."""
+    """Return the version in pyproject.toml, which a release's tag repeats."""
     if not IS_CHECKOUT:
         return installed_version("weir")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,7 +27,7 @@ def version() -> str:
 
 
 def data_folder() -> Path:
-    """WEIR_DATA; else .weir in the checkout, or in the home folder of whoever installed a wheel."""
+    """Return WEIR_DATA; else .weir in the checkout, or in the home folder of the user who installed a wheel."""
     if variables.DATA.is_set():
         return variables.DATA.path().resolve()
     return ((ROOT if IS_CHECKOUT else Path.home()) / variables.DATA.default).resolve()

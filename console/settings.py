@@ -23,36 +23,36 @@ from queues.private_files import keep_private, load_or_create_secret
 
 _T = TypeVar("_T")
 
-# Whoever reads the settings may write into WEIR_DATA: web, workers, beat and every command.
+# Every process that reads the settings may write to WEIR_DATA: web, workers, beat, and every command.
 keep_private()
 raise_open_file_limit()
 
 BASE_DIR = release.ROOT
 WEIR_DATA = release.data_folder()
-# A command typed beside a running ./run finds that plant by its data folder.
+# A command next to a running ./run finds that plant by its data folder.
 REDIS_URL = variables.REDIS_URL.text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
 
 
 def _read(read: Callable[[], _T]) -> _T:
-    """Raises ImproperlyConfigured naming the variable."""
+    """Call `read`. Raises `ImproperlyConfigured` that names the variable."""
     try:
         return read()
     except BadInput as error:
         raise ImproperlyConfigured(f"{error.field} {error.message}") from None
 
 
-# Another word than 1 or 0 is refused: who sets `true` must not get a console without what production demands.
+# Other words than 1 or 0 are rejected: with `true` a console must not run without production's checks.
 WEIR_PRODUCTION = _read(variables.PRODUCTION.is_on)
 
 
 def _secret_key() -> str:
-    """The signing key: from the environment, or (outside production) one kept in the data folder."""
+    """Return the signing key: from the environment, or (outside production) one kept in the data folder."""
     if key := variables.SECRET_KEY.text():
         if WEIR_PRODUCTION and (len(key) < 50 or len(set(key)) < 5):
             raise ImproperlyConfigured("WEIR_SECRET_KEY is too weak; set it to 50 or more random characters.")
         return key
     if WEIR_PRODUCTION and _read(variables.WITHOUT_PAGES.is_on):
-        # Signs nothing that another process reads; what a worker does not know, it can't give away.
+        # Signs nothing that another process reads; a worker can't disclose a key that it does not have.
         return secrets.token_urlsafe(48)
     if WEIR_PRODUCTION:
         raise ImproperlyConfigured("WEIR_SECRET_KEY is missing; set it to 50 or more random characters.")
@@ -60,14 +60,14 @@ def _secret_key() -> str:
 
 
 SECRET_KEY = _secret_key()
-# A key of its own for each use. A signing key that was changed stays a word of WEIR_AUDIT_KEY, to verify.
+# A separate key for each use. A former signing key stays in WEIR_AUDIT_KEY, for verification.
 WEIR_AUDIT_KEYS = [
     hmac.digest(word.encode(), b"weir audit chain", "sha256")
     for word in variables.AUDIT_KEY.words() or [SECRET_KEY]
 ]
 DEBUG = False
 _HOSTS = variables.HOSTS.words()
-# The health check of compose asks the web process beside it.
+# The health check of Compose queries the web process beside it.
 ALLOWED_HOSTS = [*_HOSTS, "127.0.0.1"] if WEIR_PRODUCTION else _HOSTS
 try:
     WEIR_TRUSTED_PROXIES = networks_of(variables.TRUSTED_PROXIES.text())
@@ -95,7 +95,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    # Behind the static files, which lie there compressed. It pads what it packs, so a length shows no secret.
+    # After the static files, which are stored compressed. It pads compressed answers, so a length reveals no
+    # secret.
     "console.web.compression.OneMember",
     "console.web.head.HeadOfTheApi",
     "console.web.response_headers.ResponseHeaders",
@@ -139,8 +140,8 @@ TEMPLATES = [
     }
 ]
 
-# What a loop's tick wrote in the last seconds may go with the host's power; what people did may not, and is
-# put on the disk with its entry in the audit (`console.audit.chain`).
+# A power loss may undo what a loop's tick wrote in the last seconds, but not what people did, which is
+# written to the disk with its audit entry (`console.audit.chain`).
 _SQLITE = {
     "transaction_mode": "IMMEDIATE",
     "timeout": 20,
@@ -150,7 +151,7 @@ _DATABASE_URL = variables.DATABASE_URL.text() or database_address.build_file_url
 DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
-# How long PostgreSQL works for what runs all the time (`console.storage.database_limits`), s.
+# Time limits of PostgreSQL for processes that run permanently (`console.storage.database_limits`), s.
 WEIR_DATABASE_LIMITS = {
     "statement_timeout": _read(variables.STATEMENT_SECONDS.whole),
     "lock_timeout": _read(variables.LOCK_SECONDS.whole),
@@ -173,7 +174,7 @@ CELERY_DB_REUSE_MAX = 10**9  # tasks on one connection; `console.celery` closes 
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # each second (workers.coordination.broker_connection), for ever
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # each second (workers.coordination.broker_connection)
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "priority_steps": list(range(10)),
     "queue_order_strategy": "priority",
@@ -205,7 +206,7 @@ try:
     WEIR_OIDC = identity_settings.read(variables.PROCESS)
 except ValueError as error:
     raise ImproperlyConfigured(str(error)) from None
-# It answers nobody without WEIR_OIDC.
+# Without WEIR_OIDC it answers nobody.
 AUTHENTICATION_BACKENDS.append("console.accounts.identity_provider.Backend")
 OIDC_RP_SCOPES = WEIR_OIDC["scopes"] if WEIR_OIDC else "openid"
 OIDC_AUTHENTICATION_CALLBACK_URL = "oidc-callback"
@@ -223,8 +224,8 @@ AXES_USERNAME_CALLABLE = "console.accounts.lockout.normalize_name"
 AXES_CLIENT_IP_CALLABLE = "console.accounts.lockout.counted_client"
 AXES_LOCKOUT_TEMPLATE = "people/locked_out.html"
 AXES_VERBOSE = False
-# It keeps what was posted with a failed login, but for these and "password": of the form of another password
-# that would be the old one, nearly right, and the new one.
+# It stores the fields of a failed login except these and "password": in the password form they would be the
+# old password, nearly right, and the new one.
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old_password", "new_password1", "new_password2"]
 
 LANGUAGE_CODE = "en-gb"
@@ -240,7 +241,7 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "console.web.plotly_script.StaticPlotly",
 ]
-# Collected static files lie in the data folder, too: Django would set 0644 whatever the umask.
+# Collected static files are in the data folder, too: Django would set 0644 whatever the umask.
 FILE_UPLOAD_PERMISSIONS = 0o600
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -253,28 +254,28 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# A browser that came once over https comes by nothing else for a year; http is sent to https. Health checks
-# on this machine ask by http, and what they get is no secret.
+# A browser that used https once uses only https for a year; http is redirected to https. Health checks on
+# this machine use http, and their answers are not secret.
 SECURE_HSTS_SECONDS = _read(lambda: variables.HSTS_SECONDS.whole(365 * 86_400 if WEIR_PRODUCTION else 0))
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _read(lambda: variables.HSTS_SUBDOMAINS.is_on(WEIR_PRODUCTION))
 SECURE_SSL_REDIRECT = _read(lambda: variables.SSL_REDIRECT.is_on(WEIR_PRODUCTION))
 SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
-# The browsers' own list of https hosts takes whole domains, for good: that is not ours to ask for. The
-# subdomains of our host name are left out only where an administrator says so.
+# The browsers' preload list of https hosts takes whole domains, permanently: that is not ours to request. The
+# subdomains of our host name are excluded only if an administrator says so.
 SILENCED_SYSTEM_CHECKS = ["security.W021"]
 if not SECURE_HSTS_INCLUDE_SUBDOMAINS:
     SILENCED_SYSTEM_CHECKS.append("security.W005")
-# Static files answer our own pages only; WhiteNoise would allow any site to read them.
+# Static files answer our own pages only; WhiteNoise would permit any site to read them.
 WHITENOISE_ALLOW_ALL_ORIGINS = False
-# Numbers of the plant by /metrics without a token: for a scraper on this very machine.
-_read(variables.OTLP_ENDPOINT.address)  # a malformed one is refused at the start
+# Figures of the plant by /metrics without a token: for a scraper on this machine.
+_read(variables.OTLP_ENDPOINT.address)  # a malformed one is rejected at the start
 WEIR_METRICS_LOOPBACK = _read(lambda: variables.METRICS_LOOPBACK.is_on(not WEIR_PRODUCTION))
 WEIR_LIVE_SOCKETS_PER_PERSON = _read(variables.LIVE_SOCKETS_PER_PERSON.whole)
 WEIR_LIVE_SOCKETS = _read(variables.LIVE_SOCKETS.whole)
 WEIR_CONNECTIONS_PER_ADDRESS = _read(variables.CONNECTIONS_PER_ADDRESS.whole)
 WEIR_CONNECTIONS = _read(variables.CONNECTIONS.whole)
 
-# What `workers.host.egress` refuses is allowed here, by network, and on no page.
+# Addresses that `workers.host.egress` rejects are permitted here, by network, and on no page.
 WEIR_EGRESS_ALLOW = variables.EGRESS_ALLOW.text()
 for _network in WEIR_EGRESS_ALLOW.split():
     try:
@@ -284,19 +285,19 @@ for _network in WEIR_EGRESS_ALLOW.split():
             f"WEIR_EGRESS_ALLOW takes networks such as 127.0.0.0/8 10.1.0.0/16, not {_network!r}."
         ) from None
 
-# Mail: the server as one address, so that nothing is half configured.
+# Mail: the server as one address, so that it can't be configured partly.
 WEIR_PUBLIC_URL = variables.PUBLIC_URL.text().rstrip("/")
 _SMTP = urlsplit(variables.SMTP_URL.text())
 EMAIL_HOST = _SMTP.hostname or ""
 EMAIL_PORT = _SMTP.port or (465 if _SMTP.scheme == "smtps" else 587 if _SMTP.username else 25)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_SMTP.username or ""), unquote(_SMTP.password or "")
 EMAIL_USE_SSL = _SMTP.scheme == "smtps"
-# A password is never sent over an open line.
+# A password is never sent unencrypted.
 EMAIL_USE_TLS = bool(_SMTP.username) and not EMAIL_USE_SSL
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = variables.MAIL_FROM.text()
 
-# A body of events may be this large; more is answered with 413 (the API reads the body itself).
+# The maximum size of a body of events; more is answered with 413 (the API reads the body itself).
 WEIR_MAX_BODY_BYTES = 32 * 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = WEIR_MAX_BODY_BYTES
 

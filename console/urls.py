@@ -1,4 +1,4 @@
-"""Every address of the console. A permissions test holds this list against a table of roles."""
+"""Every address of the console. A permissions test compares this list with a table of roles."""
 
 from django.urls import path
 

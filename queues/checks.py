@@ -1,9 +1,9 @@
-"""The one way to check a value from outside: what it takes, in words, and how it is read.
+"""Checks of values from outside: what each takes, in words, and how it is parsed.
 
-A declaration (`controllers.framework.parameter`, a job's or a handler's, an application's) says what a value
-is by a check made here. All are alike in what they refuse: a truth value as a number, NaN and infinities,
-what is out of range, text that is too long. A refusal names the field with its path and says what it takes;
-what was given is quoted in short.
+A declaration (`controllers.framework.parameter`, a job's or a handler's, an application's) describes a value
+by a check from this module. All checks reject the same things: a Boolean as a number, NaN and infinities,
+values out of range, and text that is too long. An error names the field with its path and says what it takes;
+it quotes a short form of the given value.
 """
 
 import math
@@ -21,22 +21,24 @@ MOST_SHOWN = 80
 MOST_KEY = 80
 # Names that people give: to tasks, alert rules, receivers, objectives.
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
-# Names of nodes and queues; and of applications, operators and plants, which stand in addresses.
+# Names of nodes and queues, and of applications, operators, and plants, which are part of URLs.
 QUEUE_NAME = re.compile(r"\A[a-z][a-z0-9_-]{0,39}\Z")
 PLANT_NAME = re.compile(r"\A[a-z][a-z0-9-]{0,39}\Z")
-# PostgreSQL stores no NUL, and no database half of a surrogate pair.
+# PostgreSQL stores no NUL, and no database stores half of a surrogate pair.
 UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Check:
-    """takes: what is taken, as it follows "takes". read: the value as it is kept; else ValueError."""
+    """A check. takes: what it accepts, as it follows "takes". read: returns the stored value, or raises
+    `ValueError`.
+    """
 
     takes: str
     read: Callable[[Any], Any]
 
     def accepts(self, value: Any) -> bool:
-        """Whether the value is one of these."""
+        """Return whether the value is accepted."""
         try:
             self.read(value)
         except ValueError:
@@ -44,7 +46,7 @@ class Check:
         return True
 
     def validate(self, value: Any, field: str, kind: type[BadInput] = BadInput, end: str = "") -> Any:
-        """The value as it is kept. Raises `kind` naming the field; `end` ends its sentence."""
+        """Return the stored value. Raises `kind` that names the field; `end` is appended to its sentence."""
         try:
             return self.read(value)
         except BadInput:
@@ -54,13 +56,13 @@ class Check:
 
 
 def shorten_for_message(value: Any, most: int = MOST_SHOWN) -> str:
-    """What was given, short enough for a sentence."""
+    """Return a form of the given value that is short enough for a sentence."""
     text = _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _scalar(value, most)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _scalar(value: Any, most: int) -> str:
-    """Only so much of a long text or number is ever written out."""
+    """Limit how much of a long text or number is written out."""
     if isinstance(value, str | bytes):
         return repr(value[:most])
     if isinstance(value, int) and value.bit_length() > 4 * most:
@@ -70,7 +72,7 @@ def _scalar(value: Any, most: int) -> str:
 
 class _Short(reprlib.Repr):
     def repr_int(self, value: int, level: int) -> str:
-        """Python refuses to write out a number of thousands of digits."""
+        """Return a short form: Python refuses to write out a number of thousands of digits."""
         return _scalar(value, MOST_SHOWN)
 
 
@@ -80,8 +82,9 @@ _SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 20
 
 
 def is_number(value: Any, least: float = -math.inf, most: float = math.inf) -> TypeGuard[float]:
-    """A finite number in [least, most]; a truth value is none. However large: a whole number is compared
-    exactly.
+    """Return whether the value is a finite number in [least, most], and not a Boolean.
+
+    Whole numbers of any size are compared exactly.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -89,7 +92,7 @@ def is_number(value: Any, least: float = -math.inf, most: float = math.inf) -> T
 
 
 def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bool:
-    """A number that is written as a whole one, in [least, most]."""
+    """Return whether the value is a number in [least, most] that is written as a whole one."""
     return isinstance(value, int) and is_number(value, least, most)
 
 
@@ -105,14 +108,14 @@ def _range(least: float, most: float) -> str:
 
 
 def number(least: float = -math.inf, most: float = math.inf, noun: str = "a number") -> Check:
-    """A finite number in [least, most], kept as it is."""
+    """Accept a finite number in [least, most], stored as it is."""
     return Check(
         f"{noun}{_range(least, most)}", lambda value: _validate_value(is_number(value, least, most), value)
     )
 
 
 def greater_than(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
-    """A finite number greater than `least`."""
+    """Accept a finite number greater than `least`."""
     end = "" if most == math.inf else f" up to {most:g}"
 
     def read(value: Any) -> float:
@@ -125,7 +128,7 @@ def greater_than(least: float, most: float = math.inf, noun: str = "a finite num
 
 
 def whole(least: float = -math.inf, most: float = math.inf) -> Check:
-    """A whole number in [least, most] that is written as one."""
+    """Accept a whole number in [least, most] that is written as one."""
     known = math.isfinite(least) and math.isfinite(most)
     bounds = f" from {least} to {most}" if known else _range(least, most)
     return Check(
@@ -135,7 +138,7 @@ def whole(least: float = -math.inf, most: float = math.inf) -> Check:
 
 
 def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
-    """The same, which may also be given as text, as forms and commands do."""
+    """Accept the same values, also as text, as forms and commands supply them."""
 
     def read(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -169,8 +172,9 @@ def real(value: Any) -> float:
 
 
 def storable(value: Any) -> Any:
-    """What others say (a text, or JSON with texts in it) as every database stores it: U+FFFD stands for each
-    character that one of them can't hold.
+    """Return a text, or JSON with texts in it, as every database can store it.
+
+    U+FFFD replaces each character that one of them can't store.
     """
     if isinstance(value, str):
         return UNSTORABLE_CHARACTER.sub("\ufffd", value)
@@ -180,14 +184,14 @@ def storable(value: Any) -> Any:
 
 
 def text(noun: str = "a text", blank: bool = True) -> Check:
-    """Text; `blank`: it may be empty. `refuse_longer` says how long."""
+    """Accept text. blank: it may be empty. `refuse_longer` limits its length."""
     return Check(
         noun, lambda value: _validate_value(isinstance(value, str) and (blank or value.strip() != ""), value)
     )
 
 
 def non_empty_text(most: int) -> Check:
-    """A text of 1 to `most` characters, kept without the blanks around it."""
+    """Accept a text of 1 to `most` characters, stored without surrounding blanks."""
 
     def read(value: Any) -> str:
         kept = value.strip() if isinstance(value, str) else ""
@@ -197,7 +201,7 @@ def non_empty_text(most: int) -> Check:
 
 
 def name(most: int = 60) -> Check:
-    """A name that a person gives, of at most so many characters."""
+    """Accept a name that a person chooses, of at most `most` characters."""
 
     def read(value: Any) -> str:
         good = isinstance(value, str) and NAME.match(value) is not None and len(value) <= most
@@ -207,14 +211,14 @@ def name(most: int = 60) -> Check:
 
 
 def matching_text(form: re.Pattern[str], noun: str) -> Check:
-    """A text of a form."""
+    """Accept a text that matches a form."""
     return Check(
         noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value)
     )
 
 
 def choice(choices: Collection[str], noun: str = "") -> Check:
-    """One of these words."""
+    """Accept one of these words."""
     words = noun or f"one of {', '.join(choices)}"
     return Check(words, lambda value: _validate_value(isinstance(value, str) and value in choices, value))
 
@@ -227,7 +231,7 @@ def _day(value: Any) -> str:
 
 
 def timestamp(text: str) -> datetime:
-    """The text of an instant as an aware datetime; without a zone it is UTC. Raises ValueError."""
+    """Parse the text of an instant as an aware datetime; without a zone it is UTC. Raises `ValueError`."""
     read = datetime.fromisoformat(text)
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
@@ -239,17 +243,17 @@ def _timestamp(value: Any) -> str:
         raise ValueError from None
 
 
-DAY = Check("a day as 2026-11-20", _day)
-TIMESTAMP = Check("a time as 2026-11-20T06:00:00Z", _timestamp)
+DAY = Check("a date such as 2026-11-20", _day)
+TIMESTAMP = Check("a time such as 2026-11-20T06:00:00Z", _timestamp)
 
 
 def or_null(check: Check) -> Check:
-    """The same, or null: nothing is known, or set."""
+    """Accept the same values, or null for unknown or unset."""
     return Check(f"{check.takes}, or null", lambda value: None if value is None else check.read(value))
 
 
 def mapping_of(check: Check, noun: str = "") -> Check:
-    """An object of names and values that are all alike."""
+    """Accept an object of names and values that all match the same check."""
 
     def read(value: Any) -> dict[str, Any]:
         good = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
@@ -259,7 +263,7 @@ def mapping_of(check: Check, noun: str = "") -> Check:
 
 
 def record(**checks: Check) -> Check:
-    """An object of exactly these values."""
+    """Accept an object of exactly these values."""
 
     def read(value: Any) -> dict[str, Any]:
         good = isinstance(value, Mapping) and set(value) == set(checks)
@@ -269,12 +273,12 @@ def record(**checks: Check) -> Check:
 
 
 def truth() -> Check:
-    """True or false, written as such."""
+    """Accept true or false, written as such."""
     return Check("true or false", lambda value: _validate_value(isinstance(value, bool), value))
 
 
 def either(first: Check, second: Check) -> Check:
-    """What one of two checks takes."""
+    """Accept what one of two checks takes."""
 
     def read(value: Any) -> Any:
         return (first if first.accepts(value) else second).read(value)
@@ -283,14 +287,14 @@ def either(first: Check, second: Check) -> Check:
 
 
 def list_of(check: Check, noun: str) -> Check:
-    """A list of values that are all alike."""
+    """Accept a list of values that all match the same check."""
     return Check(
         noun, lambda value: [check.read(each) for each in _validate_value(isinstance(value, list), value)]
     )
 
 
 def join_path(where: str, name: object) -> str:
-    """The path of a field; of what a document may name itself, only so much."""
+    """Return the path of a field. A name that a document chooses itself is cut to a maximum length."""
     return f"{where}.{str(name)[:MOST_KEY]}" if where else str(name)[:MOST_KEY]
 
 
@@ -301,13 +305,15 @@ def refuse_unknown(
     kind: type[BadInput] = BadInput,
     message: str = "is not known; known: {known}",
 ) -> None:
-    """Raises `kind` naming the first name that isn't known, and those that are."""
+    """Raise `kind` that names the first unknown name, and lists the known ones."""
     for name in names:
         if name not in known:
             raise kind(join_path(where, name), message.format(known=", ".join(known) or "none"))
 
 
 def refuse_longer(value: Any, most: int, where: str, noun: str = "") -> None:
-    """Raises `Forbidden` for a list or a text that is longer than `most`: it costs whoever reads it."""
+    """Raise `Forbidden` for a list or a text that is longer than `most`, since processing it would be too
+    expensive.
+    """
     if len(value) > most:
         raise Forbidden(where, f"takes at most {most}{noun}, not {len(value)}")

@@ -1,10 +1,9 @@
-"""The one reader of documents from outside, JSON and YAML: bounded in size, depth and digits, with values
-that any part of Weir can hold and print. What is refused is named by its place, as
-`observations[0].measured`.
+"""Reads documents from outside, JSON and YAML: limited in size, depth, and digits, with values that any part
+of Weir can store and print. An error names the position, such as `observations[0].measured`.
 
-Refused are: numbers that are not finite or have too many digits, a key given twice, text that is no Unicode
-(half of a surrogate pair), and in YAML anchors, aliases and tags, by which a short text becomes a large one
-or another thing than it seems. Plain scalars of YAML are those of `queues.text.scalars`.
+Rejected are numbers that are not finite or have too many digits, duplicate keys, text that is not Unicode
+(half of a surrogate pair), and in YAML anchors, aliases, and tags, by which a short text expands to a large
+one or to something other than it seems.
 """
 
 import codecs
@@ -33,14 +32,14 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Refused:
-    """Stands where a value was that can't be taken, until its place is known."""
+    """Placeholder of a rejected value until its position is known."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
 
 class _At(Exception):  # noqa: N818
-    """A refusal on its way up, which gathers its place."""
+    """A rejection that collects its position on its way up."""
 
     def __init__(self, why: str, kind: type[BadInput] = BadInput) -> None:
         super().__init__(why)
@@ -52,7 +51,7 @@ class _At(Exception):  # noqa: N818
         return self.kind(path or name, self.why)
 
 
-# What editors, spreadsheets and Windows put in front of a text, the longest first.
+# What editors, spreadsheets, and Windows put in front of a text, the longest first.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -61,17 +60,20 @@ _MARKS = (
 
 
 def decoded_text(content: bytes, errors: str = "strict") -> str:
-    """Return the text of a file or an answer from outside: UTF-8, or as its byte order mark says. Raises
-    UnicodeDecodeError.
+    """Return the text of a file or an answer from outside: UTF-8, or as its byte order mark says.
+
+    Raises `UnicodeDecodeError`.
     """
     encoding = next((each for mark, each in _MARKS if content.startswith(mark)), "utf-8")
     return content.decode(encoding, errors)
 
 
 def parse_json(content: bytes) -> Any:
-    """Return the value of JSON from outside as it is: behind a byte order mark, and with NaN and Infinity,
-    which Python and JavaScript write. Who reads a number in it says which it takes. Raises
-    orjson.JSONDecodeError, and RecursionError for what is nested too deeply.
+    """Parse JSON from outside as it is.
+
+    It may have a byte order mark, and NaN and Infinity, which Python and JavaScript write. The code that
+    reads a number says which it accepts. Raises `orjson.JSONDecodeError`, and `RecursionError` if it is
+    nested too deeply.
     """
     try:
         return orjson.loads(content)
@@ -87,7 +89,7 @@ def _bounded_integer(digits: str) -> float:
 
 
 def read_json(text: str | bytes, name: str = "document") -> Any:
-    """The value of a JSON text. Raises BadInput naming the place in it, or `name` for the whole."""
+    """Return the value of a JSON text. Raises `BadInput` that names the position, or `name` for the whole."""
     if len(text) > MOST_JSON_BYTES:
         raise Forbidden(name, f"takes at most {MOST_JSON_BYTES // 2**20} MiB")
     try:
@@ -106,11 +108,11 @@ def read_json(text: str | bytes, name: str = "document") -> Any:
 
 
 def _describe_location(error: ValueError) -> str:
-    return str(error) if isinstance(error, json.JSONDecodeError) else "it is not written in UTF-8"
+    return str(error) if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
 
 
 def check_value(value: Any, name: str) -> Any:
-    """The same value, when all in it can be taken. Raises BadInput naming the place."""
+    """Return the same value if everything in it is accepted. Raises `BadInput` that names the position."""
     try:
         _check(value, 0)
     except _At as found:
@@ -161,7 +163,7 @@ def _check_text(text: Any) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _At("has half of a surrogate pair, which is no text") from None
+            raise _At("has half of a surrogate pair, which is not text") from None
 
 
 def _constant(token: str) -> _Refused:
@@ -169,7 +171,7 @@ def _constant(token: str) -> _Refused:
 
 
 def _float(text: str) -> float | _Refused:
-    """1e999 overflows to infinity: refused like Infinity."""
+    """Parse a number. 1e999 overflows to infinity, and is rejected like Infinity."""
     value = float(text)
     return value if math.isfinite(value) else _Refused(f"{text[:20]} is not a finite number")
 
@@ -193,14 +195,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass
 class YamlDocument:
-    """The value of a YAML text, and where its parts stand."""
+    """The value of a YAML text, and the positions of its parts."""
 
     value: Any = None
     lines: dict[str, int] = field(default_factory=dict)
 
     def line_of(self, place: str) -> int:
-        """The line (from 1) of a place such as `rules[0].enrich.table`, or of the innermost part of it
-        that is there.
+        """Return the line (from 1) of a place such as `rules[0].enrich.table`, or of its innermost existing
+        part.
         """
         line, path = 1, ""
         for step in _STEP.findall(place):
@@ -212,13 +214,13 @@ class YamlDocument:
 
 
 def read_yaml(text: str, name: str = "document") -> YamlDocument:
-    """The document of a YAML text. Raises BadInput naming the place in it (or `name`) and the line."""
+    """Parse a YAML text. Raises `BadInput` that names the position in it (or `name`) and the line."""
     if len(text) > MOST_YAML_CHARACTERS:
         raise Forbidden(name, f"takes at most {MOST_YAML_CHARACTERS} characters, not {len(text)}")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadInput(name, "has half of a surrogate pair, which is no text") from None
+        raise BadInput(name, "has half of a surrogate pair, which is not text") from None
     try:
         return _Builder(name).document(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -226,11 +228,11 @@ def read_yaml(text: str, name: str = "document") -> YamlDocument:
         line = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
         raise BadInput(name, f"is not YAML: {error.problem or error.context}{line}") from None
     except yaml.YAMLError:
-        raise BadInput(name, "is not YAML: it has characters that no YAML may have") from None
+        raise BadInput(name, "is not YAML: it has characters that YAML does not allow") from None
 
 
 class _Builder:
-    """Makes the value from what the scanner says, so that depth and size are judged while it is read."""
+    """Builds the value from the scanner's tokens, so that depth and size are checked while parsing."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,8 @@
-"""What the environment of a process may say: each variable once, with its type, default and meaning.
+"""The environment variables of a process: each one declared once, with its type, default, and meaning.
 
-Nothing else reads the environment: who wants a value asks its variable here, and who hands values on to a
-process takes them from PROCESS (`workers.host.environment` says which). A variable that is empty is not set.
+No other module reads the environment. Code that needs a value reads its variable here, and code that passes
+values on to a process takes them from PROCESS (`workers.host.environment` says which). An empty variable
+counts as not set.
 """
 
 import os
@@ -15,18 +16,19 @@ from queues.errors import BadInput
 from queues.text.numbers import decimal_number
 from queues.text.words import split_words
 
-# Of this process.
+# of this process
 PROCESS: MutableMapping[str, str] = os.environ
-LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # where nothing says where the control server is
+LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # if no setting says where the control server is
 LONGEST_NUMBER = 10
 LEAST_SECONDS, MOST_SECONDS = 0.1, 3600.0
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A text. default: its value where it is not set; unset: what that means, in words.
+    """A text variable.
 
-    secret: its value stands in no message, no page and no process that does not use it.
+    default: its value if it is not set. unset: what that means, in words. secret: its value appears in no
+    message and no page, and in no process that does not use it.
     """
 
     name: str
@@ -36,31 +38,31 @@ class Variable:
     secret: bool = False
 
     def is_set(self, environment: Mapping[str, str] = PROCESS) -> bool:
-        """Whether it has a value."""
+        """Return whether it has a value."""
         return bool(environment.get(self.name))
 
     def text(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """As it is set, or by default."""
+        """Return its value, or the default."""
         return environment.get(self.name) or self.default
 
     def words(self, environment: Mapping[str, str] = PROCESS) -> list[str]:
-        """Return its words, which are separated by spaces; quotes hold one with spaces together."""
+        """Return its words, separated by spaces. Quotes keep a word with spaces together."""
         return split_words(self.text(environment), self.name)
 
 
 class Folder(Variable):
-    """A path, of a file or a folder."""
+    """The path of a file or a folder."""
 
     def path(self, environment: Mapping[str, str] = PROCESS) -> Path:
-        """From where the process was started."""
+        """Return the path, relative to where the process was started."""
         return Path(self.text(environment))
 
 
 class Switch(Variable):
-    """1 or 0."""
+    """A switch: 1 or 0."""
 
     def is_on(self, default: bool = False, environment: Mapping[str, str] = PROCESS) -> bool:
-        """Raises BadInput naming the variable."""
+        """Return whether it is on. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text not in ("", "0", "1"):
             raise BadInput(self.name, "takes 1 or 0.")
@@ -74,7 +76,7 @@ class OneOf(Variable):
     words_known: tuple[str, ...] = ()
 
     def choice(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """Raises BadInput naming the variable."""
+        """Return the word. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text not in self.words_known:
             raise BadInput(self.name, f"takes one of {', '.join(self.words_known)}.")
@@ -82,10 +84,10 @@ class OneOf(Variable):
 
 
 class WholeNumber(Variable):
-    """A whole number from 0 on."""
+    """A whole number from 0."""
 
     def whole(self, default: int | None = None, environment: Mapping[str, str] = PROCESS) -> int:
-        """Raises BadInput naming the variable."""
+        """Return the number. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
             raise BadInput(self.name, f"takes a whole number of at most {LONGEST_NUMBER} digits.")
@@ -94,12 +96,12 @@ class WholeNumber(Variable):
 
 @dataclass(frozen=True)
 class Seconds(Variable):
-    """A time from LEAST_SECONDS to `most`, both included, s."""
+    """A duration from LEAST_SECONDS to `most`, both inclusive, in seconds."""
 
     most: float = MOST_SECONDS
 
     def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
-        """Raises BadInput naming the variable."""
+        """Return the duration. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         value = decimal_number(text) or 0.0
         if not LEAST_SECONDS <= value <= self.most:
@@ -110,10 +112,12 @@ class Seconds(Variable):
 
 
 class Address(Variable):
-    """Where a service stands, http:// or https://, without user and password."""
+    """The address of a service, http:// or https://, without user and password."""
 
     def address(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """Raises BadInput naming the variable. Never quoted: what is malformed may hold a password."""
+        """Return the address. Raises `BadInput` that names the variable; it is not quoted, as it may contain
+        a password.
+        """
         text = self.text(environment)
         try:
             parts = urlsplit(text)
@@ -130,18 +134,20 @@ DATA = Folder(
     "WEIR_DATA",
     "where a local plant keeps its database, node files, checkpoints and secrets",
     ".weir",
-    unset=".weir in the checkout; of an installed wheel, .weir in the home folder",
+    unset=".weir in the checkout; for an installed wheel, .weir in the home folder",
 )
 DATABASE_URL = Variable("DATABASE_URL", "the console's database", unset="SQLite in WEIR_DATA", secret=True)
 STATEMENT_SECONDS = WholeNumber(
-    "WEIR_STATEMENT_SECONDS", "so long a page's statement at PostgreSQL may take, s (0: without end)", "30"
+    "WEIR_STATEMENT_SECONDS", "how long a page's statement may take at PostgreSQL, s (0: unlimited)", "30"
 )
 LOCK_SECONDS = WholeNumber(
-    "WEIR_LOCK_SECONDS", "so long what runs waits for a lock at PostgreSQL, s (0: without end)", "10"
+    "WEIR_LOCK_SECONDS",
+    "how long a background process waits for a lock at PostgreSQL, s (0: unlimited)",
+    "10",
 )
 TRANSACTION_SECONDS = WholeNumber(
     "WEIR_TRANSACTION_SECONDS",
-    "so long a transaction of what runs may lie idle at PostgreSQL, s (0: without end)",
+    "how long a background process's transaction may be idle at PostgreSQL, s (0: unlimited)",
     "60",
 )
 REDIS_URL = Variable(
@@ -151,7 +157,7 @@ REDIS_URL = Variable(
     secret=True,
 )
 NODE_LOGIN = Variable(
-    "WEIR_NODE_LOGIN", "user:password of this process at nodes whose URLs bring no login", secret=True
+    "WEIR_NODE_LOGIN", "user:password of this process at nodes whose URLs contain no login", secret=True
 )
 NODES = Variable(
     "WEIR_NODES", "for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces"
@@ -166,20 +172,20 @@ ADMIN_PASSWORD = Variable(
 SUPERVISOR = Variable(
     "WEIR_SUPERVISOR",
     "set by ./run for its processes: the socket of their supervisor",
-    unset="none supervises",
+    unset="no supervisor",
 )
 
-# Production, and who may come.
-PRODUCTION = Switch("WEIR_PRODUCTION", "1 demands secrets from the environment and https cookies")
+# Production and access.
+PRODUCTION = Switch("WEIR_PRODUCTION", "1 requires secrets from the environment and https cookies")
 SECRET_KEY = Variable(
     "WEIR_SECRET_KEY",
     "signs sessions; required when WEIR_PRODUCTION is set",
-    unset="kept in WEIR_DATA",
+    unset="stored in WEIR_DATA",
     secret=True,
 )
 AUDIT_KEY = Variable(
     "WEIR_AUDIT_KEY",
-    "seals the audit; of several words the first seals, all verify",
+    "seals the audit log; of several words the first seals, and all verify",
     unset="WEIR_SECRET_KEY",
     secret=True,
 )
@@ -188,95 +194,95 @@ WITHOUT_PAGES = Switch(
 )
 HEARTBEAT_FILE = Variable(
     "WEIR_HEARTBEAT_FILE",
-    "a file that a process touches every few seconds while it goes on, for health checks",
+    "a file that a process touches every few seconds while it is alive, for health checks",
     unset="none",
 )
 HOSTS = Variable(
     "WEIR_HOSTS",
-    "host names that may be asked for, separated by spaces",
+    "host names that requests may use, separated by spaces",
     "localhost 127.0.0.1 [::1] testserver",
     unset="localhost",
 )
 TRUSTED_PROXIES = Variable(
-    "WEIR_TRUSTED_PROXIES", "networks of proxies whose X-Forwarded-For and -Proto are believed"
+    "WEIR_TRUSTED_PROXIES", "networks of proxies whose X-Forwarded-For and -Proto are trusted"
 )
 HSTS_SECONDS = WholeNumber(
     "WEIR_HSTS_SECONDS",
-    "so long a browser comes by https only (0: the header is not sent)",
-    unset="a year in production, else 0",
+    "how long browsers must use https only, s (0: the header is not sent)",
+    unset="a year in production, otherwise 0",
 )
 HSTS_SUBDOMAINS = Switch(
-    "WEIR_HSTS_SUBDOMAINS", "1: also to the host name's subdomains", unset="1 in production, else 0"
+    "WEIR_HSTS_SUBDOMAINS", "1: also for the host name's subdomains", unset="1 in production, otherwise 0"
 )
 SSL_REDIRECT = Switch(
     "WEIR_SSL_REDIRECT",
-    "1 sends http to https, /healthz and /readyz excepted",
-    unset="1 in production, else 0",
+    "1 redirects http to https, except /healthz and /readyz",
+    unset="1 in production, otherwise 0",
 )
 METRICS_LOOPBACK = Switch(
     "WEIR_METRICS_LOOPBACK",
-    "1: /metrics needs no token on this very machine",
-    unset="0 in production, else 1",
+    "1: /metrics needs no token from this machine",
+    unset="0 in production, otherwise 1",
 )
 LIVE_SOCKETS_PER_PERSON = WholeNumber(
-    "WEIR_LIVE_SOCKETS_PER_PERSON", "live connections (/live/) that one person may hold open", "20"
+    "WEIR_LIVE_SOCKETS_PER_PERSON", "maximum number of live connections (/live/) per person", "20"
 )
-LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "live connections that one web process holds open", "500")
+LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "maximum number of live connections per web process", "500")
 CONNECTIONS_PER_ADDRESS = WholeNumber(
     "WEIR_CONNECTIONS_PER_ADDRESS",
-    "connections of one client address (of IPv6: one /64) to a web process, trusted proxies excepted",
+    "connections of one client address (for IPv6: one /64) to a web process, except trusted proxies",
     "256",
 )
 CONNECTIONS = WholeNumber(
     "WEIR_CONNECTIONS",
-    "connections that one web process holds open; fewer where its limit of open files asks for it",
+    "maximum number of connections per web process; fewer if its limit of open files requires it",
     "4096",
 )
 EGRESS_ALLOW = Variable(
-    "WEIR_EGRESS_ALLOW", "networks that typed addresses may lead to all the same: 127.0.0.0/8 …"
+    "WEIR_EGRESS_ALLOW", "internal networks that addresses entered by people may lead to: 127.0.0.0/8 …"
 )
 HANDLERS = Variable(
     "WEIR_HANDLERS",
-    "what pages and the API may name as python: handlers of queues and jobs of tasks: packages, modules or"
+    "Python code that pages and the API may name (handlers of queues and jobs of tasks): packages, modules or"
     " whole paths, separated by commas",
     unset="none",
 )
 KUBERNETES_CA = Folder(
     "WEIR_KUBERNETES_CA",
-    "a PEM file of the authorities that Kubernetes API servers are checked against",
-    unset="the pod's own in its cluster, else those that the host trusts",
+    "a PEM file of the authorities that certificates of Kubernetes API servers are checked against",
+    unset="the pod's own in its cluster, otherwise those that the host trusts",
 )
 
-# A login elsewhere.
+# External login.
 OIDC_ISSUER = Variable(
     "WEIR_OIDC_ISSUER",
     "the OpenID Connect provider, https://login.example.org/realm",
-    unset="none: no such login",
+    unset="none: no login by OpenID Connect",
 )
 OIDC_CLIENT_ID = Variable(
     "WEIR_OIDC_CLIENT_ID", "Weir's name at the provider; its callback is /oidc/callback/"
 )
 OIDC_CLIENT_SECRET = Variable(
-    "WEIR_OIDC_CLIENT_SECRET", "what Weir proves itself to the provider with", secret=True
+    "WEIR_OIDC_CLIENT_SECRET", "the secret with which Weir authenticates at the provider", secret=True
 )
 OIDC_ROLES = Variable(
     "WEIR_OIDC_ROLES",
-    'groups and the roles they give: ops=operator "Domain Admins"=administrator',
+    'groups and the roles that they give: ops=operator "Domain Admins"=administrator',
 )
-OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "the claim that lists somebody's groups", "groups")
-OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the scopes that are asked for", "openid profile email")
+OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "the claim that lists a user's groups", "groups")
+OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the requested scopes", "openid profile email")
 
 # Messages.
 PUBLIC_URL = Variable(
     "WEIR_PUBLIC_URL",
-    "how the console is reached; it stands in messages",
+    "the public address of the console; it is used in messages",
     "http://localhost:8000",
     unset="http://localhost:8000; ./run's own address",
 )
 CONSOLE_URL = Address(
     "WEIR_CONSOLE_URL",
-    "where the observer asks whether the console answers (totals.console_available): http://web:8000",
-    unset="none: nobody asks; ./run asks its own",
+    "where the observer checks whether the console answers (totals.console_available): http://web:8000",
+    unset="none: not checked; ./run checks its own",
 )
 SMTP_URL = Variable(
     "WEIR_SMTP_URL",
@@ -286,24 +292,27 @@ SMTP_URL = Variable(
 )
 ALIVE_URL = Variable(
     "WEIR_ALIVE_URL",
-    "a dead man's switch: an address that is called while observer, alerter and delivery work",
-    unset="none is called",
+    "a dead man's switch: an address that is called while observer, alerter, and delivery work",
+    unset="no address is called",
     secret=True,
 )
 ALIVE_SECONDS = Seconds("WEIR_ALIVE_SECONDS", "how often WEIR_ALIVE_URL is called", "60")
-MAIL_FROM = Variable("WEIR_MAIL_FROM", "who mails come from", "weir@localhost")
+MAIL_FROM = Variable("WEIR_MAIL_FROM", "the sender of e-mail", "weir@localhost")
 LOG_LEVEL = OneOf(
     "WEIR_LOG_LEVEL",
-    "what is logged: DEBUG, INFO, WARNING or ERROR, and worse",
+    "the minimum level that is logged: DEBUG, INFO, WARNING or ERROR",
     "INFO",
     words_known=("DEBUG", "INFO", "WARNING", "ERROR"),
 )
 LOG_FORMAT = OneOf(
-    "WEIR_LOG_FORMAT", "text: lines for people; json: an object a line", "text", words_known=("text", "json")
+    "WEIR_LOG_FORMAT",
+    "text: lines for people; json: one object per line",
+    "text",
+    words_known=("text", "json"),
 )
 
 
-# Traces and metrics to an OpenTelemetry collector: OpenTelemetry's own names, which its library reads, too.
+# Traces and metrics for an OpenTelemetry collector: OpenTelemetry's own names, which its library reads too.
 OTLP_ENDPOINT = Address(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "the collector that traces and metrics are sent to (OTLP over HTTP): http://collector:4318",
@@ -317,15 +326,15 @@ OTLP_HEADERS = Variable(
 OTLP_CERTIFICATE = Variable(
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
     "the file of the authority that signed the collector's certificate",
-    unset="those that Python knows",
+    unset="those that Python trusts",
 )
 OTLP_SERVICE = Variable("OTEL_SERVICE_NAME", "the service's name at the collector", "weir")
 OTLP_RESOURCE = Variable(
-    "OTEL_RESOURCE_ATTRIBUTES", "what else is said of every process: deployment.environment=test,…"
+    "OTEL_RESOURCE_ATTRIBUTES", "further attributes of every process: deployment.environment=test,…"
 )
 OTLP_SAMPLER = Variable(
     "OTEL_TRACES_SAMPLER",
-    "which traces are sent: all, or with parentbased_traceidratio a share",
+    "which traces are sent: all of them, or a share with parentbased_traceidratio",
     "parentbased_always_on",
 )
 OTLP_SAMPLER_SHARE = Variable(
@@ -341,27 +350,29 @@ SPARK_MASTER = Variable(
 SPARK_DRIVER_HOST = Variable(
     "SPARK_DRIVER_HOST",
     "the name under which a cluster reaches the driver",
-    unset="this host's address on the way to the master",
+    unset="this host's address on the route to the master",
 )
 SPARK_SECRET = Variable(
     "WEIR_SPARK_SECRET",
-    "for a Spark cluster: what master, workers and drivers know each other by",
+    "for a Spark cluster: the secret by which master, workers, and drivers authenticate one another",
     secret=True,
 )
 PIPELINE_APPLICATION = Folder(
-    "WEIR_PIPELINE_APPLICATION", "the declaration (YAML) of the application", unset="the one that ships"
+    "WEIR_PIPELINE_APPLICATION",
+    "the declaration (YAML) of the application",
+    unset="the one that ships with Weir",
 )
 PIPELINE_TRIGGER_SECONDS = Seconds(
     "WEIR_PIPELINE_TRIGGER_SECONDS",
-    "from the start of a batch to that of the next, at least; it starts when there is something to work",
+    "minimum time between the starts of two batches; a batch starts when there is something to process",
     "0.1",
 )
 PIPELINE_PATIENCE_SECONDS = Seconds(
-    "WEIR_PIPELINE_PATIENCE_SECONDS", "how long a planned batch waits for a node that went away", "30"
+    "WEIR_PIPELINE_PATIENCE_SECONDS", "how long a planned batch waits for an unavailable node", "30"
 )
 PIPELINE_STUCK_SECONDS = Seconds(
     "WEIR_PIPELINE_STUCK_SECONDS",
-    "a process that could work and finishes nothing for so long ends itself",
+    "a process that has all it needs and finishes nothing for this long ends itself",
     "120",
 )
 
@@ -369,62 +380,66 @@ PIPELINE_STUCK_SECONDS = Seconds(
 HERON = Variable("WEIR_HERON", "the command that scales a Heron topology", "heron")
 PLANT_COMMANDS = Variable(
     "WEIR_PLANT_COMMANDS",
-    "commands that declared plants may call, separated by ;, each the words that a call must begin with, its"
-    " options among them: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
+    "commands that declared plants may call, separated by ;, each given by the words that a call must start"
+    " with, including options: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
     unset="none",
 )
 PLANT_TIMEOUT_SECONDS = Seconds(
     "WEIR_PLANT_TIMEOUT_SECONDS",
-    "how long somebody else's plant may take to answer one request, 10 at most; all sensors of a declared"
-    " plant may take twice that, an order four times that, and what was seen is old after three times that",
+    "how long an attached plant may take to answer one request, at most 10; all sensors of a declared"
+    " plant may take twice that, an order four times that, and a measurement is stale after three times that",
     "2",
     most=10.0,
 )
 PLANT_FILES = Variable(
     "WEIR_PLANT_FILES", "folders whose files declared plants may read, separated by spaces", unset="none"
 )
-URL = Variable("WEIR_URL", "for manage.py weir: a console elsewhere", unset="this one")
+URL = Variable("WEIR_URL", "for manage.py weir: a remote console", unset="this one")
 TOKEN = Variable("WEIR_TOKEN", "for manage.py weir: the token for WEIR_URL", secret=True)
 
 DECLARED: tuple[Variable, ...] = tuple(
     declared for declared in globals().values() if isinstance(declared, Variable)
 )
 
-# Families of variables, each read by a name that a role, or a person, says.
+# Families of variables, each read by a name that a role or a person gives.
 PASSWORD_PREFIX = "WEIR_PASSWORD_"  # followed by a role's name
-SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers and plants
-# What people may name: of ours, and not the console's own, for its signing key must not be sent to anybody.
+SECRET_PREFIX = "WEIR_SECRET_"  # of handlers, receivers, and plants
+# The variables that people may name: Weir's own, except those of the console, since its signing key must
+# never be sent.
 SECRET_NAME = re.compile(rf"(?:{SECRET_PREFIX}(?!KEY)[A-Z0-9_]{{1,60}}|WEIR_[A-Z0-9_]{{1,60}}_TOKEN)\Z")
-SECRET_HOSTS = "_HOSTS"  # after the name of a secret: the hosts that it may be used at
+SECRET_HOSTS = "_HOSTS"  # follows the name of a secret: the hosts that it may be used at
 PIPELINE_PREFIX = "WEIR_PIPELINE_"
 OTLP_PREFIX = "OTEL_"  # of OpenTelemetry's library, which reads more of them than are declared here
 
-# What Spark sets for the processes that it starts.
+# Set by Spark for the processes that it starts.
 SPARK_CALLBACK_PORT = "PYTHON_WORKER_FACTORY_PORT"
 SPARK_CALLBACK_SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 PYTHONPATH = "PYTHONPATH"
 
 
 def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
-    """The secret under a name that a person has given and `egress.check_secret_name` takes; "" for none.
-    Raises BadInput naming it where a byte of it is no UTF-8: nothing sends it then, and an error of Python's
-    quotes all of it. A byte order mark, which a file that it was read of may begin with, is no part of it.
+    """Return the secret under a name that a person has given and `egress.check_secret_name` accepts; "" if
+    unset.
+
+    Raises `BadInput` that names it if a byte of it is not UTF-8: it could not be sent, and Python's error
+    would quote all of it. A byte order mark, which may come from the file that it was read from, is removed.
     """
     secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
-    if any("\ud800" <= each <= "\udfff" for each in secret):  # how Python keeps such a byte
-        raise BadInput(name, "holds a byte that is no UTF-8; set it again, in UTF-8.")
+    if any("\ud800" <= each <= "\udfff" for each in secret):  # how Python represents such a byte
+        raise BadInput(name, "contains a byte that is not UTF-8; set it again, in UTF-8.")
     return secret
 
 
 def secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozenset[str]:
-    """The hosts that the secret under a name may be used at, as its owner has set them in `NAME_HOSTS`; empty
-    where nothing is set: any.
+    """Return the hosts that a secret may be used at, as its owner has set them in `NAME_HOSTS`.
+
+    Empty if nothing is set: any host.
     """
     text = environment.get(f"{name}{SECRET_HOSTS}", "") if name else ""
     return frozenset(text.replace(",", " ").lower().split())
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """(name, default in words, meaning) of each, for the reference."""
+    """Return (name, default in words, meaning) of each variable, for the reference."""
     for variable in DECLARED:
         yield variable.name, variable.unset or variable.default or "none", variable.meaning

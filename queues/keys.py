@@ -1,11 +1,11 @@
-"""Every key, stream and channel on a server, once: name, type, who writes and who reads it, what it holds.
+"""All keys, streams, and channels on a server: name, type, writers, readers, and content.
 
     control.get(keys.SNAPSHOT)
-    control.set(keys.POOL.of(host), order)
+    control.set(keys.POOL.build(host), order)
 
-A name with parts in braces is never used as it is: `of` fills them in, and `pattern` has "*" for each, for
-SCAN and for what a role may touch. Roles are those of `queues.nodes.server_roles`. Other processes and other
-versions know these names: one that has been released stays.
+A name with parts in braces is never used as it is: `build` fills them in, and `pattern` has "*" for each, for
+SCAN and for the access of a role. Roles are those of `queues.nodes.server_roles`. Other processes and other
+versions know these names: a released name never changes.
 """
 
 import re
@@ -17,8 +17,10 @@ _PART = re.compile(r"\{\w+\}")
 
 
 class Key(str):
-    """A name. flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the
-    control server. A "prefix" begins the names of a library's own keys.
+    """A name.
+
+    flow: roles that write it → roles that read it. on_nodes: it is on a queue's nodes, not on the control
+    server. A "prefix" is the start of the names of a library's own keys.
     """
 
     kind: Kind
@@ -40,11 +42,11 @@ class Key(str):
 
     @property
     def pattern(self) -> str:
-        """What matches every one of them."""
+        """Return the pattern that matches every name."""
         return self._template.replace("{}", "*") + ("*" if self.kind == "prefix" else "")
 
     def build(self, *parts: str | int) -> str:
-        """The name with these parts, in their order. Raises TypeError when there are more or fewer."""
+        """Return the name with these parts, in their order. Raises `TypeError` if there are more or fewer."""
         if len(parts) != self._template.count("{}"):
             raise TypeError(f"{self} takes {self._template.count('{}')} parts, not {len(parts)}.")
         return self._template.format(*parts)
@@ -65,7 +67,7 @@ RETURNED = Key(
     "weir:returned",
     "hash",
     "workers → workers",
-    "node → since when (s) it is heard again: `workers.placement.give_back`",
+    "node → since when (s) it sends heartbeats again: `workers.placement.give_back`",
 )
 HEARTBEATS = Key(
     "weir:heartbeats",
@@ -77,32 +79,32 @@ PRODUCERS = Key(
     "weir:producers",
     "hash",
     "web telemetry pipeline observer → web telemetry pipeline observer workers",
-    "producer|queue → JSON {events, blocks, rejected, rerouted, at, reported}, cumulative, each second",
+    "producer|queue → JSON {events, blocks, rejected, rerouted, at, reported}, cumulative, every second",
 )
 INSTALLATION = Key(
     "weir:installation",
     "string",
     "web workers → web workers",
-    "id of this Weir, by which others know what it holds: `workers.plants.installation`",
+    "id of this Weir, by which others identify its holdings: `workers.plants.installation`",
 )
 SNAPSHOT = Key(
     "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
 )
-LIVE = Key("weir:live", "channel", "observer → web", "JSON, each snapshot and its delta")
+LIVE = Key("weir:live", "channel", "observer → web", "JSON, every snapshot and its delta")
 PLANT_INTERVENTIONS = Key(
     "weir:plant_interventions:{plant}",
     "hash",
     "web workers observer → web workers observer",
-    "what people did at another plant → JSON: `workers.plants.foreign.interventions`",
+    "actions of people at another plant → JSON: `workers.plants.foreign.interventions`",
 )
 METRICS = Key(
-    "weir:metrics", "stream", "observer → web workers", "a row of numbers each second, of the last two hours"
+    "weir:metrics", "stream", "observer → web workers", "a row of numbers per second, for the last two hours"
 )
 HOLDER = Key(
     "weir:holder:{plant}",
     "string",
     "web → web observer",
-    "JSON {holder, until}: who steers the plant's tasks from outside",
+    "JSON {holder, until}: who controls the plant's tasks from outside",
 )
 
 # A queue on a node
@@ -110,7 +112,7 @@ SEGMENT = Key(
     "weir:{queue}:segment",
     "stream",
     "web telemetry pipeline workers → all",
-    "an entry a block: `i` block id (32 hex), `n` events, `t` newest event time (µs), `d` the batch",
+    "an entry per block: `i` block id (32 hex), `n` events, `t` newest event time (µs), `d` the batch",
     on_nodes=True,
 )
 COUNTERS = Key(
@@ -148,7 +150,7 @@ RECEIVED = Key(
     "source, entry id and block id → when it was transferred here (ms)",
     on_nodes=True,
 )
-OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # as the scripts take them
+OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # in the order of the scripts
 
 # Workers and their hosts
 SUBMITTED = Key(
@@ -158,7 +160,7 @@ SUBMITTED = Key(
     "worker id → submission time (s); a worker that starts removes itself",
 )
 RUNNING = Key(
-    "weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker id → its last sign of life (s)"
+    "weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker id → its last heartbeat (s)"
 )
 WORK = Key(
     "weir:work:{queue}:{node}",
@@ -176,7 +178,7 @@ WORKER = Key(
     "weir:worker:{id}",
     "string",
     "workers → workers",
-    "claimed by the worker that begins: an id runs at most once",
+    "claimed by the worker that starts: an id runs at most once",
 )
 HOSTS = Key(
     "weir:hosts", "hash", "workers → web workers observer", "Celery host → JSON report: `workers.pool.hosts`"
@@ -185,43 +187,43 @@ POOL = Key(
     "weir:pool:{host}",
     "string",
     "web workers → workers",
-    "JSON {threads, pid}: the size that a host's pool is to have",
+    "JSON {threads, pid}: the requested size of a host's pool",
 )
 POOL_ORDER = Key(
     "weir:pool_order:{plant}:{worker}",
     "string",
     "web workers → web workers",
-    "JSON {processes, pid}: what the pool of another app's Celery worker was last asked to have; for seconds",
+    "JSON {processes, pid}: the last requested pool size of another app's Celery worker; for seconds",
 )
 RESUMED_QUEUES = Key(
     "weir:resumed_queues:{plant}",
     "hash",
     "web workers → web workers observer",
-    "queue of another app → JSON {worker: [pid, at]}: took it up again after a pause; 90 days after the last",
+    "queue of another app → JSON {worker: [pid, at]}: resumed it after a pause; 90 days after the last",
 )
 ASKED_WORKERS = Key(
     "weir:asked_workers:{plant}",
     "hash",
     "observer → observer",
-    "worker of another app → JSON {pid, at}: asked by Weir to send events of tasks; 90 days after the last",
+    "worker of another app → JSON {pid, at}: Weir requested its task events; 90 days after the last",
 )
 KNOWN_WORKERS = Key(
     "weir:known_workers:{plant}",
     "hash",
     "observer → observer",
-    "worker of another app → JSON {at, queues}: answered last, and took from; an hour after the last answer",
+    "worker of another app → JSON {at, queues}: last answered, and its queues; an hour after the last answer",
 )
 TASK_ORDER = Key(
     "weir:task_order:{plant}:{operator}",
     "string",
     "web workers → web workers",
-    "JSON {tasks, seen}: what an operator of a declared plant was last asked to have, till its proof is late",
+    "JSON {tasks, seen}: the last requested tasks of a declared plant's operator, until confirmation is due",
 )
 DONE = Key(
     "weir:done:{host}",
     "stream",
     "workers → workers",
-    "begins, completions and ends of a host's workers: `workers.pool.completions`",
+    "starts, completions, and ends of a host's workers: `workers.pool.completions`",
 )
 
 # Coordination and limits
@@ -238,7 +240,7 @@ THROTTLE = Key(
     "weir:throttle:{queue}",
     "string",
     "web workers → web workers",
-    "there while the queue is throttled: the API answers 429, Retry-After its time to live",
+    "exists while the queue is throttled: the API answers 429, Retry-After its time to live",
 )
 PAUSE = Key(
     "weir:pause:{queue}:{part}",
@@ -250,26 +252,26 @@ DRAIN = Key(
     "weir:drain:{host}",
     "string",
     "web workers → workers",
-    "there while a worker host is drained: it takes no new work",
+    "exists while a worker host is drained: it takes no new work",
 )
 QUOTA = Key(
     "weir:quota:{subject}",
     "hash",
     "web → web",
-    "what is left of a token's or user's quota: `events`, `bytes`, and `at` (s, the server's clock)",
+    "the rest of a token's or user's quota: `events`, `bytes`, and `at` (s, the server's clock)",
 )
 TOKEN_FAILURES = Key("weir:token-failures:{address}", "string", "web → web", "wrong API tokens of an address")
 AUDIT_HEAD = Key(
     "weir:audit:head",
     "string",
     "web workers → web workers",
-    "JSON {sequence, digest, seal}: the audit's last entry",
+    "JSON {sequence, digest, seal}: the last entry of the audit log",
 )
 AUDIT_VERDICT = Key(
     "weir:audit:verdict",
     "string",
     "workers → workers",
-    "JSON: what the last check of the audit found, and when",
+    "JSON: the result and time of the last check of the audit log",
 )
 
 # Batch tasks
@@ -277,13 +279,13 @@ JOB = Key(
     "weir:job:{run}",
     "hash",
     "workers → web workers",
-    "chunk → JSON progress while a worker is at it: {rows, share, stages, stages_done, …, worker, at}",
+    "chunk → JSON progress while a worker processes it: {rows, share, stages, stages_done, …, worker, at}",
 )
 JOB_WORKERS = Key(
     "weir:job:{run}:workers",
     "sorted set",
     "workers → web workers",
-    "worker → until when (s) it counts as there",
+    "worker → until when (s) it counts as present",
 )
 
 # The pipeline
@@ -291,7 +293,7 @@ PIPELINE = Key(
     "weir:pipeline",
     "string",
     "pipeline → pipeline observer web",
-    "JSON status, after each batch and each second: `workers.pipeline.status`",
+    "JSON status, after every batch and every second: `workers.pipeline.status`",
 )
 PIPELINE_WANTED = Key(
     "weir:pipeline:wanted", "hash", "web → pipeline web", "application → JSON {version, text}: what is to run"
@@ -303,16 +305,16 @@ PIPELINE_ORDERS = Key(
     "application → JSON {stopped, restart, by, reason, at}: `workers.pipeline.declaration.orders`",
 )
 PIPELINE_LOG = Key(
-    "weir:pipeline:log", "string", "pipeline → pipeline web", "JSON, the newest lines of the process' log"
+    "weir:pipeline:log", "string", "pipeline → pipeline web", "JSON, the newest lines of the process's log"
 )
 PIPELINE_AT_WORK = Key(
     "weir:pipeline:at-work",
     "hash",
     "pipeline → web workers",
-    "application → JSON {name, version, text, refused}: what runs",
+    "application → JSON {name, version, text, refused}: what is running",
 )
 PIPELINE_SHIPPED = Key(
-    "weir:pipeline:shipped", "hash", "pipeline → web", "application → the text that the process' own file has"
+    "weir:pipeline:shipped", "hash", "pipeline → web", "application → its text in the process's own file"
 )
 PIPELINE_RUN = Key(
     "weir:pipeline:run:{app}", "string", "pipeline → pipeline", "the run that checkpoint and state belong to"
@@ -321,7 +323,7 @@ PIPELINE_CONTROLS = Key(
     "weir:pipeline:controls:{app}",
     "string",
     "web workers pipeline → web workers pipeline",
-    "JSON, what is steered: `workers.pipeline.declaration.controls`",
+    "JSON, the controls that were set: `workers.pipeline.declaration.controls`",
 )
 PIPELINE_SKETCHES = Key(
     "weir:pipeline:sketches:{app}",
@@ -401,7 +403,7 @@ PIPELINE_LATE = Key(
     "weir:pipeline:late:{app}",
     "stream",
     "pipeline → pipeline",
-    "`d` late events (Arrow stream), `n` how many; of the newest LATE_RETAINED units",
+    "`d` late events (Arrow stream), `n` how many; for the newest LATE_RETAINED units",
 )
 
 # Libraries
@@ -411,5 +413,5 @@ KEYS = tuple(each for each in tuple(globals().values()) if isinstance(each, Key)
 
 
 def list_queue_keys(queue: str) -> list[str]:
-    """A queue's keys on a node, in the order of OF_QUEUE."""
+    """Return a queue's keys on a node, in the order of OF_QUEUE."""
     return [key.build(queue) for key in OF_QUEUE]

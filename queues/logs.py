@@ -1,5 +1,5 @@
-"""What a process logs: lines for people, or a JSON object a line for programs (WEIR_LOG_FORMAT), each with
-the ids of what the process was at.
+"""The log of a process: lines for people, or one JSON object per line for programs (WEIR_LOG_FORMAT), each
+with the ids of the current work.
 
     2026-11-22 20:15:01,250 WARNING weir.placement [plan 17]: n3 does not answer
     {"at": "2026-11-22T20:15:01.250Z", "level": "WARNING", "logger": "weir.placement", "process": "celery",
@@ -7,7 +7,7 @@ the ids of what the process was at.
 
 | id | of |
 |---|---|
-| `request` | a request to the console: `X-Request-ID`, also in the answer and in the audit |
+| `request` | a request to the console: `X-Request-ID`, also in the answer and in the audit log |
 | `task` | a task of Celery |
 | `loop`, `decision` | a loop's tick, and its entry in the ledger |
 | `plan` | a plan that is being executed |
@@ -32,18 +32,18 @@ from queues import environment as variables
 from queues.checks import storable
 
 _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default=MappingProxyType({}))
-# Of these nobody wants to hear what goes well.
+# Loggers that report success too verbosely.
 CHATTY = ("httpx", "axes")
 
 
 def ids() -> Mapping[str, str]:
-    """What this thread or task is at."""
+    """Return the ids of the current work of this thread or task."""
     return _IDS.get()
 
 
 @contextmanager
 def add_context(**ids: object) -> Iterator[None]:
-    """Every line that is logged within has these ids, too, in this thread or task and those it starts."""
+    """Add these ids to every line logged within the context, in this thread or task and those it starts."""
     token = _IDS.set({**_IDS.get(), **{name: str(value) for name, value in ids.items()}})
     try:
         yield
@@ -52,7 +52,7 @@ def add_context(**ids: object) -> Iterator[None]:
 
 
 def begin(**ids: object) -> None:
-    """Like `about`, where nobody can say when it ends: until the next one, or the end of the thread."""
+    """Set ids without a known end: they apply until the next call, or the end of the thread."""
     _IDS.set({name: str(value) for name, value in ids.items()})
 
 
@@ -69,7 +69,7 @@ class Ids(logging.Filter):
 
 
 class LinesForPeople(logging.Formatter):
-    """Lines of text. What comes from outside can't begin a line of its own, nor steer a terminal."""
+    """Lines of text. Text from outside can't start a line of its own, nor control a terminal."""
 
     def __init__(self) -> None:
         super().__init__("{asctime} {levelname} {name}{about}: {message}", style="{")
@@ -78,7 +78,7 @@ class LinesForPeople(logging.Formatter):
         return escape_controls(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 (logging's own name)
-        """Return the traceback, each line indented: the text of an error may hold line breaks."""
+        """Return the traceback, each line indented: the text of an error may contain line breaks."""
         lines = super().formatException(ei).splitlines()
         return "\n".join(f"  {escape_controls(line)}" for line in lines)
 
@@ -91,7 +91,7 @@ def escape_controls(text: str) -> str:
 
 
 class LinesForPrograms(logging.Formatter):
-    """A JSON object a line; `error` holds the traceback."""
+    """One JSON object per line; `error` has the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -106,12 +106,12 @@ class LinesForPrograms(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        # A file's name may be no text, and orjson takes none: the line would be lost.
+        # The name of a file may not be text, which orjson rejects: the line would be lost.
         return orjson.dumps(storable(line)).decode()
 
 
 def configuration(level: str | int | None = None) -> dict[str, Any]:
-    """For `logging.config.dictConfig`. Raises BadInput naming WEIR_LOG_FORMAT or WEIR_LOG_LEVEL."""
+    """Return the configuration for `logging.config.dictConfig`. Raises `BadInput` that names the variable."""
     chosen = variables.LOG_FORMAT.choice()
     return {
         "version": 1,
@@ -134,5 +134,5 @@ def configuration(level: str | int | None = None) -> dict[str, Any]:
 
 
 def configure(level: str | int | None = None) -> None:
-    """For a process that is not Django's. Raises as `configuration`."""
+    """Configure the log of a process without Django. Raises the same errors as `configuration`."""
     logging.config.dictConfig(configuration(level))

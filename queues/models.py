@@ -1,4 +1,4 @@
-"""What is configured of queues and nodes: the truth, of which `weir:topology` is the projection."""
+"""The configuration of queues and nodes: the source of truth, of which `weir:topology` is the projection."""
 
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
@@ -22,7 +22,7 @@ class Node(models.Model):
     toobusy_threshold = models.FloatField(default=0.90)
     drained = models.BooleanField(default=False, help_text="gives all it holds, gets nothing")
     cordoned = models.BooleanField(default=False, help_text="keeps what it holds, gets nothing new")
-    # Since when nobody hears it, in recovery's hand: another that takes over goes on counting.
+    # Since when no heartbeat arrives, written by recovery. A process that takes over continues the count.
     offline_since = models.DateTimeField(null=True, default=None)
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Node(models.Model):
 
 
 class Queue(models.Model):
-    """A named stream of events of one kind, spread over containers by 1000 points."""
+    """A named stream of events of one kind, distributed over containers by 1000 points."""
 
     class Kind(models.TextChoices):
         JOBS = "jobs"
@@ -57,9 +57,9 @@ class Queue(models.Model):
 
 
 class Container(models.Model):
-    """A queue's segment on one node and the points it holds.
+    """A queue's segment on one node, and its points.
 
-    With 0 points it is *draining*: it gets nothing new, and stays until what it holds has been consumed.
+    With 0 points it is *draining*: it gets nothing new, and stays until its events have been consumed.
     """
 
     queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="containers")
@@ -77,10 +77,12 @@ class Container(models.Model):
 
 
 class TopologyRevision(models.Model):
-    """One row: counts every change of nodes, queues and points, so that a projection's age shows."""
+    """One row that counts every change of nodes, queues, and points, so that the age of a projection
+    shows.
+    """
 
     number = models.PositiveBigIntegerField(default=0)
-    # Fencing: the lease number of the recovery that wrote last; one that was paused writes nothing.
+    # Fencing: the lease number of the recovery that wrote last; a recovery that was paused writes nothing.
     recovery_fence = models.PositiveBigIntegerField(default=0)
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""A queue that is paused: `intake` takes no new events, `consumption` hands out none of those that wait.
+"""Pauses of a queue: `intake` accepts no new events, `consumption` gives out none of the waiting ones.
 
-Each is a key of its own on the control server (`weir:pause:{queue}:{part}`) that ends by itself, even when
-nobody is left to end it. Nothing is dropped: what was acknowledged waits, and a block that a worker holds is
-finished. Who publishes or claims asks here; what people see of a pause is its override (`workers.steering`).
+Each is a key on the control server (`weir:pause:{queue}:{part}`) that expires automatically, even if no
+process is left to end it. Nothing is dropped: acknowledged events wait, and a block that a worker has is
+finished. Publishers and workers check for a pause here; people see it as its override (`workers.steering`).
 """
 
 import math
@@ -19,19 +19,19 @@ PARTS = (INTAKE, CONSUMPTION)
 
 
 class Pause(StoredDocument, frozen=True):
-    """until: seconds since 1970."""
+    """A pause. until: seconds since 1970."""
 
     until: float
     reason: str
     by: str
 
     def compute_left_seconds(self, now: float) -> int:
-        """Whole seconds to wait, at least one."""
+        """Return the whole seconds to wait, at least one."""
         return max(1, math.ceil(self.until - now))
 
 
 def pause(control: redis.Redis, queue: str, part: str, until: Pause, now: float) -> None:
-    """Pause until then, in place of what was said before; a time that is over resumes."""
+    """Pause until then, in place of any earlier pause. A time in the past resumes."""
     left_ms = round(1000 * (until.until - now))
     if left_ms <= 0:
         resume(control, queue, part)
@@ -40,12 +40,12 @@ def pause(control: redis.Redis, queue: str, part: str, until: Pause, now: float)
 
 
 def resume(control: redis.Redis, queue: str, part: str) -> None:
-    """End a pause now; nothing happens where there is none."""
+    """End a pause now. Does nothing if there is none."""
     control.delete(keys.PAUSE.build(queue, part))
 
 
 def load_pauses(control: redis.Redis, queues: Iterable[str], part: str) -> dict[str, Pause]:
-    """{queue: its pause} of those that are paused. Raises `redis.RedisError`."""
+    """Return {queue: its pause} for the paused queues. Raises `redis.RedisError`."""
     names = list(queues)
     if not names:
         return {}
@@ -54,11 +54,11 @@ def load_pauses(control: redis.Redis, queues: Iterable[str], part: str) -> dict[
 
 
 def names_of(queues: Iterable[str], part: str) -> list[str]:
-    """The keys of these queues, for a reader that asks for more in the same call."""
+    """Return the keys of these queues, for a reader that requests more in the same call."""
     return [keys.PAUSE.build(queue, part) for queue in queues]
 
 
 def read(queues: Iterable[str], stored: Iterable[bytes | str | None]) -> dict[str, Pause]:
-    """What `names_of` gave, in its order. Raises BadDocument."""
+    """Parse the values of `names_of`, in its order. Raises `BadDocument`."""
     pairs = zip(queues, stored, strict=True)
     return {queue: decode_document(Pause, text, "pause") for queue, text in pairs if text is not None}

@@ -1,4 +1,4 @@
-"""A queue's 1000 points: shared, moved, split, diverted and restored, with the sum kept."""
+"""A queue's 1000 points: shared, moved, split, diverted, and restored, with the sum kept."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,9 @@ TOTAL = 1000
 
 
 def check_points(points: object, field: str = "points", least: int = 1) -> dict[str, int]:
-    """Points per node that a queue may hold: whole, at least `least` each, 1000 in all. Raises `BadInput`."""
+    """Check the points per node of a queue: whole numbers, at least `least` each, 1000 in total. Raises
+    `BadInput`.
+    """
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'takes an object of node names and points, such as {"n1": 500, "n2": 500}.')
     for node, value in points.items():
@@ -20,7 +22,9 @@ def check_points(points: object, field: str = "points", least: int = 1) -> dict[
 
 
 def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """`amount` whole points in proportion to `weights`, by largest remainder; earlier names win ties."""
+    """Distribute `amount` whole points in proportion to `weights`, by largest remainder; earlier names win
+    ties.
+    """
     total = sum(weights.values())
     exact = {name: amount * weight / total for name, weight in weights.items()}
     given = {name: int(value) for name, value in exact.items()}
@@ -31,7 +35,9 @@ def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
 
 
 def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> dict[str, int]:
-    """1000 points over `nodes`, equally or by `weights` (such as capacities); each node gets at least 1."""
+    """Distribute 1000 points over `nodes`, equally or by `weights` (such as capacities); each node gets at
+    least 1.
+    """
     if not nodes or len(set(nodes)) != len(nodes) or len(nodes) > TOTAL:
         raise BadInput("nodes", f"takes 1 to {TOTAL} different node names.")
     wanted = {node: weights[node] if weights else 1.0 for node in nodes}
@@ -42,30 +48,36 @@ def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> d
 
 
 def move(points: Mapping[str, int], source: str, target: str, amount: int) -> dict[str, int]:
-    """`amount` points to another node (which may be new). A source left with none loses its container."""
+    """Move `amount` points to another node (which may be new).
+
+    A source left with none loses its container.
+    """
     before = check_points(points)
     if source not in before:
-        raise BadInput("from", f"{source} holds no points; the nodes that do are {', '.join(before)}.")
+        raise BadInput("from", f"{source} has no points; the nodes with points are {', '.join(before)}.")
     if source == target:
         raise BadInput("to", "takes another node than from.")
     if not checks.is_whole(amount, 1, before[source]):
-        raise BadInput("points", f"takes a whole number from 1 to {before[source]}, what {source} holds.")
+        raise BadInput("points", f"takes a whole number from 1 to {before[source]}, the points of {source}.")
     after = {**before, target: before.get(target, 0) + amount, source: before[source] - amount}
     return {node: value for node, value in after.items() if value}
 
 
 def split(points: Mapping[str, int], source: str, target: str) -> dict[str, int]:
-    """Scale up: half of a container's points (rounded down) go to a node without one. Houtman, chapter 3."""
+    """Scale up: move half of a container's points (rounded down) to a node without one.
+
+    Houtman, chapter 3.
+    """
     before = check_points(points)
     if target in before:
-        raise BadInput("to", f"{target} already holds a container of this queue.")
+        raise BadInput("to", f"{target} already has a container of this queue.")
     if before.get(source, 0) < 2:
-        raise BadInput("from", f"{source} holds {before.get(source, 0)} points; at least 2 can be split.")
+        raise BadInput("from", f"{source} has {before.get(source, 0)} points; a split needs at least 2.")
     return move(before, source, target, before[source] // 2)
 
 
 def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]:
-    """Give a node that came back `amount` points, from the others in proportion; each keeps at least 1."""
+    """Give `amount` points to a node that came back, from the others in proportion; each keeps at least 1."""
     before = check_points(points)
     others = {name: value for name, value in before.items() if name != node}
     spare = {name: value - 1 for name, value in others.items()}

@@ -1,4 +1,4 @@
-"""Files of a plant are its owner's alone: the umask of its processes, secrets, and what is there already."""
+"""Files of a plant are private to their owner: the umask of its processes, secrets, and existing files."""
 
 import os
 import stat
@@ -10,14 +10,16 @@ from queues.errors import BadInput
 UMASK = 0o077
 OTHERS = 0o077  # the bits that group and others must not have
 MOST_ENTRIES = 1_000_000
-# By path, chmod would follow a link that took an entry's place; Linux can open the entry itself.
+# By path, chmod would follow a link that replaced an entry; Linux can open the entry itself.
 _OPENED = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True)
 class Mended:
-    """What `mend` found. `foreign`: entries of other users, which are left as they are; `unseen`: whether a
-    limit ended the walk (what was not seen still lies in a folder that nobody else may enter).
+    """The result of `mend`.
+
+    `foreign`: entries of other users, which are left as they are; `unseen`: whether a limit ended the walk
+    (the unseen entries are still in a folder that no other user can enter).
     """
 
     changed: int = 0
@@ -26,13 +28,15 @@ class Mended:
 
 
 def keep_private() -> None:
-    """Whatever this process and its children make from now on, group and others can't open."""
+    """Keep files that this process and its children create private from group and others."""
     os.umask(UMASK)
 
 
 def private_folder(path: Path) -> None:
-    """Makes a folder, and those above it, for its owner alone; one that is there is made so. Raises BadInput
-    for a folder that all users of the machine share (/tmp): closing it would lock them out.
+    """Create a folder and its parents for its owner alone, or restrict an existing one.
+
+    Raises `BadInput` for a folder that all users of the machine share (/tmp): restricting it would lock them
+    out.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = path.stat().st_mode
@@ -43,13 +47,13 @@ def private_folder(path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replaces a file in one step. It has mode 0600 before its first byte, whatever lay there before."""
+    """Replace a file atomically. It has mode 0600 before its first byte, whatever was there before."""
     fresh = _write_temporary_file(path, text)
     fresh.replace(path)
 
 
 def load_or_create_secret(path: Path, fresh: str) -> str:
-    """The secret in a file, or `fresh` where there is none yet. The first process's is kept."""
+    """Return the secret in a file, or store `fresh` if there is none. The first process's secret is kept."""
     if not path.exists():
         private_folder(path.parent)
         made = _write_temporary_file(path, fresh)
@@ -63,8 +67,9 @@ def load_or_create_secret(path: Path, fresh: str) -> str:
 
 
 def _write_temporary_file(path: Path, text: str) -> Path:
-    """A new file next to `path`, on the disk: what has a name must not be empty after a power loss. O_EXCL:
-    nobody laid one there, or a link, for us to write into.
+    """Write a new file next to `path`, synced to the disk: a named file must not be empty after a power loss.
+
+    O_EXCL: no other user can have placed it, or a link, for us to write into.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -75,8 +80,10 @@ def _write_temporary_file(path: Path, text: str) -> Path:
 
 
 def mend(folder: Path, most_entries: int = MOST_ENTRIES) -> Mended:
-    """Takes the rights of group and others from a folder and all below it. Follows no links; changes only
-    what belongs to this user. The folder itself comes first: from then on nobody else gets in.
+    """Remove the rights of group and others from a folder and everything below it.
+
+    It follows no links, and changes only what belongs to this user. The folder itself comes first: from then
+    on no other user can enter it.
     """
     me = os.getuid()
     private_folder(folder)
@@ -93,7 +100,7 @@ def mend(folder: Path, most_entries: int = MOST_ENTRIES) -> Mended:
 
 
 def _mend_entry(name: str, folder: int, me: int) -> tuple[int, bool]:
-    """(the entry's owner, whether its mode changed). What vanished meanwhile is nobody's concern."""
+    """Return the entry's owner, and whether its mode changed. Entries that have vanished are ignored."""
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if status.st_uid != me or stat.S_ISLNK(status.st_mode) or not status.st_mode & OTHERS:

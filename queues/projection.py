@@ -1,4 +1,6 @@
-"""From the database, which is the truth, to `weir:topology`, which everything that moves events reads."""
+"""The projection of the database, the source of truth, to `weir:topology`, which everything that moves events
+reads.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -20,11 +22,14 @@ PointsByQueue = Mapping[str, Mapping[str, int]]
 
 
 class PointsDrifted(WeirError):  # noqa: N818
-    """A queue's points are not what a change of them was computed from; nothing was changed."""
+    """Raised when a queue's points are not those from which a change was computed; nothing was changed."""
 
 
 def read_database(thresholds: Overriding | None = None) -> Topology:
-    """The topology in the database. `thresholds` ({node: {"busy", "toobusy"}}) replace a node's own."""
+    """Return the topology in the database.
+
+    `thresholds` ({node: {"busy", "toobusy"}}) replace a node's own.
+    """
     number = TopologyRevision.objects.values_list("number", flat=True).first() or 0
     nodes = {
         node.name: _node(node, (thresholds or {}).get(node.name, {}))
@@ -35,19 +40,21 @@ def read_database(thresholds: Overriding | None = None) -> Topology:
 
 
 def lock_revision() -> TopologyRevision:
-    """The revision's row, which nobody else projects with until the transaction ends. Whoever also takes the
-    audit's turn takes this one before, as its entry is the last thing that a transaction locks.
+    """Lock the row of the revision, so that no other process projects until the transaction ends.
+
+    If you also take the lock of the audit log, take this one first: the audit entry is the last thing that a
+    transaction locks.
     """
     return TopologyRevision.objects.select_for_update().get_or_create(pk=1)[0]
 
 
 def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topology:
-    """Raise the revision and write the topology to the control server; returns what was written.
+    """Raise the revision and write the topology to the control server. Returns what was written.
 
-    The write happens inside the transaction: while it lasts the revision's row is locked, so two projections
-    write in the order of their revisions, and when the control server does not answer nothing is changed.
-    Raises `NodeUnavailable` then; and `BadTopology` for one that nobody could read: everything that moves
-    events, of any queue, would stop.
+    The write happens inside the transaction. Since the revision's row is locked in the meantime, two
+    projections write in the order of their revisions, and if the control server does not answer, nothing is
+    changed. Raises `NodeUnavailable` in that case, and `BadTopology` for an unreadable topology, which would
+    stop everything that moves events, of any queue.
     """
     with transaction.atomic():
         row = lock_revision()
@@ -66,16 +73,16 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
 
 
 def reconcile(control: redis.Redis, thresholds: Overriding | None = None) -> bool:
-    """Project again when the control server holds anything else than the database; True when it did.
+    """Project again if the control server has anything else than the database. Returns True if it had.
 
     The write comes before the commit (`project`), so a process that dies in between leaves a topology that
-    never was; and a control server that lost its last second, or all it had, has an old one or none.
+    never existed. A control server that lost its last second, or everything, has an old topology or none.
     """
-    # A database that nothing was ever projected from has nothing to say.
+    # A database from which nothing was ever projected has nothing to write.
     if not TopologyRevision.objects.filter(number__gt=0).exists() or _is_projected(control, thresholds):
         return False
     with transaction.atomic():
-        # Whoever was just projecting has ended now, and it may be well.
+        # A concurrent projection has ended by now, and the topology may be right.
         lock_revision()
         if _is_projected(control, thresholds):
             return False
@@ -96,17 +103,19 @@ def create_queue(
     thresholds: Overriding | None = None,
     **settings: Any,
 ) -> Topology:
-    """A new queue with its containers (by default equal points on every node that takes any), projected.
+    """Create a queue with its containers (by default equal points on every node that takes any), and project
+    it.
 
-    `settings` are the other fields of `Queue`. Raises `BadInput` naming the field; nothing is changed then.
+    `settings` are the other fields of `Queue`. Raises `BadInput` that names the field; nothing is changed
+    then.
     """
     with transaction.atomic():
         queue = _build_row(Queue, name=name, kind=kind, **settings)
         try:
             with transaction.atomic():
                 queue.save()
-        except IntegrityError:  # also where somebody else makes it just now
-            raise BadInput("name", f"{name} is a queue already.") from None
+        except IntegrityError:  # also if another process creates it just now
+            raise BadInput("name", f"A queue named {name} already exists.") from None
         shared = points or thousand.share(
             list(
                 Node.objects.filter(drained=False, cordoned=False)
@@ -122,8 +131,9 @@ def create_queue(
 def change_queue(
     control: redis.Redis, name: str, fields: Mapping[str, Any], thresholds: Overriding | None = None
 ) -> Topology:
-    """Give a queue other settings (fields of `Queue`, not its points), projected. Raises `BadInput` naming
-    the field; nothing is changed then.
+    """Change settings of a queue (fields of `Queue`, not its points), and project it.
+
+    Raises `BadInput` that names the field; nothing is changed then.
     """
     with transaction.atomic():
         row = Queue.objects.select_for_update().filter(name=name).first()
@@ -133,7 +143,7 @@ def change_queue(
             setattr(row, field, value)
         _clean(row)
         live = row.containers.filter(points__gt=0).count()
-        # It may be short already, as nodes were lost: that hinders no other change.
+        # It may be short already, as nodes were lost: that prevents no other change.
         if "minimum_containers" in fields and not 1 <= row.minimum_containers <= live:
             message = (
                 f"takes 1 to {live}, as many containers as the queue has; move points to more nodes first."
@@ -145,7 +155,7 @@ def change_queue(
 
 
 def _check_readable(thresholds: Overriding | None) -> None:
-    """What would be projected must be readable by everybody who moves events. Raises `BadInput` naming the
+    """Check that everything that moves events could read the projection. Raises `BadInput` that names the
     field.
     """
     try:
@@ -157,12 +167,14 @@ def _check_readable(thresholds: Overriding | None) -> None:
 def set_points(
     control: redis.Redis, queue: str, points: Mapping[str, int], thresholds: Overriding | None = None
 ) -> Topology:
-    """Give a queue other points, projected. Raises `BadInput` naming the field; nothing is changed then."""
+    """Set the points of a queue, and project it. Raises `BadInput` that names the field; nothing is changed
+    then.
+    """
     with transaction.atomic():
         row = Queue.objects.select_for_update().filter(name=queue).first()
         if row is None:
             read_database().queue(queue)
-            raise UnknownQueue("queue", f"{queue} is not known.")  # made only now, by somebody else
+            raise UnknownQueue("queue", f"{queue} is not known.")  # created only now, by another process
         _write_points(row, points)
         return project(control, thresholds)
 
@@ -177,10 +189,10 @@ def move_points(
 ) -> Topology:
     """Give queues the points `after` if they still have those of `before` (draining containers aside).
 
-    Compare and set, all queues in one transaction with the projection. A node left without points keeps a
-    draining container. `may_be_short`: fewer containers than the minimum are let pass, as nodes were lost.
-    Raises `PointsDrifted` when another was there first, and `BadInput` naming the field;
-    nothing is changed then.
+    Compare-and-set, all queues in one transaction with the projection. A node left without points keeps a
+    draining container. `may_be_short`: accept fewer containers than the minimum, as nodes were lost. Raises
+    `PointsDrifted` if another change came first, and `BadInput` that names the field; nothing is changed
+    then.
     """
     with transaction.atomic():
         rows = {row.name: row for row in Queue.objects.select_for_update().filter(name__in=list(after))}
@@ -189,8 +201,10 @@ def move_points(
                 read_database().queue(name)
             held = rows[name].containers.filter(points__gt=0).select_related("node")
             if {container.node.name: container.points for container in held} != dict(before[name]):
-                raise PointsDrifted(f"The points of queue {name} have changed meanwhile; nothing was moved.")
-            # One that is short already, as nodes were lost, gets no shorter; its points may move.
+                raise PointsDrifted(
+                    f"The points of queue {name} have changed in the meantime; nothing was moved."
+                )
+            # A queue that is short already, as nodes were lost, gets no shorter; its points may move.
             least = 1 if may_be_short else min(rows[name].minimum_containers, len(before[name]))
             _write_points(rows[name], after[name], now, least)
         return project(control, thresholds)
@@ -202,9 +216,10 @@ def keep_draining(
     thresholds: Overriding | None = None,
     now: datetime | None = None,
 ) -> int:
-    """(queue, node) that hold events without being containers get a draining one, projected; how many.
+    """Create draining containers for pairs (queue, node) that have events but no container, and project them.
 
-    A flush that was on its way while points moved may come after its container was retired: so it is found.
+    Returns how many. A flush that was under way while points moved may arrive after its container was
+    retired, and is found in this way.
     """
     made = 0
     with transaction.atomic():
@@ -221,16 +236,16 @@ def keep_draining(
 def retire_containers(
     control: redis.Redis, containers: Iterable[tuple[str, str]], thresholds: Overriding | None = None
 ) -> int:
-    """Take draining containers (queue, node) that are empty away, projected; answers how many went.
+    """Remove draining containers (queue, node) that are empty, and project. Returns how many were removed.
 
-    One that has got points meanwhile stays.
+    One that has received points in the meantime stays.
     """
     with transaction.atomic():
         gone = 0
         for queue, node in containers:
             rows = Container.objects.filter(queue__name=queue, node__name=node, points=0)
-            # Locked before it is judged: PostgreSQL asks no sub-query again for a row that it waited for, and
-            # would delete one that has got points meanwhile.
+            # Locked before it is judged: PostgreSQL does not repeat a sub-query for a row that it waited for,
+            # and would delete one that has received points in the meantime.
             if (row := rows.select_for_update(of=("self",)).first()) is not None:
                 gone += row.delete()[0]
         if gone:
@@ -249,7 +264,8 @@ def _write_points(
     if len(checked) < least:
         message = f"takes {least} containers or more (minimum_containers), not {len(checked)}."
         raise BadInput("points", message)
-    # What waits in a container that loses its points is still consumed there: it drains, and goes when empty.
+    # Events in a container that loses its points are still consumed there: it drains, and is removed when
+    # empty.
     left = queue.containers.filter(points__gt=0).exclude(node__name__in=checked)
     left.update(points=0, draining_since=now or timezone.now())
     for name, value in checked.items():
@@ -258,7 +274,7 @@ def _write_points(
 
 
 def _build_row(model: type[Queue], **values: Any) -> Queue:
-    """A validated, unsaved row; the first field that is wrong is named."""
+    """Build a validated, unsaved row. An error names the first field that is wrong."""
     known = {field.name for field in model._meta.get_fields()}
     for name in values:
         if name not in known:
@@ -269,7 +285,7 @@ def _build_row(model: type[Queue], **values: Any) -> Queue:
 
 
 def _clean(row: Queue) -> None:
-    """Raises BadInput for the first field that is wrong."""
+    """Raise `BadInput` for the first field that is wrong."""
     blank = ["handler"] if row.kind == Queue.Kind.PIPELINE else []
     try:
         row.clean_fields(exclude=blank)

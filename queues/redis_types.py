@@ -1,6 +1,6 @@
-"""What Redis answers to Weir, for `typing.cast`: bytes.
+"""The types of Redis replies in Weir, for `typing.cast`: bytes.
 
-redis-py's own types allow text as well, which only a connection with `decode_responses` is given.
+redis-py's own types allow text as well, which only a connection with `decode_responses` gets.
 """
 
 Fields = dict[bytes, bytes]

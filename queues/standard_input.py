@@ -1,4 +1,4 @@
-"""Standard input, where there is one: who starts a program may have closed it."""
+"""Standard input, if there is one: the caller of a program may have closed it."""
 
 import io
 import sys
@@ -8,12 +8,13 @@ from queues.errors import BadInput
 
 
 def standard_input(field: str) -> TextIO:
-    """The stream that `-` stands for, in UTF-8 as files are. Raises `BadInput` naming the field where it is
-    closed.
+    """Return the stream for `-`, in UTF-8 like files.
+
+    Raises `BadInput` that names the field if it is closed.
     """
     if sys.stdin is None:
-        raise BadInput(field, "standard input is closed; give a file, or something on standard input")
+        raise BadInput(field, "standard input is closed; give a file, or open standard input")
     if isinstance(sys.stdin, io.TextIOWrapper):
-        # Else in what the locale says: names come out as others, and of what is no text half is taken.
+        # The default is the locale's encoding, which changes names and reads half of what is not text.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     return sys.stdin

@@ -1,11 +1,10 @@
-"""Documents that processes give each other through the control server: a type each, and one way to
-write and read them.
+"""Documents that processes exchange through the control server: a type for each, and one way to write and
+read them.
 
-A field has the name of its JSON key. Unknown is None, and null in JSON. A reader that is older than
-the writer ignores fields it does not know; one that is newer has a default for each field that an
-older writer leaves out. So processes of two versions work together while an upgrade goes on. A
-number is taken for a whole one where it is whole (3.0): a document that is refused stops whoever
-reads it.
+A field has the name of its JSON key. Unknown is None, and null in JSON. A reader that is older than the
+writer ignores fields it does not know; a newer one has a default for each field that an older writer leaves
+out. Processes of two versions can therefore work together during an upgrade. A float with a whole value (3.0)
+is accepted as an integer, since a rejected document stops its readers.
 """
 
 import logging
@@ -18,13 +17,13 @@ from queues.errors import WeirError
 
 
 class StoredDocument(msgspec.Struct, frozen=True):
-    """Base of each document and of each part of one. Not checked when made: its types are the
-    author's.
+    """Base of each document and of each part of one. Values are not checked on creation: the author ensures
+    their types.
     """
 
 
 class BadDocument(WeirError, ValueError):  # noqa: N818
-    """A document that is not what its type says: `field` names the place, `message` what it takes."""
+    """A document that does not match its type: `field` names the position, `message` what it takes."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -40,14 +39,15 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 def encode_document(document: StoredDocument | Mapping[str, Any]) -> bytes:
-    """Its JSON. A number that is not finite is written as null. In a mapping, `msgspec.Raw` stands
-    for what is encoded already.
+    """Return its JSON. A number that is not finite is written as null.
+
+    In a mapping, `msgspec.Raw` represents encoded content.
     """
     return _ENCODER.encode(document)
 
 
 def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
-    """The document of a JSON text. Raises BadDocument naming the place below `name`."""
+    """Parse the document of a JSON text. Raises `BadDocument` that names the position below `name`."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind, strict=False))
@@ -59,7 +59,7 @@ def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
 
 
 def readable(kind: type[Read], text: bytes | str | None) -> Read | None:
-    """The same; None where nothing stands, or nothing that can be read."""
+    """Do the same; return None if there is no text, or it is unreadable."""
     try:
         return None if text is None else decode_document(kind, text, kind.__name__)
     except BadDocument:
@@ -98,7 +98,7 @@ class ReportReader:
 
 
 def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
-    """The document of plain values. Raises BadDocument naming the place below `name`."""
+    """Convert plain values to a document. Raises `BadDocument` that names the position below `name`."""
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -106,23 +106,25 @@ def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
 
 
 def plain(document: StoredDocument) -> dict[str, Any]:
-    """The same as dicts and lists of JSON values."""
+    """Return the document as dicts and lists of JSON values."""
     values: dict[str, Any] = msgspec.to_builtins(document)
     return values
 
 
 def replace_fields(document: Read, **values: Any) -> Read:
-    """A copy with other values; its parts are shared."""
+    """Return a copy with other values; its parts are shared."""
     return msgspec.structs.replace(document, **values)
 
 
 def copy_shared_values(document: StoredDocument, base: type[StoredDocument]) -> dict[str, Any]:
-    """Its values of the fields that it has from a base, by name, to make another of that base."""
+    """Return the values of the fields that a document has from a base, by name, to make another of that
+    base.
+    """
     return {name: getattr(document, name) for name in base.__struct_fields__}
 
 
 def value_at(document: StoredDocument, key: str) -> Any:
-    """The value under a JSON key; None where there is no such key."""
+    """Return the value under a JSON key; None if there is no such key."""
     names = _NAMES.get(type(document))
     if names is None:
         kind = type(document)
@@ -135,6 +137,6 @@ _NAMES: dict[type, dict[str, str]] = {}
 
 
 def _build_error(name: str, error: str) -> BadDocument:
-    """msgspec writes "Expected `int`, got `str` - at `$.nodes[...].points`"."""
+    """Convert msgspec's message, "Expected `int`, got `str` - at `$.nodes[...].points`"."""
     what, _, path = error.partition(" - at `$")
     return BadDocument(f"{name}{path.rstrip('`')}", f"{what[:1].lower()}{what[1:]}")

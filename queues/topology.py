@@ -1,4 +1,4 @@
-"""The plant's nodes and queues as one value: what `weir:topology` holds; `projection` builds it."""
+"""The plant's nodes and queues as one value: the content of `weir:topology`; `projection` builds it."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ KINDS = ("jobs", "pipeline")
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a node takes: the denominators of its utilisation."""
+    """The capacity of a node: the denominators of its utilization."""
 
     events_per_second: float = 50_000.0
     memory_bytes: int = 512 * 2**20
@@ -34,15 +34,15 @@ class NodeSpec:
 
     @property
     def takes_points(self) -> bool:
-        """Whether points may be moved to it, as far as people have said."""
+        """Return whether points may be moved to it, according to people's settings."""
         return not (self.drained or self.cordoned)
 
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """A queue: its kind, its points per node (1000 in all), and how its workers behave (jobs queues).
+    """A queue: its kind, its points per node (1000 in total), and how its workers behave (jobs queues).
 
-    A node with 0 points holds a draining container: nothing new comes to it, and what it has is consumed.
+    A node with 0 points has a draining container: it gets nothing new, and its events are consumed.
     """
 
     name: str
@@ -58,20 +58,20 @@ class QueueSpec:
 
     @property
     def live_points(self) -> dict[str, int]:
-        """Points without the draining containers."""
+        """Return the points without the draining containers."""
         return {node: points for node, points in self.points.items() if points}
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Everything that flows and where. `revision` changes with every change."""
+    """All nodes and queues. `revision` changes with every change."""
 
     revision: int
     nodes: Mapping[str, NodeSpec]
     queues: Mapping[str, QueueSpec]
 
     def queue(self, name: str) -> QueueSpec:
-        """The queue, or `UnknownQueue` naming the known ones."""
+        """Return the queue. Raises `UnknownQueue` that lists the known ones."""
         try:
             return self.queues[name]
         except KeyError:
@@ -79,7 +79,7 @@ class Topology:
             raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.") from None
 
     def node(self, name: str) -> NodeSpec:
-        """The node, or `BadInput` naming the known ones."""
+        """Return the node. Raises `BadInput` that lists the known ones."""
         try:
             return self.nodes[name]
         except KeyError:
@@ -87,26 +87,26 @@ class Topology:
             raise BadInput("node", f"{name} is not known; the nodes are {known}.") from None
 
     def on_node(self, name: str) -> list[str]:
-        """Queues that hold a container on the node, draining ones included."""
+        """Return the queues that have a container on the node, draining ones included."""
         return [queue.name for queue in self.queues.values() if name in queue.points]
 
     def has_points(self, name: str) -> bool:
-        """Whether anything new comes to the node."""
+        """Return whether the node gets anything new."""
         return bool(self.list_queues_with_points_on(name))
 
     def list_queues_with_points_on(self, name: str) -> list[str]:
-        """Queues whose new events come to the node."""
+        """Return the queues whose new events go to the node."""
         return [queue.name for queue in self.queues.values() if queue.points.get(name)]
 
     def to_json(self) -> str:
-        """The stored form; see docs/understand/how/events.md."""
+        """Return the stored form; see docs/understand/how/events.md."""
         nodes = {name: _node_document(node) for name, node in self.nodes.items()}
         queues = {name: _queue_document(queue) for name, queue in self.queues.items()}
         return json.dumps({"revision": self.revision, "nodes": nodes, "queues": queues})
 
     @classmethod
     def from_json(cls, text: str | bytes | None) -> "Topology":
-        """Read the stored form. Raises `BadTopology` naming the field."""
+        """Parse the stored form. Raises `BadTopology` that names the field."""
         if not text:
             raise BadTopology(
                 keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it."
@@ -124,7 +124,7 @@ class Topology:
         return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).check()
 
     def check(self) -> "Topology":
-        """Itself, or `BadTopology` when a queue holds points on a node that is not there."""
+        """Return the topology. Raises `BadTopology` if a queue has points on a node that does not exist."""
         for queue in self.queues.values():
             for node in queue.points:
                 if node not in self.nodes:
@@ -133,9 +133,10 @@ class Topology:
 
 
 class KnownTopology:
-    """The topology as it could be read last, for a process that goes on by it: where the control server came
-    back empty, or a newer version writes there, what is known was good. An unchanged text is not read again.
-    `latest`: what was read last, if anything was.
+    """The topology as last read, for a process that continues with it.
+
+    If the control server came back empty, or a newer version writes there, the known topology stays in use.
+    An unchanged text is not parsed again. `latest`: what was read last, if anything was.
     """
 
     def __init__(self) -> None:
@@ -143,7 +144,7 @@ class KnownTopology:
         self.latest: Topology | None = None
 
     def read(self, text: str | bytes | None) -> Topology:
-        """Of the stored form, or what was read last where that can't be read. Raises `BadTopology` before."""
+        """Parse the stored form, or return the last readable one. Raises `BadTopology` if there is none."""
         if self.latest is None or text != self._text:
             try:
                 self.latest, self._text = Topology.from_json(text), text
@@ -242,17 +243,17 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, where a name that is given twice would else silently be its last value."""
+    """Return a JSON object; a duplicate name is an error, since it would silently be its last value."""
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadTopology(twice[:40], f"is given twice in {keys.TOPOLOGY}; project the topology again.")
+        raise BadTopology(twice[:40], f"is a duplicate in {keys.TOPOLOGY}; project the topology again.")
     return made
 
 
 def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
-    """Exactly these keys, or an error that names the first one missing or unknown."""
+    """Raise an error that names the first missing or unknown key."""
     if not isinstance(document, dict):
         raise BadTopology(where, "takes an object.")
     for key in keys:

@@ -1,6 +1,6 @@
-"""From how long a wait on a law concludes something [s]. Whether a queue is well is its state's to say
+"""When laws draw conclusions from a wait [s]. The state of a queue says whether it is healthy
 (`workers.snapshot.states`).
 """
 
-# The queue's workers are taken to do what they can: what leaves is its capacity (the ladder).
+# From here on, the queue's workers are assumed to do what they can: what leaves is its capacity (the ladder).
 AT_CAPACITY_SECONDS = 5.0

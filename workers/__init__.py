@@ -1,1 +1,1 @@
-"""What does the work, and closes the loops."""
+"""Processing of events, and the control loops."""

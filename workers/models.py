@@ -1,4 +1,4 @@
-"""What is kept of control: loops, their ledger, and the overrides people put in."""
+"""Database models: loops, their ledger, people's overrides, plans, and batch tasks."""
 
 from typing import Any
 
@@ -15,7 +15,10 @@ from workers.coordination.packed_json import PackedJSONField
 
 
 class Loop(models.Model):
-    """A law bound to a target (the container, queue or node it steers), a cadence, a guard and a mode."""
+    """A law bound to a target, an interval, a guard, and a mode.
+
+    The target is the container, queue, or node that it controls.
+    """
 
     class Mode(models.TextChoices):
         AUTO = "auto"
@@ -23,8 +26,8 @@ class Loop(models.Model):
         HOLD = "hold"
         MANUAL = "manual"
 
-    ACTING = (Mode.AUTO, Mode.MANUAL)  # what its law, or a person, decides is applied
-    HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or nobody
+    ACTING = (Mode.AUTO, Mode.MANUAL)  # decisions of its law or of a person are applied
+    HANDED_OVER = (Mode.HOLD, Mode.MANUAL)  # the law does not decide: a person does, or no one
 
     name = models.CharField(max_length=120, unique=True)  # e.g. worker_rate/alert/n1
     law = models.CharField(max_length=60)
@@ -34,10 +37,12 @@ class Loop(models.Model):
     guard = models.JSONField(default=dict)
     state = models.JSONField(null=True, default=None)
     interval_seconds = models.FloatField(default=5.0)
-    # Fencing: the lease number of the tick that wrote the state; a paused and revived tick writes nothing.
+    # Fencing: the lease number of the tick that wrote the state; a tick that was paused and resumed writes
+    # nothing.
     fence = models.PositiveBigIntegerField(default=0)
     ticked_at = models.DateTimeField(null=True, default=None)
-    # `at` of its last entry: earlier than its last tick while it is at rest, and ticks without an entry.
+    # `at` of its last entry: earlier than its last tick while it is at rest, and after ticks without an
+    # entry.
     decided_at = models.DateTimeField(null=True, default=None)
     at_rest = models.BooleanField(default=False)
 
@@ -46,9 +51,9 @@ class Loop(models.Model):
 
 
 class Acted(models.BooleanField):  # type: ignore[type-arg] # a field takes no types as it runs
-    """Whether there is an action, written with every row: filters find it in their index, beside the id.
+    """Whether there is an action, stored with every row so that filters find it in their index.
 
-    No generated column, since SQLite takes no index to cover one.
+    It is no generated column, since SQLite does not use an index as covering with one.
     """
 
     def pre_save(self, model_instance: Any, add: bool) -> bool:
@@ -56,7 +61,7 @@ class Acted(models.BooleanField):  # type: ignore[type-arg] # a field takes no t
 
 
 class LedgerEntry(models.Model):
-    """One tick of one loop, also when nothing was done."""
+    """One tick of one loop, even when nothing was done."""
 
     class Verdict(models.TextChoices):
         CHECKING = "checking"
@@ -67,13 +72,14 @@ class LedgerEntry(models.Model):
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="entries")
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    # Of the lease it was written under: over a loop's entries it only rises, so no two managers wrote.
+    # The number of the lease it was written under: it only increases over a loop's entries, so no two
+    # managers wrote.
     fence = models.PositiveBigIntegerField(default=0)
     mode = models.CharField(max_length=10)
     parameters = PackedJSONField()
     state_before = PackedJSONField(null=True)
     observation = PackedJSONField(null=True)
-    # Any: who applies an entry's action, or judges it, has chosen one that has an action.
+    # Any: code that applies or judges an action has selected an entry with one.
     action: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     raw = models.FloatField(null=True)
     guarded = models.FloatField(null=True)
@@ -86,10 +92,10 @@ class LedgerEntry(models.Model):
     error = models.TextField(default="", blank=True)
     verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.NO_ACTION)
     acted = Acted(default=False, editable=False)
-    # Of the code that decided (controllers.framework.code), so that a replay that differs says why it may.
+    # The version of the deciding code (controllers.framework.code), which may explain a different replay.
     code = models.CharField(max_length=12, default="", blank=True)
-    # It stands for ticks before it that did nothing either (`workers.control.ledger.folds`): how many, since
-    # when, and what they were.
+    # The earlier idle ticks that it represents (`workers.control.ledger.folds`): how many, since when, and
+    # their content.
     folded_ticks = models.PositiveIntegerField(default=0)
     folded_since = models.DateTimeField(null=True, default=None)
     folded = models.BinaryField(null=True, default=None)
@@ -97,9 +103,9 @@ class LedgerEntry(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["loop", "-at"]),
-            # With the loop, so that the timeline counts what loops did without reading the wide rows.
+            # With the loop, so that the timeline counts actions without reading the wide rows.
             models.Index(fields=["verdict", "at", "loop"], name="ledger_acts"),
-            # All that filters ask for, beside the id: a rare one is found without reading the wide rows.
+            # All filter columns beside the id: a rare match is found without reading the wide rows.
             models.Index(
                 fields=[
                     *("-id", "loop", "verdict", "mode", "limited_by", "acted", "at"),
@@ -114,10 +120,10 @@ class LedgerEntry(models.Model):
 
 
 class Override(models.Model):
-    """A person's value in place of a threshold, setpoint, parameter, actuator or mode.
+    """A person's value in place of a threshold, setpoint, parameter, actuator, or mode.
 
-    It is on one loop, or on all loops of a law, a queue, a node or any combination of these; a node alone and
-    the name of a threshold: on the node itself; a queue alone and what of it is paused; a worker host that is
+    It applies to one loop, or to all loops of a law, a queue, a node, or any combination of these. A node
+    with the name of a threshold: the node itself; a queue with the paused part; a worker host that is
     drained. `workers.steering.scope` says which.
     """
 
@@ -133,7 +139,9 @@ class Override(models.Model):
     reason = models.TextField()
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True, null=True)  # null: until an administrator ends it
-    replaces = models.JSONField(default=list)  # overrides it stands before: {"id", "scope", "value", "owner"}
+    replaces = models.JSONField(
+        default=list
+    )  # overrides with lower precedence: {"id", "scope", "value", "owner"}
     ended_at = models.DateTimeField(null=True, default=None)
     ended_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
@@ -145,18 +153,18 @@ class Override(models.Model):
 
 
 class Tuning(models.Model):
-    """Values of a loop's parameters that its record speaks for, and how they did on the days after.
+    """Parameter values that a loop's record supports, and their results on the following days.
 
-    days: of the proof, [{"day", "before", "after"}], the cost of each; improvement: the share of it that is
-    gone; confidence: how sure that is (`controllers.design.tuning`). Approved by its hash, the values stand
-    as overrides.
+    days: of the validation, [{"day", "before", "after"}], the cost of each; improvement: the share of the
+    cost saved; confidence: its certainty (`controllers.design.tuning`). When approved by its hash, the values
+    are set as overrides.
     """
 
     class State(models.TextChoices):
         PROPOSED = "proposed"
         APPROVED = "approved"
         REJECTED = "rejected"
-        VOID = "void"  # a newer one stands in its place, or the loop has changed
+        VOID = "void"  # a newer one replaced it, or the loop has changed
 
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE, related_name="tunings")
     state = models.CharField(max_length=10, choices=State.choices, default=State.PROPOSED, db_index=True)
@@ -171,16 +179,17 @@ class Tuning(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
     )
     decided_at = models.DateTimeField(null=True, default=None)
-    note = models.TextField(default="", blank=True)  # why it was decided so
+    note = models.TextField(default="", blank=True)  # the reason of the decision
 
     def __str__(self) -> str:
         return f"tuning {self.pk} of {self.loop_id} {self.state}"
 
 
 class FirstReport(models.Model):
-    """What a loop that advises at another's plant would have saved in its first hour
-    (`workers.control.first_reports`). figures: as `FirstReportFigures`; null: too little was measured, and
-    the next hour is reported instead. Of no time (`since` is `until`): its plant is another one since then.
+    """What a loop that advises at an attached plant would have saved in its first hour.
+
+    See `workers.control.first_reports`. figures: as `FirstReportFigures`; null: too little was measured, and
+    the next hour is reported instead. An empty time range (`since` is `until`) marks a new plant since then.
     """
 
     loop = models.OneToOneField(Loop, on_delete=models.CASCADE, related_name="first_report")
@@ -193,7 +202,7 @@ class FirstReport(models.Model):
 
 
 class Setting(models.Model):
-    """A setting of the plant that is not its default (workers.steering.plant_settings declares them)."""
+    """A setting of the plant that differs from its default (see workers.steering.plant_settings)."""
 
     name = models.CharField(max_length=60, unique=True)
     value = models.JSONField()
@@ -207,7 +216,7 @@ class Setting(models.Model):
 
 
 class Plan(models.Model):
-    """Moves of points proposed together, with before and after; approved by their hash, executed as approved.
+    """Moves of points proposed together, approved by their hash, and executed as approved.
 
     Shapes: moves [{queue, from, to, points}]; base {queue: {node: points}}; before and after {node:
     {"utilisation": share or null, "state", "points"}}; progress, one per move: {"state": pending | moved |
@@ -247,7 +256,7 @@ class Plan(models.Model):
     after = models.JSONField(default=dict)
     estimated_seconds = models.FloatField(null=True)
     estimated_bytes = models.BigIntegerField(default=0)
-    # The node that is to hold nothing at the end (drain, release).
+    # The node that is to be empty at the end (drain, release).
     empties = models.CharField(max_length=40, default="", blank=True)
     law = models.CharField(max_length=60, default="", blank=True)
     # One plan per decision: a tick that is repeated after a crash finds the one it made.
@@ -258,7 +267,7 @@ class Plan(models.Model):
     )  # null: a loop
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     expires_at = models.DateTimeField()
-    # Who has approved, in order: {"by", "reason", "at"}; how many it takes is a setting of each role.
+    # The approvals in order: {"by", "reason", "at"}; the required number is a setting of each role.
     approvals = models.JSONField(default=list)
     started_at = models.DateTimeField(null=True, default=None)
     ended_at = models.DateTimeField(null=True, default=None)
@@ -277,17 +286,17 @@ class Plan(models.Model):
 
 
 class Task(models.Model):
-    """A batch task: which job it runs, with which parameters, when, and what it needs."""
+    """A batch task: its job, parameters, schedule, and requirements."""
 
     name = models.CharField(max_length=60, unique=True)
     job = models.CharField(max_length=200)  # a name in workers.batch.catalog, or python:dotted.path
     parameters = models.JSONField(default=dict)
-    requirements = models.JSONField(default=list)  # of "spark", "memory": they choose the worker role
+    requirements = models.JSONField(default=list)  # of "spark", "memory": they select the worker role
     single_instance = models.BooleanField(default=True, help_text="never two runs, never two workers at once")
     parallel = models.PositiveSmallIntegerField(default=1, help_text="workers at once, at most")
     deadline = models.TimeField(null=True, default=None, help_text="a run is to be done by then (UTC)")
     enabled = models.BooleanField(default=True)
-    # When it runs: interval or crontab, read by beat. Null: only when somebody asks.
+    # The schedule: interval or crontab, read by beat. Null: only on request.
     periodic = models.OneToOneField(
         "django_celery_beat.PeriodicTask", on_delete=models.SET_NULL, null=True, related_name="batch_task"
     )
@@ -297,8 +306,10 @@ class Task(models.Model):
 
 
 class Run(models.Model):
-    """One run of a task. progress: {"rows", "share" (0..1, null: unknown), "stages": {"done", "total"},
-    "chunk", "skipped": [{"file", "why"}]}.
+    """One run of a task.
+
+    progress: {"rows", "share" (0..1, null: unknown), "stages": {"done", "total"}, "chunk", "skipped":
+    [{"file", "why"}]}.
     """
 
     class State(models.TextChoices):
@@ -311,7 +322,7 @@ class Run(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED, db_index=True)
     parameters = models.JSONField(default=dict)
-    single_instance = models.BooleanField()  # as the task was when the run began: the constraint reads it
+    single_instance = models.BooleanField()  # as the task was when the run started: the constraint uses it
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
     )  # null: the schedule
@@ -320,7 +331,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True, default=None)
     ended_at = models.DateTimeField(null=True, default=None)
     progress = models.JSONField(default=dict)
-    chunks_total = models.PositiveIntegerField(null=True, default=None)  # null: not known beforehand
+    chunks_total = models.PositiveIntegerField(null=True, default=None)  # null: unknown in advance
     chunks_done = models.PositiveIntegerField(default=0)
     workers_wanted = models.PositiveSmallIntegerField(default=0)
     error = models.TextField(default="", blank=True)
@@ -342,12 +353,12 @@ class Run(models.Model):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a person asked for it; runs of the schedule and of the command line have no owner."""
+        """Return whether a person requested it. Scheduled and command-line runs have no owner."""
         return self.owner_id is not None
 
 
 class Chunk(models.Model):
-    """A part of a run's work that is done whole or not at all: a partition, a range of identifiers."""
+    """A part of a run's work that is done completely or not at all: a partition, a range of identifiers."""
 
     class State(models.TextChoices):
         PENDING = "pending"
@@ -360,14 +371,14 @@ class Chunk(models.Model):
     place = models.PositiveIntegerField()
     content = models.JSONField(default=dict)
     state = models.CharField(max_length=8, choices=State.choices, default=State.PENDING)
-    # Fencing: who writes for this chunk shows this number, and an older one is refused.
+    # Fencing: a writer of this chunk presents this number, and an older one is rejected.
     fence = models.PositiveBigIntegerField(default=0)
     worker = models.CharField(max_length=40, default="", blank=True)
     beat_at = models.DateTimeField(null=True, default=None)
     tries = models.PositiveSmallIntegerField(default=0)
     rows = models.PositiveBigIntegerField(default=0)
     seconds = models.FloatField(null=True, default=None)
-    # How long workers were at it, every try included; and how often one gave it back for a scheduled run.
+    # Total worker time, including every try; and how often it was given back for a scheduled run.
     spent_seconds = models.FloatField(default=0.0)
     yields = models.PositiveSmallIntegerField(default=0)
     skipped = models.JSONField(default=list)
@@ -382,7 +393,7 @@ class Chunk(models.Model):
 
 
 class Keep(models.Model):
-    """A time range that retention deletes nothing of, since an incident refers to it."""
+    """A time range that retention keeps, since an incident refers to it."""
 
     since = models.DateTimeField()
     until = models.DateTimeField()
@@ -403,7 +414,7 @@ class Keep(models.Model):
 
 
 class PipelineVersion(models.Model):
-    """A version of a declared pipeline application: its text, never changed, and who wrote it why."""
+    """A version of a declared pipeline application: its immutable text, its author, and the reason."""
 
     application = models.CharField(max_length=40)
     number = models.PositiveIntegerField()
@@ -411,7 +422,7 @@ class PipelineVersion(models.Model):
     reason = models.TextField()
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
-    # The one that is wanted; the control server learns of it (`workers.pipeline.declaration.declared`).
+    # The requested version; the control server receives it (`workers.pipeline.declaration.declared`).
     active = models.BooleanField(default=False)
 
     class Meta:

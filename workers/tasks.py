@@ -1,4 +1,4 @@
-"""The Celery tasks: a worker at a segment, the ticks of the loops, and their upkeep."""
+"""Celery tasks: a worker at a segment, the ticks of the loops, and maintenance."""
 
 import logging
 import time
@@ -43,14 +43,14 @@ from workers.steering import enforcing, overrides
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
-_attached_undoing = AttachedTicks("What people did at %s was not undone; it is tried again.")
+_attached_undoing = AttachedTicks("The interventions at %s were not undone; this is retried.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
-BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues go first, requested runs last
+BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues come first, requested runs last
 
 
 @shared_task(name="workers.tasks.consume", ignore_result=True)
 def consume(queue: str, node: str, worker_id: str) -> None:
-    """One short-lived worker at one container; see `workers.consumer.worker`."""
+    """Run one short-lived worker at one container; see `workers.consumer.worker`."""
     note({"weir.queue": queue, "weir.node": node})
     line = CompletionReporter.open(current_task.request.hostname)
     reporter = WorkReporter(control_server(), queue, node, worker_id, line)
@@ -62,7 +62,7 @@ def consume(queue: str, node: str, worker_id: str) -> None:
         consumer = consumer_for(reporter, clock)
         consumer.run()
     except (WeirError, redis.RedisError, SoftTimeLimitExceeded) as error:
-        # Nothing is lost: what it held is claimed by another once idle. The reason shows at the queue.
+        # Nothing is lost: another worker takes its claims once they are idle. The queue shows the reason.
         trouble = str(error) or type(error).__name__
         logger.warning("A worker of %s on %s ended early: %s", queue, node, trouble)
     except Exception as error:
@@ -73,8 +73,9 @@ def consume(queue: str, node: str, worker_id: str) -> None:
 
 
 def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
-    """The worker's report, said again over a restart or a fail-over: without it the counts of what was done
-    would lack its events for ever.
+    """Send the worker's report, repeated over a restart or a fail-over.
+
+    Without it the counts would never include its events.
     """
     for pause_seconds in (0.0, *END_PAUSES_SECONDS):
         time.sleep(pause_seconds)
@@ -82,11 +83,11 @@ def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
             reporter.end(report, trouble)
             return
         except redis.RedisError as error:
-            logger.warning("A worker of %s on %s can't report: %s", reporter.queue, reporter.node, error)
+            logger.warning("A worker of %s on %s cannot report: %s", reporter.queue, reporter.node, error)
 
 
 def consumer_for(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer:
-    """The worker proper. Raises WeirError: the queue, the node or the handler is not there."""
+    """Return the worker itself. Raises WeirError where the queue, the node, or the handler does not exist."""
     topology = Topology.from_json(reporter.control.get(keys.TOPOLOGY))
     spec = topology.queue(reporter.queue)
     segment = Segment(connection(topology.node(reporter.node).url), reporter.queue)
@@ -103,8 +104,9 @@ def consumer_for(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer
 
 
 def _is_paused(control: redis.Redis, queue: str) -> bool:
-    """Whether a person has paused it. Where nobody can be asked the worker goes on, for the little that is
-    left of its time.
+    """Return whether a person has paused the queue.
+
+    Where the control server cannot be reached, the worker continues for the rest of its short time.
     """
     try:
         return bool(pausing.load_pauses(control, [queue], pausing.CONSUMPTION))
@@ -114,8 +116,9 @@ def _is_paused(control: redis.Redis, queue: str) -> bool:
 
 @shared_task(name=TICK, ignore_result=True)
 def tick(law: str = "") -> None:
-    """Every loop that is due, on one snapshot; none while a plant starts and has no snapshot yet. law: an
-    older Weir's beat, which may go on for a while, names one.
+    """Tick every due loop on one snapshot; none while a plant starts and has no snapshot yet.
+
+    law: an old version's beat, which may run on for a while, names one.
     """
     control, now = control_server(), datetime.now(UTC)
     with suppress(NotObserved):
@@ -124,9 +127,9 @@ def tick(law: str = "") -> None:
 
 @shared_task(name="workers.tasks.advance", ignore_result=True)
 def advance() -> None:
-    """A second's work on what moves: lost nodes noted and their points restored, running plans advanced."""
+    """Do a second's work on moving things: record lost nodes, restore their points, advance running plans."""
     control, now = control_server(), datetime.now(UTC)
-    # While nobody has checked yet, nobody is known to be lost.
+    # Before the first check, no node is known to be lost.
     with suppress(NotObserved):
         recovery.recover(control, _load_publish_time(control).observe(), now)
     execution.advance_all(control, now)
@@ -139,14 +142,16 @@ def _load_snapshot(control: redis.Redis) -> Snapshot | None:
 
 
 def _load_publish_time(control: redis.Redis) -> PublishedPlant:
-    """By this host's clock, whichever the observer's is."""
+    """Return the time of publication by this host's clock, whichever clock the observer uses."""
     return PublishedPlant(control, plant_clock().now, plant_clock().ahead_seconds)
 
 
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
 def upkeep() -> None:
-    """What is due now and then: the projection put right, loops for new containers, expiries noted, the
-    weekly report sent, ended workers and empty containers forgotten.
+    """Run periodic maintenance.
+
+    Correct the projection, create loops for new containers, record expiries, send the weekly report, and
+    remove ended workers and empty containers.
     """
     control, now = control_server(), datetime.now(UTC)
     projection.reconcile(control, overrides.node_thresholds(now))
@@ -166,8 +171,9 @@ def upkeep() -> None:
 
 @shared_task(name="workers.tasks.undo_interventions", ignore_result=True)
 def undo_interventions() -> None:
-    """What people did at attached plants and whose end has come. Not in this thread, one of the two for all
-    loops: such a plant may be slow.
+    """Undo people's expired interventions at attached plants.
+
+    This uses another thread than the two for all loops: such a plant may be slow.
     """
     control, now = control_server(), datetime.now(UTC).timestamp()
     for row in adapters.list_adapters():
@@ -177,16 +183,19 @@ def undo_interventions() -> None:
 
 @shared_task(name="workers.tasks.repeat_orders", ignore_result=True)
 def repeat_orders() -> None:
-    """What people ordered of attached plants, where only what is idle ends. By itself: such a plant may be
-    slow.
+    """Repeat people's orders at attached plants where only idle tasks end.
+
+    This is a separate task: such a plant may be slow.
     """
     if (snapshot := _load_snapshot(control_server())) is not None:
         repeated_orders.repeat(snapshot, adapters.open_bounded)
 
 
 def sweep(topology: Topology) -> int:
-    """Take ended workers off the segments' groups; answers how many. A node that is away is left out: one
-    that is not known to be is waited for once, however many queues it holds.
+    """Remove ended workers from the segments' groups; return how many.
+
+    An unavailable node is left out: one that is not known to be unavailable is waited for once, however many
+    queues it has.
     """
     gone, away = 0, execution.list_away_nodes()
     for queue in topology.queues.values():
@@ -202,7 +211,7 @@ def sweep(topology: Topology) -> int:
 
 @shared_task(name="workers.tasks.start_task", ignore_result=True)
 def start_task(name: str) -> None:
-    """A run of a batch task, when its schedule says so. One that still runs isn't joined by a second."""
+    """Start a scheduled run of a batch task. If a run is still open, no second one is started."""
     where = Surroundings(settings.WEIR_DATA, control_server(), datetime.now(UTC))
     try:
         runs.begin(name, where)
@@ -212,12 +221,15 @@ def start_task(name: str) -> None:
 
 @shared_task(name="workers.tasks.manage_tasks", ignore_result=True)
 def manage_tasks() -> None:
-    """A step of every open run of a batch task; see `workers.batch.task_managers`."""
+    """Advance every open run of a batch task; see `workers.batch.task_managers`."""
     task_managers.tick(control_server(), datetime.now(UTC), send_for_worker)
 
 
 def send_for_worker(run: int, worker: str, role: str, is_requested: bool) -> None:
-    """Have a worker of a role begin at a run, soon or not at all. What a person asked for goes last."""
+    """Request a worker of a role for a run, which starts soon or not at all.
+
+    Runs requested by people come last.
+    """
     seconds, priority = (
         task_managers.SUBMISSION_SECONDS,
         REQUESTED_PRIORITY if is_requested else BATCH_PRIORITY,
@@ -227,6 +239,6 @@ def send_for_worker(run: int, worker: str, role: str, is_requested: bool) -> Non
 
 @shared_task(name="workers.tasks.work_at", ignore_result=True)
 def work_at(run: int, worker: str) -> None:
-    """One worker at a run of a batch task; see `workers.batch.worker`."""
+    """Run one worker at a run of a batch task; see `workers.batch.worker`."""
     host, data = current_task.request.hostname or "", settings.WEIR_DATA
     batch_worker.work_at(run, worker, control_server(), data, lambda: datetime.now(UTC), host)

@@ -19,18 +19,14 @@ from console.storage.session_store import SessionStore, idle_since
 from console.web.refusal import RequestRefused
 from workers.steering import plant_settings
 
-STEP = timedelta(
-    minutes=1
-)  # interval at which the use of a session is recorded; each request would be a write
+STEP = timedelta(minutes=1)  # how often the use of a session is recorded, not with each request
 READING = ("GET", "HEAD", "OPTIONS")
 
 
 @receiver(user_logged_in)
 def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
     """Limit a login to the configured time, and record it at once: a session without a row has no user."""
-    UserSession.objects.filter(user=user).exclude(
-        pk__in=alive(user).values("pk")
-    ).delete()  # those that ended long ago
+    UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # ended long ago
     SessionStore.clear_expired()
     if request is None:
         return

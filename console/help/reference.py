@@ -275,7 +275,8 @@ def list_stored_documents() -> str:
     """Return every type of document that processes exchange (`console.help.documents`)."""
     heads = ("Key", "Value", "Where it is left out")
     tables = (
-        f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n{table(heads, documents.rows_of(kind))}"
+        f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n"
+        f"{table(heads, documents.rows_of(kind))}"
         for kind in documents.kinds()
     )
     return (

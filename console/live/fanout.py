@@ -123,9 +123,7 @@ class Fanout:
         while True:
             try:
                 await self._follow()
-            except (
-                Exception
-            ) as error:  # any error, even of an unreadable message: nobody else would follow again
+            except Exception as error:  # any error: nobody else would follow again
                 # Retried in a second; until then the sockets are told how long it has been silent.
                 if not isinstance(error, RedisError | OSError):
                     log.warning("what live pages follow can't be read: %s: %s", type(error).__name__, error)

@@ -16,9 +16,7 @@ class OneLineCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
-        if getattr(
-            self, "_called_from_command_line", False
-        ):  # otherwise Django raises an error for its caller
+        if getattr(self, "_called_from_command_line", False):  # otherwise Django raises an error
 
             def error(message: str) -> NoReturn:
                 parser.exit(2, f"{refusal(message)}; {parser.prog} --help says what it takes\n")

@@ -1,1 +1,1 @@
-"""How the console keeps what it keeps: sealed secrets, sessions, tables that only grow."""
+"""How the console stores its data: sealed secrets, sessions, append-only tables, and database limits."""

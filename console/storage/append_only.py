@@ -1,10 +1,10 @@
-"""The audit in the database: rows are added, and no statement changes, replaces or removes one.
+"""The audit log in the database: rows are added, and no statement changes, replaces, or removes one.
 
-Triggers refuse it, so that neither a mistake in the code nor a person at the database's prompt edits the past
-by chance. Whoever drops them first is found by the chain (`console.audit.chain`), and so is a missing
-trigger. SQLite and PostgreSQL; other databases are refused.
+Triggers reject it, so that neither an error in the code nor a person at the database's prompt changes the
+past by accident. If somebody drops them first, the chain shows it (`console.audit.chain`), as it shows a
+missing trigger. SQLite and PostgreSQL; other databases are rejected.
 
-A migration that alters the table makes it anew on SQLite, without its triggers: it releases first, and
+On SQLite a migration that alters the table creates it again, without its triggers: it releases first, and
 protects again at its end.
 """
 
@@ -19,7 +19,7 @@ _SQLITE = {
     )
     for verb in ("update", "delete")
 }
-# INSERT OR REPLACE removes the row that is in its way, and fires no delete trigger for it.
+# INSERT OR REPLACE removes the conflicting row, and fires no delete trigger for it.
 _SQLITE[f"{TABLE}_replace"] = (
     f"CREATE TRIGGER {TABLE}_replace BEFORE INSERT ON {TABLE} "
     f"WHEN EXISTS (SELECT 1 FROM {TABLE} WHERE id = NEW.id OR sequence = NEW.sequence) "
@@ -36,12 +36,12 @@ _POSTGRESQL = (
 
 
 def protect(vendor: str) -> tuple[str, ...]:
-    """The statements that protect the table. Raises KeyError for a database they are not written for."""
+    """Return the statements that protect the table. Raises `KeyError` for an unsupported database."""
     return {"sqlite": tuple(_SQLITE.values()), "postgresql": _POSTGRESQL}[vendor]
 
 
 def release(vendor: str) -> tuple[str, ...]:
-    """The statements that take the protection back."""
+    """Return the statements that remove the protection."""
     postgresql = (
         f"DROP TRIGGER {TABLE}_whole ON {TABLE}",
         f"DROP TRIGGER {TABLE}_rows ON {TABLE}",
@@ -52,7 +52,7 @@ def release(vendor: str) -> tuple[str, ...]:
 
 
 def list_missing(vendor: str, cursor: Any) -> list[str]:
-    """The triggers that are not there, or are switched off."""
+    """Return the triggers that are missing or disabled."""
     if vendor == "sqlite":
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [TABLE])
         wanted = set(_SQLITE)

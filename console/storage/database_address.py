@@ -1,9 +1,9 @@
-"""What DATABASE_URL says: SQLite's file, a PostgreSQL server, or several of which one takes writes.
+"""The address in DATABASE_URL: SQLite's file, a PostgreSQL server, or several of which one accepts writes.
 
     postgres://user:password@host1:5432,host2:5432/weir
 
 Of several, libpq takes the first that accepts writes (`target_session_attrs=read-write`), each time it
-connects. Django connects anew for each request and task, so a stand-by that was promoted is found by itself.
+connects. Django connects again for each request and task, so a promoted stand-by is found automatically.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from queues.errors import BadInput
 
 POSTGRESQL = "django.db.backends.postgresql"
 DEFAULT_PORT = "5432"
-# A server that vanished is given up after these; without them a query on it waits a quarter of an hour.
+# A server that vanished is abandoned after these; without them a query on it waits a quarter of an hour.
 PATIENCE: dict[str, Any] = {
     "connect_timeout": 3,
     "tcp_user_timeout": 10_000,
@@ -29,12 +29,12 @@ PATIENCE: dict[str, Any] = {
 
 
 def build_file_url(path: Path) -> str:
-    """The address of SQLite's file: in a folder's name `#`, `?` and `%` are no signs of an address."""
+    """Return the address of SQLite's file, with `#`, `?`, and `%` in a folder's name escaped."""
     return f"sqlite:///{quote(str(path))}"
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """An entry of DATABASES. Raises BadInput naming DATABASE_URL; the address is never quoted."""
+    """Return an entry of DATABASES. Raises `BadInput` that names DATABASE_URL; the address is never quoted."""
     hosts = _hosts(url)
     try:
         found: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
@@ -57,7 +57,7 @@ def _hosts(url: str) -> list[str]:
 
 
 def _keep_first_host(url: str, hosts: list[str]) -> str:
-    """The same with one host, which is all that the parser knows."""
+    """Return the address with one host, which is all that the parser supports."""
     scheme, netloc, rest = split_url(url)
     login, at, _ = netloc.rpartition("@")
     return f"{scheme}://{login}{at}{hosts[0]}{rest}" if len(hosts) > 1 else url

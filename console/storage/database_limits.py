@@ -1,10 +1,11 @@
-"""How long PostgreSQL works for what runs all the time: without an end, a statement behind somebody's lock
-takes a thread of the web process with it, or the ticks of all loops, and a process that was frozen within a
-transaction stays in the way of all others.
+"""Time limits of PostgreSQL for processes that run permanently.
 
-A web process limits each statement, too. What works for longer by right goes on without: workers with their
-long jobs, the observer and the alerter hold the limits of locks and idle transactions alone, every other
-command of manage.py (migrate, backup, restore) none.
+Without them, a statement that waits for a lock blocks a thread of the web process, or the ticks of all loops,
+and a process that was frozen within a transaction blocks all others.
+
+A web process limits each statement, too. Workers, which have long jobs, the observer, and the alerter only
+have the limits of locks and idle transactions; every other command of manage.py (migrate, backup, restore)
+has none.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from django.db import InterfaceError, OperationalError
 
 from console.storage.database_address import POSTGRESQL
 
-# SQLSTATE of a statement that was ended, of a lock that was not to be had, of a transaction that lay idle.
+# SQLSTATE of a canceled statement, of an unavailable lock, and of a transaction that was idle.
 OVER_TIME = frozenset({"57014", "55P03", "25P03"})
 STATEMENT_LIMIT = "statement_timeout"
 TOO_LONG = (
@@ -28,22 +29,23 @@ AWAY = (
     "set lasts for a while, workers and the pipeline go on with what they have, and nothing acknowledged is "
     "lost. See to the database, or to its disk."
 )
-# SQLSTATE's classes of a connection that fails, of too few resources, and of a server that stops or starts;
-# SQLite's names of a file that is locked, away, on a full disk or on a broken one.
+# SQLSTATE's classes of a failing connection, of insufficient resources, and of a server that stops or starts;
+# SQLite's names of a file that is locked, missing, on a full disk, or on a broken one.
 _AWAY_CLASSES = ("08", "53", "57P")
 _AWAY_NAMES = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY")
 
 
 def hold_work_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:
-    """As `hold_limits`, of what may have long statements: all but their own."""
+    """Set limits as `hold_limits` does, except for statements, which may be long."""
     hold_limits(
         database, {name: seconds for name, seconds in limits_seconds.items() if name != STATEMENT_LIMIT}
     )
 
 
 def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> None:
-    """Have an entry of DATABASES hold them, from its next connection on; 0 is none. What DATABASE_URL says in
-    its own `options` goes before.
+    """Set the limits of an entry of DATABASES, from its next connection on; 0 is no limit.
+
+    `options` in DATABASE_URL take precedence.
     """
     if database["ENGINE"] != POSTGRESQL:
         return
@@ -56,12 +58,12 @@ def hold_limits(database: dict[str, Any], limits_seconds: Mapping[str, int]) -> 
 
 
 def is_over_time(error: BaseException | None) -> bool:
-    """Whether the database ended something for one of these."""
+    """Return whether the database stopped something because of one of these limits."""
     return isinstance(error, OperationalError) and getattr(error.__cause__, "sqlstate", None) in OVER_TIME
 
 
 def is_away(error: BaseException | None) -> bool:
-    """Whether the database was not to be had, for whatever reason but these limits."""
+    """Return whether the database was unavailable for any other reason."""
     if not isinstance(error, OperationalError | InterfaceError) or is_over_time(error):
         return False
     state = getattr(error.__cause__, "sqlstate", None)

@@ -1,8 +1,7 @@
-"""Secrets that have to be read again (one-time password keys, answers to repeated forms) are kept
-encrypted: AES-256-GCM under a key that follows from SECRET_KEY and from the purpose.
+"""Secrets that must be read again (one-time password keys, answers to repeated forms), stored encrypted.
 
-Whoever has a copy of the database but not SECRET_KEY reads none of them, and can't put one in another's
-place.
+AES-256-GCM with a key derived from SECRET_KEY and the purpose. With a copy of the database but not
+SECRET_KEY, nobody can read them or move one to another row.
 """
 
 import base64
@@ -19,17 +18,19 @@ NONCE_BYTES = 12
 
 
 class UnsealableError(ValueError):
-    """What was kept was sealed under another SECRET_KEY or for something else, or was changed."""
+    """The stored value was sealed with another SECRET_KEY or for another purpose, or was changed."""
 
 
 def seal(plain: bytes, purpose: str, owner: str = "") -> str:
-    """Encrypted, as text. The owner (a row's name) is bound to it: under another it can't be opened."""
+    """Return the encrypted text. It is bound to the owner (a row's name): with another one it can't be
+    opened.
+    """
     nonce = secrets.token_bytes(NONCE_BYTES)
     return base64.b64encode(nonce + _cipher(purpose).encrypt(nonce, plain, owner.encode())).decode()
 
 
 def unseal(sealed: str, purpose: str, owner: str = "") -> bytes:
-    """What was sealed. Raises UnsealableError."""
+    """Return the sealed text. Raises `UnsealableError`."""
     try:
         raw = base64.b64decode(sealed, validate=True)
         return _cipher(purpose).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], owner.encode())
@@ -38,7 +39,7 @@ def unseal(sealed: str, purpose: str, owner: str = "") -> bytes:
 
 
 def compute_keyed_digest(secret: str, purpose: str) -> str:
-    """A digest that only who has SECRET_KEY can compute, for short secrets that are compared, never read."""
+    """Return a digest that requires SECRET_KEY, for short secrets that are compared, never read."""
     return hashlib.blake2b(secret.encode(), key=_key(f"digest of {purpose}"), digest_size=32).hexdigest()
 
 

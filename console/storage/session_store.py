@@ -1,9 +1,9 @@
-"""Sessions in the database, without what opens them: a row is named by the SHA-256 of its cookie.
+"""Sessions in the database, without their keys: a row is named by the SHA-256 of its cookie.
 
-Whoever reads the database therefore has nobody's session. What a session holds is signed under its name: a
-row can't be made up, nor one session's contents be put under another. A session of somebody who is logged
-in is as good as its row in `UserSession`: once that is deleted, or idle for longer than the setting allows,
-the session is nobody's, here and on websockets.
+A reader of the database therefore can't use anybody's session. A session's contents are signed with its name:
+a row can't be forged, nor can one session's contents be moved to another. A session of a logged-in user
+depends on its row in `UserSession`: once that is deleted, or idle for longer than the setting permits, the
+session has no user, here and on websockets.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ from workers.steering import plant_settings
 
 
 def digest_of_key(session_key: str) -> str:
-    """SHA-256 in hex. Keys are 160 random bits, so a slow hash would add nothing."""
+    """Return the SHA-256 in hex. Keys are 160 random bits, so a slow hash would add nothing."""
     return hashlib.sha256(session_key.encode()).hexdigest()
 
 
 def idle_since(now: datetime) -> datetime:
-    """A session that was last used before this instant has ended."""
+    """Return the instant such that sessions last used before it have ended."""
     return now - timedelta(minutes=plant_settings.value("session.idle_minutes"))
 
 
 class SessionStore(DatabaseStore):
-    """Django's own, but for the name of the row and the two checks above."""
+    """Django's own store, except for the name of the row and the two checks above."""
 
-    row: Any = None  # of UserSession, once loaded, when somebody is logged in
+    row: Any = None  # of UserSession, loaded once, if a user is logged in
 
     @classmethod
     def get_model_class(cls) -> Any:
@@ -40,7 +40,7 @@ class SessionStore(DatabaseStore):
 
     @property
     def digest(self) -> str:
-        """The name of its row; "" while it has no key."""
+        """Return the name of its row; "" while it has no key."""
         return digest_of_key(self.session_key) if self.session_key else ""
 
     @property

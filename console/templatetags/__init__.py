@@ -1,1 +1,1 @@
-"""What templates can say."""
+"""Tags and filters of templates."""

@@ -1,4 +1,4 @@
-"""Template words of batch tasks: a run's state, its progress, how long runs took."""
+"""Template tags of batch tasks: a run's state, its progress, and durations of runs."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -12,11 +12,11 @@ from console.display.formats import formatted
 
 register = template.Library()
 
-LEAST_SHARE = 0.04  # a bar that is there is seen
+LEAST_SHARE = 0.04  # minimum height, so that each bar is visible
 
 
 class RunWithLength(Protocol):
-    """What a bar shows of a run (`console.actions.task_documents.DescribedRun`)."""
+    """The data of a run's bar (`console.actions.task_documents.DescribedRun`)."""
 
     @property
     def run(self) -> int: ...
@@ -30,7 +30,7 @@ class RunWithLength(Protocol):
 
 @register.simple_tag
 def run_state(state: str) -> SafeString:
-    """Glyph and word of a run's or a chunk's state; only what needs somebody is coloured."""
+    """Return glyph and word of a run's or a chunk's state; only states that need attention are colored."""
     return format_html(
         '<span class="run-state" data-run-state="{}"><i class="glyph" aria-hidden="true"></i>{}</span>',
         state,
@@ -40,7 +40,7 @@ def run_state(state: str) -> SafeString:
 
 @register.filter
 def lasting(seconds: Any) -> str:
-    """A duration as it is said: 0.8 s, 42 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration in words: 0.8 s, 42 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
         return formatted(None)
     if seconds < 60:
@@ -54,7 +54,7 @@ def lasting(seconds: Any) -> str:
 
 @register.simple_tag
 def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString:
-    """Bars of how long runs took, the oldest first; what failed or was cancelled stands out."""
+    """Return bars of the durations of runs, the oldest first; failed and canceled ones are highlighted."""
     ended = [(run, run.seconds) for run in runs if run.seconds is not None]
     if not ended:
         return SafeString("")

@@ -1,4 +1,4 @@
-"""Template words that change a value: into text, an address, a part of itself."""
+"""Template filters that convert a value to a text, an address, or a part of itself."""
 
 import json
 from datetime import UTC
@@ -44,19 +44,19 @@ for each_format in (
 
 @register.filter
 def from_microseconds(value: Any) -> Any:
-    """Seconds, of a number of µs."""
+    """Return seconds for a number of µs."""
     return value / 1_000_000 if known(value) else None
 
 
 @register.filter
 def as_pattern(expression: Expression) -> str:
-    """A pattern as one writes it."""
+    """Return a pattern in its notation."""
     return render(expression.root)
 
 
 @register.filter
 def at(mapping: Any, key: Any) -> Any:
-    """The value under a key, None where there is no mapping or document, or no such key."""
+    """Return the value of a key, None if there is no mapping or document, or no such key."""
     if isinstance(mapping, StoredDocument):
         return value_at(mapping, str(key))
     return mapping.get(str(key)) if isinstance(mapping, dict) else None
@@ -64,13 +64,13 @@ def at(mapping: Any, key: Any) -> Any:
 
 @register.filter
 def hand_place(of: str) -> str:
-    """What a hand is on: queue/alert → queue alert."""
+    """Return the subject of a manual change in words: queue/alert → queue alert."""
     return of.replace("/", " ", 1)
 
 
 @register.filter
 def hand_url(of: str) -> str:
-    """The page where a hand was set, and where it ends."""
+    """Return the page where a manual change was made, and where it can be ended."""
     kind, _, name = of.partition("/")
     if kind in ("queue", "node"):
         return reverse(kind, args=[name])
@@ -81,7 +81,7 @@ def hand_url(of: str) -> str:
 
 @register.filter
 def field_time(text: str) -> str:
-    """A time of an address as a field for a time takes it: in UTC, without saying so. What is none stays."""
+    """Return a time of an address for a time field: in UTC, without a zone. Invalid text is unchanged."""
     try:
         return time_of(text, "at").astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     except BadInput:
@@ -90,45 +90,45 @@ def field_time(text: str) -> str:
 
 @register.filter
 def each(text: str) -> list[str]:
-    """The words of a text, to go through them."""
+    """Return the words of a text as a list."""
     return text.split()
 
 
 @register.filter
 def did(entry: LedgerEntry) -> str:
-    """A decision's action in a few words: its kind's where it has some, else its values."""
+    """Return a decision's action in a few words: those of its kind if it has some, else its values."""
     return display_of(entry.loop.law, entry.loop.target).brief(entry.action) or compact(entry.action)
 
 
 @register.filter
 def loop_title(name: str) -> str:
-    """What a loop is called: its law and its target, so that no two are alike."""
+    """Return the title of a loop: its law and its target, which is unique."""
     words = loop_words(str(name))
     return words[:1].upper() + words[1:]
 
 
 @register.filter
 def ticks_of(run: TickRun, asked: str = "") -> str:
-    """The address of the ledger that lists each tick of a run. asked: the query that chose them."""
+    """Return the address of the ledger that lists each tick of a run. asked: the query that selected them."""
     span = urlencode({"each": 1, "from": iso(run.since), "to": iso(run.end)})
     return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"
 
 
 @register.filter
 def lateness(entry: LedgerEntry) -> float:
-    """By how many seconds a tick came late; 0: it did not."""
+    """Return by how many seconds a tick was late; 0: on time."""
     return lateness_of(entry)
 
 
 @register.filter
 def scope(override: Any) -> str:
-    """What an override is on, in words."""
+    """Return the scope of an override in words."""
     return str(Scope.build(override))
 
 
 @register.filter
 def as_json(value: Any) -> str:
-    """A document as indented JSON, keys in their order."""
+    """Return a document as indented JSON, with its keys in order."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 

@@ -1,7 +1,7 @@
-"""Long lists of a large plant: the worst rows first, and all of them for who asks (`?rows=all`).
+"""Long lists of a large plant: the worst rows first, and all of them on request (`?rows=all`).
 
-Every row on a page follows the plant each second; a thousand of them would keep a browser busy with what
-nobody sees.
+Every row on a page is updated each second; a thousand of them would keep a browser busy with invisible
+changes.
 """
 
 import math
@@ -28,14 +28,14 @@ Row = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows as (name, row), and how many there are in all."""
+    """Rows as (name, row), and their total number."""
 
     rows: list[Row]
     total: int
 
     @property
     def left_out(self) -> int:
-        """How many are not among the rows."""
+        """Return how many are not among the rows."""
         return self.total - len(self.rows)
 
 
@@ -50,20 +50,20 @@ class JobContainer:
 
 
 def wait_of(container: ContainerStatus) -> tuple[float, float]:
-    """What waits for nobody knows how long waits longest."""
+    """Return the wait of a container; a backlog of unknown wait sorts as the longest."""
     waiting, oldest = container.waiting_events or 0, container.oldest_seconds
     return (math.inf if oldest is None and waiting else oldest or 0.0, waiting)
 
 
 def backlog_of(loop: LoopStatus) -> float:
-    """What waits and no worker under way will take, as the loop's last decision found."""
+    """Return the backlog that no started worker will take, according to the loop's last decision."""
     return loop.terms.get("backlog_events") or 0.0
 
 
 ORDERS: dict[str, Callable[[Any], Any]] = {
     "containers": lambda place: wait_of(place.container),
     "managers": backlog_of,
-    # Of loops without a common measure: those a person holds in hand, then those of the whole plant.
+    # Loops without a common measure: those with manual changes, then those of the whole plant.
     "loops": lambda loop: (len(loop.overrides), loop.law != WORKER_RATE),
 }
 
@@ -72,7 +72,7 @@ BY_STATE = {"nodes": "node", "queues": "queue"}  # worst first, by their evaluat
 
 @register.simple_tag(takes_context=True)
 def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
-    """Named rows in their own order while they are few; else the worst of them."""
+    """Return named rows in their own order while there are few; otherwise the worst of them."""
     request = context.get("request")
     everything = list(rows.items())
     if len(everything) <= MOST_ROWS or (request is not None and request.GET.get("rows") == "all"):
@@ -92,7 +92,7 @@ def _by_row(order: Callable[[Any], Any]) -> Callable[[Row], Any]:
 
 @register.filter
 def job_containers(snapshot: Snapshot) -> dict[str, JobContainer]:
-    """The containers of the jobs queues, by loop name."""
+    """Return the containers of the jobs queues, by loop name."""
     return {
         f"{WORKER_RATE}/{name}/{node}": JobContainer(
             queue=name, node=node, handler=queue.handler, container=container
@@ -105,19 +105,19 @@ def job_containers(snapshot: Snapshot) -> dict[str, JobContainer]:
 
 @register.filter
 def silent_hosts(snapshot: Snapshot) -> list[SubjectState]:
-    """Worker hosts that reported until lately, and are not in the snapshot any more."""
+    """Return worker hosts that reported until recently, and are not in the snapshot any more."""
     states = snapshot.states.values()
     return [row for row in states if row.kind == "host" and row.stale and row.name not in snapshot.hosts]
 
 
 @register.filter
 def managers(snapshot: Snapshot) -> dict[str, LoopStatus]:
-    """The loops that decide how many workers a container gets, by name."""
+    """Return the loops that decide how many workers a container gets, by name."""
     rows = snapshot.loops.items()
     return {name: loop for name, loop in rows if loop.law == WORKER_RATE and "queue" in loop.target}
 
 
 @register.filter
 def fits_a_matrix(rows: Mapping[str, Any]) -> bool:
-    """Whether a table with a column for each can still be read."""
+    """Return whether a table with a column for each is still readable."""
     return len(rows) <= MOST_COLUMNS

@@ -1,4 +1,4 @@
-"""Template words that draw: values that the browser keeps live, states, bars, times, signs."""
+"""Template tags for live values, states, bars, times, and signs."""
 
 import math
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "dat
 
 @register.simple_tag
 def place(*path: Any) -> tuple[Any, ...]:
-    """A place in the snapshot that several live values lie below: {% place "nodes" name as here %}."""
+    """Return a prefix in the snapshot for several live values: {% place "nodes" name as here %}."""
     return _keys(path)
 
 
@@ -36,7 +36,7 @@ def _keys(path: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
-    """The value at a path of keys, None where it ends early."""
+    """Return the value at a path of keys, None if it ends early."""
     for key in path:
         document = at(document, key)
     return document
@@ -44,7 +44,7 @@ def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
 
 @register.simple_tag
 def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> SafeString:
-    """A value of the snapshot that the browser keeps up to date, its unit small and muted beside it."""
+    """Render a value of the snapshot that the browser updates, its unit small and muted beside it."""
     path = _keys(path)
     value = _resolved(snapshot, path)
     number = format_html(
@@ -59,7 +59,9 @@ def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> S
 
 @register.simple_tag
 def tick(snapshot: Any, loop: str) -> SafeString:
-    """When a loop decided last, and how late its next decision is: what was true then may be so no more."""
+    """Render when a loop decided last, and how late its next decision is, in which case the last one may be
+    out of date.
+    """
     status = _resolved(snapshot, ("loops", loop))
     decided, interval = at(status, "at"), at(status, "interval_seconds") or 0.0
     late = late_now(status, interval, at(snapshot, "at"))
@@ -75,14 +77,14 @@ def tick(snapshot: Any, loop: str) -> SafeString:
 
 @register.simple_tag
 def number(value: Any, format: str = "number", unit: str = "") -> SafeString:
-    """A value that stands still, written like a live one."""
+    """Render a constant value in the form of a live one."""
     text = format_html('<span class="n">{}</span>', formatted(value, format))
     return format_html('{}<span class="unit"> {}</span>', text, unit) if unit else text
 
 
 @register.simple_tag
 def state(snapshot: Any, *path: Any) -> SafeString:
-    """Glyph and word of what has a state: a node, or the plant's health. A stale one is hatched."""
+    """Render glyph and word of a state: of a node, or the plant's health. A stale one is hatched."""
     row = _resolved(snapshot, path)
     name, stale = at(row, "state"), at(row, "stale")
     return format_html(
@@ -97,7 +99,7 @@ def state(snapshot: Any, *path: Any) -> SafeString:
 
 @register.simple_tag
 def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
-    """Glyph and word of a subject's evaluated state; what is wrong with it stands in its title."""
+    """Render glyph and word of a subject's evaluated state, with its problem in the title."""
     key = f"{kind}/{name}"
     row = at(states_of(snapshot), key) if snapshot else None
     return format_html(
@@ -114,7 +116,7 @@ def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
 
 @register.simple_tag
 def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
-    """All that is wrong with a subject, and what to do first, for its own page: a phone shows no titles."""
+    """Render all problems of a subject, and the first steps, for its own page: phones show no titles."""
     row = at(states_of(snapshot), f"{kind}/{name}") if snapshot else None
     said = [at(row, "finding"), *(at(each, "sentence") for each in at(row, "also") or ()), at(row, "step")]
     text = " ".join(sentence for sentence in said if sentence)
@@ -129,7 +131,7 @@ def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
 
 @register.simple_tag
 def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
-    """A share as a bar against its thresholds; its number stands beside it, so readers skip it."""
+    """Render a share as a bar with its thresholds; its number is beside it, so screen readers skip it."""
     value = _resolved(snapshot, path)
     marks = format_html_join(
         "", '<i style="--at: {}"></i>', ((mark,) for mark in (busy, toobusy) if known(mark))
@@ -147,7 +149,7 @@ def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> Saf
 
 
 def _level(value: Any, busy: Any, toobusy: Any) -> str:
-    """Which threshold a share has passed, for its colour."""
+    """Return which threshold a share has passed, for its color."""
     if known(value) and known(toobusy) and value >= toobusy:
         return TOOBUSY
     return BUSY if known(value) and known(busy) and value >= busy else ""
@@ -155,13 +157,15 @@ def _level(value: Any, busy: Any, toobusy: Any) -> str:
 
 @register.simple_tag
 def flags(node: Any) -> str:
-    """What a node is besides its state: drained, cordoned."""
+    """Render a node's flags besides its state: drained, cordoned."""
     return ", ".join(name for name in ("drained", "cordoned") if at(node, name))
 
 
 @register.simple_tag
 def split(containers: Any, nodes: Any, queue: str) -> SafeString:
-    """A queue's points as one bar, a part per node in the nodes' order; the matrix beside has the numbers."""
+    """Render a queue's points as one bar, a part per node in the nodes' order; the matrix beside it has the
+    numbers.
+    """
     parts = [(name, at(at(containers, name), "points") or 0) for name in nodes]
     return format_html(
         '<span class="split" aria-hidden="true" data-derived="split" data-queue="{}">{}</span>',
@@ -174,7 +178,7 @@ def split(containers: Any, nodes: Any, queue: str) -> SafeString:
     )
 
 
-# Signs of states as they are drawn on an axis, around 0, 0; those not named are a filled circle.
+# Signs of states as drawn on an axis, around 0, 0; others are a filled circle.
 _SIGNS = {
     BUSY: SafeString('<path class="sign" d="M0-5 5.5 5H-5.5Z"/>'),
     TOOBUSY: SafeString('<rect class="sign" x="-5" y="-5" width="10" height="10"/>'),
@@ -186,8 +190,10 @@ _DOT = SafeString('<circle class="sign" r="4.5"/>')
 
 @register.simple_tag
 def dumbbell(row: Dumbbell) -> SafeString:
-    """Utilisation now (the state's sign) and after (a dot) on an axis from 0 to 100 % of capacity, against
-    the node's thresholds. The numbers stand beside it, so readers skip it.
+    """Render utilization now (the state's sign) and after (a dot) on an axis from 0 to 100 % of capacity,
+    with the node's thresholds.
+
+    The numbers are beside it, so screen readers skip it.
     """
     marks = [mark for mark in (row.busy, row.toobusy) if known(mark)]
     lines = format_html_join(
@@ -216,13 +222,13 @@ def dumbbell(row: Dumbbell) -> SafeString:
 
 @register.simple_tag
 def spark(path: str, label: str) -> SafeString:
-    """The last 15 minutes of a snapshot value as a small line, drawn by the browser."""
+    """Render the last 15 minutes of a snapshot value as a small line, drawn by the browser."""
     return format_html('<svg class="spark" data-spark="{}" role="img" aria-label="{}"></svg>', path, label)
 
 
 @register.simple_tag
 def verdict(value: Any) -> SafeString:
-    """Glyph and word of a decision's verdict: filled, hollow, red, dashed, or a bar for no action."""
+    """Render glyph and word of a decision's verdict: filled, hollow, red, dashed, or a bar for no action."""
     return format_html(
         '<span class="verdict" data-verdict="{}"><svg class="glyph" viewBox="0 0 10 10" aria-hidden="true">'
         '<path class="triangle" d="M5 1 9.2 9H.8Z"/><path class="line" d="M0 5.5H10"/></svg>{}</span>',
@@ -233,7 +239,7 @@ def verdict(value: Any) -> SafeString:
 
 @register.simple_tag
 def severity(value: Any, bare: bool = False) -> SafeString:
-    """Glyph and word of an alert's severity."""
+    """Render glyph and word of an alert's severity."""
     return format_html(
         '<span class="state{}" data-state="{}"><i class="glyph" aria-hidden="true"></i>'
         '<span class="word">{}</span></span>',
@@ -245,7 +251,9 @@ def severity(value: Any, bare: bool = False) -> SafeString:
 
 @register.simple_tag
 def timestamp(value: Any, format: str = "clock") -> SafeString:
-    """A time: UTC as written (or the zone of an export), the reader's own zone once alive, UTC on hover."""
+    """Render a time: UTC as written (or the zone of an export), the reader's own zone once live, UTC on
+    hover.
+    """
     if value is None or value == "":
         return SafeString(UNKNOWN)
     if known(value):
@@ -264,7 +272,7 @@ def timestamp(value: Any, format: str = "clock") -> SafeString:
 
 @register.simple_tag
 def until(value: Any) -> SafeString:
-    """The time left until an instant, counted down by the browser."""
+    """Render the time left until an instant, counted down by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -275,7 +283,7 @@ def until(value: Any) -> SafeString:
 
 @register.simple_tag
 def since(value: Any) -> SafeString:
-    """The time that has passed since an instant, counted on by the browser."""
+    """Render the time since an instant, counted up by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
     seconds = value if known(value) else value.timestamp()
@@ -285,7 +293,7 @@ def since(value: Any) -> SafeString:
 
 @register.simple_tag
 def count(item: Any) -> SafeString:
-    """How much on a page calls for somebody, beside its name in the rail, kept up to date."""
+    """Render the number of items that need attention, beside a page's name in the rail, kept up to date."""
     if item.count is None:
         return SafeString("")
     return format_html(
@@ -299,7 +307,7 @@ def count(item: Any) -> SafeString:
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A sign of the sprite; it never stands without words, so it is hidden to readers."""
+    """Render an icon of the sprite; it always has a text beside it, so it is hidden from screen readers."""
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>',
         static("icons/sprite.svg"),

@@ -1,1 +1,1 @@
-"""The plant in a terminal (`weir top`): what is worst, incidents, and what a person stops."""
+"""The plant in a terminal (`weir top`): the worst problems, incidents, and temporary stops."""

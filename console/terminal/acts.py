@@ -1,4 +1,4 @@
-"""What a person does at a terminal: each act says what will happen, asks for a reason, and is one call."""
+"""Actions at a terminal: each one states its effect, asks for a reason, and makes one call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ MINUTES = 30.0
 
 @dataclass(frozen=True)
 class Act:
-    """title: the button's words; effect: what will happen. minutes: for how long unless changed; None: it has
-    no end. reason: the field that takes it.
+    """title: the button's text; effect: what will happen. minutes: default duration; None: it has no end.
+    reason: the field that takes it.
     """
 
     title: str
@@ -27,13 +27,13 @@ class Act:
     reason: str = "reason"
 
     def document(self, reason: str, minutes: float | None) -> dict[str, Any]:
-        """The body of its call."""
+        """Return the body of its call."""
         lasting = {"minutes": minutes} if self.minutes is not None else {}
         return {**self.body, **lasting, self.reason: reason}
 
 
 def hold(name: str, loop: LoopStatus) -> Act:
-    """The loop sets nothing for a time."""
+    """Return the action that holds a loop for a time."""
     stays = "what it set stays"
     if loop.actuator is not None:
         stays = f"its actuator stays at {formatted(loop.actuator)}"
@@ -56,7 +56,7 @@ PAUSES = {
 
 
 def pause(queue: str, part: str) -> Act:
-    """A queue's intake or consumption stops for a time."""
+    """Return the action that pauses a queue's intake or consumption for a time."""
     return Act(
         f"Pause {part} of {queue}",
         PAUSES[part],
@@ -67,7 +67,7 @@ def pause(queue: str, part: str) -> Act:
 
 
 def acknowledge(alert: AlertStatus) -> Act:
-    """Somebody has it."""
+    """Return the action that acknowledges an alert."""
     return Act(
         f"Acknowledge incident {alert.id}",
         f"{alert.title}: you have it. Nobody else is notified of it until its rule's time-out.",
@@ -77,7 +77,7 @@ def acknowledge(alert: AlertStatus) -> Act:
 
 
 def end(override: OverrideStatus) -> Act:
-    """What a person set ends now."""
+    """Return the action that ends a manual change now."""
     back = "what is in force without it"
     if override.instead_of is not None:
         back = formatted(override.instead_of)

@@ -1,4 +1,4 @@
-"""The application: it asks for the newest snapshot each second, and never shows as live what is not."""
+"""The application: it requests the newest snapshot each second, and never shows old data as live."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ class Top(App[None]):
         self._ask()
         self._show_age()
 
-    # What is asked.
+    # Requests.
 
     def _ask(self) -> None:
         if not self._is_asking:
@@ -106,7 +106,7 @@ class Top(App[None]):
             self.run_worker(self._observe, thread=True, exit_on_error=False)
 
     def _observe(self) -> None:
-        """In a thread of its own: whoever is slow to answer keeps no key waiting."""
+        """Observe in a separate thread, so that a slow answer delays no key."""
         before, rows = self.seen, self._rows
         try:
             answer = self._call("GET", "/api/v1/live", query=VIEW)
@@ -116,12 +116,12 @@ class Top(App[None]):
             rows = {name.name: limit_rows(name.rows(snapshot, now)) for name in LISTINGS}
         except Refused as error:
             seen = before.add_error(str(error))
-        except Exception as error:  # whatever it answers, it is asked again
+        except Exception as error:  # requested again whatever the answer was
             seen = before.add_error(f"What the console answered is no snapshot ({type(error).__name__}).")
         self.call_from_thread(self._saw, seen, rows)
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
-        """Raises Refused, whatever goes wrong: a terminal that is watched says so, and tries again."""
+        """Call the API. Raises `Refused` for any error: the terminal shows it, and tries again."""
         close_old_connections()
         try:
             return self._calls.ask(method, path, **given)
@@ -140,7 +140,7 @@ class Top(App[None]):
     def _send(self, act: Act, why: str, minutes: float | None, key: str) -> None:
         self._call("POST", act.path, body=act.document(why, minutes), key=key)
 
-    # What is shown.
+    # Display.
 
     def _fresh(self) -> ConnectionState:
         return freshness(self.seen, self._clock())
@@ -149,7 +149,7 @@ class Top(App[None]):
         self._base.query_one(f"#{place}", Static).update(Text(words, style=style))
 
     def _show_age(self) -> None:
-        """The connection's line, and whether the rest is old."""
+        """Show the state of the connection, and whether the rest is out of date."""
         if not self._base.is_running:
             return  # it is being closed
         fresh, snapshot = self._fresh(), self.seen.snapshot
@@ -166,7 +166,9 @@ class Top(App[None]):
             self._write("figures", f"{was}{figures(snapshot)}{self._open(snapshot)}")
 
     def _open(self, snapshot: Snapshot) -> str:
-        """Incidents that call for somebody, and what people have in force, with the time to the next end."""
+        """Return open incidents that need attention, and manual changes in force, with the time to the next
+        end.
+        """
         in_force = len(snapshot.overrides) + len(snapshot.hands)
         words = f" · incidents {len(list_calling_alerts(snapshot))} · in force {in_force}"
         ends = [override.expires_at for override in snapshot.overrides if override.expires_at is not None]
@@ -183,7 +185,7 @@ class Top(App[None]):
         self._show_detail()
 
     def _refill(self, listing: TerminalTable, table: DataTable[Text], rows: Sequence[TerminalRow]) -> None:
-        """The cursor stays on its row, wherever that went."""
+        """Fill the table again, and keep the cursor on its row."""
         chosen = self._key_of(table)
         scroll = table.scroll_y
         table.clear()
@@ -227,10 +229,10 @@ class Top(App[None]):
         key = self._key_of(self._table(name))
         return next((row for row in self._rows[name] if row.key == key), None)
 
-    # What is done.
+    # Actions.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys are named only where they do something."""
+        """Enable keys only where they have an effect."""
         if action == "act":
             row = self._get_selected()
             return row is not None and parameters[0] in row.acts
@@ -269,6 +271,6 @@ class Top(App[None]):
 
 
 def plant_now(seen: Seen, now: float) -> float:
-    """By the plant's clock."""
+    """Return the time by the plant's clock."""
     at = seen.snapshot.at if seen.snapshot is not None else None
     return (at or 0.0) + seen.age_at(now)

@@ -1,4 +1,4 @@
-"""The question before an act: what will happen, for how long, and why; nothing is done without a reason."""
+"""The confirmation of an action: its effect, its duration, and the reason, without which nothing is done."""
 
 import uuid
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Sender = Callable[[Act, str, float | None, str], None]
 
 
 class Confirm(ModalScreen[Act | None]):
-    """Answers with the act once it was done, None where it was left. send: makes the call, and blocks."""
+    """Answers with the action once it was done, None if it was canceled. send: makes the call, and blocks."""
 
     AUTO_FOCUS = "#why"
     BINDINGS = [("escape", "leave", "Leave without doing it")]
@@ -75,7 +75,7 @@ class Confirm(ModalScreen[Act | None]):
         elif not self._is_sent:
             self._is_sent = self._may_be_done = True
             self._say("Asking the console …")
-            app = self.app  # which a screen that was left does not find any more
+            app = self.app  # which a closed screen does not find any more
             self.run_worker(lambda: self._ask(app, why, minutes), thread=True, exit_on_error=False)
 
     def _minutes(self) -> float | None:
@@ -108,7 +108,7 @@ class Confirm(ModalScreen[Act | None]):
             self._say(UNKNOWN_WHETHER)
 
     def _report_refusal(self, words: str) -> None:
-        # What was refused was not done: what is corrected is another request.
+        # A rejected request was not carried out: the corrected one is another request.
         self._key = uuid.uuid4().hex
         self._is_sent = self._may_be_done = False
         if self.is_current:
@@ -117,7 +117,7 @@ class Confirm(ModalScreen[Act | None]):
             self._notify(f"Refused ({words})")
 
     def _notify(self, words: str) -> None:
-        """Also who has left hears what became of it."""
+        """Show the result, even if the screen was closed."""
         self.app.notify(plain_text(f"{words}: {self.act.title}."), markup=False)
 
     def _say(self, words: str, at: str = "") -> None:

@@ -1,18 +1,21 @@
-"""How old what a terminal shows is, and whether it is live. Pure: times come in; their clock can't jump."""
+"""The age of what a terminal shows, and whether it is live. Pure: times are arguments; their clock can't
+jump.
+"""
 
 from dataclasses import dataclass, replace
 
 from console.display.formats import formatted
 from workers.documents.snapshot import SILENT_AFTER_SECONDS, Snapshot
 
-DATE_SECONDS = 1.0  # an answer names its time in whole seconds
+DATE_SECONDS = 1.0  # an answer has its time in whole seconds
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was asked, and what came. snapshot: the newest; aged_at, age_seconds: how old it was at most, and
-    when that was so; answered_at: the last answer, None before the first; error: why the last call failed,
-    "" where it did not.
+    """Requests and answers.
+
+    snapshot: the newest; aged_at, age_seconds: its maximum age, and when it was determined; answered_at: the
+    last answer, None before the first; error: why the last call failed, "" if it did not.
     """
 
     began_at: float
@@ -23,9 +26,11 @@ class Seen:
     error: str = ""
 
     def add_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Seen":
-        """After an answer. Its age is at most what the console's clock says, and at most the time since an
-        older one was still the newest. One that is known grows old by our own clock: the console's may be
-        behind the observer's, or have been set back.
+        """Return the state after an answer.
+
+        The snapshot's age is at most what the console's clock says, and at most the time since an older one
+        was still the newest. A known snapshot ages by our own clock: the console's may be behind the
+        observer's, or have been set back.
         """
         age, before = max(0.0, console_now + DATE_SECONDS - (snapshot.at or 0.0)), self.snapshot
         if before is not None and self.answered_at is not None:
@@ -36,17 +41,17 @@ class Seen:
         return replace(self, snapshot=snapshot, aged_at=now, age_seconds=age, answered_at=now, error="")
 
     def add_error(self, error: str) -> "Seen":
-        """After a call that failed: what is shown stays, and grows old."""
+        """Return the state after a failed call: the snapshot stays, and ages."""
         return replace(self, error=error)
 
     def age_at(self, now: float) -> float:
-        """How old the snapshot is at most, s."""
+        """Return the maximum age of the snapshot, s."""
         return self.age_seconds + now - self.aged_at
 
 
 @dataclass(frozen=True)
 class ConnectionState:
-    """word: of the connection; sentence: what it means for what is shown."""
+    """word: of the connection; sentence: what it means for the display."""
 
     word: str
     sentence: str
@@ -54,7 +59,7 @@ class ConnectionState:
 
 
 def freshness(seen: Seen, now: float) -> ConnectionState:
-    """Live only while answers come and what they bring is young."""
+    """Return the state: live only while answers arrive and contain a recent snapshot."""
     if seen.snapshot is None:
         waited = formatted(now - seen.began_at, "age")
         return ConnectionState("Not connected", seen.error or f"no answer for {waited}", is_live=False)

@@ -1,4 +1,4 @@
-"""All that is known of a row; of an incident also what changed before it, the likeliest cause first."""
+"""All details of a row; for an incident also what changed before it, the most likely cause first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ MOST_CHANGES = 5
 
 
 class More(ModalScreen[None]):
-    """sentences: of the row. changes: asks for the changes before an incident; None: it is none."""
+    """sentences: of the row. changes: requests the changes before an incident; None: it is no incident."""
 
     BINDINGS = [("escape,enter,q", "dismiss", "Back")]
     CSS = """
@@ -57,7 +57,7 @@ class More(ModalScreen[None]):
 
 
 def change_lines(answer: Any) -> list[str]:
-    """The likeliest changes before an incident, a line each."""
+    """Return the most likely changes before an incident, a line each."""
     changes = answer["changes"]
     if not changes:
         reach = formatted(answer["reach_seconds"], "age")

@@ -1,4 +1,4 @@
-"""Text from outside in a terminal: plain characters, no markup and none of a terminal's control sequences."""
+"""External text in a terminal: plain characters, without markup and control sequences."""
 
 from typing import Any
 
@@ -8,17 +8,18 @@ UNPRINTABLE = "?"
 
 
 def plain_text(value: Any, longest: int = 2000) -> str:
-    """In one line, as characters that can be shown: whatever steers a terminal or turns its reading direction
-    becomes a question mark.
+    """Return the value in one line of printable characters.
+
+    Control characters and those that change the reading direction become question marks.
     """
     return plain_line(" ".join(str(value)[:longest].split()))
 
 
 def plain_line(text: str) -> str:
-    """The same of a line whose spaces stay, however long."""
+    """Return a line likewise, of any length and with its spaces."""
     return text if text.isprintable() else "".join(c if c.isprintable() else UNPRINTABLE for c in text)
 
 
 def cell(value: Any, style: str = "") -> Text:
-    """The same for a table, which takes a bare string for markup."""
+    """Return a cell of a table, which would parse a bare string as markup."""
     return Text(plain_text(value), style=style, no_wrap=True, overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""What a terminal lists of a snapshot: the worst, incidents, loops, queues, and what people have in force."""
+"""The lists of a terminal: the worst, incidents, loops, queues, and manual changes in force."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +28,8 @@ HOLD, PAUSE, PAUSE_INTAKE, ACKNOWLEDGE, END = "hold", "pause", "pause_intake", "
 
 @dataclass(frozen=True)
 class TerminalRow:
-    """details: what does not fit its line, a sentence each. acts: what can be done to it, by name.
-    incident: its number, where it is one.
+    """details: what does not fit its line, a sentence each. acts: its actions, by name. incident: its number,
+    if it is an incident.
     """
 
     key: str
@@ -41,7 +41,7 @@ class TerminalRow:
 
 @dataclass(frozen=True)
 class TerminalTable:
-    """A table: its rows of a snapshot, at an instant of the plant's clock. empty: said without a row."""
+    """A table: its rows of a snapshot, at an instant of the plant's clock. empty: the text without rows."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class TerminalTable:
 
 
 def state_cell(sign: str | None, word: str = "", stale: bool = False) -> Text:
-    """Glyph and word, and the colour as a third; what is stale says so."""
+    """Return glyph and word, with the color as a third sign; stale states are marked."""
     shown = word or STATE_WORDS.get(sign or "", UNKNOWN)
     glyph = GLYPHS.get(sign or "", "·")
     return cell(f"{glyph} {shown}{' (old)' if stale else ''}", "dim" if stale else STYLES.get(sign or "", ""))
@@ -87,7 +87,7 @@ def _acts_of(snapshot: Snapshot, kind: str, name: str) -> dict[str, Act]:
 
 
 def incident_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
-    """Without alerts that another explains: they are of its incident."""
+    """Return the incidents; alerts that another one explains are part of its incident."""
     return [_incident(alert, now) for alert in snapshot.alerts if alert.under is None]
 
 
@@ -110,7 +110,7 @@ def _incident(alert: AlertStatus, now: float) -> TerminalRow:
 
 
 def loop_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
-    """The worst first, as pages list them."""
+    """Return the loops, the worst first, as pages list them."""
     states = states_of(snapshot)
     order = [subject.name for subject in worst_first(snapshot) if subject.kind == "loop"]
     names = [*order, *sorted(snapshot.loops.keys() - set(order))]
@@ -159,7 +159,7 @@ def _queue(snapshot: Snapshot, name: str, queue: QueueStatus) -> TerminalRow:
 
 
 def force_rows(snapshot: Snapshot, now: float) -> list[TerminalRow]:
-    """What people set: overrides, the soonest to end first, and what has no override of its own."""
+    """Return manual changes: overrides, the soonest to end first, and those without an override."""
     hands = [_hand(hand, now) for hand in snapshot.hands]
     return [*(_override(override, now) for override in snapshot.overrides), *hands]
 
@@ -190,12 +190,14 @@ def _hand(hand: HandStatus, now: float) -> TerminalRow:
 
 
 def ends_in(until: float | None, now: float) -> str:
-    """The time that is left."""
+    """Return the time left."""
     return "no end" if until is None else formatted(max(0.0, until - now), "countdown")
 
 
 def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
-    """No more than a terminal can draw each second, one row a subject; how many more there are is said."""
+    """Return as many rows as a terminal can draw each second, one row a subject, and the number of omitted
+    ones.
+    """
     once = list({row.key: row for row in rows}.values())
     if len(once) <= MOST_ROWS:
         return once
@@ -218,7 +220,7 @@ LISTINGS = (
 
 
 def figures(snapshot: Snapshot) -> str:
-    """The strip's figures, in a line."""
+    """Return the strip's figures, in a line."""
     totals = snapshot.totals
     trend = f", {totals.backlog_trend}" if totals.backlog_trend else ""
     shed = UNKNOWN if totals.shed_share is None else f"{formatted(totals.shed_share, 'share')} %"

@@ -1,4 +1,4 @@
-"""Round places on an axis: of time, in the reader's zone, and of values."""
+"""Round positions on an axis: of time, in the reader's zone, and of values."""
 
 import math
 from collections.abc import Iterator
@@ -17,16 +17,17 @@ NICE = (1.0, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class AxisTick:
-    """A place from 0 to 1, and what it stands for."""
+    """A position from 0 to 1, and its value."""
 
     share: float
     at: datetime
-    format: str  # how `shown_at` writes it: clock, minute or day
+    format: str  # format of `shown_at`: clock, minute, or day
 
 
 def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
-    """At most MOST_TIMES round moments. From one day on they are midnights of the reader's zone, also when
-    its clocks change in between.
+    """Return at most MOST_TIMES round times.
+
+    From one day on they are midnights of the reader's zone, even if its clocks change in between.
     """
     step = next((each for each in SECONDS if window.seconds / each <= MOST_TIMES), None)
     if step is None:
@@ -43,7 +44,7 @@ def _midnights(window: Window, zone: ZoneInfo) -> Iterator[datetime]:
     step = next((each for each in DAYS if days / each <= MOST_TIMES), math.ceil(days / MOST_TIMES))
     day = window.since.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     while day <= window.until:
-        # The first ordinal was a Monday: every seventh day is one, wherever the window begins.
+        # The first ordinal was a Monday: every seventh day is one, wherever the window starts.
         if day >= window.since and (day.toordinal() - 1) % step == 0:
             yield day
         day = (day.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=zone)
@@ -54,7 +55,7 @@ def _tick(window: Window, at: datetime, format: str) -> AxisTick:
 
 
 def value_ticks(highest: float) -> list[float]:
-    """0 and round values up to the first that is not below `highest`: an axis that begins at nothing."""
+    """Return 0 and round values up to the first that is not below `highest`."""
     if highest <= 0:
         return [0.0, 1.0]
     rough = highest / MOST_VALUES

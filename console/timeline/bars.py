@@ -1,17 +1,17 @@
-"""Signs and stretches with labels, in a lane: placed so that none stands over another."""
+"""Signs and ranges with labels, in a lane: arranged without overlaps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-LABEL_SHARE, CHARACTER_SHARE = 0.036, 0.0102  # room of a sign and of a character, of a plot 620 px wide
-PHONE_STRETCH = 1.9  # on a plot so many times narrower the same words take so much more of it
+LABEL_SHARE, CHARACTER_SHARE = 0.036, 0.0102  # width of a sign and of a character, on a plot 620 px wide
+PHONE_STRETCH = 1.9  # on a plot narrower by this factor the same words take that much more of it
 MOST_ROWS, MOST_PHONE_ROWS = 4, 6
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A mark, an override or an alert. `begin` and `end` are shares of the window."""
+    """A mark, an override, or an alert. `begin` and `end` are shares of the window."""
 
     begin: float
     end: float
@@ -33,33 +33,33 @@ class Bar:
 
     @property
     def inside(self) -> bool:
-        """Whether the label fits in the bar."""
+        """Return whether the label fits in the bar."""
         return self.width >= self.room()
 
     @property
     def before(self) -> bool:
-        """Whether the label stands before the bar, since the plot ends behind it."""
+        """Return whether the label is before the bar, since the plot ends after it."""
         room = self.room()
         return not self.inside and self.label_begin + room > 1.0 and self.begin >= room
 
     @property
     def label_begin(self) -> float:
-        """A label begins with its bar; that of a box which is too small for it stands behind the box."""
+        """Return the start of the label: that of its bar, or the end of a box that is too small for it."""
         return self.end if self.kind == "override" and not self.inside else self.begin
 
     def room(self, stretch: float = 1.0) -> float:
-        """What its sign and label take."""
+        """Return the width of its sign and label."""
         return stretch * (LABEL_SHARE + CHARACTER_SHARE * len(self.label))
 
     def compute_extent(self, stretch: float = 1.0) -> tuple[float, float]:
-        """From where to where the bar and its label reach."""
+        """Return the range of the bar and its label."""
         if self.before:
             return self.begin - self.room(stretch), self.end
         return self.begin, max(self.end, self.label_begin + self.room(stretch))
 
 
 def arrange_in_rows(bars: Iterable[Bar]) -> list[Bar]:
-    """The bars in rows, for a wide screen and for a phone."""
+    """Return the bars in rows, for a wide screen and for a phone."""
     bars = list(bars)
     rows = _rows(bars, 1.0, MOST_ROWS)
     phone_rows = _rows(bars, PHONE_STRETCH, MOST_PHONE_ROWS)
@@ -72,7 +72,7 @@ def arrange_in_rows(bars: Iterable[Bar]) -> list[Bar]:
 
 
 def _rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
-    """A row each, so that none stands over another or its label; what doesn't fit shares the last."""
+    """Return rows without overlaps; bars that don't fit share the last."""
     ends: list[float] = []
     rows = []
     for bar in bars:
@@ -87,8 +87,9 @@ def _rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
 
 
 def _spaces(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[float]:
-    """What each label may take at most: a plot is as wide as the screen has it, and characters are not all
-    as wide, so the page cuts a label there, whatever was estimated.
+    """Return the maximum width of each label.
+
+    Plots and characters differ in width, so the page truncates a label there, whatever was estimated.
     """
     spaces = [0.0] * len(bars)
     for row in set(rows):
@@ -107,16 +108,16 @@ def _spaces(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[fl
 
 
 def _edge(bars: Sequence[Bar], left: int | None, right: int | None, stretch: float) -> float:
-    """Where the label of one bar must have ended, and that of the next may begin."""
+    """Return where the label of one bar must have ended, and that of the next may start."""
     if right is None:
         return 1.0
     own = bars[right].begin - (bars[right].room(stretch) if bars[right].before else 0.0)
     if left is None or not bars[right].before:
         return max(0.0, own)
-    # In a row that is shared the bar on the left may end behind where the one on the right begins.
+    # In a shared row the left bar may end after the start of the right one.
     return min(bars[right].begin, max(bars[left].end, own))
 
 
 def height(rows: Iterable[int]) -> int:
-    """How many rows a lane has: one, when nothing is in it."""
+    """Return the number of rows of a lane: one if it is empty."""
     return max(rows, default=0) + 1

@@ -1,4 +1,4 @@
-"""A window as a table: its figures row by row, or what happened in it, in pages however long it is."""
+"""A window as a table: its figures row by row, or what happened in it, in pages of any length."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ Rows = Sequence[Sequence[Any]]
 
 
 def table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[list[str], Iterator[Rows]]:
-    """(header, pages of rows). Raises BadInput naming `what`."""
+    """Return (header, pages of rows). Raises `BadInput` that names `what`."""
     if what == "figures":
         nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
         series = [*PATHS, *map(state_path, nodes)]
@@ -36,16 +36,16 @@ def table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[
 
 
 def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]) -> Iterator[Rows]:
-    """A row a second, or two rows a window of a long range; read slice by slice."""
+    """Yield a row a second, or two rows an interval of a long range; read slice by slice."""
     begin, end = window.since.timestamp(), window.until.timestamp()
     step = metric_history.step_seconds(window.seconds)
     while begin < end:
-        # Where a window begins: one that lies across would come in both slices.
+        # Where an interval starts: one that spans two slices would appear in both.
         stop = min((begin + SLICE_ROWS * step) // step * step, end)
         found = metric_history.columns(control, data, begin, stop, series, range_seconds=window.seconds)
         columns = [_write_column(name, found[name]) for name in series]
         rows = zip(map(_instant, found["at"]), *columns, strict=True)
-        # The end of a slice is the begin of the next, with which the window before it comes along.
+        # The end of a slice is the start of the next, which would include the interval before it.
         within = [begin <= (at or 0.0) < stop or at == stop == end for at in found["at"]]
         yield [row for row, is_within in zip(rows, within, strict=True) if is_within]
         begin = stop
@@ -67,7 +67,7 @@ def _pages(rows: Iterator[Sequence[Any]]) -> Iterator[Rows]:
 
 
 def _events(window: Window) -> Iterator[Sequence[Any]]:
-    """Marks, alerts, overrides, and each decision that acted; kind after kind, the oldest first."""
+    """Yield marks, alerts, overrides, and each decision that acted; kind after kind, the oldest first."""
     for mark in marks.list_between(window.since, window.until):
         yield mark.at, mark.until, mark.kind, "", mark.title, "", mark.author, mark.text
     yield from _alerts(window)

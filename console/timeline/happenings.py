@@ -1,4 +1,4 @@
-"""What happened in a window, as lanes of signs: what loops did, people overrode and marked, what alerted."""
+"""What happened in a window, as lanes of signs: actions of loops, overrides, marks, and alerts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering.scope import Scope, is_drain, is_pause
 
-BUCKETS = 72  # triangles nearer than this to one another are one
-ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs stands for all
+BUCKETS = 72  # triangles closer than this to each other are merged
+ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs represents all
 MOST_BARS = 200
 
 
 @dataclass(frozen=True)
 class Triangle:
-    """What a law's loops did at one place of the axis: one decision, or several that are too near."""
+    """Actions of a law's loops at one position of the axis: one decision, or several that are too close."""
 
     share: float
     verdict: str
@@ -48,12 +48,12 @@ class TimelineLane:
 
 
 class Epoch(Func):
-    """An instant in the database as whole seconds since 1970, so that the database counts by places."""
+    """An instant in the database as whole seconds since 1970, so that the database counts by position."""
 
     output_field = IntegerField()
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        # Each pair of signs is halved twice on its way: here, and where Django puts the values in.
+        # Each pair of signs is halved twice on its way: here, and where Django inserts the values.
         template = "CAST(strftime('%%%%s', %(expressions)s) AS INTEGER)"
         return self.as_sql(compiler, connection, template=template, **context)
 
@@ -63,7 +63,7 @@ class Epoch(Func):
 
 
 def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[TimelineLane]:
-    """A lane per law that acted (of these loops; None: of all), in the order of their names."""
+    """Return a lane per law that acted (of these loops; None: of all), in the order of their names."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
         _group_loops(loops)
@@ -89,14 +89,16 @@ def _group_loops(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
 
 
 def loops_about(queue: str = "", node: str = "") -> list[int]:
-    """The loops that steer a queue or a node, and those that steer the whole plant; without either, all."""
+    """Return the loops that control a queue or a node, and those that control the whole plant; without
+    either, all.
+    """
     wanted = {key: name for key, name in (("queue", queue), ("node", node)) if name}
     rows = Loop.objects.values_list("pk", "target")
     return [number for number, target in rows if not wanted or _steers(target, wanted)]
 
 
 def _steers(target: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    """Whether it is a target of what is wanted, or the whole plant (which has no part)."""
+    """Return whether the target is wanted, or is the whole plant (which has no part)."""
     parts = target.keys() - {"retired_at"}
     matches = all(target.get(key, name) == name for key, name in wanted.items())
     return not parts or (matches and bool(parts & wanted.keys()))
@@ -121,9 +123,9 @@ def _triangle(
 
 @dataclass(frozen=True)
 class GuardedStretch:
-    """Decisions of a loop that its guard limited in one way, joined where a chart shows them as one."""
+    """Decisions of a loop that its guard limited in the same way, merged where a chart shows them as one."""
 
-    at: float  # seconds since 1970, of the newest
+    at: float  # Unix time of the newest
     limited_by: str
     count: int
     url: str
@@ -131,7 +133,7 @@ class GuardedStretch:
 
 
 def guard_events(window: Window, loop: int) -> list[GuardedStretch]:
-    """What a loop's guard limited, delayed or held in a window, the oldest first."""
+    """Return what a loop's guard limited, delayed, or held in a window, the oldest first."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
         LedgerEntry.objects.filter(loop=loop, at__gte=window.since, at__lte=window.until)
@@ -155,14 +157,14 @@ def _list_limited(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
 
 @dataclass(frozen=True)
 class NewestBars:
-    """The MOST_BARS of a kind that reach furthest towards the window's end, by their begin; count: of all."""
+    """The MOST_BARS of a kind that extend furthest towards the window's end, by their start; count: of all."""
 
     bars: list[Bar]
     count: int
 
 
 def _newest(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> NewestBars:
-    """end: the field that says when it ended; what has none goes on."""
+    """Return the newest. end: the field of their end; without a value they are still in progress."""
     rows = list(found.order_by(F(end).desc(nulls_first=True), "-pk")[:MOST_BARS])
     count = len(rows) if len(rows) < MOST_BARS else found.count()
     return NewestBars(arrange_in_rows(sorted(map(show, rows), key=lambda bar: bar.at)), count)
@@ -180,7 +182,7 @@ def _mark(window: Window, mark: Mark) -> Bar:
 
 
 def restarts_of(window: Window, data: Path) -> NewestBars:
-    """Processes that started again."""
+    """Return processes that restarted."""
     starts = restarts(data, window.since, window.until)
     return NewestBars(
         arrange_in_rows([_restart(window, start) for start in starts[-MOST_BARS:]]), len(starts)
@@ -196,12 +198,12 @@ def _restart(window: Window, restart: Restart) -> Bar:
 
 
 def overrides_of(window: Window) -> NewestBars:
-    """Overrides that were in force in the window, as long as they were."""
+    """Return overrides that were in force in the window, for their actual duration."""
     return _newest(overrides_in(window), "ended_at", lambda override: _override(window, override))
 
 
 def overrides_in(window: Window) -> QuerySet[Override]:
-    """Those that were in force at some instant of the window; without an end they are still."""
+    """Return those that were in force at some instant of the window; without an end they still are."""
     lasted = Q(expires_at=None) | Q(expires_at__gte=window.since)
     touches = Q(ended_at=None) | Q(ended_at__gte=window.since)
     overrides = Override.objects.filter(lasted, touches, created_at__lte=window.until)
@@ -209,7 +211,7 @@ def overrides_in(window: Window) -> QuerySet[Override]:
 
 
 def compute_end(override: Override) -> datetime | None:
-    """When it ended or is to end; None: when somebody ends it."""
+    """Return when it ended or expires; None: never."""
     return min((each for each in (override.ended_at, override.expires_at) if each), default=None)
 
 
@@ -233,7 +235,7 @@ def _address(override: Override) -> str:
 
 
 def alerts_of(window: Window) -> NewestBars:
-    """Alerts that fired and were open in the window; one that another explains is part of it."""
+    """Return alerts that fired and were open in the window; explained ones are part of the explaining alert."""
     alerts = alerts_in(window).filter(under=None)
     return _newest(alerts, "resolved_at", lambda alert: _alert(window, alert))
 
@@ -244,7 +246,7 @@ def alerts_in(window: Window) -> QuerySet[Alert]:
 
 
 def _alert(window: Window, alert: Alert) -> Bar:
-    assert alert.fired_at is not None  # only what has fired is shown
+    assert alert.fired_at is not None  # only those that have fired are shown
     begin, end = window.clip(alert.fired_at, min(alert.resolved_at or window.until, window.until))
     state = SEVERITY_STATES.get(alert.severity, BUSY)
     title, url = f"{alert.title}. {alert.sentence}".strip(), reverse("alert", args=[alert.pk])
@@ -252,6 +254,6 @@ def _alert(window: Window, alert: Alert) -> Bar:
 
 
 def last_decision(shown_at: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
-    """What loops did last before an instant."""
+    """Return the last actions of loops before an instant."""
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__lte=shown_at, at__gte=shown_at - reach)
     return acted.select_related("loop").order_by("-at").first()

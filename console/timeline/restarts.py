@@ -1,4 +1,4 @@
-"""Which processes started again, and why the run before ended: from the log of the supervisor under `./run`.
+"""Restarts of processes, and why their previous run ended: from the log of the supervisor under `./run`.
 
 Elsewhere (Compose, other supervisors) there is no such log, and the timeline has no such lane.
 """
@@ -21,7 +21,7 @@ PLANT = "Weir"
 
 @dataclass(frozen=True)
 class Restart:
-    """A process that runs anew; how: in which way the run before ended, "" where that is not known."""
+    """A restart of a process; how: in which way the previous run ended, "" if unknown."""
 
     name: str
     at: datetime
@@ -29,12 +29,12 @@ class Restart:
 
 
 def has_log(data: Path) -> bool:
-    """Whether restarts are known here."""
+    """Return whether restarts are known here."""
     return (data / "logs" / LOG).exists()
 
 
 def restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
-    """The oldest first. All processes that start with the supervisor are one: Weir itself."""
+    """Return the restarts, the oldest first. Processes that start with the supervisor are one: Weir itself."""
     starts: list[Restart] = []
     for name in (OLDER_LOG, LOG):
         path = data / "logs" / name
@@ -48,7 +48,7 @@ def restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
-    """All starts in a log, read once while the file is as it was."""
+    """Return all starts in a log, read once while the file is unchanged."""
     starts: list[Restart] = []
     ended: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -66,7 +66,7 @@ def _read(path: Path, changed_ns: int) -> tuple[Restart, ...]:
 
 
 def _drop_starts(starts: list[Restart]) -> list[Restart]:
-    """Less the first start of each process after the supervisor's own."""
+    """Return the starts without the first one of each process after the supervisor's own."""
     seen: set[str] = set()
     kept = []
     for start in starts:

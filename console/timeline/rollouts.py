@@ -1,4 +1,4 @@
-"""Rollouts at other plants as marks of the timeline: the revision of a part is another than it was."""
+"""Rollouts at attached plants as marks of the timeline: the revision of a part has changed."""
 
 from datetime import UTC, datetime
 
@@ -11,19 +11,20 @@ SEEN = "seen"
 
 
 class RolloutMarks:
-    """Follows snapshots, each later than those before. What was rolled out while nobody followed is marked
-    when it is seen, if an earlier rollout of the part was.
+    """Follows snapshots in their order.
+
+    A rollout while it was not running is marked when it is seen, if an earlier rollout of the part was.
     """
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], str] = {}
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Raises what the database raises."""
+        """Mark the rollouts in a snapshot. Raises the database's errors."""
         for plant, row in snapshot.plants.items():
             for part, revision in storable(row.revisions).items() if row.state == SEEN else ():
                 before = self._before.get((plant, part)) or _find_marked_revision(plant, part, revision)
-                # Another observer may have worked meanwhile, and have marked it.
+                # Another observer may have run in the meantime, and have marked it.
                 if before not in ("", revision) and _find_marked_revision(plant, part, revision) != revision:
                     _mark(plant, part, revision, before, datetime.fromtimestamp(snapshot.at or 0.0, UTC))
                 self._before[plant, part] = revision
@@ -35,8 +36,9 @@ def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> N
 
 
 def _find_marked_revision(plant: str, part: str, revision: str) -> str:
-    """The revision of the newest mark, "" where there is none. Of a long one the mark has the beginning
-    alone: one that would be marked by the same title is the same.
+    """Return the revision of the newest mark, "" if there is none.
+
+    The mark of a long one only has its start: revisions with the same title are the same.
     """
     rows = Mark.objects.filter(author=_author(plant), title__startswith=_title(part)).order_by("-at")
     if (found := rows.first()) is None:

@@ -16,11 +16,11 @@ from workers.history.metric_history import step_seconds
 
 POINTS = 480
 MOST_NODES = 12
-WIDTH, HEIGHT = 1000, 100  # of the plots' own coordinates
+WIDTH, HEIGHT = 1000, 100  # in the plots' own coordinates
 NEAR_SHARE = 0.01
-CELLS = 360  # of a node's band: so many stretches at most, however often it changed
+CELLS = 360  # of a node's band: the maximum number of ranges, however often it changed
 REACH_STEPS = 5
-HOLE_STEPS = 12  # so many steps without a row, and nothing is known of what was between
+HOLE_STEPS = 12  # number of steps without a row after which the values between are unknown
 Column = Sequence[float | None]
 
 
@@ -28,12 +28,12 @@ Column = Sequence[float | None]
 class Series:
     path: str
     label: str
-    kind: str = "measured"  # or second: the muted one of two
+    kind: str = "measured"  # whether it is the second, muted one of two
 
 
 @dataclass(frozen=True)
 class DeclaredStrip:
-    """A strip of lines: what it shows, in which unit, and how its values are written."""
+    """A strip of lines: its series, unit, and number format."""
 
     name: str
     title: str
@@ -67,12 +67,12 @@ class StripLine:
 class Strip:
     declared: DeclaredStrip
     lines: list[StripLine]
-    ticks: list[tuple[float, float]]  # place from the top (0 to 1), value
+    ticks: list[tuple[float, float]]  # position from the top (0 to 1), value
 
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of one state, as shares of the window."""
+    """A range of one state, as shares of the window."""
 
     begin: float
     end: float
@@ -91,20 +91,22 @@ class NodeBands:
 
     @property
     def badness(self) -> float:
-        """Share of the window in a state that is worth a check, the worse the more."""
+        """Return the share of the window in problem states, weighted by severity."""
         weights = {BUSY: 1.0, TOOBUSY: 10.0, OFFLINE: 10.0}
         return sum(weights.get(band.state, 0.0) * band.width for band in self.bands)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All of it. `times` and `columns` are rows as they were measured, fewer than there are, for the cursor
-    to read its values from; `values` are those at the time shown.
+    """All figures.
+
+    `times` and `columns` are measured rows, thinned, from which the cursor reads its values; `values` are
+    those at the time shown.
     """
 
     strips: list[Strip]
     nodes: list[NodeBands]
-    calm_nodes: int  # how many are not shown, since others are more important
+    calm_nodes: int  # number not shown, since others are more important
     times: list[float] = field(default_factory=list)
     columns: dict[str, list[float | None]] = field(default_factory=dict)
     values: dict[str, float | None] = field(default_factory=dict)
@@ -119,7 +121,9 @@ def state_path(node: str) -> str:
 
 
 def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
-    """From columns as `metric_history` gives them. Nodes keep their order; of many, the worst are shown."""
+    """Return the figures from columns as `metric_history` returns them. Nodes keep their order; of many, the
+    worst are shown.
+    """
     hole: float = HOLE_STEPS * step_seconds(window.seconds)
     at = [float(at_seconds) for at_seconds in archived["at"] if at_seconds is not None]
     times_of_rows = np.array(at)
@@ -129,7 +133,7 @@ def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[s
     ]
     worst = sorted(rows, key=lambda row: -row.badness)[:MOST_NODES]
     every = math.ceil(len(at) / POINTS) or 1
-    # The rows before and after a hole are kept, so that a line ends where its data did.
+    # The rows before and after a gap are kept, so that a line ends where its data did.
     times, columns = downsample(at, {path: archived[path] for path in PATHS}, POINTS)
     hole = max(hole, 4 * window.seconds / POINTS)
     return Figures(
@@ -143,13 +147,13 @@ def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[s
 
 
 def reach_seconds(window: Window) -> float:
-    """A value that is older than this is no longer the present one."""
+    """Return the age from which a value is no longer current."""
     return max(REACH_STEPS * step_seconds(window.seconds), 2 * window.seconds / POINTS)
 
 
 def _node(window: Window, name: str, bands: list[Band]) -> NodeBands:
     share = window.share(window.shown_at)
-    # The newest row is a second or so older than the end of a live window.
+    # The newest row is about a second older than the end of a live window.
     near = [band for band in bands if band.begin <= share <= band.end + NEAR_SHARE]
     return NodeBands(name, bands, near[-1].state if near else None)
 
@@ -168,7 +172,7 @@ def _strip(
 
 
 def _path(window: Window, times: Sequence[float], column: Column, top: float, hole: float) -> str:
-    """Lines over what is known; a pen that is lifted where nothing was measured."""
+    """Return lines over known values, interrupted where nothing was measured."""
     begin, seconds, parts, before = window.since.timestamp(), window.seconds, [], None
     for at, value in zip(times, column, strict=True):
         if value is None:
@@ -182,8 +186,9 @@ def _path(window: Window, times: Sequence[float], column: Column, top: float, ho
 
 
 def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: float) -> Iterator[Band]:
-    """Stretches of one state: CELLS of the window, each as bad as its worst row, equal neighbours joined. A
-    cell without a row has the state before it, unless nothing was known for longer than a hole.
+    """Return ranges of one state: CELLS of the window, each as bad as its worst row, equal neighbors merged.
+
+    A cell without a row has the state before it, unless nothing was known for longer than a gap.
     """
     known = np.array(states, dtype=np.float64)
     places = ((times - window.since.timestamp()) / window.seconds * CELLS).astype(int).clip(0, CELLS - 1)
@@ -199,7 +204,7 @@ def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: flo
 
 
 def _fill_gaps(cells: NDArray[np.float64], most: float) -> NDArray[np.float64]:
-    """In place: each unknown cell as the last known one, if that is at most so many cells before."""
+    """Fill each unknown cell in place with the last known one, if that is at most so many cells before."""
     known = np.where(np.isnan(cells), -1, np.arange(len(cells)))
     before = np.maximum.accumulate(known) if len(cells) else known
     near = (before >= 0) & (np.arange(len(cells)) - before <= most)
@@ -208,7 +213,7 @@ def _fill_gaps(cells: NDArray[np.float64], most: float) -> NDArray[np.float64]:
 
 
 def _changes(cells: NDArray[np.float64]) -> list[int]:
-    """The places of the first cell of every stretch but the first."""
+    """Return the positions of the first cell of every range but the first."""
     one, other = cells[:-1], cells[1:]
     return (np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other))) + 1).tolist()
 
@@ -220,7 +225,7 @@ def last_known(column: Column) -> float | None:
 def _values_at(
     seconds: float, times: Sequence[float], found: Mapping[str, Column], reach: float
 ) -> dict[str, float | None]:
-    """The value of each series at an instant: of the newest row before it, None when that is too long ago."""
+    """Return the value of each series at an instant: of the newest row before it, None if that is too old."""
     place = bisect_right(times, seconds) - 1
     if place < 0 or seconds - times[place] > reach:
         return dict.fromkeys(PATHS)

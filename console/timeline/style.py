@@ -1,4 +1,4 @@
-"""The style sheets that an exported page carries inside, since it may be opened where no console is."""
+"""The style sheets within an exported page, since it may be opened without a console."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""All that the timeline shows of a window, put together for the page, its export, and whoever asks next."""
+"""The complete timeline of a window, for the page and its export."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ UTC_NAME = "UTC"
 
 @dataclass(frozen=True)
 class BarLane:
-    """A lane of bars, in one row or several. count: of all, also of those for which there is no room."""
+    """A lane of bars, in one row or several. count: of all, including those without room."""
 
     name: str
     title: str
@@ -55,12 +55,12 @@ class Timeline:
 
     @property
     def cursor(self) -> float:
-        """Where the time shown lies."""
+        """Return the position of the time shown."""
         return self.window.share(self.window.shown_at)
 
     @property
     def scrub(self) -> dict[str, Any]:
-        """What the scrubber needs in the browser: times in seconds, and the columns it reads from."""
+        """Return the scrubber's data for the browser: times in seconds, and the columns it reads from."""
         return {
             "since": self.window.since.timestamp(),
             "until": self.window.until.timestamp(),
@@ -72,9 +72,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class PlantAt:
-    """The plant at the time shown: its snapshot (None: nothing is kept of it, or nothing that can be read),
-    what was done last.
-    """
+    """The plant at the time shown: its snapshot (None: missing or unreadable), and its last actions."""
 
     window: Window
     snapshot: Snapshot | None
@@ -82,7 +80,7 @@ class PlantAt:
 
 
 def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo) -> Timeline:
-    """Raises redis.RedisError when the control server is away."""
+    """Build the timeline. Raises `redis.RedisError` if the control server is unreachable."""
     nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
     series = [*PATHS, *map(state_path, nodes)]
     since, until = window.since.timestamp(), window.until.timestamp()
@@ -102,7 +100,7 @@ def _lane(name: str, title: str, found: NewestBars) -> BarLane:
 
 
 def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
-    """A live window without an instant of its own shows now."""
+    """Return the plant at the time shown; a live window without its own instant shows now."""
     if window.live and window.at is None:
         snapshot = newest
     else:
@@ -113,11 +111,11 @@ def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
 def _load_kept(data: Path, at_seconds: float) -> Snapshot | None:
     try:
         return snapshot_at(data, at_seconds)
-    except (BadDocument, OSError):  # one instant that is damaged hides nothing else of the window
+    except (BadDocument, OSError):  # a damaged instant hides nothing else of the window
         return None
 
 
 def zone_of(cookies: Any) -> ZoneInfo:
-    """The reader's zone as the browser sent it; UTC until it has."""
+    """Return the reader's zone as the browser sent it; UTC until then."""
     name = cookies.get(ZONE_COOKIE, UTC_NAME)
     return ZoneInfo(name if name in available_timezones() else UTC_NAME)

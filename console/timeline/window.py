@@ -1,4 +1,4 @@
-"""Which stretch of time is shown, and at which instant: read from and written to addresses."""
+"""The time range and the instant that are shown: read from and written to addresses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,10 @@ LEAST = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class Window:
-    """From `since` to `until`. Live (it ends now, and goes on) when `minutes` says how long it is; else it
-    stands still. `at` is the time shown, inside the window; None: its end.
+    """From `since` to `until`.
+
+    It is live (ends now, and continues) if `minutes` is its length; otherwise it is fixed. `at` is the time
+    shown, inside the window; None: its end.
     """
 
     since: datetime
@@ -39,34 +41,34 @@ class Window:
 
     @property
     def query(self) -> str:
-        """The window as an address: a live one stays live, whenever it is opened."""
+        """Return the window as an address: a live one stays live, whenever it is opened."""
         return urlencode({"minutes": self.minutes}) if self.live else self.fixed_query
 
     @property
     def fixed_query(self) -> str:
-        """The window as it is now, for links that must show the same tomorrow."""
+        """Return the window as it is now, for links that must show the same tomorrow."""
         return self.between if self.at is None else f"{self.between}&{urlencode({'at': iso(self.at)})}"
 
     @property
     def between(self) -> str:
-        """Its begin and its end as they stand in an address."""
+        """Return its start and its end as in an address."""
         return urlencode({"from": iso(self.since), "to": iso(self.until)})
 
     def share(self, shown_at: datetime) -> float:
-        """Where an instant lies: 0 at the begin, 1 at the end."""
+        """Return the position of an instant: 0 at the start, 1 at the end."""
         return (shown_at - self.since).total_seconds() / self.seconds
 
     def clip(self, begin: datetime, end: datetime) -> tuple[float, float]:
-        """Where the part of a range lies that is inside the window."""
+        """Return the position of the part of a range that is inside the window."""
         return max(0.0, self.share(begin)), min(1.0, self.share(end))
 
     def shift(self, shares: float, now: datetime) -> "Window":
-        """The same length, earlier or later by so many lengths, but never beyond now."""
+        """Return a window of the same length, earlier or later by so many lengths, but never after now."""
         until = min(self.until + shares * (self.until - self.since), now)
         return Window(until - (self.until - self.since), until)
 
     def zoom(self, factor: float, now: datetime) -> "Window":
-        """Around the time shown (without one, the middle), `factor` times as long."""
+        """Return a window around the time shown (or the middle), `factor` times as long."""
         middle = self.at or self.since + (self.until - self.since) / 2
         length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MOST_MINUTES))
         until = min(middle + length / 2, now)
@@ -74,7 +76,9 @@ class Window:
 
 
 def window_of(query: Mapping[str, str], now: datetime) -> Window:
-    """`minutes` (live), or `from` and `to`, or `at` alone; or all of them. Raises BadInput naming one."""
+    """Return the window of `minutes` (live), or `from` and `to`, or `at` alone, or all. Raises `BadInput`
+    that names one.
+    """
     at = _instant(query, "at", now)
     since, until = _instant(query, "from", now), _instant(query, "to", None)
     if since is None and until is None:
@@ -116,7 +120,7 @@ def _minutes(query: Mapping[str, str]) -> int:
 
 
 def _instant(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
-    """An instant of the address, which must not lie after `now`."""
+    """Return an instant of the address, which must not be after `now`."""
     text = query.get(name, "").strip()
     shown_at = time_of(text, name) if text else None
     if shown_at is not None and now is not None and shown_at > now:

@@ -1,1 +1,1 @@
-"""Whether an installation is as it should be, and what to do where it is not."""
+"""Upkeep of an installation: checks with remedies, support bundles, and backups."""

@@ -1,7 +1,6 @@
-"""What somebody who helps needs to see of an installation, as one ZIP: without secrets and without events.
-Names of users may stand in it.
+"""A support bundle: what helps to diagnose an installation, as one ZIP without secrets and without events.
 
-Each part is made by itself; one that cannot be made, and a log that cannot be read, is named in
+It may contain user names. Each part is made separately; parts that fail, and unreadable logs, are listed in
 `left-out.json`, with the cause.
 """
 
@@ -53,7 +52,7 @@ SERVER_FACTS = (
 
 
 def versions() -> dict[str, Any]:
-    """Of Weir, Python, this host, every package, the database and its tables."""
+    """Return versions of Weir, Python, this host, every package, the database, and its tables."""
     newest: dict[str, str] = {}
     for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
         newest[app] = max(name, newest.get(app, ""))
@@ -68,7 +67,9 @@ def versions() -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Each variable that is set, with its value where it is no secret; settings that are not the default."""
+    """Return each variable that is set, with its value if it is no secret; settings that differ from the
+    default.
+    """
     values = {
         variable.name: HIDDEN if variable.secret else variable.text()
         for variable in variables.DECLARED
@@ -78,7 +79,7 @@ def environment() -> dict[str, Any]:
 
 
 def servers() -> dict[str, Any]:
-    """What the control server and each node say of themselves."""
+    """Return what the control server and each node report about themselves."""
     facts = {"control": _facts(control())}
     stored = control().get(keys.TOPOLOGY)
     topology = Topology.from_json(stored) if stored else None
@@ -96,13 +97,13 @@ def _facts(server: Any) -> dict[str, Any]:
 
 
 def snapshot() -> dict[str, Any]:
-    """The newest, as the pages show it: states, rates, loops, overrides, findings."""
+    """Return the newest snapshot, as the pages show it: states, rates, loops, overrides, findings."""
     stored = control().get(keys.SNAPSHOT)
     return orjson.loads(stored) if stored else {}
 
 
 def decisions() -> list[dict[str, Any]]:
-    """The newest entries of the ledger, the newest first."""
+    """Return the newest entries of the ledger, the newest first."""
     wanted = [
         "at",
         "loop__name",
@@ -119,7 +120,7 @@ def decisions() -> list[dict[str, Any]]:
 
 
 def alerts() -> list[dict[str, Any]]:
-    """Those that are open."""
+    """Return open alerts."""
     return [plain(alert) for alert in open_alerts()]
 
 
@@ -135,13 +136,14 @@ PARTS: Mapping[str, Callable[[], Any]] = {
 
 
 def logs() -> list[Path]:
-    """Of this data folder, and what the pipeline last wrote."""
+    """Return the logs of this data folder, and what the pipeline last wrote."""
     return sorted((settings.WEIR_DATA / "logs").glob("*.log"))
 
 
 def make(path: Path) -> dict[str, Any]:
-    """Write the file, for its owner alone; what is in it, and what was left out. Where it can't be written
-    nothing is left of it. Raises OSError.
+    """Write the file, for its owner alone; return what it contains, and what was left out.
+
+    If it can't be written nothing remains. Raises `OSError`.
     """
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -157,7 +159,7 @@ def make(path: Path) -> dict[str, Any]:
 
 
 def _fill(target: zipfile.ZipFile) -> tuple[list[str], dict[str, str]]:
-    """(names of what is in it, {what is not: why}). Raises OSError of the target alone."""
+    """Return (names of its contents, {what is missing: why}). Raises `OSError` only of the target."""
     made: list[str] = []
     left_out: dict[str, str] = {}
     for name, text in _texts(left_out):
@@ -168,7 +170,7 @@ def _fill(target: zipfile.ZipFile) -> tuple[list[str], dict[str, str]]:
 
 
 def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and text of each part and log; into `left_out` goes what can't be made or read."""
+    """Yield name and text of each part and log; failed or unreadable ones are added to `left_out`."""
     for name, part in PARTS.items():
         try:
             text = orjson.dumps(part(), default=str, option=orjson.OPT_INDENT_2).decode()
@@ -178,7 +180,7 @@ def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
             yield f"{name}.json", text
     for log in logs():
         try:
-            text = end_of(log, LOG_BYTES)  # not ours to read, or rotated away meanwhile: an OSError
+            text = end_of(log, LOG_BYTES)  # not readable for us, or rotated in the meantime: an OSError
         except OSError as error:
             left_out[f"logs/{log.name}"] = clean(str(error))
         else:
@@ -186,7 +188,9 @@ def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def clean(text: str) -> str:
-    """Without secrets: those of the environment, of this data folder, and what looks like one."""
+    """Return the text without secrets: those of the environment, of this data folder, and what looks like
+    one.
+    """
     return mask_secrets(mask_words(text, _list_folder_processes()))
 
 

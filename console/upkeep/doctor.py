@@ -1,7 +1,7 @@
-"""What is wrong with an installation, and what to do: a table of checks, each a function of its own.
+"""The problems of an installation, with remedies: a table of checks, each a function of its own.
 
-A check reads and changes nothing. Servers are asked only INFO and TIME, which every role but the health
-checks' may ask (`queues.nodes.server_roles`). What is said of a fault goes through `without_secrets`.
+A check reads and changes nothing. Servers only get INFO and TIME, which every role but the health checks' may
+use (`queues.nodes.server_roles`). Error texts pass through `without_secrets`.
 """
 
 import re
@@ -47,13 +47,15 @@ LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
 WARNED_MEMORY_SHARE = 0.9
 SHORTEST_SECRET, FEWEST_CHARACTERS = 12, 5
 AUDIT_SECONDS = 20.0
-# What a check may meet; then it says that it could not be made.
+# Errors after which a check reports that it could not be made.
 FAULTS = (DatabaseError, redis.RedisError, WeirError, OSError, ValueError)
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """severity: an error is wrong now, a warning will be. subject: a node, a host, a variable or ""."""
+    """severity: an error is a problem now, a warning will become one. subject: a node, a host, a variable, or
+    "".
+    """
 
     severity: Literal["error", "warning"]
     text: str
@@ -65,7 +67,7 @@ Check = Callable[[], Iterator[Symptom]]
 
 
 def python() -> Iterator[Symptom]:
-    """A version that Weir is tested on."""
+    """Check for a Python version with which Weir is tested."""
     least, below = PYTHONS
     if not least <= sys.version_info[:2] < below:
         text = f"Python {sys.version_info[0]}.{sys.version_info[1]} is not one that Weir runs on."
@@ -73,7 +75,7 @@ def python() -> Iterator[Symptom]:
 
 
 def java() -> Iterator[Symptom]:
-    """The bundled runtime's shim goes to a folder that is thrown away: a check leaves nothing behind."""
+    """Check Java. The bundled runtime's shim is written to a temporary folder: a check leaves nothing behind."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             find_java_home(variables.PROCESS, Path(folder) / "java")
@@ -82,9 +84,9 @@ def java() -> Iterator[Symptom]:
 
 
 def secrets() -> Iterator[Symptom]:
-    """Secrets that are addresses have their servers to judge them."""
+    """Check the strength of secrets; those in addresses are left to their servers."""
     for variable in variables.DECLARED:
-        # Only the audit's key is a list; the words of a pass phrase may be short.
+        # Only the audit's key is a list; the words of a passphrase may be short.
         keyed = (
             variable.words()
             if variable is variables.AUDIT_KEY
@@ -104,7 +106,7 @@ def secrets() -> Iterator[Symptom]:
 
 
 def links() -> Iterator[Symptom]:
-    """Those in messages lead to the console, and not to the host of whoever reads them."""
+    """Check that links in messages point to the console, and not to the reader's own host."""
     if variables.PRODUCTION.is_on() and not variables.PUBLIC_URL.is_set():
         name, default = variables.PUBLIC_URL.name, variables.PUBLIC_URL.default
         text = f"{name} is not set: links in messages lead to {default}."
@@ -112,7 +114,7 @@ def links() -> Iterator[Symptom]:
 
 
 def data_folder() -> Iterator[Symptom]:
-    """Its modes, and the room on its disk."""
+    """Check its permissions, and the space on its disk."""
     folder = settings.WEIR_DATA
     for path in (folder, folder / "secret-key", folder / "weir.sqlite3"):
         if path.exists() and path.stat().st_mode & OTHERS:
@@ -127,7 +129,7 @@ def data_folder() -> Iterator[Symptom]:
 
 
 def database() -> Iterator[Symptom]:
-    """It answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
+    """Check that it answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
     if newer := list_newer_migrations():
         text = f"The database is of a newer Weir: it has {newer[0]}."
         yield Symptom("error", text, "Install that version, or restore a backup of this one.")
@@ -151,12 +153,12 @@ def database() -> Iterator[Symptom]:
 
 
 def control_server() -> Iterator[Symptom]:
-    """Version, persistence, memory and clock, as of each node."""
+    """Check version, persistence, memory, and clock, as for each node."""
     yield from _server("the control server", control())
 
 
 def nodes() -> Iterator[Symptom]:
-    """Raises BadTopology for a node list that holds a name twice, naming it."""
+    """Check each node. Raises `BadTopology` for a node list that contains a name twice."""
     for node in Topology.from_json(control().get(keys.TOPOLOGY)).nodes.values():
         try:
             yield from _server(f"node {node.name}", node_connection(node.url))
@@ -166,8 +168,10 @@ def nodes() -> Iterator[Symptom]:
 
 
 def agents() -> Iterator[Symptom]:
-    """Of each node, whose server may answer all the same: without its agent nobody sees what waits on it, and
-    it gets no events. What the snapshot says counts as long as somebody observes.
+    """Check each node's agent; its server may answer without it.
+
+    Without its agent nobody sees what waits on it, and it gets no events. The snapshot counts while an
+    observer runs.
     """
     if readiness.parts(timezone.now())["observer"].ok:
         seen = latest_snapshot()
@@ -179,7 +183,7 @@ def agents() -> Iterator[Symptom]:
 
 
 def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
-    """What holds for the control server and for each node. Raises redis.RedisError."""
+    """Check the control server or a node. Raises `redis.RedisError`."""
     about: Mapping[str, Any] = client.info("all")
     version = str(about.get("valkey_version") or about["redis_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
@@ -201,7 +205,7 @@ def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
 
 
 def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
-    """Its limit, how near it is, and what happens at it."""
+    """Check its memory limit, how near it is, and what happens at the limit."""
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         text = f"{name} drops keys when its memory is full (maxmemory-policy {policy})."
@@ -210,7 +214,7 @@ def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
         text = f"{name} has no limit of memory: the system may kill it."
         yield Symptom("warning", text, "Start it with a maxmemory below what its host has.", name)
         return
-    # As the server itself reckons it: without the buffers of replicas and of its file.
+    # As the server itself calculates it: without the buffers of replicas and of its file.
     used = (about["used_memory"] - about.get("mem_not_counted_for_evict", 0)) / about["maxmemory"]
     remedy = "Have what waits on it handled, or start it with a larger maxmemory."
     if used >= 1:
@@ -220,14 +224,14 @@ def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
 
 
 def _offset_seconds(client: redis.Redis) -> float:
-    """How far the server's clock is ahead of this host's, at the middle of the question."""
+    """Return how far the server's clock is ahead of this host's, at the middle of the query."""
     asked = time.time()
     seconds, microseconds = client.time()
     return float(seconds + microseconds / 1e6 - (asked + time.time()) / 2)
 
 
 def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
-    """A clock that is off by more than MOST_CLOCK_SECONDS."""
+    """Check for a clock that is off by more than MOST_CLOCK_SECONDS."""
     if abs(ahead_seconds) > MOST_CLOCK_SECONDS:
         where = "ahead of" if ahead_seconds > 0 else "behind"
         text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} this host's."
@@ -235,7 +239,7 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
 
 
 def worker_hosts() -> Iterator[Symptom]:
-    """The clock of each that reports, by what it found the control server's to be."""
+    """Check the clock of each host that reports, as it compared it with the control server's."""
     seconds, _ = control().time()
     for name, reason in unreadable_reports(control()).items():
         text = f"The report of worker host {name} can't be read ({reason})."
@@ -246,7 +250,7 @@ def worker_hosts() -> Iterator[Symptom]:
 
 
 def fail_over() -> Iterator[Symptom]:
-    """Of a control server behind sentinels: replicas follow it, sentinels answer, REDIS_URL names all."""
+    """Check a control server with sentinels: replicas follow it, sentinels answer, REDIS_URL names all."""
     sentinels = sentinels_of(settings.REDIS_URL)
     if sentinels is None:
         return
@@ -262,19 +266,20 @@ def fail_over() -> Iterator[Symptom]:
     for host, port in sentinels.hosts:
         try:
             with redis.Redis(host, port, **sentinels.sentinel_options) as sentinel:
-                asked: Any = sentinel  # redis-py types what a client answers as either form of it
+                asked: Any = sentinel  # redis-py types a client's answers as either form
                 most = max(most, asked.sentinel_master(sentinels.name)["num-other-sentinels"] + 1)
         except redis.RedisError as error:
             text = f"The sentinel at {host}:{port} does not answer: {error}"
             yield Symptom("warning", text, "Start it: a fail-over needs most of them.", f"{host}:{port}")
     if most > len(sentinels.hosts):
-        # Most of those that are named may be a few of those that are there, and those made another primary.
+        # A majority of those that are named may be a minority of those that exist, which elected another
+        # primary.
         text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels: they can't speak for the others."
         yield Symptom("error", text, "Name them all, in every process's REDIS_URL.", variables.REDIS_URL.name)
 
 
 def processes() -> Iterator[Symptom]:
-    """Observer, workers, beat (by the loops that it ticks), alerter and pipeline, as /readyz has them."""
+    """Check observer, workers, beat (by the loops that it ticks), alerter, and pipeline, as /readyz has them."""
     for name, part in readiness.parts(timezone.now()).items():
         if not part.ok and name not in ("database", "control", "nodes"):
             remedy = "Read the last lines of its log (Processes), and start it again."
@@ -282,7 +287,7 @@ def processes() -> Iterator[Symptom]:
 
 
 def audit() -> Iterator[Symptom]:
-    """Whether the chain is whole, as far as AUDIT_SECONDS reach."""
+    """Check whether the chain is intact, as far as AUDIT_SECONDS permit."""
     verdict = Checker(settings.WEIR_DATA, AUDIT_SECONDS).step()
     for finding in verdict.findings[:3]:
         yield Symptom("error", finding.text, "manage.py audit verify; docs/operate/alerts/audit-altered.md")
@@ -291,7 +296,7 @@ def audit() -> Iterator[Symptom]:
         yield Symptom("warning", text, "manage.py audit verify checks all.")
 
 
-# Check, and what to do where it can't be made.
+# Check, and the remedy if it can't be made.
 CHECKS: Mapping[str, tuple[Check, str]] = {
     "python": (python, ""),
     "java": (java, ""),
@@ -310,7 +315,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
 
 
 def report() -> dict[str, Any]:
-    """Every symptom, errors first: {ok, checks, symptoms}. Warnings leave an installation ok."""
+    """Return every symptom, errors first: {ok, checks, symptoms}. With only warnings an installation is ok."""
     symptoms = [
         {
             "check": name,

@@ -1,1 +1,1 @@
-"""Around every request: headers, compression, proxies, request ids, problem documents."""
+"""Processing of every request: headers, compression, proxies, request ids, problem documents."""

@@ -1,11 +1,11 @@
-"""Who is served next when more is asked of the console than it can do at once.
+"""Admission of requests: which are served next when the console is overloaded.
 
 Django gives each request a thread: a thousand requests at once would be a thousand threads, and none of them
-would get anywhere. So a process works at AT_ONCE of them, and the others wait in lines:
+would finish. A process therefore handles AT_ONCE of them, and the others wait in lines:
 
-| line | what waits in it | at work at once | waiting | for at most |
+| line | requests | at work at once | waiting | for at most |
 |---|---|---|---|---|
-| people | pages, and what is done on them | 12 | 128 | 20 s |
+| people | pages and their actions | 12 | 128 | 20 s |
 | programs | addresses of programs: the API, the control API | 6 | 64 | 5 s |
 | events | events that are published by the API | 6 | 64 | 5 s |
 | exports | downloads that are made while they are read | 4 of their own | 16 | 5 s |
@@ -13,17 +13,17 @@ would get anywhere. So a process works at AT_ONCE of them, and the others wait i
 | watched | `/readyz` and `/metrics` | 4 of their own | 32 | 2 s |
 | alive | `/healthz` | 4 of their own | 32 | 2 s |
 
-People come first, so that the plant can be steered while programs overload it; what is left is for programs.
-Where a line is full, or has been waited in for too long, the answer is 429 with Retry-After (503 for a page).
-How the console itself is has lines of its own, so that it can be asked while pages and programs overload it.
-Each line is first come, first served, but one client address has OF_ONE of the places at most, and half of a
-line: the others' turn comes all the same. The same holds for one person, whatever addresses, sessions and
-tokens they use. Who a request is from is known only once Django has looked up its session or token, so a
-process remembers whose a credential was. The first request of a credential is counted for its person when
-that is known (`claim`), and is refused then if the person has too many.
+People come first, so that they can control the plant while programs overload it; programs get the rest. If a
+line is full, or a request has waited in it for too long, the answer is 429 with Retry-After (503 for a page).
+Health and metrics have their own lines, so that they answer while pages and programs overload the console.
+Each line is first come, first served, but one client address has at most OF_ONE of the places, and half of a
+line, so that others get their turn. The same applies to one person, whatever addresses, sessions, and tokens
+they use. The person of a request is known only after Django has looked up its session or token, so a process
+remembers the person of each credential. The first request of a credential is counted for its person when
+that is known (`claim`), and is then rejected if the person has too many.
 
-A request takes its place when all of it has arrived: who sends slowly holds up nobody. It gives it back when
-all of its answer is sent, or when its reader has taken it too slowly (`console.web.slow_reader`).
+A request takes its place when it has arrived completely: slow senders block nobody. It releases the place
+when its answer is sent completely, or when its reader is too slow (`console.web.slow_reader`).
 """
 
 import asyncio
@@ -45,18 +45,18 @@ from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
 
 AT_ONCE = 12
 OF_ONE = 2 / 3
-MOST_CREDENTIALS = 10_000  # whose person a process remembers
+MOST_CREDENTIALS = 10_000  # number of persons that a process remembers
 PLACE = "weir.place"  # in the scope of a request
 EXPORT = "/export"  # the end of an export's path
 ALIVE, WATCHED, FILES = "/healthz", ("/readyz", "/metrics"), "/static/"
 EVENTS_OF = ("/api/v1/queues/", "/events")
-REFUSED = "weir.refused"  # in the scope of a request: how many were refused of each line
+REFUSED = "weir.refused"  # in the scope of a request: the number of rejections of each line
 
 
 @dataclass(frozen=True)
 class Line:
-    """at_work: of it at once; waiting: at most; status: of the answer to who finds no place; is_apart: its
-    places are its own, and none of AT_ONCE.
+    """at_work: maximum at once; waiting: maximum; status: of the answer to those without a place; is_apart:
+    its places are its own, and none of AT_ONCE.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Line:
     is_apart: bool = False
 
 
-# The first comes first.
+# First come, first served.
 LINES = (
     Line("people", 12, 128, 20.0, 503),
     Line("programs", 6, 64, 5.0),
@@ -80,7 +80,7 @@ LINES = (
 
 
 def line_of(scope: dict[str, Any]) -> str:
-    """The name of the line that a request waits in."""
+    """Return the name of the line that a request waits in."""
     path: str = scope["path"]
     if scope["method"] == "POST" and path.startswith(EVENTS_OF[0]) and path.endswith(EVENTS_OF[1]):
         return "events"
@@ -94,7 +94,7 @@ def line_of(scope: dict[str, Any]) -> str:
 
 
 def credential_of(scope: Mapping[str, Any]) -> str:
-    """Return a digest of the token or session that a request brings; "" for none."""
+    """Return a digest of the request's token or session; "" for none."""
     headers = dict(scope.get("headers", ()))
     secret = headers.get(b"authorization", b"")
     if not secret and (cookie := headers.get(b"cookie")):
@@ -103,8 +103,9 @@ def credential_of(scope: Mapping[str, Any]) -> str:
 
 
 def claim(scope: Mapping[str, Any], person: str) -> None:
-    """Count a request for this person from now on. Raises RequestRefused if that is one too many. Called
-    from any thread; of a request that did not come through lines, nothing is counted.
+    """Count a request for this person from now on. Raises `RequestRefused` if that is one too many.
+
+    Called from any thread; nothing is counted for a request that did not pass through lines.
     """
     place: _Place | None = scope.get(PLACE)
     if place is not None:
@@ -112,13 +113,15 @@ def claim(scope: Mapping[str, Any], person: str) -> None:
 
 
 def count_refusals(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """{line: requests refused since this process began}; None for a request that came past the lines."""
+    """Return {line: requests rejected since this process started}; None for a request that bypassed the
+    lines.
+    """
     refused: Mapping[str, int] | None = scope.get(REFUSED)
     return refused
 
 
 class Admission:
-    """Wraps an application; one a process, as its event loop is."""
+    """Wraps an application; one for each process, as its event loop."""
 
     def __init__(
         self,
@@ -151,12 +154,12 @@ class Admission:
             place.leave()
             await refuse(scope, send, refusal)
         except ReaderLeft:
-            return  # the server closes the connection of an answer that is not whole
+            return  # the server closes the connection of an incomplete answer
         finally:
             place.leave()
 
     def has_room(self, line: Line, *shares: str) -> bool:
-        """Whether one more of a line may be worked at, for this address and this person."""
+        """Return whether one more request of a line may be processed, for this address and this person."""
         return all(
             sum(self.at_work[name] for name in names) < most
             and all(self.held(names, share) < _count_for_client(most) for share in shares)
@@ -164,7 +167,7 @@ class Admission:
         )
 
     def limits_of(self, line: Line) -> list[tuple[tuple[str, ...], int]]:
-        """Return the limits that hold for a line: lines, and how many of their requests are at work."""
+        """Return the limits of a line: lines, and the maximum number of their requests in progress."""
         own = ((line.name,), line.at_work)
         return [own] if line.is_apart else [own, (self.beside, self.at_once)]
 
@@ -173,7 +176,7 @@ class Admission:
         return sum(self.at_work_of[name, share] for name in lines)
 
     def learn(self, credential: str, person: str) -> None:
-        """Remember whose a credential is; the least recent of MOST_CREDENTIALS is forgotten."""
+        """Remember the person of a credential; the least recent of MOST_CREDENTIALS is forgotten."""
         self.people[credential] = person
         self.people.move_to_end(credential)
         if len(self.people) > MOST_CREDENTIALS:
@@ -186,7 +189,7 @@ class Admission:
         return _Place(self, self.lines[line_of(scope)], client, credential, person)
 
     def let_in(self) -> None:
-        """Everybody for whom there is a place now, people first."""
+        """Admit all for whom there is a place now, people first."""
         for name, waiting in self.waiting.items():
             for place in list(waiting):
                 if self.has_room(self.lines[name], *place.shares):
@@ -200,7 +203,7 @@ def _count_for_client(places: int) -> int:
 
 @dataclass(eq=False)
 class _Place:
-    """One request's."""
+    """The place of one request."""
 
     admission: Admission
     line: Line
@@ -212,11 +215,11 @@ class _Place:
 
     @property
     def shares(self) -> list[str]:
-        """What its place counts for: its address and its person, where these are known."""
+        """Return what its place counts for: its address and its person, if known."""
         return [share for share in (self.client, self.person) if share]
 
     def claim(self, person: str) -> None:
-        """Count it for this person. Raises RequestRefused."""
+        """Count it for this person. Raises `RequestRefused`."""
         admission = self.admission
         with admission.lock:
             if self.credential:
@@ -236,7 +239,7 @@ class _Place:
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
     def wrap_receive(self, receive: Any) -> Any:
-        """`receive`, but what completes the request is handed on when there is a place for it."""
+        """Wrap `receive`: the message that completes the request is passed on when there is a place for it."""
 
         async def receive_in_place() -> dict[str, Any]:
             message: dict[str, Any] = await receive()
@@ -247,9 +250,9 @@ class _Place:
         return receive_in_place
 
     async def acquire(self) -> None:
-        """Wait until there is one. Raises RequestRefused."""
+        """Wait for a place. Raises `RequestRefused`."""
         admission, waiting = self.admission, self.admission.waiting[self.line.name]
-        if admission.has_room(self.line, *self.shares):  # who waits now has none
+        if admission.has_room(self.line, *self.shares):  # a waiting request has none
             self.take()
             return
         most_of_one = math.ceil(self.line.waiting / 2)
@@ -263,7 +266,7 @@ class _Place:
             async with asyncio.timeout(self.line.patience_seconds):
                 await self.free.wait()
         except TimeoutError:
-            # It may have been let in at that very instant.
+            # It may have been admitted at that very instant.
             if not self.taken:
                 raise self.refusal() from None
         finally:
@@ -275,7 +278,7 @@ class _Place:
         self.free.set()
 
     def leave(self) -> None:
-        """Give it back, to who comes next."""
+        """Release the place to the next request."""
         if self.taken:
             self._count(-1)
             self.admission.let_in()

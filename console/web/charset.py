@@ -1,5 +1,7 @@
-"""Only UTF-8 comes in. Django decodes addresses and forms by whatever codec a caller names (rot13, idna, …),
-which fails before any middleware runs, or makes text that nothing can store.
+"""Only UTF-8 is accepted.
+
+Django decodes addresses and forms by any codec that a caller names (rot13, idna, …), which fails before any
+middleware runs, or produces text that can't be stored.
 """
 
 import uuid
@@ -28,7 +30,7 @@ class Utf8Only:
 
 
 def charset_of(scope: dict[str, Any]) -> str:
-    """What the content type names; utf-8 where it names none."""
+    """Return the charset of the content type; utf-8 if it names none."""
     message = Message()
     message["Content-Type"] = dict(scope["headers"]).get(b"content-type", b"").decode("latin1")
     return str(message.get_param("charset", "utf-8")).lower()

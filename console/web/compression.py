@@ -1,10 +1,10 @@
-"""Answers compressed with gzip, each as one member, streams too.
+"""Answers compressed with gzip, each as one member, even streams.
 
 Django's own middleware makes a member of every piece of an asynchronous stream; gzip(1) and httpx read them
 all, browsers only the first, so that a download ended after its header. Here a stream is one member, flushed
-after each piece, so that what was made goes out at once.
+after each piece, so that each piece is sent at once.
 
-A length must not show a secret (BREACH): the header carries a file name of random length, as Django's does.
+A length must not reveal a secret (BREACH): the header has a file name of random length, as Django's does.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
 
 MOST_PADDING_BYTES = 100
-# From here on the event loop is left to others while a piece is compressed.
+# From this size on a piece is compressed outside of the event loop.
 LARGE_BYTES = 64 * 1024
 _MAGIC, _DEFLATE, _FILE_NAME, _UNKNOWN_SYSTEM = b"\x1f\x8b", b"\x08", b"\x08", b"\xff"
 
@@ -39,7 +39,7 @@ class Member:
         return fixed + self._padding + b"\0"
 
     def add(self, piece: bytes) -> bytes:
-        """All of the piece, compressed: a reader can unpack it as soon as it is there."""
+        """Return the piece completely compressed: a reader can decompress it at once."""
         self._checksum = zlib.crc32(piece, self._checksum)
         self._bytes += len(piece)
         return self._deflate.compress(piece) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
@@ -50,7 +50,7 @@ class Member:
 
 
 class OneMember(GZipMiddleware):
-    """In place of Django's GZipMiddleware, whose way with answers that are whole is kept."""
+    """Replaces Django's GZipMiddleware, but handles complete answers in the same way."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if not isinstance(response, StreamingHttpResponse):
@@ -71,7 +71,7 @@ class OneMember(GZipMiddleware):
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding names gzip, and not to refuse it (`gzip;q=0`)."""
+    """Return whether an Accept-Encoding permits gzip (`gzip;q=0` does not)."""
     for part in accepted.split(","):
         name, _, weight = part.partition(";")
         if name.strip().lower() in ("gzip", "x-gzip"):

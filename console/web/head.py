@@ -1,4 +1,4 @@
-"""HEAD for the API's addresses: what a GET would answer, without its body."""
+"""HEAD for the API's addresses: the answer of a GET, without its body."""
 
 from typing import cast
 
@@ -12,8 +12,8 @@ PLACES = ("/api/", "/control/")
 
 
 class HeadOfTheApi(MiddlewareMixin):
-    """The API declares GET only, so a HEAD is carried out as one. What would be made piece by piece is not
-    made (`console.actions.exports`).
+    """Handles HEAD as GET, since the API only declares GET. Streamed pieces are not made
+    (`console.actions.exports`).
     """
 
     def process_request(self, request: HttpRequest) -> None:

@@ -1,4 +1,4 @@
-"""What a web process does before it takes connections, and after the last: ASGI's lifespan."""
+"""The start and the end of a web process: ASGI's lifespan."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""The charts' library as a static file: npm's basic bundle where it was installed, else the whole library.
+"""The charts' library as a static file: npm's basic bundle if installed, else the whole library.
 
-The basic bundle (lines and bars) weighs a third; `bin/node-tools` installs it from package-lock.json. Where
-no npm is, the file of the Python package `plotly` draws the same charts.
+The basic bundle (lines and bars) has a third of the size; `bin/node-tools` installs it from
+package-lock.json. Without npm, the file of the Python package `plotly` draws the same charts.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ BASIC = Path("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js")
 
 
 def plotly_script() -> Path:
-    """The file that pages load."""
+    """Return the file that pages load."""
     basic = Path(settings.BASE_DIR) / BASIC
     return basic if basic.exists() else Path(plotly.__file__).parent / "package_data" / NAME
 
 
 class OneFile(FileSystemStorage):
-    """A storage of `NAME` alone."""
+    """A storage with the single file `NAME`."""
 
     prefix = "plotly"
 

@@ -1,9 +1,8 @@
-"""How the console says no to a program: always an RFC 9457 document, whoever refuses (a view, a middleware,
-the API, Django itself).
+"""Errors for programs: always an RFC 9457 document, whether a view, a middleware, the API, or Django rejects.
 
 The members are those of the RFC (`type`, `title`, `status`, `detail`, `instance`), `request_id` (by which the
-log is searched), `field` where one is named, `errors` ({field: [what it takes]}), and whatever the answer had
-besides.
+log is searched), `field` if one is named, `errors` ({field: [what it takes]}), and other members of the
+answer.
 """
 
 import logging
@@ -45,7 +44,7 @@ DETAILS = {
     500: "The console failed. Nothing is said about the cause here: the log of the web process has it, under"
     " this request_id.",
 }
-# Of the database: what there may be once is there, what it refers to is not. (Others are faults of Weir.)
+# Database errors: a unique value exists, or a referenced one does not. (Others are errors of Weir.)
 MET_ANOTHER = {
     "23505",
     "23503",
@@ -53,7 +52,7 @@ MET_ANOTHER = {
     "SQLITE_CONSTRAINT_PRIMARYKEY",
     "SQLITE_CONSTRAINT_FOREIGNKEY",
 }
-RETRY_SECONDS = 5  # where the database did not answer in time
+RETRY_SECONDS = 5  # if the database did not answer in time
 FORGED = "The CSRF token is missing or wrong; send X-CSRFToken, or use an API token."
 SCHEMA = {
     "type": "object",
@@ -83,8 +82,8 @@ class FailedPage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class NoDatabasePage(TemplateContext):
-    """The database did not answer; sentence: why, and what to do. comes_back: it is loaded again by itself.
-    was_sent: it answers what a person sent.
+    """The database did not answer; sentence: why, and what to do. comes_back: it reloads automatically.
+    was_sent: it answers a form.
     """
 
     TEMPLATE = "503.html"
@@ -97,13 +96,13 @@ class NoDatabasePage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class ForgedPage(TemplateContext):
-    """A form without a CSRF token that is right."""
+    """A form without a valid CSRF token."""
 
     TEMPLATE = "403_csrf.html"
 
 
 def document(status: int, instance: str, request_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """A problem with the members of `said`, of which `errors` gives detail and field."""
+    """Return a problem with the members of `said`, whose `errors` give detail and field."""
     errors = said.get("errors") or {"request": [said.get("detail") or DETAILS.get(status, _title(status))]}
     field, detail = _first(errors)
     return {
@@ -124,7 +123,7 @@ def _title(status: int) -> str:
 
 
 def _first(errors: Any) -> tuple[str, str]:
-    """Field ("" where none is named) and message of the first error; of a list, those of its first line."""
+    """Return field ("" if none is named) and message of the first error; of a list, those of its first line."""
     if isinstance(errors, list):
         line = errors[0]
         return f"line {line['line']}", str(line["error"])
@@ -137,17 +136,21 @@ def wants_json(request: HttpRequest) -> bool:
 
 
 def is_for_a_program(request: HttpRequest) -> bool:
-    """By its address, or because it asks for JSON (as the pages' own scripts do)."""
+    """Return whether the client is a program, by the address, or because it requests JSON (as the pages'
+    scripts do).
+    """
     path = request.path_info
     return path.startswith(PROGRAM_PATHS) or path in PROGRAM_PAGES or wants_json(request)
 
 
 class Problems(MiddlewareMixin):
-    """Every error that a program gets is a problem document, with the headers that the refusal set."""
+    """Makes every error for a program a problem document, with the headers of the rejection."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Two made what there may be once only (a name, an open run), or one removed what the other needs.
-        The database let one of them. Or it did not answer, or not in time.
+        """Answer database errors.
+
+        Two requests created something unique (a name, an open run), or one removed what the other needs, and
+        the database permitted one of them. Or it did not answer, or not in time.
         """
         if (sentence := _explain_unavailable(exception)) is not None:
             logger.warning("%s had no answer of the database: %s", request.path, exception)
@@ -174,13 +177,13 @@ class Problems(MiddlewareMixin):
 
 
 def _code(error: IntegrityError) -> str:
-    """PostgreSQL's SQLSTATE, or SQLite's name of the error."""
+    """Return PostgreSQL's SQLSTATE, or SQLite's name of the error."""
     cause = error.__cause__
     return str(getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", ""))
 
 
 def _read_members(response: HttpResponse) -> dict[str, Any]:
-    """The members that the refusal has as JSON; of one that is a page or a text, none but what it allows."""
+    """Return the members of a JSON rejection; of a page or a text, only the permitted methods."""
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return {"detail": f"This address takes {response.get('Allow') or 'another method'}."}
     kind = response.get("Content-Type", "")
@@ -193,7 +196,7 @@ def _read_members(response: HttpResponse) -> dict[str, Any]:
 
 
 def _explain_unavailable(error: BaseException | None) -> str | None:
-    """What to say where the database is the reason, and no fault of the page."""
+    """Return the message if the database is the cause, and not the page."""
     if is_over_time(error):
         return TOO_LONG
     return AWAY if is_away(error) else None
@@ -204,7 +207,7 @@ def _answer_database_error(request: HttpRequest, sentence: str) -> HttpResponse:
         response = HttpResponse(sentence, status=503, content_type="text/plain; charset=utf-8")
     else:
         was_sent = request.method not in ("GET", "HEAD")
-        # One that took too long is not asked again by itself: that would add to what the database has to do.
+        # A slow page is not reloaded automatically, which would increase the database's load.
         comes_back = sentence == AWAY and not was_sent
         page = NoDatabasePage(sentence=sentence, comes_back=comes_back, was_sent=was_sent)
         response = render_context(None, page, 503)
@@ -213,8 +216,10 @@ def _answer_database_error(request: HttpRequest, sentence: str) -> HttpResponse:
 
 
 def answer_failure(request: HttpRequest) -> HttpResponse:
-    """handler500. Django has logged the traceback, once; nothing of it is in the answer, and no database is
-    needed for it. Middleware, too, may have had no answer of the database.
+    """Answer 500 (handler500).
+
+    Django has logged the traceback, once; the answer contains nothing of it, and needs no database, whose
+    failure may be the cause, even in middleware.
     """
     if (sentence := _explain_unavailable(sys.exception())) is not None:
         return _answer_database_error(request, sentence)
@@ -223,7 +228,7 @@ def answer_failure(request: HttpRequest) -> HttpResponse:
 
 
 def answer_forgery(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """CSRF_FAILURE_VIEW."""
+    """Answer a CSRF failure (CSRF_FAILURE_VIEW)."""
     if is_for_a_program(request):
         return HttpResponse(
             orjson.dumps({"errors": {"csrf": [FORGED]}}), status=403, content_type="application/json"

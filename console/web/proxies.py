@@ -1,8 +1,8 @@
-"""Who is at the other end: the peer itself, or, behind a proxy of ours, whom that proxy says it serves.
+"""The client of a connection: the peer itself, or, behind a trusted proxy, the client that the proxy names.
 
-`X-Forwarded-For` is believed only as far as the proxies named in WEIR_TRUSTED_PROXIES wrote it: read from
-the right, the first address that is none of them is the client; what stands further left anybody may have
-made up. Without trusted proxies the header changes nothing.
+`X-Forwarded-For` is trusted only as far as the proxies in WEIR_TRUSTED_PROXIES wrote it: read from the right,
+the first address that is none of them is the client; addresses further left may be forged. Without trusted
+proxies the header has no effect.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ from console.connections.client_addresses import Network, is_within, networks_of
 LOOPBACK = networks_of("127.0.0.0/8 ::1")
 FOR, PROTO = b"x-forwarded-for", b"x-forwarded-proto"
 VIA_PROXY = "weir.via_trusted_proxy"  # in the scope of a connection
-# Headers that proxies add. Anybody may send them, but a request that has one may have come by a proxy.
+# Headers that proxies add. Anybody may send them, but a request with one may have passed a proxy.
 FORWARDING = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via")
 SECURE = {"http": "https", "websocket": "wss"}
 
 
 class TrustedProxies:
-    """Sets a connection's client and scheme before anything asks for them."""
+    """Sets a connection's client and scheme before other code uses them."""
 
     def __init__(self, application: Any, networks: Iterable[Network]) -> None:
         self.application, self.networks = application, tuple(networks)
@@ -32,11 +32,11 @@ class TrustedProxies:
         await self.application(self.rewrite_scope(scope) if scope["type"] in SECURE else scope, receive, send)
 
     def rewrite_scope(self, scope: dict[str, Any]) -> dict[str, Any]:
-        """The scope as it is with proxies taken into account."""
+        """Return the scope with proxies taken into account."""
         peer = scope.get("client")
         if not peer:
             return scope
-        if "%" in peer[0]:  # the interface of a link-local address, which no database takes for an address
+        if "%" in peer[0]:  # the interface of a link-local address, which databases reject
             peer = (peer[0].partition("%")[0], *peer[1:])
             scope = {**scope, "client": peer}
         if not is_within(peer[0], self.networks):
@@ -48,7 +48,7 @@ class TrustedProxies:
         return result
 
     def _client(self, peer: str, hops: list[str]) -> str:
-        """The right-most hop that is no proxy of ours; what can't be read ends the search."""
+        """Return the right-most hop that is no trusted proxy; an unreadable one ends the search."""
         client = peer
         for hop in reversed(hops):
             address = read_address(hop)
@@ -70,8 +70,9 @@ def is_via_trusted_proxy(request: HttpRequest) -> bool:
 
 
 def is_direct_from_this_host(request: HttpRequest) -> bool:
-    """Return whether the request is sure to come from this host itself, and not by a proxy on this host:
-    the peer and the name that was asked for are loopback, no proxy is configured, and none has left a header.
+    """Return whether the request certainly comes from this host itself, and not through a proxy on this host.
+
+    The peer and the requested name are loopback, no proxy is configured, and no proxy header is present.
     """
     if settings.WEIR_TRUSTED_PROXIES or any(name in request.headers for name in FORWARDING):
         return False

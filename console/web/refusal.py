@@ -1,4 +1,4 @@
-"""A request that is refused before Django sees it: by its body, or because there is too much to do."""
+"""Requests that are rejected before Django handles them: because of their body, or overload."""
 
 import uuid
 from typing import Any
@@ -9,7 +9,7 @@ from console.web import problem
 
 
 class RequestRefused(Exception):  # noqa: N818
-    """The answer to a request that goes no further. field: what of it is refused, "" for all of it."""
+    """The answer to a rejected request. field: its rejected part, "" for all of it."""
 
     def __init__(
         self, status: int, message: str, retry_after_seconds: int | None = None, field: str = "body"
@@ -19,12 +19,12 @@ class RequestRefused(Exception):  # noqa: N818
         self.retry_after_seconds = retry_after_seconds
 
 
-# Who waits for a page gets it without doing anything.
+# A browser that waits for a page reloads it automatically.
 PAGE = b"Weir has too much to do just now. This page tries again by itself.\n"
 
 
 async def refuse(scope: dict[str, Any], send: Any, refusal: RequestRefused) -> None:
-    """No middleware has seen the request, so the answer gets its id here."""
+    """Answer a rejected request; no middleware has seen it, so the answer gets its id here."""
     request_id = uuid.uuid4().hex
     path = scope.get("path", "")
     for_a_program = path.startswith(problem.PROGRAM_PATHS) or path in problem.PROGRAM_PAGES
@@ -35,7 +35,7 @@ async def refuse(scope: dict[str, Any], send: Any, refusal: RequestRefused) -> N
         (b"x-request-id", request_id.encode()),
         (b"cache-control", b"no-store"),
         (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),  # what is still on its way is not read
+        (b"connection", b"close"),  # the rest of the body is not read
     ]
     if refusal.retry_after_seconds is not None:
         seconds = str(refusal.retry_after_seconds).encode()

@@ -1,6 +1,6 @@
-"""An id for each request: in the answer's header, the log and the audit.
+"""An id for each request: in the answer's header, the log, and the audit log.
 
-Only a trusted proxy may choose it. Anybody else could give many requests one id, or another request's.
+Only a trusted proxy may set it. Others could give many requests one id, or another request's.
 """
 
 import re
@@ -19,7 +19,7 @@ GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
 
 
 class RequestId(MiddlewareMixin):
-    """Sets `request.request_id`, also for what is logged; takes over a trusted proxy's, if well formed."""
+    """Sets `request.request_id`, which log lines also contain; accepts a trusted proxy's id if well formed."""
 
     def process_request(self, request: HttpRequest) -> None:
         given = request.headers.get(HEADER, "") if is_via_trusted_proxy(request) else ""

@@ -1,4 +1,4 @@
-"""What every answer of the console says to a browser: what may run, who may frame it, what may be kept."""
+"""The security headers of every answer: permitted content, framing, and caching."""
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.deprecation import MiddlewareMixin
@@ -16,7 +16,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-# No page of ours needs a device; what a browser adds later is of this kind too.
+# No page of ours needs a device; this also covers features that browsers add later.
 UNUSED_FEATURES = (
     "accelerometer",
     "autoplay",
@@ -46,14 +46,14 @@ HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Permissions-Policy": ", ".join(f"{feature}=()" for feature in UNUSED_FEATURES),
     "Cross-Origin-Resource-Policy": "same-origin",
-    # No browser and no proxy keeps a page: after a logout the Back button shows nothing, and a shared
-    # computer's disk neither. Static files never get here.
+    # No browser and no proxy stores a page: after a logout the Back button shows nothing, and nothing stays
+    # on a shared computer's disk. Static files never get here.
     "Cache-Control": "no-store",
 }
 
 
 class ResponseHeaders(MiddlewareMixin):
-    """Stands outside of what decides by a view's own Cache-Control (`console.accounts.submissions`)."""
+    """Runs outside of middleware that depends on a view's own Cache-Control (`console.accounts.submissions`)."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         for name, value in HEADERS.items():

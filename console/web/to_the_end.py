@@ -1,9 +1,8 @@
-"""What was asked for is done to its end, though its sender hangs up meanwhile.
+"""Requests are completed even if their sender disconnects.
 
-Django gives up a request as soon as its sender has left, but not the view's thread, which goes on: what it
-did would be done, and what stands around it not (the answer that is kept for who sends the same again, the
-refusals that are noted in the audit). So Django hears of it when it begins to answer: an answer that is
-streamed ends there, as no more of it is read.
+Django cancels a request as soon as its sender has left, but not the view's thread: the change would be made
+without what surrounds it (the answer stored for repetitions, the audit entries of rejections). Django is
+therefore notified when it starts to answer: a streamed answer ends there, as no more of it is read.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A span for each request, where a collector is set: of its caller's trace if it has one (traceparent)."""
+"""A span for each request, if a collector is configured: of its caller's trace if it has one (traceparent)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 @sync_and_async_middleware
 def build_middleware(get_response: Callable[..., Any]) -> Callable[..., Any]:
-    """The middleware; it stands inside `request_id`, whose id the span has."""
+    """Return the middleware; it runs inside `request_id`, whose id the span has."""
     if not spans.is_enabled():
         raise MiddlewareNotUsed
     if iscoroutinefunction(get_response):
@@ -42,7 +42,7 @@ def _method(request: HttpRequest) -> str:
 
 
 def _note(request: HttpRequest, response: HttpResponse) -> None:
-    """The route, not the path: that is typed by whoever comes, and may hold anything."""
+    """Record the route, not the path, which may contain anything."""
     route = f"/{request.resolver_match.route}" if request.resolver_match else "(none)"
     method = _method(request)
     spans.note(

@@ -1,4 +1,4 @@
-"""What code notes on a request for code that comes later in the same request; `typing.cast` to it."""
+"""Attributes that code sets on a request for later code in the same request; `typing.cast` to it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from workers.documents.snapshot import Snapshot
 
 
 class WebRequest(HttpRequest):
-    """A type, never made: Django's own request, with what is set by those named here."""
+    """A type without instances: Django's own request, with attributes set by the modules named here."""
 
     request_id: str
     """console.web.request_id"""

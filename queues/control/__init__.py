@@ -1,1 +1,1 @@
-"""The control server: its address, and connections that find it again after a fail-over."""
+"""The control server: its address, and connections that find it again after a failover."""

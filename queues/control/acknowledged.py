@@ -1,10 +1,10 @@
-"""A client of a replicated server, whose answer to a write means that a replica has it.
+"""A client of a replicated server: an acknowledged write is stored on a replica.
 
-Replication is asynchronous: a primary that dies takes with it what it had answered and not yet sent. So each
-write is followed by WAIT on the connection that it went by, and then by a question to the sentinels; where
-no replica has it in time, or the server is the primary no longer, the write fails: whoever asked knows as
-little of it as of one whose reply was lost. The sentinels end the connections to a server that they demote,
-so that a WAIT never speaks for a write which another primary has taken
+Replication is asynchronous: a primary that dies loses what it had acknowledged and not yet sent. Each write
+is therefore followed by WAIT on the same connection, and then by a query of the sentinels. If no replica has
+the write in time, or the server is no longer the primary, the write fails. The caller then knows as little
+about it as about one whose reply was lost. The sentinels close the connections to a server that they demote,
+so that a WAIT never confirms a write which another primary has accepted
 (docs/understand/decisions/0013-control-server-fails-over.md).
 """
 
@@ -15,10 +15,10 @@ from redis.client import Pipeline
 
 from queues.control.primacy import confirm_primary
 
-COPIES = 1  # beside the primary: with two replicas that makes two of three
+COPIES = 1  # besides the primary: with two replicas that makes two of three
 MOST_MILLISECONDS = 1000
-# What changes nothing needs no copy. After all else the server is asked, which answers at once where nothing
-# was written.
+# Commands that change nothing need no copy. After all others the server is queried; it answers at once if
+# nothing was written.
 READS = frozenset(
     {
         *("EXISTS", "GET", "MGET", "INFO", "PING", "PTTL", "PUBLISH", "SCAN", "TIME", "TTL", "TYPE"),
@@ -30,18 +30,19 @@ READS = frozenset(
 
 
 class NotReplicated(redis.TimeoutError):
-    """No replica has taken what was written: it may be lost with the primary."""
+    """Raised when no replica has the write: it may be lost with the primary."""
 
 
 def wait_for_copy(connection: Any) -> None:
-    """Return when a replica has all that was written by this connection, and its server is the primary still:
-    one that was frozen for as long as a fail-over takes may have a replica that doesn't know of it yet.
-    Raises NotReplicated or NoPrimary.
+    """Return once a replica has everything written by this connection, and its server is still the primary.
+
+    A primary that was frozen during a failover may have a replica that doesn't know of it yet. Raises
+    `NotReplicated` or `NoPrimary`.
     """
     connection.send_command("WAIT", COPIES, MOST_MILLISECONDS)
     if int(connection.read_response()) < COPIES:
         raise NotReplicated(
-            f"No replica of the control server took the write within {MOST_MILLISECONDS / 1000:g} s."
+            f"No replica of the control server stored the write within {MOST_MILLISECONDS / 1000:g} s."
         )
     confirm_primary(connection)
 
@@ -52,11 +53,11 @@ def _writes(command: Any) -> bool:
 
 
 class AcknowledgedPipeline(Pipeline):
-    """Commands together; their answers mean the same."""
+    """A pipeline of commands whose replies give the same guarantee."""
 
     @classmethod
     def wrap(cls, client: redis.Redis, transaction: bool = True) -> "AcknowledgedPipeline":
-        """A pipeline of any client."""
+        """Return a pipeline of any client."""
         parts: Any = client  # redis-py types neither
         return cls(parts.connection_pool, parts.response_callbacks, transaction, None)
 
@@ -65,7 +66,7 @@ class AcknowledgedPipeline(Pipeline):
         return self._copy_to_replica(connection, commands, answers)
 
     def _execute_pipeline(self, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
-        parent: Any = super()  # redis-py types neither this nor what the client sends by
+        parent: Any = super()  # redis-py types neither this nor the way in which the client sends
         answers = parent._execute_pipeline(connection, commands, raise_on_error)
         return self._copy_to_replica(connection, commands, answers)
 
@@ -77,7 +78,7 @@ class AcknowledgedPipeline(Pipeline):
 
 
 class AcknowledgedClient(redis.Redis):
-    """A `redis.Redis` whose writes are on a replica when they are answered."""
+    """A `redis.Redis` whose writes are on a replica when they are acknowledged."""
 
     def _send_command_parse_response(self, conn: Any, command_name: Any, *args: Any, **options: Any) -> Any:
         parent: Any = super()

@@ -1,10 +1,10 @@
-"""What REDIS_URL says: one server, or the sentinels that know which server is the primary now.
+"""The forms of REDIS_URL: one server, or the sentinels that know the current primary.
 
     redis://user:password@host:6379/0
     sentinel://user:password@host1:26379,host2:26379,host3:26379/NAME/0
 
-The second names sentinels, in any order, and the name under which they watch the control server. User and
-password are those of both: `queues.nodes.server_roles` gives a role the same at servers and sentinels.
+The second form names sentinels, in any order, and the name under which they monitor the control server. User
+and password apply to both: `queues.nodes.server_roles` gives a role the same ones at servers and sentinels.
 """
 
 import re
@@ -18,7 +18,7 @@ from queues.errors import BadInput
 SENTINEL = "sentinel"
 SINGLE = ("redis", "rediss", "unix")
 SENTINEL_PORT = 26379
-# One that does not answer is passed over: the others know as much.
+# One that does not answer is skipped: the others know as much.
 SENTINEL_SECONDS = 0.5
 MOST_DATABASE = 15
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)", re.DOTALL)
@@ -30,7 +30,7 @@ FORM = "sentinel://user:password@host1:26379,host2:26379/NAME/0"
 
 @dataclass(frozen=True)
 class Sentinels:
-    """The sentinels of a replicated control server. `hosts`: (host, port) each; `name`: what they call it."""
+    """The sentinels of a replicated control server. `hosts`: (host, port) each; `name`: their name for it."""
 
     hosts: tuple[tuple[str, int], ...]
     name: str
@@ -40,19 +40,19 @@ class Sentinels:
 
     @property
     def login(self) -> dict[str, Any]:
-        """As redis-py takes it; nothing where there is none."""
+        """Return the login as redis-py takes it; empty if there is none."""
         given = {"username": self.user, "password": self.password}
         return {name: value for name, value in given.items() if value}
 
     @property
     def sentinel_options(self) -> dict[str, Any]:
-        """How redis-py asks a sentinel."""
+        """Return the options with which redis-py connects to a sentinel."""
         timeouts = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
         return {**self.login, **timeouts, "retry": None}
 
     @property
     def broker_url(self) -> str:
-        """As kombu's sentinel transport takes it: an address a sentinel."""
+        """Return the URL for kombu's sentinel transport: one address per sentinel."""
         login = ""
         if self.password:
             login = f"{quote(self.user or '', safe='')}:{quote(self.password, safe='')}@"
@@ -61,16 +61,19 @@ class Sentinels:
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """(scheme, login and hosts, what follows); ("", "", url) for what is no URL. `urllib` takes one host, and
-    refuses several of which one is an IPv6 address.
+    """Return (scheme, login and hosts, rest); ("", "", url) if it is not a URL.
+
+    `urllib` accepts one host, and rejects several of which one is an IPv6 address.
     """
     found = _PARTS.fullmatch(url)
     return (found[1].lower(), found[2], found[3]) if found else ("", "", url)
 
 
 def is_of_one_server(url: str) -> bool:
-    """Whether it is a server's address. A login ends at the first /, ? or #: where a password has one of
-    these, its beginning is taken for host and port, and quoted by whoever fails to read them.
+    """Return whether it is the address of one server.
+
+    A login ends at the first /, ? or #. If a password contains one of these, its beginning is taken for host
+    and port, and quoted by the code that fails to parse them.
     """
     scheme, _, rest = split_url(url)
     if scheme not in SINGLE or (scheme != "unix" and "@" in rest):
@@ -82,16 +85,19 @@ def is_of_one_server(url: str) -> bool:
 
 
 def sentinels_of(url: str) -> Sentinels | None:
-    """The sentinels of an address; None where it names one server itself. Raises BadInput naming REDIS_URL;
-    the address is never quoted, as it may hold a password.
+    """Return the sentinels of an address; None if it names a server itself.
+
+    Raises `BadInput` that names REDIS_URL; the address is never quoted, as it may contain a password.
     """
     scheme, netloc, rest = split_url(url)
     if scheme in SINGLE and not is_of_one_server(url):
-        raise _build_refusal(f"takes {ONE_SERVER}; in a password / is written as %2F, ? as %3F, # as %23.")
+        raise _build_refusal(f"takes {ONE_SERVER}; in a password, write / as %2F, ? as %3F, and # as %23.")
     if scheme in SINGLE:
         return None
     if scheme != SENTINEL:
-        raise _build_refusal(f"begins with redis://, rediss:// or unix://, or is {FORM}.")
+        raise _build_refusal(
+            f"takes an address that starts with redis://, rediss:// or unix://, or is {FORM}."
+        )
     login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
     name, database = _name(urlsplit(rest))
@@ -111,23 +117,23 @@ def _hosts(places: str) -> tuple[tuple[str, int], ...]:
         port = int(match[2] or SENTINEL_PORT) if match else 0
         if match is None or not 0 < port < 2**16:
             raise _build_refusal(
-                f"takes sentinels as host:port, separated by commas; sentinel {place} is none."
+                f"takes sentinels as host:port, separated by commas; sentinel {place} is invalid."
             )
         if (match[1].strip("[]"), port) in hosts:
-            raise _build_refusal(f"names sentinel {place} twice; each must be one of its own.")
+            raise _build_refusal(f"names sentinel {place} twice; each must be different.")
         hosts.append((match[1].strip("[]"), port))
     return tuple(hosts)
 
 
 def _name(parts: SplitResult) -> tuple[str, int]:
-    """The name that the sentinels watch, and the number of the database."""
+    """Return the name that the sentinels monitor, and the number of the database."""
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):
-        raise _build_refusal(f"names what the sentinels watch behind the hosts: {FORM}.")
+        raise _build_refusal(f"needs the name that the sentinels monitor after the hosts: {FORM}.")
     if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MOST_DATABASE):
-        raise _build_refusal(f"takes a database from 0 to {MOST_DATABASE} behind the name {name}.")
+        raise _build_refusal(f"takes a database from 0 to {MOST_DATABASE} after the name {name}.")
     if parts.query or parts.fragment:
-        raise _build_refusal("takes nothing behind the database.")
+        raise _build_refusal("takes nothing after the database.")
     return name, int(database or 0)
 
 

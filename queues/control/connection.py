@@ -1,7 +1,7 @@
-"""Every connection to the control server is made here, whatever form its address has.
+"""All connections to the control server, for each form of its address.
 
-A client of a replicated control server asks the sentinels for the primary whenever it connects, so it follows
-a fail-over by itself; what it was at meanwhile fails like any command to a server that is away.
+A client of a replicated control server queries the sentinels for the primary whenever it connects, so it
+follows a failover automatically. Commands during the failover fail like any command to an unavailable server.
 """
 
 from collections.abc import AsyncIterator
@@ -24,10 +24,10 @@ ASYNCHRONOUS: Any = redis.asyncio.sentinel.Sentinel
 
 
 def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Redis:
-    """A client that connects on first use; `options` are redis-py's.
+    """Return a client that connects on first use; `options` are redis-py's.
 
-    Answers to writes mean that a replica has them, where there are any; not `acknowledged`, for what is only
-    the newest of its kind and comes again. Raises BadInput naming REDIS_URL.
+    acknowledged: replies to writes mean that a replica has them, if there are replicas. Pass False for values
+    that are only the newest of their kind and are sent again. Raises `BadInput` that names REDIS_URL.
     """
     sentinels = sentinels_of(url)
     if sentinels is None:
@@ -45,7 +45,7 @@ def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Red
 
 @asynccontextmanager
 async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Redis]:
-    """An asynchronous client, for what reads and listens. Raises BadInput naming REDIS_URL."""
+    """Return an asynchronous client for reading and listening. Raises `BadInput` that names REDIS_URL."""
     found = sentinels_of(url)
     if found is None:
         async with redis.asyncio.Redis.from_url(url, **options) as client:

@@ -1,8 +1,8 @@
-"""Whether a server is the primary still, by what most of its sentinels say.
+"""Whether a server is still the primary, according to the majority of its sentinels.
 
-A primary that stood still while the sentinels made another one goes on where it was: for an instant it has
-clients whose connections waited, and a replica that nobody has turned away yet. What these two took together
-is lost when they follow the new primary. So who wrote asks the sentinels afterwards.
+A primary that was frozen while the sentinels promoted another one continues where it was. For an instant it
+still has clients whose connections waited, and a replica that was not redirected yet. What these two accept
+together is lost when they follow the new primary. Writers therefore query the sentinels afterwards.
 """
 
 import time
@@ -11,18 +11,20 @@ from weakref import WeakKeyDictionary
 
 import redis
 
-# A sentinel that did not answer is left out for so long: each question to it would take its whole timeout.
+# A sentinel that did not answer is skipped for this long: each query would take its whole timeout.
 SILENT_SECONDS = 5.0
 _silent_until: WeakKeyDictionary[redis.Redis, float] = WeakKeyDictionary()
 
 
 class NoPrimary(redis.ConnectionError):
-    """The server is the primary no longer, or nobody can say so: what was written may be lost."""
+    """Raised when the server is no longer the primary, or this can't be determined: the write may be lost."""
 
 
 def confirm_primary(connection: Any) -> None:
-    """Return when most sentinels answer, the newest of their answers names the connection's server, and none
-    of them is replacing it. A connection that no sentinel led to is taken at its word. Raises NoPrimary.
+    """Return if a majority of sentinels answers and confirms the server of the connection.
+
+    The newest of their answers must name the server, and none of them may be replacing it. A connection that
+    was not made through a sentinel is trusted. Raises `NoPrimary`.
     """
     led_by = getattr(connection, "connection_pool", None)
     manager = getattr(led_by, "sentinel_manager", None)
@@ -32,17 +34,18 @@ def confirm_primary(connection: Any) -> None:
     states = [state for sentinel in sentinels if (state := _state(sentinel, led_by.service_name)) is not None]
     if 2 * len(states) <= len(sentinels):
         raise NoPrimary(
-            f"{len(states)} of {len(sentinels)} sentinels answer: nobody can say whether the control server "
-            "that took the write is the primary."
+            f"Only {len(states)} of {len(sentinels)} sentinels answer: the control server that stored the "
+            "write may no longer be the primary."
         )
-    # Who leads a fail-over names the old primary until all replicas follow; the others know the new one then.
+    # The sentinel that leads a failover names the old primary until all replicas follow; the others know the
+    # new one by then.
     replaced = [state for state in states if "failover_in_progress" in state["flags"]]
     settled = [state for state in states if state not in replaced]
     newest = max(settled, key=lambda state: int(state["config-epoch"]), default=None)
     server = (connection.host, connection.port)
     if newest is None or _address(newest) != server or server in map(_address, replaced):
         raise NoPrimary(
-            "The control server fails over: what took the write is the primary no longer, or not yet."
+            "The control server is failing over: the server that stored the write is not the primary now."
         )
 
 
@@ -51,10 +54,10 @@ def _address(state: dict[str, Any]) -> tuple[str, int]:
 
 
 def _state(sentinel: redis.Redis, name: str) -> dict[str, Any] | None:
-    """What a sentinel knows of the primary; None where it does not answer."""
+    """Return what a sentinel knows of the primary; None if it does not answer."""
     if time.monotonic() < _silent_until.get(sentinel, 0.0):
         return None
-    asked: Any = sentinel  # redis-py types what a client answers as either form of it
+    asked: Any = sentinel  # redis-py types the reply of a client as either form of it
     try:
         state: dict[str, Any] = asked.sentinel_master(name)
     except redis.RedisError:

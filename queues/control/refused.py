@@ -1,8 +1,8 @@
-"""A server that takes no writes, since its disk is full or fails (MISCONF), is like one that is away.
+"""A server that accepts no writes, since its disk is full or fails (MISCONF), counts as unavailable.
 
-redis-py raises for it what it raises for a command that is wrong (ResponseError): who waits for a server that
-is away did not wait for this one, and Celery's workers ended. Its table of errors is the one place at which
-every client of a process, kombu's too, learns of it; a test holds that it does.
+redis-py raises the same error for it as for an invalid command (ResponseError). Code that waits for an
+unavailable server did not wait for this one, and Celery's workers ended. redis-py's table of errors is the
+one place that affects every client of a process, including kombu's; a test checks that it does.
 """
 
 import redis
@@ -10,9 +10,9 @@ from redis._parsers.base import BaseParser
 
 
 class WritesRefused(redis.ConnectionError):
-    """The server answers, and writes nothing until there is room."""
+    """Raised when the server answers, but writes nothing until it has space."""
 
 
 def know_of_refused_writes() -> None:
-    """From now on, in this process. Again does nothing more."""
+    """Register the error in this process. Idempotent."""
     BaseParser.EXCEPTION_CLASSES["MISCONF"] = WritesRefused

@@ -1,4 +1,4 @@
-"""Events and how they travel: blocks in Arrow, and what is read into them."""
+"""Events and their transport: blocks in Arrow, and the formats that are parsed into them."""
 
 from queues.events.arrow_alone import use_arrow_alone
 

@@ -1,7 +1,7 @@
-"""PyArrow without pandas: 37 MB of each process, and a third of a second of its start.
+"""PyArrow without pandas, which takes 37 MB per process and a third of a second of its start.
 
-Given its first list, PyArrow imports pandas to ask whether that is one of its own. Asked once while there is
-none to be found, it doesn't look again. Who imports pandas has it as before, and `to_pandas` works.
+On its first list, PyArrow imports pandas to check for pandas types. If the check runs once while pandas can't
+be found, PyArrow doesn't repeat it. Code that imports pandas itself still gets it, and `to_pandas` works.
 """
 
 import sys
@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 class NoPandas(MetaPathFinder):
-    """Refuses that one package."""
+    """Import finder that rejects only pandas."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -23,7 +23,7 @@ class NoPandas(MetaPathFinder):
 
 
 def use_arrow_alone() -> None:
-    """Let PyArrow look for pandas, in vain. Where pandas is imported already, there is nothing to save."""
+    """Let PyArrow search for pandas in vain. If pandas is imported already, this does nothing."""
     if "pandas" in sys.modules:
         return
     import pyarrow as pa

@@ -1,8 +1,9 @@
-"""The header of an Arrow IPC message, read before Arrow makes anything of it.
+"""The header of an Arrow IPC message, parsed before Arrow builds anything from it.
 
-The header is a FlatBuffer (Message.fbs of the Arrow format, version V5). Read here is what shows how much a
-record batch would become: its rows, the buffers it names in the body, and whether they are compressed. Every
-place is checked against the header's end, so that a wrong one is an error and never another's memory.
+The header is a FlatBuffer (Message.fbs of the Arrow format, version V5). This module reads what shows how
+large a record batch would become: its rows, the buffers that it names in the body, and whether they are
+compressed. Every offset is checked against the header's end, so that a wrong one is an error and never reads
+other memory.
 """
 
 import struct
@@ -12,14 +13,14 @@ from queues.errors import MalformedEvent
 
 _U16, _I32, _I64 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<q")
 _PAIR = struct.Struct("<qq")  # FieldNode {length, null_count} and Buffer {offset, length}
-# Places of fields in their tables.
+# Offsets of fields in their tables.
 _HEADER = 2
 _LENGTH, _NODES, _BUFFERS, _COMPRESSION, _VARIADIC = range(5)
 
 
 @dataclass(frozen=True)
 class RecordBatchHeader:
-    """What a record batch says of itself. `nodes`: (rows, nulls) by column; `buffers`: (offset, bytes)."""
+    """The description of a record batch. `nodes`: (rows, nulls) by column; `buffers`: (offset, bytes)."""
 
     rows: int
     nodes: list[tuple[int, int]]
@@ -28,23 +29,23 @@ class RecordBatchHeader:
     has_views: bool
 
     def check(self, columns: int, body_bytes: int) -> None:
-        """Raises `MalformedEvent` unless Arrow would make of it as many rows and bytes as it says."""
+        """Raise `MalformedEvent` unless Arrow would build as many rows and bytes from it as it says."""
         if self.is_compressed:
             raise MalformedEvent("body", "has compressed buffers; write the stream without compression.")
         if self.has_views or len(self.nodes) != columns:
-            raise MalformedEvent("body", "has a record batch that is not of its schema.")
+            raise MalformedEvent("body", "has a record batch that does not match its schema.")
         if any(rows != self.rows or not 0 <= nulls <= rows for rows, nulls in self.nodes):
             raise MalformedEvent("body", "has columns of different lengths.")
         end = 0
         for offset, size in self.buffers:
-            # Buffers follow each other: two columns of the same bytes would be more than was sent.
+            # Buffers follow each other: two columns that share bytes would be more than was sent.
             if size < 0 or offset < end or offset + size > body_bytes:
-                raise MalformedEvent("body", "has buffers that overlap, or leave the record batch.")
+                raise MalformedEvent("body", "has buffers that overlap or exceed the record batch.")
             end = offset + size if size else end
 
 
 def record_batch_header(metadata: bytes, most: int) -> RecordBatchHeader:
-    """The header of a record batch's message; `most`: columns. Raises `MalformedEvent`."""
+    """Return the header of a record batch's message; `most`: columns. Raises `MalformedEvent`."""
     try:
         table = _Table(metadata, _number(metadata, 0, _I32)).table(_HEADER)
         return RecordBatchHeader(
@@ -59,7 +60,7 @@ def record_batch_header(metadata: bytes, most: int) -> RecordBatchHeader:
 
 
 class _Table:
-    """A table of a FlatBuffer. Raises struct.error or IndexError for a place outside."""
+    """A table of a FlatBuffer. Raises `struct.error` or `IndexError` for an offset outside."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data, self._at = data, at
@@ -67,7 +68,7 @@ class _Table:
         self._size = _number(data, self._fields, _U16)
 
     def place(self, field: int) -> int | None:
-        """Where a field's value is; None when it has none."""
+        """Return the offset of a field's value; None if it has none."""
         slot = 4 + 2 * field
         if slot + 2 > self._size:
             return None
@@ -82,7 +83,7 @@ class _Table:
         return 0 if place is None else _number(self._data, place, _I64)
 
     def pairs(self, field: int, most: int) -> list[tuple[int, int]]:
-        """A vector of structs of two int64; IndexError for more than `most`."""
+        """Return a vector of structs of two int64; raises `IndexError` for more than `most`."""
         if self.place(field) is None:
             return []
         start = self._check_buffers(field)

@@ -1,9 +1,9 @@
-"""An Arrow IPC stream of events from outside: how much it would become is known before it is made.
+"""An Arrow IPC stream of events from outside: its expanded size is known before anything is built.
 
-Taken are record batches of the columns of `queues.events.block.SCHEMA`, in plain types
-(`queues.events.block.takes_type`). Refused are compressed buffers, dictionaries, nested, extension and other
-types, and whatever would be more rows or bytes than were sent. Buffers stay where they are in the body:
-nothing is copied to read it.
+Accepted are record batches with the columns of `queues.events.block.SCHEMA`, in plain types
+(`queues.events.block.takes_type`). Rejected are compressed buffers, dictionaries, nested, extension, and
+other types, and anything that would have more rows or bytes than were sent. Buffers stay in the body: nothing
+is copied to read it.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _WHAT = "is not an Arrow stream"
 
 
 def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordBatch]:
-    """The stream's events as batches of `SCHEMA`. Raises `MalformedEvent` at the first fault."""
+    """Return the stream's events as batches of `SCHEMA`. Raises `MalformedEvent` at the first fault."""
     reader = pa.BufferReader(body)
     schema = _schema(_next_message(reader))
     rows, batches = 0, 0
@@ -34,7 +34,9 @@ def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordB
 
 
 def _next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
-    """The next message, None at the end. Arrow has checked that its header is a FlatBuffer of a message."""
+    """Return the next message, or None at the end. Arrow has checked that its header is a FlatBuffer of a
+    message.
+    """
     try:
         message = pa.ipc.read_message(reader)
     except EOFError:
@@ -47,12 +49,12 @@ def _next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
 
 
 def _schema(message: pa.ipc.Message | None) -> pa.Schema:
-    """The stream's schema, each column of it one that is taken."""
+    """Return the stream's schema. Each of its columns must be an accepted one."""
     if message is None or message.type != "schema":
-        raise MalformedEvent("body", f"{_WHAT}: it does not begin with a schema.")
+        raise MalformedEvent("body", f"{_WHAT}: it does not start with a schema.")
     try:
         schema = pa.ipc.read_schema(message)
-        kinds = {field.name: str(field.type) for field in schema}  # a name may be no UTF-8
+        kinds = {field.name: str(field.type) for field in schema}  # a name may not be UTF-8
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedEvent("body", f"{_WHAT} ({_short(error)}).") from None
     for field in schema:
@@ -61,14 +63,14 @@ def _schema(message: pa.ipc.Message | None) -> pa.Schema:
         if pa.types.is_dictionary(field.type) or not takes_type(field.name, field.type):
             raise MalformedEvent(field.name, f"can't be of type {kinds[field.name][:80]}.")
     if len(kinds) < len(schema):
-        raise MalformedEvent("body", "has a column twice.")
+        raise MalformedEvent("body", "has a duplicate column.")
     if not kinds:
-        raise MalformedEvent("body", f"has no column; the columns are {', '.join(FIELDS)}.")
+        raise MalformedEvent("body", f"has no columns; the columns are {', '.join(FIELDS)}.")
     return schema
 
 
 def _rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
-    """The rows of a record batch that may be made."""
+    """Return the rows of an accepted record batch."""
     if message.type != "record batch":
         raise MalformedEvent("body", f"takes record batches, not a {message.type}.")
     header = record_batch_header(message.metadata.to_pybytes(), len(schema))
@@ -78,7 +80,7 @@ def _rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
 
 
 def _valid(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
-    """The record batch, its offsets and its text checked: nothing is cast or cut before."""
+    """Return the record batch with its offsets and its text checked: nothing is cast or cut before."""
     try:
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
@@ -88,5 +90,5 @@ def _valid(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _short(error: Exception) -> str:
-    """An error's first line: of a refusal it is the part that helps."""
+    """Return the first line of an error, the helpful part of a rejection."""
     return str(error).partition("\n")[0][:200]

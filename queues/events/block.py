@@ -1,4 +1,4 @@
-"""Events in Arrow: the schema, the block of up to 512 events, its encoding, and the ways into it."""
+"""Events in Arrow: the schema, the block of up to 512 events, its encoding, and the conversions into it."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ from queues.errors import MalformedEvent
 from queues.events.times import TIME_LEAST_US, TIME_MOST_US, number_us, numbers_us
 
 BLOCK_EVENTS = 512
-MOST_BYTES = 2**20  # of a block of large events: blocks are read, and copied, some at once
+MOST_BYTES = 2**20  # of a block of large events: several blocks are read and copied at once
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string()),  # null: derived from the block's id and the row
@@ -36,16 +36,16 @@ FIELDS = tuple(SCHEMA.names)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TEXT_MOST = 1_000
 TEXTS = ("id", "type", "source", "key")
-NOT_EMPTY = ("type",)  # null says that it is not known; an empty one says nothing
+NOT_EMPTY = ("type",)  # null means unknown; an empty text says nothing
 ATTRIBUTES_MOST = 65_536
-SURELY_FLAT = 200  # so many brackets can't nest deeper than JSON is written
+SURELY_FLAT = 200  # this many brackets can't nest deeper than JSON can be written
 _ATTRIBUTES_MESSAGE = f"takes a JSON object of at most {ATTRIBUTES_MOST} characters and 254 levels."
 _TIME_MESSAGE = "takes a time from 1970 to 2199, as ISO 8601 or as s, ms, µs or ns since 1970"
 
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """A block as it is stored: `data` is the serialised batch, `newest_time_us` its newest event time."""
+    """A block as it is stored: `data` is the serialized batch, `newest_time_us` its newest event time."""
 
     block_id: str
     events: int
@@ -59,7 +59,7 @@ class EncodedBlock:
 
 @dataclass(frozen=True)
 class Block:
-    """Up to 512 events under `SCHEMA`."""
+    """Up to 512 events with the schema `SCHEMA`."""
 
     block_id: str
     batch: pa.RecordBatch
@@ -69,7 +69,7 @@ class Block:
         return int(self.batch.num_rows)
 
     def ids(self) -> pa.Array:
-        """The event ids: the producer's own, or `{block_id}:{row}` where that is null."""
+        """Return the event ids: the producer's own, or `{block_id}:{row}` where that is null."""
         own = self.batch.column(0)
         if own.null_count == 0:
             return own
@@ -77,17 +77,18 @@ class Block:
         return derived if own.null_count == self.events else pc.coalesce(own, derived)
 
     def explicit(self) -> pa.RecordBatch:
-        """The batch with every id written out: slices and copies of it keep their ids."""
+        """Return the batch with every id written out, so that slices and copies of it keep their ids."""
         return self.batch.set_column(0, SCHEMA.field(0), self.ids())
 
     def encode(self) -> EncodedBlock:
-        """The stored form. Raises `ValueError` for an empty block."""
+        """Return the stored form. Raises `ValueError` for an empty block."""
         return EncodedBlock(self.block_id, self.events, newest_time_us(self.batch), self.batch.serialize())
 
 
 class BlockIds:
-    """Block ids of 32 hex digits: 64 random bits for this object in this process, then a counter. Thread-safe
-    and cheap.
+    """Block ids of 32 hex digits: 64 random bits for this object in this process, then a counter.
+
+    Thread-safe and cheap.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class BlockIds:
 
     def __call__(self) -> str:
         begun = self._begun
-        if begun[0] != os.getpid():  # forked since: the counter would go on in both processes
+        if begun[0] != os.getpid():  # forked since: the counter would continue in both processes
             begun = self._begun = _start_sequence()
         _, prefix, numbers = begun
         return f"{prefix}{next(numbers):016x}"
@@ -106,25 +107,29 @@ def _start_sequence() -> tuple[int, str, Iterator[int]]:
 
 
 def newest_time_us(batch: pa.RecordBatch) -> int:
-    """The newest event time of a batch, µs since 1970."""
+    """Return the newest event time of a batch, µs since 1970."""
     return int(_times_us(batch).max())
 
 
 def decode(block_id: str, data: Any) -> Block:
-    """A stored block. Raises `MalformedEvent` when the bytes are not a valid batch of `SCHEMA` with rows."""
+    """Decode a stored block. Raises `MalformedEvent` if the bytes are not a valid batch of `SCHEMA` with
+    rows.
+    """
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, EOFError, IndexError, ValueError) as error:
-        raise MalformedEvent("block", f"{block_id[:80]} cannot be read ({str(error)[:200]}).") from None
+        raise MalformedEvent("block", f"{block_id[:80]} can't be read ({str(error)[:200]}).") from None
     if not batch.num_rows or batch.column(1).null_count:
         raise MalformedEvent("block", f"{block_id[:80]} has no events, or events without a time.")
     return Block(block_id, batch)
 
 
 def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
-    """A batch of `SCHEMA` (any length) as encoded blocks of up to `events` rows: fewer where they are large,
-    so that a block has about MOST_BYTES, and twice as much at most if it has several.
+    """Cut a batch of `SCHEMA` (any length) into encoded blocks of up to `events` rows.
+
+    Blocks of large events have fewer rows: about MOST_BYTES, and at most twice as much in a block of several
+    events.
     """
     rows = batch.num_rows
     if rows == 0:
@@ -144,11 +149,11 @@ def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENT
 
 
 def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBatch:
-    """Events given as mappings, as one batch of `SCHEMA`.
+    """Convert events given as mappings to one batch of `SCHEMA`.
 
-    `time` takes ISO 8601, a datetime or a number (s, ms, µs or ns since 1970, by its size), and is `now_us`
-    when absent; `value` a finite number; `attributes` an object; the others text. Raises `MalformedEvent`
-    naming the field; an event is named by its place when there are several.
+    `time` takes ISO 8601, a datetime or seconds since 1970 (a number), and is `now_us` if absent; `value`
+    takes a finite number; `attributes` an object; the others text. Raises `MalformedEvent` that names the
+    field, and the position of the event if there are several.
     """
     columns: list[list[Any]] = [[] for _ in FIELDS]
     for place, event in enumerate(events):
@@ -162,13 +167,15 @@ def from_events(events: Iterable[Mapping[str, Any]], now_us: int) -> pa.RecordBa
 
 
 def from_rows(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Columns of checked cells (times in µs) in the order of `SCHEMA`, as a batch."""
+    """Convert columns of checked cells (times in µs) in the order of `SCHEMA` to a batch."""
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
-    """One event's cells in the order of `SCHEMA`, time in µs. Raises `MalformedEvent` naming the field."""
+    """Return one event's cells in the order of `SCHEMA`, time in µs. Raises `MalformedEvent` that names the
+    field.
+    """
     if not isinstance(event, Mapping):
         raise MalformedEvent("event", f"takes an object, not {type(event).__name__}.")
     for name in event:
@@ -186,7 +193,7 @@ def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
 
 
 def parse_text(value: Any, name: str) -> str | None:
-    """Text or a whole number, as text; None stays None."""
+    """Return text or a whole number as text; None stays None."""
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
@@ -219,7 +226,7 @@ def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: An
 
 
 def parse_value(value: Any) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -234,7 +241,7 @@ def parse_value(value: Any) -> float | None:
 
 
 def parse_attributes(value: Any) -> str | None:
-    """An object, or JSON text of one, as JSON text; None stays None."""
+    """Return an object, or JSON text of one, as JSON text; None stays None."""
     if value is None:
         return None
     try:
@@ -247,13 +254,13 @@ def parse_attributes(value: Any) -> str | None:
 
 
 def is_attributes(text: str) -> bool:
-    """Whether a text is a JSON object of at most ATTRIBUTES_MOST characters and 254 levels."""
+    """Return whether a text is a JSON object of at most ATTRIBUTES_MOST characters and 254 levels."""
     if len(text) > ATTRIBUTES_MOST:
         return False
     try:
         document = orjson.loads(text)
         if text.count("{") + text.count("[") > SURELY_FLAT:
-            orjson.dumps(document)  # writes 254 levels at most: what is read must be writable again
+            orjson.dumps(document)  # writes 254 levels at most: what is parsed must be writable again
     except (ValueError, TypeError):
         return False
     return type(document) is dict
@@ -262,13 +269,13 @@ def is_attributes(text: str) -> bool:
 def from_columns(
     columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are_read: bool = False
 ) -> pa.RecordBatch:
-    """Columnar events as one batch of `SCHEMA`: cast, and missing columns filled (time with `now_us`).
+    """Convert columnar events to one batch of `SCHEMA`: cast, with missing columns filled (time with
+    `now_us`).
 
-    Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or numbers
-    (s, ms, µs or ns since 1970, each by its size).
-    The rules are those of `checked_event`. `attributes_are_read`: they were written from JSON just now, so
-    only their length is checked. Raises `MalformedEvent` naming the column: unknown, there twice, of a type
-    that it can't be, or with a row that `checked_event` would refuse.
+    Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or seconds since 1970.
+    The rules are those of `parse_event`. `attributes_are_read`: they were written from JSON just now, so only
+    their length is checked. Raises `MalformedEvent` that names the column if it is unknown, duplicate, of an
+    unsuitable type, or has a row that `parse_event` would reject.
     """
     batch = _one_batch(columns)
     names = batch.schema.names
@@ -276,7 +283,7 @@ def from_columns(
         if name not in FIELDS:
             raise MalformedEvent(name, f"is not known; the columns are {', '.join(FIELDS)}.")
         if names.count(name) > 1:
-            raise MalformedEvent(name, "is there twice.")
+            raise MalformedEvent(name, "is a duplicate.")
     arrays = [_column(batch, field, now_us) for field in SCHEMA]
     result = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
     _check_columns(result, attributes_are_read)
@@ -284,7 +291,7 @@ def from_columns(
 
 
 def takes_type(name: str, kind: pa.DataType) -> bool:
-    """Whether a column of events may be of an Arrow type."""
+    """Return whether a column of events may have an Arrow type."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -305,7 +312,7 @@ def _one_batch(columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
-    """One column under its type in `SCHEMA`."""
+    """Return one column with its type in `SCHEMA`."""
     place = batch.schema.get_field_index(field.name)
     if place < 0 and field.name == "time":
         return pa.array(np.full(batch.num_rows, now_us, np.int64)).cast(field.type)
@@ -316,23 +323,23 @@ def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
         raise MalformedEvent(field.name, f"can't be of type {str(array.type)[:80]}.")
     try:
         if field.name == "value" and pa.types.is_integer(array.type):
-            return array.cast(field.type, safe=False)  # the nearest number, as float() gives it
+            return array.cast(field.type, safe=False)  # the nearest number, as float() returns it
         if field.name == "time":
             array = _time_column(array, now_us)
         return array if array.type == field.type else array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise MalformedEvent(field.name, f"cannot be read as {field.type} ({str(error)[:200]}).") from None
+        raise MalformedEvent(field.name, f"can't be read as {field.type} ({str(error)[:200]}).") from None
 
 
 def _time_column(array: pa.Array, now_us: int) -> pa.Array:
-    """Times as µs timestamps; numbers are s, ms, µs or ns since 1970, text is ISO 8601, null is now."""
+    """Return times as µs timestamps; numbers are seconds since 1970, text is ISO 8601, null is now."""
     kind = SCHEMA.field("time").type
     if pa.types.is_null(array.type):
         array = pa.nulls(len(array), kind)
     elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         array = _times_of_numbers(array)
     elif pa.types.is_timestamp(array.type):
-        # Only nanoseconds may lose something; of a greater unit a time that overflows is out of range.
+        # Only nanoseconds may lose precision; in a larger unit, a time that overflows is out of range.
         coarser = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
         array = coarser.cast(kind)
     elif array.type != kind:
@@ -354,7 +361,7 @@ def _times_of_numbers(array: pa.Array) -> pa.Array:
 
 
 def _times_of_texts(texts: pa.Array, now_us: int) -> pa.Array:
-    """ISO 8601 by Arrow where every text has a zone, which is quick, else one by one."""
+    """Parse ISO 8601 with Arrow if every text has a zone, which is fast, and otherwise one by one."""
     kind = SCHEMA.field("time").type
     try:
         return texts.cast(kind)
@@ -367,21 +374,23 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
         return
     times = _times_us(batch)
     if times.min() < TIME_LEAST_US or times.max() >= TIME_MOST_US:
-        raise MalformedEvent("time", f"{_TIME_MESSAGE}; a row is out of this range.")
+        raise MalformedEvent("time", f"{_TIME_MESSAGE}; the time of a row is out of this range.")
     value = batch.column(FIELDS.index("value"))
     if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
-        raise MalformedEvent("value", "takes finite numbers; a row is not.")
+        raise MalformedEvent("value", "takes finite numbers; a row has another value.")
     for name in TEXTS:
         array = batch.column(FIELDS.index(name))
         if array.null_count < len(array) and not _are_texts(array, TEXT_MOST, name in NOT_EMPTY):
-            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row is not.")
+            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row has another value.")
     attributes = batch.column(FIELDS.index("attributes"))
     if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
-        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row is not.")
+        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row has another value.")
 
 
 def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
-    """Whether each text is UTF-8 without NUL, of at most `most` characters, and not empty if so asked."""
+    """Return whether each text is UTF-8 without NUL, of at most `most` characters, and, if requested, not
+    empty.
+    """
     lengths, data = _lengths_and_bytes(array)
     if lengths.min() < int(not_empty and not array.null_count) or (data.size and data.min() == 0):
         return False
@@ -397,7 +406,7 @@ def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
 
 
 def _lengths_and_bytes(texts: pa.Array) -> tuple[Any, Any]:
-    """The length of each text in bytes, nulls included, and all their bytes, without copying."""
+    """Return the length of each text in bytes, nulls included, and all their bytes, without copying."""
     texts.validate()
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
@@ -416,7 +425,7 @@ def _are_attributes(texts: pa.Array, are_read: bool) -> bool:
 
 
 def _rows(count: int) -> pa.Array:
-    """The numbers of that many rows, as texts."""
+    """Return the numbers of `count` rows as texts."""
     return _numbers(-(-count // BLOCK_EVENTS) * BLOCK_EVENTS).slice(0, count)
 
 
@@ -426,13 +435,13 @@ def _numbers(count: int) -> pa.Array:
 
 
 def _times_us(batch: pa.RecordBatch) -> Any:
-    """Event times as a numpy array of µs, without copying."""
+    """Return event times as a numpy array of µs, without copying."""
     return batch.column(1).view(pa.int64()).to_numpy(zero_copy_only=True)
 
 
 def _time_us(value: Any, unit_ns: int | None) -> int:
     if isinstance(value, bool):
-        raise ValueError("a truth value is no time")
+        raise ValueError("a truth value is not a time")
     if isinstance(value, int | float):
         return number_us(value, unit_ns)
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
@@ -449,7 +458,9 @@ def _text(value: Any) -> str:
 
 
 def _encodes(text: str) -> bool:
-    """Lone surrogates come out of JSON escapes and are no Unicode text."""
+    """Return whether a text can be encoded: JSON escapes may produce lone surrogates, which are not Unicode
+    text.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -463,7 +474,7 @@ def _text_message(name: str) -> str:
 
 
 def _shorten_for_message(value: Any) -> str:
-    """A value in a message: short, whatever it is."""
+    """Return a short form of any value for a message."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of more than 64 bits"
     return repr(value)[:60]

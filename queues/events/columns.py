@@ -1,11 +1,11 @@
-"""From the cells of a file to an event's: which column is the time, the type, the key, the value.
+"""From the cells of a file to those of an event: which column is the time, the type, the key, and the value.
 
-Columns with the names of the schema stand for themselves unless another was named for them. Columns that
-stand for nothing become `attributes`, a JSON object.
+Columns with the names of the schema are used for these unless another column was named. All other columns
+become `attributes`, a JSON object.
 
-Times are ISO 8601 (UTC without a zone) or numbers, in the unit that the column's name ends in (`_ns`, `_us`,
-`_ms`, `_s`) or that their size says (`queues.events.times`).
-An empty time is now.
+Times are ISO 8601 (UTC without a zone) or numbers. The unit of a number follows from the column's name if it
+ends in `_us`, `_ms` or `_s`, and otherwise from its size: from 1e14 microseconds, from 1e11 milliseconds,
+below seconds. An empty time is now.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,15 +47,15 @@ class Columns:
     source: str | None = None
 
     def sources(self) -> dict[str, str]:
-        """{part of the event: column of the file}, every part named."""
+        """Return {part of the event: column of the file}, with every part named."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         taken = {column for column in named.values() if column}
-        # A column that was named for another part does not stand for its own name too.
+        # A column that was named for another part is not used for its own name too.
         own = {part: part for part in FIELDS if part not in taken}
         return {**own, **{part: column for part, column in named.items() if column}}
 
     def check(self, header: Sequence[str]) -> None:
-        """Raises `BadInput` naming the part whose named column the file does not have."""
+        """Raise `BadInput` that names the part whose named column is not in the file."""
         for field in fields(self):
             column = getattr(self, field.name)
             if column is not None and column not in header:
@@ -63,9 +63,10 @@ class Columns:
 
 
 class Mapper:
-    """Turns named cells into events: `batch` many at once and strictly, `row` one, saying what is wrong.
+    """Converts named cells to events: `batch` many at once and strictly, `row` one, with an error that names
+    its fault.
 
-    Both come to the same events; `batch` may refuse what `row` takes, never the other way round.
+    Both give the same events; `batch` may reject what `row` accepts, never vice versa.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -74,7 +75,10 @@ class Mapper:
         self._unit_ns = unit_ns(self._sources.get("time", "time"))
 
     def row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
-        """One event's cells in the order of the schema. Raises `MalformedEvent` naming the field."""
+        """Return one event's cells in the order of the schema.
+
+        Raises `MalformedEvent` that names the field.
+        """
         get = {part: cells.get(column) for part, column in self._sources.items()}
         return (
             parse_text(get.get("id"), "id"),
@@ -87,7 +91,9 @@ class Mapper:
         )
 
     def batch(self, rows: Sequence[dict[str, Any]], now_us: int) -> pa.RecordBatch:
-        """Many rows at once. Raises `MalformedEvent`, TypeError or Arrow's errors when one is not plain."""
+        """Convert many rows at once. Raises `MalformedEvent`, `TypeError` or Arrow's errors if one is not
+        plain.
+        """
         shapes = set(map(tuple, rows))
         if len(shapes) == 1:
             columns = group_by_name(shapes.pop(), map(dict.values, rows))
@@ -101,7 +107,7 @@ class Mapper:
     def batch_of_columns(
         self, columns: Mapping[str, Sequence[Any]], count: int, now_us: int
     ) -> pa.RecordBatch:
-        """`batch`, from whole columns by name: every row has every one of them."""
+        """Do the same as `batch`, from whole columns by name: every row has every one of them."""
         more = {name: cells for name, cells in columns.items() if name not in self._known}
         own = columns.get(self._sources.get("attributes", ""))
         if own is None or set(map(type, own)) == {NoneType}:
@@ -132,7 +138,9 @@ class Mapper:
         return parse_time_us(number, now_us, self._unit_ns, value)
 
     def _times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
-        """Times of many rows: numbers by numpy, text by Arrow, and what is neither one by one."""
+        """Convert the times of many rows: numbers with numpy, text with Arrow, and anything else one by
+        one.
+        """
         cells = cells or ()
         types = set(map(type, cells)) - {NoneType}
         if not types:
@@ -147,7 +155,7 @@ class Mapper:
         return pa.array(times, pa.int64()).cast(SCHEMA.field("time").type)
 
     def _attributes(self, own: Any, cells: Mapping[str, Any]) -> str | None:
-        """The attributes column and every column that stands for nothing, as one object."""
+        """Return the attributes column, merged with every column that has no other use, as one object."""
         known = self._known
         more = {name: cell for name, cell in cells.items() if name not in known}
         if not more:
@@ -158,12 +166,12 @@ class Mapper:
 
 
 def group_by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[str, Sequence[Any]]:
-    """Rows of equal shape as columns."""
+    """Group rows of equal shape as columns."""
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
 def rows_to_batch(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Checked rows as a batch."""
+    """Convert checked rows to a batch."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in FIELDS]
     return from_rows(columns)
 
@@ -186,7 +194,7 @@ def _values(cells: Sequence[Any] | None, count: int) -> pa.Array:
 
 
 def _number(value: Any) -> Any:
-    """Text that is a number, as a number; empty text as None; everything else as it is."""
+    """Return text that is a number as a number, empty text as None, and everything else as it is."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -197,19 +205,23 @@ def _number(value: Any) -> Any:
 
 
 def _is_date(value: Any) -> bool:
-    """Whether a text begins as a date does and no number can: to try it as a number costs most of a row."""
+    """Return whether a text starts like a date and unlike a number: trying it as a number takes most of a
+    row's time.
+    """
     return type(value) is str and value[4:5] == "-" and value[:4].isdecimal()
 
 
 def _rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[dict[str, Any]]:
-    """Columns as rows; as many empty ones as there are when there is no column."""
+    """Return columns as rows; without columns, `count` empty rows."""
     if not columns:
         return ({} for _ in range(count))
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
 def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
-    """One JSON object a row; text without escapes is joined by Arrow, all else written row by row."""
+    """Return one JSON object per row; Arrow joins text without escapes, and everything else is written row by
+    row.
+    """
     if not columns:
         return pa.nulls(count, pa.string())
     arrays = [_quote_cells(cells) for cells in columns.values()]
@@ -222,7 +234,7 @@ def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
 
 
 def _quote_cells(cells: Sequence[Any]) -> pa.Array | None:
-    """Texts in quotes and None as null, or None when a cell is no text or needs escaping."""
+    """Return texts in quotes and None as null, or None if a cell is no text or needs escaping."""
     if not set(map(type, cells)) <= {str, NoneType}:
         return None
     texts = pa.array(cells, pa.string())
@@ -232,7 +244,7 @@ def _quote_cells(cells: Sequence[Any]) -> pa.Array | None:
 
 
 def _object_text(document: Mapping[str, Any]) -> str:
-    """An object as JSON text. Raises `MalformedEvent` when it has no such form or is too long."""
+    """Return an object as JSON text. Raises `MalformedEvent` if it has no such form or is too long."""
     try:
         text = orjson.dumps(document).decode()
     except TypeError as error:
@@ -243,7 +255,7 @@ def _object_text(document: Mapping[str, Any]) -> str:
 
 
 def iso_times(texts: pa.Array) -> pa.Array:
-    """ISO 8601 texts that all have a zone or all have none. Raises Arrow's errors for any other."""
+    """Parse ISO 8601 texts that all have a zone or all have none. Raises Arrow's errors for any other."""
     kind = SCHEMA.field("time").type
     last = texts[0].as_py()
     zoned = last.endswith("Z") or "+" in last or last.count("-") > 2

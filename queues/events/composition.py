@@ -1,6 +1,7 @@
-"""What events are made of: of a sample, how many have which type, key and source, the most frequent alone.
+"""The composition of events: how many of a sample have which type, key, and source, the most frequent ones
+only.
 
-It says what changed in what comes in also where no queue is archived: of a key that takes over, it is enough.
+It shows what changed in the arrivals even if no queue is archived, such as a key that becomes dominant.
 """
 
 import numpy as np
@@ -15,8 +16,10 @@ Composition = dict[str, int | dict[str, int]]
 
 
 def composition(batch: pa.RecordBatch) -> Composition:
-    """{"events": how many were sampled, "type": {value: events}, "key": …, "source": …}: at most MOST_EVENTS
-    rows, evenly from a batch under `queues.events.block.SCHEMA`, which may be sorted.
+    """Return {"events": how many were sampled, "type": {value: events}, "key": …, "source": …}.
+
+    The sample has at most MOST_EVENTS rows, evenly spaced in a batch of `queues.events.block.SCHEMA`, which
+    may be sorted.
     """
     if batch.num_rows > MOST_EVENTS:
         places = np.linspace(0, batch.num_rows - 1, MOST_EVENTS).astype(np.int64)

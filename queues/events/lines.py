@@ -1,8 +1,8 @@
-"""Event files, CSV and JSON lines, plain or gzip, as batches. A malformed line is named and skipped.
+"""Event files, CSV and JSON lines, plain or gzip, as batches. A malformed line is reported and skipped.
 
-Lines are read some thousands at a time. A piece of plain lines of JSON is read by Arrow (`plain_lines`), any
-other turned into columns at once; one with a bad line is read again line by line, so that every bad line is
-counted and named, and only those are lost.
+Lines are read some thousands at a time. Arrow reads a chunk of plain lines of JSON (`plain_lines`); any other
+is converted to columns at once. A chunk with a bad line is read again line by line, so that every bad line is
+counted and reported, and only those are lost.
 """
 
 import codecs
@@ -29,12 +29,12 @@ from queues.text.csv_dialect import NAMES, detect_separator, header_cells, with_
 
 FORMATS = ("csv", "jsonl")
 CHUNK_BYTES = 512 * 1024
-# So few that they and their objects stay in the cache: twice as fast as a megabyte of them.
+# Small enough that they and their objects stay in the cache: twice as fast as a megabyte of them.
 LINES_AT_ONCE = 1_000
 BATCH_EVENTS = 8_192
 RECORD_MOST_LINES = 100
 NAMED = 20
-# A piece that is not plain is found out at its first line, or at its last: after one, so many are not tried.
+# A chunk that is not plain is detected at its first line, or at its last. After one, this many are not tried.
 PIECES_NOT_TRIED = 7
 _NOT_PLAIN = (BadInput, ValueError, TypeError, AttributeError, pa.ArrowException, OverflowError, csv.Error)
 
@@ -66,9 +66,9 @@ class EventLines:
     """Batches of `queues.events.block.SCHEMA`; `rejected` and `rejections` (the first 20) say what was
     skipped. `csv_columns` says how the columns of a CSV file are read, once its header is.
 
-    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first character that is
-    written decides). With `strict` the first malformed line raises `MalformedEvent` whose field is the line.
-    Raises `BadInput` for a file that cannot be read at all: a broken gzip, a header without a named column.
+    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first visible character decides).
+    With `strict`, the first malformed line raises `MalformedEvent` whose field is the line. Raises `BadInput`
+    for a file that can't be read at all: a broken gzip, a header without a named column.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class EventLines:
     def _batches(
         self, form: "JsonLines | CsvLines", pieces: Iterable[tuple[int, bytes]]
     ) -> Iterator[pa.RecordBatch]:
-        """That of each piece, and of what is left at the end; none of them empty."""
+        """Return the batch of each chunk, and of the rest at the end; none of them is empty."""
         for start, text in pieces:
             if (plain := self._plain(form, text)) is not None:
                 yield plain
@@ -139,7 +139,7 @@ class EventLines:
     def _rows(
         self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]], now_us: int
     ) -> Iterator[tuple[Any, ...]]:
-        """Line by line: good rows out, bad lines named."""
+        """Read line by line: return the good rows and report the bad lines."""
         for number, text in records:
             try:
                 yield self._mapper.row(form.parse(text), now_us)
@@ -155,7 +155,7 @@ class EventLines:
 
 
 class JsonLines:
-    """One JSON object a line; empty lines are nothing."""
+    """One JSON object per line; empty lines are ignored."""
 
     csv_columns: CsvColumns | None = None
 
@@ -166,10 +166,10 @@ class JsonLines:
         return []
 
     def batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
-        """All lines at once; raises when one of them is not plain."""
+        """Convert all lines at once. Raises if one of them is not plain."""
         rows = list(map(orjson.loads, texts))
         if max(map(len, texts)) > LINE_MOST_BYTES or set(map(type, rows)) != {dict}:
-            raise ValueError("a line is no object, or too long")
+            raise ValueError("a line is not an object, or too long")
         return mapper.batch(rows, now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
@@ -184,10 +184,7 @@ class JsonLines:
 
 
 class CsvLines:
-    """Cells with a header line, separated by commas, semicolons, tabs or vertical bars. A quoted cell may
-    hold line breaks, over 100 lines at most. Names of the parts of an event may have capitals. Where no comma
-    separates, numbers may have a decimal comma.
-    """
+    """Comma-separated with a header line. A quoted cell may contain line breaks, up to 100 lines."""
 
     def __init__(self, columns: Columns) -> None:
         self.csv_columns: CsvColumns | None = None
@@ -208,12 +205,12 @@ class CsvLines:
         return records
 
     def rest(self) -> list[tuple[int, bytes]]:
-        """What is left at the end: lines of a quote that was never closed, each for itself."""
+        """Return what is left at the end: the lines after a quote that was never closed, each separately."""
         left, self._open = self._open, []
         return left
 
     def batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
-        """All records at once; raises when one of them is not plain."""
+        """Convert all records at once. Raises if one of them is not plain."""
         if max(map(len, texts)) > LINE_MOST_BYTES:
             raise ValueError("a line is too long")
         rows = self._read(b"\n".join(texts))
@@ -249,7 +246,7 @@ class CsvLines:
         return [name for name in columns if name in (self._sources.get("value"), self._sources.get("time"))]
 
     def _join_quoted_lines(self, numbered: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        """Records of one line or more: lines are joined until their quotes are closed."""
+        """Yield records of one line or more: lines are joined until their quotes are closed."""
         waiting = list(numbered)
         position = 0
         while position < len(waiting):
@@ -262,7 +259,7 @@ class CsvLines:
             if quotes % 2 and end == len(waiting) and end - position < RECORD_MOST_LINES:
                 self._open = waiting[position:]
                 return
-            # A quote that is never closed spoils its own line only.
+            # A quote that is never closed spoils only its own line.
             end = position + 1 if quotes % 2 else end
             yield waiting[position][0], b"\n".join(text for _, text in waiting[position:end])
             position = end
@@ -300,17 +297,17 @@ class CsvLines:
 
 
 def open_events(path: str) -> BinaryIO:
-    """A file by path, or standard input for `-`. Raises `BadInput` when it cannot be opened."""
+    """Open a file by path, or standard input for `-`. Raises `BadInput` if it can't be opened."""
     if path == "-":
         return standard_input("file").buffer
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise BadInput("file", f"{path} cannot be read ({error.strerror}).") from None
+        raise BadInput("file", f"{path} can't be read ({error.strerror}).") from None
 
 
 def format_of(path: str) -> str | None:
-    """The format a file's name says, or None."""
+    """Return the format that the name of a file implies, or None."""
     name = path.removesuffix(".gz")
     if name.endswith(".csv"):
         return "csv"
@@ -318,20 +315,20 @@ def format_of(path: str) -> str | None:
 
 
 def unzip_stream(stream: BinaryIO) -> BinaryIO:
-    """The stream, unpacked when it begins as gzip does."""
+    """Return the stream, decompressed if it starts like gzip."""
     buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
     packed = buffered.peek(2)[:2] == b"\x1f\x8b"
     return cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if packed else buffered)
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """(number of the first line, whole lines without the last one's end), a piece at a time."""
+    """Yield a chunk at a time: number of the first line, whole lines without the last one's end."""
     number, carry = 1, b""
     while data := _read(stream):
         data = carry + data
         end = data.rfind(b"\n")
         if end < 0:
-            # Too long already: what is kept is enough to refuse the line, and bounds the memory it takes.
+            # Too long already: what is kept is enough to reject the line, and limits its memory.
             carry = data[: LINE_MOST_BYTES + 1]
             continue
         text = data[:end]
@@ -345,7 +342,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _skip_blank_start(pieces: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """The pieces without a byte order mark, from the first one on in which something is written."""
+    """Skip a byte order mark and the chunks before the first visible character."""
     before = codecs.BOM_UTF8
     for number, text in pieces:
         text, before = text.removeprefix(before), b""
@@ -359,16 +356,16 @@ def _read(stream: BinaryIO) -> bytes:
     try:
         return stream.read(CHUNK_BYTES)
     except (EOFError, OSError, zlib.error) as error:
-        raise BadInput("file", f"cannot be read to its end ({error}).") from None
+        raise BadInput("file", f"can't be read to its end ({error}).") from None
 
 
 def _cells(header: list[str], row: list[str]) -> dict[str, Any]:
-    """Cells by name; an empty cell is no value."""
+    """Return the cells by name; an empty cell is no value."""
     return {name: cell or None for name, cell in zip(header, row, strict=True)}
 
 
 def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of some thousand events out of smaller ones, so that most blocks are full."""
+    """Merge smaller batches into batches of some thousand events, so that most blocks are full."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -382,7 +379,7 @@ def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _values_of(cells: Sequence[str]) -> Sequence[str | None]:
-    """A column with its empty cells as None."""
+    """Return a column with its empty cells as None."""
     return [cell or None for cell in cells] if "" in cells else cells
 
 

@@ -1,10 +1,10 @@
-"""Plain JSON lines: objects of an event's own fields, as most programs send them, read by Arrow at once.
+"""Plain JSON lines: objects with an event's own fields, as most programs send them, read by Arrow at once.
 
-Arrow reads a text of JSON as it stands, and knows nothing of lines; so each line has to begin as an object,
-to end as one, and there have to be as many objects as lines. Then each line is one: a second object on a line
-would be one too many, and one that goes on behind its line can't go on with a brace. What Arrow refuses, and
-all that it would read in another way than `queues.events.columns` (times that are missing in some lines,
-other forms of a time, attributes), is not plain.
+Arrow reads JSON text without regard to lines. Each line therefore has to start and end like an object, and
+there have to be as many objects as lines. Then each line is one object: a second object on a line would be
+one too many, and one that continues on the next line can't continue with a brace. Text that Arrow rejects, or
+would read differently from `queues.events.columns` (times missing in some lines, other forms of a time,
+attributes), is not plain.
 """
 
 import numpy as np
@@ -29,8 +29,10 @@ _PARSING = [
 
 
 def plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
-    """The events of whole lines, as one batch. Raises ValueError (Arrow's errors are some, and
-    `MalformedEvent`) where a line is not plain, whether it is an event or not.
+    """Return the events of whole lines as one batch.
+
+    Raises `ValueError` (some of Arrow's errors are, and `MalformedEvent` is) if a line is not plain, whether
+    or not it is an event.
     """
     lines = _lines(text)
     table = _read(text)
@@ -44,7 +46,7 @@ def plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
 
 
 def _lines(text: bytes) -> int:
-    """How many there are. Raises ValueError where one does not begin and end as an object."""
+    """Return the number of lines. Raises `ValueError` if one does not start and end like an object."""
     letters = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(letters == _NEWLINE), letters.size)
     begins = np.append(0, ends[:-1] + 1)
@@ -52,12 +54,12 @@ def _lines(text: bytes) -> int:
     if lengths.min() < 2 or lengths.max() > LINE_MOST_BYTES:
         raise ValueError("a line is empty or too long")
     if (letters[begins] != _OPENING).any() or (letters[ends - 1] != _CLOSING).any():
-        raise ValueError("a line is no object")
+        raise ValueError("a line is not an object")
     return int(ends.size)
 
 
 def _read(text: bytes) -> pa.Table:
-    # A piece is read in one, whatever it holds; the time of the first line says what times are.
+    # A chunk is read as a whole; the time of the first line determines the type of times.
     reading = pj.ReadOptions(use_threads=False, block_size=len(text) + 1)
     place = text.find(b'"time"', 0, text.find(b"\n"))
     after = text[place + 6 : place + 10].lstrip(b" \t:") if place >= 0 else b""

@@ -1,4 +1,4 @@
-"""A block whose bytes are no events, kept among the dead letters as one event that carries them."""
+"""A block whose bytes are not events, kept among the dead letters as one event that contains the bytes."""
 
 import base64
 
@@ -12,7 +12,7 @@ TYPE = "unreadable"
 
 
 def unreadable(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
-    """The event: type unreadable, attributes {"base64": the bytes}."""
+    """Return the event: type unreadable, attributes {"base64": the bytes}."""
     attributes = orjson.dumps({"base64": base64.b64encode(data).decode()}).decode()
     event = {
         "id": block_id.replace("\0", "\\0"),
@@ -24,7 +24,7 @@ def unreadable(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
 
 
 def bytes_of(attributes: str | None) -> bytes:
-    """The bytes that such an event carries; empty when it carries none."""
+    """Return the bytes in such an event; empty if there are none."""
     try:
         return base64.b64decode(orjson.loads(attributes or "{}").get("base64", ""), validate=True)
     except (ValueError, TypeError, AttributeError):

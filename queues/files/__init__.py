@@ -1,1 +1,1 @@
-"""Files that others name or open: paths that stay inside their folder, and CSV without formulas."""
+"""Files with names from outside: paths that stay inside their folder, and CSV without formulas."""

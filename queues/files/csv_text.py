@@ -1,8 +1,8 @@
-"""Write CSV that no spreadsheet takes for formulas.
+"""Write CSV that no spreadsheet interprets as formulas.
 
-A spreadsheet runs a cell that begins with one of = + - @. Which text is one cell depends on the reader's
-locale: many split at a semicolon or a tab, where a comma and its quotes mean nothing. So text is marked with
-an apostrophe at the beginning of a cell and behind everything inside it that some locale splits at.
+A spreadsheet runs a cell that starts with one of = + - @. Which text is one cell depends on the reader's
+locale: many split at a semicolon or a tab, where a comma and its quotes mean nothing. Text is therefore
+marked with an apostrophe at the start of a cell and after every character at which some locale splits.
 """
 
 import csv
@@ -15,19 +15,19 @@ from typing import Any
 
 import orjson
 
-# Also in full width, which spreadsheets of some languages read alike.
+# Also in full width, which spreadsheets of some languages interpret in the same way.
 _BEGINS_FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"
 _SPLITS = ";|\t\r\n\x0b\x0c\x1c-\x1f\x85\u2028\u2029"
-# What a spreadsheet drops before it looks at a cell's first character.
+# Characters that a spreadsheet drops before it checks the first character of a cell.
 _DROPPED = ' "\t\r\n\x00\u00a0\u200b\u3000\ufeff'
-# Java reads it alike: Spark marks its CSV with it, and with MARKED.
+# Java interprets it in the same way: Spark marks its CSV with it, and with MARKED.
 FORMULA = f"(^(?=[\t\r\n])|(?:^|[{_SPLITS}])(?=[{_DROPPED}]*[{_BEGINS_FORMULA}]))"
 _FORMULA = re.compile(FORMULA)
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\Z", re.ASCII)
 
 
 def mark_formulas(text: str) -> str:
-    """Return text that is no formula, and has none behind a separator. Numbers stay as they are."""
+    """Return text that is no formula, and has none after a separator. Numbers stay as they are."""
     return text if _PLAIN_NUMBER.match(text) else _FORMULA.sub(r"\1'", text)
 
 

@@ -1,7 +1,7 @@
 """Keep a file whose name comes from outside inside its folder.
 
 `folder / name` follows an absolute name, `..` and symbolic links to any place of the host. Names that come
-from backups, uploads, declarations, task parameters or the database go through this module instead.
+from backups, uploads, declarations, task parameters, or the database go through this module instead.
 """
 
 import errno
@@ -18,13 +18,14 @@ MAX_PART_BYTES = 255
 MAX_NAME_BYTES = 4_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# What a folder or file at a place that must not be followed answers, by system.
+# The errors, by system, of a folder or file at a path that must not be followed.
 _NOT_PLAIN = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
 
 
 def parts_inside(name: str, field: str) -> tuple[str, ...]:
-    """Return the parts of a relative name. Raises Forbidden naming `field` for a name that could leave its
-    folder on any system.
+    """Return the parts of a relative name.
+
+    Raises `Forbidden` that names `field` for a name that could leave its folder on any system.
     """
     parts = tuple(name.split("/"))
     if (
@@ -43,8 +44,10 @@ def parts_inside(name: str, field: str) -> tuple[str, ...]:
 
 
 def path_inside(folder: Path, name: str, field: str) -> Path:
-    """Return `folder / name`. Raises Forbidden naming `field` where the path leaves the folder, also by a
-    symbolic link inside it. The folder itself may be a link.
+    """Return `folder / name`.
+
+    Raises `Forbidden` that names `field` if the path leaves the folder, also by a symbolic link inside it.
+    The folder itself may be a link.
     """
     path = folder.joinpath(*parts_inside(name, field))
     try:
@@ -65,9 +68,11 @@ def write_inside(
     replace: bool = False,
     changed_at: float | None = None,
 ) -> None:
-    """Write a file below a folder, for its owner alone. Follow no links. Create missing folders with mode
-    0700 and keep the mode of those that exist. Raises Forbidden naming `field` where a link, a device or,
-    without `replace`, any file is in the way; then nothing was written. Raises OSError.
+    """Write a file below a folder, for its owner alone, without following links.
+
+    Missing folders are created with mode 0700, and existing ones keep their mode. Raises `Forbidden` that
+    names `field` if a link, a device or, without `replace`, any file is in the way; then nothing was written.
+    Raises `OSError`.
     """
     *parents, last = parts_inside(name, field)
     with ExitStack() as opened:

@@ -1,1 +1,1 @@
-"""Lua scripts, one a file: each is one step for everybody else."""
+"""Lua scripts, one per file: each is atomic for all other clients."""

@@ -1,8 +1,9 @@
-"""`python -m queues.nodes.agent NAME`: samples a node each second and sends its heartbeat to the control
+"""`python -m queues.nodes.agent NAME`: samples a node every second and sends its heartbeat to the control
 server.
 
-It needs REDIS_URL (the control server) in the environment; its node's URL, capacity and thresholds come from
-the topology. A node whose server does not answer sends no heartbeat: silence is how it becomes OFFLINE.
+It needs REDIS_URL (the control server) in the environment. Its node's URL, capacity, and thresholds come from
+the topology. A node whose server does not answer sends no heartbeat; it becomes OFFLINE when heartbeats are
+missing.
 """
 
 import logging
@@ -43,7 +44,7 @@ log = logging.getLogger("weir.agent")
 
 @dataclass(frozen=True)
 class NodeSample:
-    """A node's cumulative server CPU, memory, and its segments' gauges, at a monotonic instant."""
+    """A node's cumulative server CPU time, memory, and the gauges of its segments, at a monotonic instant."""
 
     at_seconds: float
     cpu_seconds: float
@@ -58,7 +59,9 @@ class NodeSample:
 
 
 def parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilisedParts:
-    """Utilisation by part. Rates need two samples; a counter that went back (a new server) counts as 0."""
+    """Return the utilization by part. Rates need two samples; a counter that went back (a new server) counts
+    as 0.
+    """
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
     if before is None or now.at_seconds <= before.at_seconds:
@@ -70,7 +73,9 @@ def parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> Utilise
 
 
 class Agent:
-    """Samples one node and beats. `beat` does one second's work and raises for no server that is away."""
+    """Samples one node and sends heartbeats. `beat` does the work of one second and raises for no unavailable
+    server.
+    """
 
     def __init__(
         self,
@@ -96,7 +101,7 @@ class Agent:
         self._last_error = ""
 
     def beat(self) -> Heartbeat | None:
-        """Sample the node and send the heartbeat; returns what was sent, or None (the log says why, once)."""
+        """Sample the node and send the heartbeat. Returns what was sent, or None (the log says why, once)."""
         try:
             topology = self._known.read(self._control.get(keys.TOPOLOGY))
             spec = topology.node(self.name)
@@ -110,7 +115,7 @@ class Agent:
         return heartbeat
 
     def _send(self, heartbeat: Heartbeat) -> None:
-        """With one question behind it: how late it is at the control server."""
+        """Send the heartbeat, followed by a query for its delay at the control server."""
         with self._control.pipeline(transaction=False) as pipe:
             pipe.hset(keys.HEARTBEATS, self.name, heartbeat.to_json())
             pipe.time()
@@ -146,7 +151,7 @@ class Agent:
         }
 
     def _sweep(self, node: redis.Redis, queues: list[str]) -> None:
-        """Forget the consumers of workers that ended: each short-lived worker leaves one behind."""
+        """Remove the consumers of ended workers: each short-lived worker leaves one."""
         script = node.register_script(SCRIPTS["sweep"])
         for queue in queues:
             script(keys=keys.list_queue_keys(queue), args=[GROUP, SWEEP_IDLE_MS])
@@ -168,7 +173,7 @@ class Agent:
         self._server_time = self._attribute_cpu_time(now, utilised.cpu, thresholds.alpha)
         self._before = now
         self._seq = self._next_seq()
-        # A queue that was moved away is still shown while something of it waits or lies dead here.
+        # A queue that was moved away is still shown while it has waiting events or dead letters here.
         shown = {
             queue: {**gauge, "server_time_share": self._server_time.get(queue)}
             for queue, gauge in now.containers.items()
@@ -188,7 +193,9 @@ class Agent:
         )
 
     def _attribute_cpu_time(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
-        """The server's time by queue, smoothed as the utilisation is; empty before the second sample."""
+        """Return the server's time by queue, smoothed like the utilization; empty before the second
+        sample.
+        """
         if self._before is None:
             return {}
         before = self._before
@@ -199,7 +206,7 @@ class Agent:
         }
 
     def _next_seq(self) -> int:
-        """Goes on behind the last agent's: a restart is a change of seq, never a repetition."""
+        """Return the next number after the last agent's: after a restart, seq changes and never repeats."""
         if self._seq is None:
             last = self._control.hget(keys.HEARTBEATS, self.name)
             try:
@@ -209,23 +216,23 @@ class Agent:
         return self._seq + 1
 
     def _say(self, last_error: str) -> None:
-        """Log an error when it begins and when it ends, not each second."""
+        """Log an error when it starts and when it ends, not every second."""
         if last_error and not self._last_error:
             log.warning("%s: %s", self.name, last_error)
         if self._last_error and not last_error:
-            log.warning("%s: heartbeat again", self.name)
+            log.warning("%s: heartbeats are sent again", self.name)
         self._last_error = last_error
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that gives up before the next beat is due. Raises BadInput naming REDIS_URL."""
+    """Return a client that times out before the next beat is due. Raises `BadInput` that names REDIS_URL."""
     timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
-    # A heartbeat that is lost with a primary is followed by the next.
+    # If a heartbeat is lost with a primary, the next one follows.
     return control_connection.connect(url, acknowledged=False, retry=None, **timeouts)
 
 
 def run(agent: Agent, stop: threading.Event) -> None:
-    """Beat on each full second until asked to stop."""
+    """Beat on each full second until a stop is requested."""
     last = time.monotonic() - 1.0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last)):
         last = time.monotonic()

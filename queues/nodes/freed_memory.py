@@ -1,7 +1,7 @@
-"""Gives memory that this process has freed back to the system, once a minute.
+"""Returns memory that this process has freed to the system, once a minute.
 
-glibc returns only what lies at the end of its heap: after a large chart, a job or a page a process would
-hold on to the most that it ever needed, and grow for hours, as its peaks come by chance.
+glibc returns only what is at the end of its heap. After a large chart, job, or page, a process would keep its
+peak memory, and grow for hours as its peaks occur at random.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 SECONDS = 60.0
-# glibc's own; another C library has none. Found at the start: later there may be no memory to find it with.
+# glibc's own; other C libraries have none. Looked up at the start: later there may be no memory for it.
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
@@ -19,7 +19,7 @@ def _give_back() -> None:
 
 
 class FreedMemory:
-    """`give_back` as often as one likes: it does so once in SECONDS, within some milliseconds."""
+    """Call `give_back` as often as you like: it acts once in SECONDS, and takes some milliseconds."""
 
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, trim: Callable[[], None] = _give_back

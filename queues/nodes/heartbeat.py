@@ -1,10 +1,10 @@
-"""What a node's agent says once a second (`weir:heartbeats`)."""
+"""The heartbeat that a node's agent sends once a second (`weir:heartbeats`)."""
 
 from queues.stored_document import StoredDocument, decode_document, encode_document
 
 
 class UtilisedParts(StoredDocument, frozen=True, gc=False):
-    """Shares of capacity: CPU of the server's core, memory, and events per second taken in."""
+    """Shares of capacity: CPU of the server's core, memory, and received events per second."""
 
     cpu: float
     memory: float
@@ -12,9 +12,10 @@ class UtilisedParts(StoredDocument, frozen=True, gc=False):
 
 
 class ContainerCounters(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """One queue's segment on the node (`queues.segments.gauge`). Counters only rise; of those of
-    events, `received_events` and `sent_events` only went from node to node. server_time_share: of
-    the server's core; None before two samples.
+    """One queue's segment on the node (`queues.segments.gauge`).
+
+    Counters only rise; the events of `received_events` and `sent_events` only moved between nodes.
+    server_time_share: of the server's core; None before two samples.
     """
 
     inserted_events: int = 0
@@ -36,9 +37,11 @@ class ContainerCounters(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class Heartbeat(StoredDocument, frozen=True, kw_only=True):
-    """seq changes with each beat; at: seconds since 1970 by the agent's clock. raw: the greatest of
-    the parts; utilisation: the same, smoothed. containers by queue. ahead_seconds: by so much the agent's
-    clock was ahead of the control server's at the beat before.
+    """A heartbeat.
+
+    seq changes with each beat; at: seconds since 1970 by the agent's clock. raw: the maximum of the parts;
+    utilisation: the same, smoothed. containers: by queue. ahead_seconds: how far the agent's clock was ahead
+    of the control server's at the previous beat.
     """
 
     seq: int
@@ -53,10 +56,10 @@ class Heartbeat(StoredDocument, frozen=True, kw_only=True):
     containers: dict[str, ContainerCounters] = {}
 
     def to_json(self) -> bytes:
-        """The stored form."""
+        """Return the stored form."""
         return encode_document(self)
 
     @classmethod
     def from_json(cls, text: bytes | str) -> "Heartbeat":
-        """Read the stored form. Raises `BadDocument` naming the field."""
+        """Parse the stored form. Raises `BadDocument` that names the field."""
         return decode_document(cls, text, "heartbeat")

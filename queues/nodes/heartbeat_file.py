@@ -1,5 +1,6 @@
-"""The file by which a container's health check sees that a process goes on: to ask it would cost more than
-most of them do. What it is that goes on, each says where it touches the file.
+"""The file by which a container's health check sees that a process is alive.
+
+A request would cost more than most health checks. Each process documents where it touches the file.
 """
 
 from contextlib import suppress
@@ -9,7 +10,7 @@ from queues import environment as variables
 
 
 def touch() -> None:
-    """Say that this process goes on, where WEIR_HEARTBEAT_FILE names a file. A full disk ends nobody."""
+    """Show that this process is alive if WEIR_HEARTBEAT_FILE names a file. A full disk ends no process."""
     if path := variables.HEARTBEAT_FILE.text():
         with suppress(OSError):
             Path(path).touch()

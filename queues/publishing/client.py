@@ -3,8 +3,8 @@
     with Client("redis://127.0.0.1:6379/0", producer="shop") as client:
         client.publish("orders", [{"type": "ordered", "key": "17", "value": 3.5}])
 
-What `publish` returns is stored. A container that fails or is full is routed around, its flush sent to
-another one under the same block ids, and it is tried again with back-off, the first time within a second.
+What `publish` returns is stored. If a container fails or is full, its flush goes to another one under the
+same block ids. The container is tried again with back-off, the first time within a second.
 """
 
 import os
@@ -64,12 +64,11 @@ class Published:
 
 
 class Client:
-    """Publishes to queues by name. Thread-safe; one per process is enough, also for those forked from it.
-    Close it, or use it as a context.
+    """Publishes to queues by name. Thread-safe; one per process is enough, also for processes forked from it.
 
-    `clock` gives the time of events without one; `monotonic` paces back-off and refreshing. Each node is
-    waited for `timeout_seconds` at most (TIMEOUT_SECONDS by default), so a frozen node costs a publisher
-    that once.
+    Close it, or use it as a context. `clock` gives the time of events without one; `monotonic` paces back-off
+    and refreshing. Each node is waited for at most `timeout_seconds` (TIMEOUT_SECONDS by default), so a
+    frozen node costs a publisher that time once.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Client:
         self.producer = producer
         self._clock, self._monotonic = clock, monotonic
         self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
-        # What it counts there is cumulative: a count that is lost with a primary is in the next one.
+        # The counts there are cumulative: one that is lost with a primary is in the next report.
         self._control = connect(
             control_url, acknowledged=False, **_build_fail_fast_options(self._timeout_seconds)
         )
@@ -99,11 +98,11 @@ class Client:
         self._begin()
 
     def _begin(self) -> None:
-        """What is of one process: its threads, and what they hold or have still to report."""
+        """Start what belongs to one process: its threads, and what they hold or have still to report."""
         self._lock = threading.RLock()
         self._senders = ThreadPoolExecutor(max_workers=8, thread_name_prefix="weir-flush")
         self._report = ProducerReport(self._control, self.producer, self._clock)
-        self._process = os.getpid()  # last: from now on another thread goes on with these
+        self._process = os.getpid()  # last: from now on another thread continues with these
 
     def __enter__(self) -> "Client":
         return self
@@ -120,7 +119,9 @@ class Client:
         self._control.close()
 
     def topology(self, fresh: bool = False) -> Topology:
-        """The topology, at most a second old; the last one known when the control server has none to read."""
+        """Return the topology, at most a second old; the last known one if the control server has no readable
+        one.
+        """
         with self._lock:
             due = self._monotonic() - self._refreshed_at >= REFRESH_SECONDS
             if self._known.latest is None or due or fresh:
@@ -139,7 +140,7 @@ class Client:
         return self.publish_batches(queue, [self._batch(events)])
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
-        """Publish batches already under `SCHEMA`: the next is made while the servers take the last."""
+        """Publish batches of `SCHEMA`: the next one is made while the servers store the last."""
         return Publishing(self, self.admit(queue).name).run(batches)
 
     def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
@@ -147,14 +148,16 @@ class Client:
         return Publishing(self, self.admit(queue).name).run_blocks(blocks)
 
     def blocks_of(self, events: Events) -> list[EncodedBlock]:
-        """Events as blocks, for who publishes them until they are stored: they keep their ids meanwhile.
+        """Return events as blocks, for callers that retry until they are stored: they keep their ids.
+
         Raises `MalformedEvent`.
         """
         return cut(self._batch(events), self.ids)
 
     def admit(self, queue: str) -> QueueSpec:
-        """The queue, if it takes events now. Raises `UnknownQueue`, and `QueuePaused`, at most a second after
-        somebody has paused or resumed it.
+        """Return the queue if it accepts events now.
+
+        Raises `UnknownQueue`, and `QueuePaused`, at most a second after a person has paused or resumed it.
         """
         if self._process != os.getpid():
             self._begin()
@@ -169,36 +172,36 @@ class Client:
         return spec
 
     def count_rejected(self, queue: str, events: int) -> None:
-        """Count events that were refused before publishing, for the producer's figures."""
+        """Count events that were rejected before publishing, for the producer's figures."""
         self._report.add(queue, rejected=events)
 
     def sample(self, queue: str, batch: pa.RecordBatch) -> None:
-        """Note what is published, for the producer's figures."""
+        """Sample what is published, for the producer's figures."""
         if batch.num_rows:
             self._report.sample(queue, batch)
 
     def segment(self, queue: str, node: str) -> Segment:
-        """The segment of a queue on a node."""
+        """Return the segment of a queue on a node."""
         return Segment(self._node(node), queue)
 
     def choose(self, queue: str, count: int, refused: frozenset[str] = frozenset()) -> list[str]:
-        """The nodes of the next `count` blocks; fewer or none when no container may be tried."""
+        """Return the nodes of the next `count` blocks; fewer or none if no container may be tried."""
         spec = self.topology().queue(queue)
         with self._lock:
             splitter = self._splitter(spec)
             self._align(splitter, refused)
             if splitter.available:
                 return splitter.sequence(count)
-        # Every container has failed lately: rather try one early than refuse to publish.
+        # Every container has failed recently: it is better to try one early than to refuse to publish.
         hopeful = [name for name, points in spec.points.items() if points and name not in refused]
         return [hopeful[0]] * count if hopeful else []
 
     def launch(self, queue: str, node: str, blocks: Sequence[EncodedBlock]) -> Future[Exception | None]:
-        """`send`, in the background."""
+        """Call `send` in the background."""
         return self._senders.submit(self.send, queue, node, blocks)
 
     def send(self, queue: str, node: str, blocks: Sequence[EncodedBlock]) -> Exception | None:
-        """One flush to one node, and its outcome; a failure closes the node's gate."""
+        """Send one flush to one node, and return its outcome; a failure closes the node's gate."""
         try:
             self.segment(queue, node).publish(blocks)
         except (NodeUnavailable, NodeFull) as error:
@@ -218,7 +221,7 @@ class Client:
         return from_columns(events, now_us) if columnar else from_events(events, now_us)
 
     def _align(self, splitter: Splitter, refused: frozenset[str]) -> None:
-        """Exclude nodes behind a closed gate, admit those whose back-off is over."""
+        """Exclude nodes behind a closed gate, and admit those whose back-off is over."""
         for name in splitter.points:
             if self._gates.take_probe(name):
                 self._senders.submit(self._probe, name)
@@ -228,7 +231,7 @@ class Client:
                 splitter.admit(name)
 
     def _probe(self, node: str) -> None:
-        """Ask a failed node whether it is back, behind the publisher's back: a frozen one delays nobody."""
+        """Probe a failed node in the background: a frozen one delays no publisher."""
         try:
             self._node(node).ping()
         except (redis.RedisError, OSError, BadInput):
@@ -254,15 +257,17 @@ class Client:
             return known[1]
 
     def _refresh(self) -> None:
-        """Read the topology, and the pauses of the queues published to; keep the old ones when the control
-        server is away and there are old ones, and the old topology when the new one can't be read.
+        """Read the topology, and the pauses of the queues published to.
+
+        The old values are kept if the control server is unavailable and there are old ones. The old topology
+        is also kept if the new one can't be read.
         """
         try:
             names = pausing.names_of(self._published_to, pausing.INTAKE)
             text, *pauses = cast(list[Any], self._control.mget(keys.TOPOLOGY, *names))
         except (redis.RedisError, OSError) as error:
             self._refreshed_at = self._monotonic()
-            # Nobody can be asked: a pause then ends by our own clock.
+            # The control server is unavailable: a pause then ends by our own clock.
             self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
             if self._known.latest is None:
                 raise NodeUnavailable(
@@ -277,8 +282,8 @@ class Client:
 class Publishing:
     """One call of publish: flushes in flight, what they stored, and where a failed one goes next.
 
-    A node has one flush of a call in flight at a time: of two, on two connections, the later could arrive
-    first, and a reader of the container, who takes events in its order, would find them late.
+    A node has one flush of a call in flight at a time. If two were sent on two connections, the later one
+    could arrive first, and a reader of the container, who takes events in order, would find them late.
     """
 
     def __init__(self, client: Client, queue: str) -> None:
@@ -289,22 +294,24 @@ class Publishing:
         self._is_stuck = False  # some blocks have no container left to go to
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Published:
-        """Cut, encode and send the batches."""
+        """Cut, encode, and send the batches."""
         return self.run_blocks(self._encode_blocks(batches))
 
     def run_blocks(self, blocks: Iterable[EncodedBlock]) -> Published:
-        """Spread, gather into flushes per node, send, and wait until all is stored."""
+        """Distribute the blocks, gather them into flushes per node, send these, and wait until all are
+        stored.
+        """
         try:
             self._gather(blocks)
         finally:
-            # Also when an input fails half-way: what is in flight is stored or sent elsewhere, and counted.
+            # Also if an input fails half-way: what is in flight is stored or sent elsewhere, and counted.
             while self._flights:
                 self._land()
             published = self._build_result()
             self._client.count_stored(self._queue, published)
         if self._is_stuck:
             raise NoContainerAvailable(
-                f"No container of queue {self._queue} takes events now: every node is down or full. "
+                f"No container of queue {self._queue} accepts events now: every node is down or full. "
                 "Start a node or free its memory, then publish again; nothing unstored was acknowledged.",
                 published,
             )
@@ -332,7 +339,9 @@ class Publishing:
                 yield from cut(batch.slice(start, rows), self._client.ids)
 
     def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
-        """Each block with its node. Nodes are chosen a few blocks at a time: a failure is seen soon."""
+        """Yield each block with its node. Nodes are chosen for a few blocks at a time, so that a failure is
+        seen soon.
+        """
         chosen: deque[str] = deque()
         for block in blocks:
             if not chosen:
@@ -352,7 +361,7 @@ class Publishing:
         self._flights[future] = (node, blocks, refused)
 
     def _land(self) -> None:
-        """Wait until a flush has come back; count what arrived, send elsewhere what failed."""
+        """Wait until a flush has come back; count what arrived, and send elsewhere what failed."""
         done, _ = wait(self._flights, return_when=FIRST_COMPLETED)
         for future in done:
             node, blocks, refused = self._flights.pop(future)
@@ -367,7 +376,7 @@ class Publishing:
         self._blocks += len(blocks)
 
     def _reroute(self, blocks: list[EncodedBlock], refused: frozenset[str]) -> None:
-        """The same blocks, under the same ids, to another container that has not refused them."""
+        """Send the same blocks, under the same ids, to another container that has not rejected them."""
         nodes = self._client.choose(self._queue, 1, refused)
         if not nodes:
             self._is_stuck = True
@@ -381,7 +390,7 @@ class Publishing:
 
 
 def _build_fail_fast_options(timeout_seconds: float) -> dict[str, Any]:
-    """Options of a connection that never repeats a command by itself: what is repeated is decided here."""
+    """Return options of a connection that never repeats a command: the client decides what is repeated."""
     return {
         "socket_timeout": timeout_seconds,
         "socket_connect_timeout": timeout_seconds,

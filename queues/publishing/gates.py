@@ -18,10 +18,11 @@ class Gate:
 
 
 class Gates:
-    """A gate a node. After a failure the first probe is due in 0.5 s, the next in twice as long, up to 5 s.
+    """One gate per node. After a failure the first probe is due in 0.5 s, and the next after twice the time,
+    up to 5 s.
 
-    A probe that succeeds opens the gate, but only a stored flush forgets the back-off: a full node answers
-    every probe and refuses every flush.
+    A probe that succeeds opens the gate, but only a stored flush resets the back-off: a full node answers
+    every probe and rejects every flush.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -30,12 +31,14 @@ class Gates:
         self._lock = threading.Lock()
 
     def is_open(self, node: str) -> bool:
-        """True when the node may be used."""
+        """Return True if the node may be used."""
         gate = self._gates.get(node)
         return gate is None or not gate.is_closed
 
     def take_probe(self, node: str) -> bool:
-        """True for one caller when a probe of a closed gate is due; it probes and reports the outcome."""
+        """Return True for one caller when a probe of a closed gate is due; it probes and reports the
+        outcome.
+        """
         if node not in self._gates:
             return False
         with self._lock:
@@ -46,7 +49,7 @@ class Gates:
             return True
 
     def record_failure(self, node: str) -> None:
-        """Close the gate. Flushes that fail together, while it is closed already, count as one failure."""
+        """Close the gate. Flushes that fail while it is closed already count as one failure."""
         with self._lock:
             gate = self._gates.setdefault(node, Gate(False, 0.0, 0.0))
             if not gate.is_closed:
@@ -54,13 +57,13 @@ class Gates:
                 self._back_off(gate)
 
     def record_probe_success(self, node: str) -> None:
-        """A probe succeeded: open the gate, and remember the back-off until something is stored."""
+        """Open the gate after a successful probe, and keep the back-off until something is stored."""
         with self._lock:
             if node in self._gates:
                 self._gates[node].is_closed = False
 
     def record_success(self, node: str) -> None:
-        """A flush was stored: the node is well."""
+        """Record that a flush was stored: the node is healthy."""
         if node in self._gates:
             with self._lock:
                 self._gates.pop(node, None)

@@ -1,4 +1,4 @@
-"""What producers say of themselves in `weir:producers`: cumulative counts, a report a second."""
+"""The reports of producers in `weir:producers`: cumulative counts, one report per second."""
 
 import os
 import secrets
@@ -14,17 +14,19 @@ from queues.events.composition import Composition, composition
 from queues.lua.script import script
 
 EVERY_SECONDS = 1.0
-# A report that is said again after so long, or after reports of so many others of its name, may count twice.
+# A report that is repeated after this long, or after reports of this many others of its name, may count
+# twice.
 KNOWN_SECONDS, KNOWN_PROCESSES = 600, 50
-# A producer that has been silent for a day has left, and its row goes (`workers.snapshot.left_producers`).
+# A producer that has been silent for a day is considered gone, and its row is removed
+# (`workers.snapshot.left_producers`).
 LEFT_SECONDS = 86_400.0
 
 
 class ProducerReport:
     """Counts of one producer, sent by a thread of its own once a second while they change, and at the end.
 
-    A report whose answer does not come may have been taken: it is said again under its number, which counts
-    once, and what is published meanwhile waits behind it.
+    A report without an acknowledgment may have been stored. It is repeated under its number, which counts
+    once, and newer counts wait for it.
     """
 
     def __init__(self, control: redis.Redis, producer: str, clock: Callable[[], float]) -> None:
@@ -32,7 +34,7 @@ class ProducerReport:
         self._add = control.register_script(script("control/count_published"))
         self._process, self._number = secrets.token_hex(4), 0
         self._pending: dict[str, list[int]] = {}
-        self._unsure: dict[str, tuple[int, list[int]]] = {}  # queue → the report that has no answer yet
+        self._unsure: dict[str, tuple[int, list[int]]] = {}  # queue → the report without an acknowledgment
         self._samples: dict[str, Composition] = {}  # queue → what was published first since its last report
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -41,7 +43,7 @@ class ProducerReport:
     def add(
         self, queue: str, events: int = 0, blocks: int = 0, *, rejected: int = 0, rerouted: int = 0
     ) -> None:
-        """Count; it is reported within about a second."""
+        """Count events; they are reported within about a second."""
         with self._lock:
             row = self._pending.setdefault(queue, [0, 0, 0, 0])
             for place, count in enumerate((events, blocks, rejected, rerouted)):
@@ -51,7 +53,7 @@ class ProducerReport:
                 self._thread.start()
 
     def sample(self, queue: str, batch: pa.RecordBatch) -> None:
-        """Note what is published, once for each report."""
+        """Sample what is published, once for each report."""
         with self._lock:
             if queue in self._samples:
                 return
@@ -61,7 +63,7 @@ class ProducerReport:
             self._samples[queue] = sample_row
 
     def flush(self) -> None:
-        """Report now. What cannot be reported is kept for the next time: figures never stop publishing."""
+        """Report now. Unreported counts are kept for the next time: figures never stop publishing."""
         for queue, (number, row) in self._reports().items():
             if self._send_row(queue, number, row):
                 with self._lock:
@@ -82,7 +84,7 @@ class ProducerReport:
         if self._thread is not None:
             self._thread.join(5.0)
         self.flush()
-        self.flush()  # what waited behind a report without an answer
+        self.flush()  # the counts that waited for a report without an acknowledgment
 
     def _run(self) -> None:
         while not self._closing.wait(EVERY_SECONDS):
@@ -90,7 +92,7 @@ class ProducerReport:
 
     def _send_row(self, queue: str, number: int, row: list[int]) -> bool:
         name, at = f"{self._producer}|{queue}", f"{self._clock():.3f}"
-        process = f"{self._process}-{os.getpid()}"  # one that was forked counts by itself
+        process = f"{self._process}-{os.getpid()}"  # a forked process counts separately
         try:
             known = (KNOWN_SECONDS, KNOWN_PROCESSES)
             with self._lock:

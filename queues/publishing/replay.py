@@ -1,4 +1,4 @@
-"""Shaping a stream of event batches before it is published: how many, how often, how fast."""
+"""Shapes a stream of event batches before it is published: how many, how often, how fast."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ STEP_SECONDS = 0.05
 
 
 def limit_events(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.RecordBatch]:
-    """The first `events` events; the source is not read further than needed."""
+    """Yield the first `events` events; the source is not read further than needed."""
     left = events
     for batch in batches:
         if batch.num_rows:
@@ -22,9 +22,9 @@ def limit_events(batches: Iterable[pa.RecordBatch], events: int) -> Iterator[pa.
 
 
 def multiply_events(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[pa.RecordBatch]:
-    """Every event `times` times.
+    """Yield every event `times` times.
 
-    A copy is an event of its own: an id of the producer's gets `#2`, `#3` … appended.
+    A copy is an event of its own: `#2`, `#3` … is appended to an id of the producer's.
     """
     for batch in batches:
         yield batch
@@ -39,8 +39,8 @@ class Pace:
     """Replays by event time, `speed` times faster: an event is due (its time - the first event's) / speed
     after the first.
 
-    `sleep` and `monotonic` are injected. An event older than one before it is due at once, so disorder
-    delays nothing. Events due within STEP_SECONDS of each other go together.
+    `sleep` and `monotonic` are injected. An event older than an earlier one is due at once, so disorder
+    delays nothing. Events due within STEP_SECONDS of each other are sent together.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Pace:
         self._due_seconds = 0.0
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same events in pieces, each when it is due."""
+        """Yield the same events in chunks, each when it is due."""
         for batch in batches:
             if batch.num_rows:
                 yield from self._pieces(batch)

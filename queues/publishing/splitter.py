@@ -1,4 +1,4 @@
-"""Spreads blocks over containers by points: smooth weighted round robin."""
+"""Distributes blocks over containers by points: smooth weighted round robin."""
 
 from collections.abc import Mapping
 from math import gcd
@@ -12,7 +12,9 @@ PLAN_BLOCKS = 1024
 
 
 def check_points(points: object, field: str = "points") -> dict[str, int]:
-    """Points per container as given, or `BadInput` naming the entry that is not a whole number from 0."""
+    """Return points per container as given. Raises `BadInput` that names an entry that is not a whole number
+    from 0.
+    """
     if not isinstance(points, Mapping) or not points:
         raise BadInput(field, 'takes an object of container names and points, such as {"a": 5, "b": 1}.')
     for name, value in points.items():
@@ -27,14 +29,15 @@ def check_points(points: object, field: str = "points") -> dict[str, int]:
 class Splitter:
     """Smooth weighted round robin, exact.
 
-    Each step adds every container's points to its credit, picks the greatest credit (the first on ties) and
-    takes the sum of the points from it. The sum of credits stays 0 and every credit stays within the sum of
-    points, so after k blocks a container has had k·points/sum of them, less than one block per container off.
+    Each step adds every container's points to its credit, picks the highest credit (the first on ties) and
+    subtracts the sum of the points from it. The sum of credits stays 0 and every credit stays within the sum
+    of points, so after k blocks a container has received k·points/sum of them, less than one block per
+    container off.
 
-    The steps are planned some 1000 at a time: a pick is then an index into a list, and where the credits come
-    back to where they began (after sum/gcd steps from rest) the plan is used again as it is.
+    The steps are planned some 1000 at a time: a pick is then an index into a list, and if the credits return
+    to their start values (after sum/gcd steps from rest) the plan is used again as it is.
 
-    Not thread-safe: whoever shares one holds a lock.
+    Not thread-safe: if you share one, use a lock.
     """
 
     def __init__(self, points: Mapping[str, int]) -> None:
@@ -46,12 +49,12 @@ class Splitter:
 
     @property
     def points(self) -> dict[str, int]:
-        """Points as set, excluded containers included."""
+        """Return the points as set, excluded containers included."""
         return dict(self._points)
 
     @property
     def available(self) -> list[str]:
-        """Containers with points that are not excluded."""
+        """Return the containers with points that are not excluded."""
         return list(self._names)
 
     @property
@@ -59,7 +62,7 @@ class Splitter:
         return frozenset(self._excluded)
 
     def next(self) -> str:
-        """The container of the next block. Raises `LookupError` when all with points are excluded."""
+        """Return the container of the next block. Raises `LookupError` if all with points are excluded."""
         position = self._position
         if position == self._length:
             self._plan_on()
@@ -68,7 +71,7 @@ class Splitter:
         return self._plan[position]
 
     def sequence(self, count: int) -> list[str]:
-        """The next `count` containers."""
+        """Return the next `count` containers."""
         return [self.next() for _ in range(count)]
 
     def exclude(self, name: str) -> None:
@@ -86,7 +89,7 @@ class Splitter:
             self._rescale()
 
     def set_points(self, points: Mapping[str, int]) -> None:
-        """Change points. Credits are kept in proportion, so the change skips or favours no container."""
+        """Change points. Credits are kept in proportion, so the change skips or favors no container."""
         checked = check_points(points)
         if checked == self._points:
             return
@@ -96,12 +99,12 @@ class Splitter:
         self._rescale()
 
     def credits(self) -> dict[str, int]:
-        """Credit per available container after the last pick; the sum is 0."""
+        """Return the credit of each available container after the last pick; the sum is 0."""
         self._settle()
         return {name: self._credits[name] for name in self._names}
 
     def _begin(self) -> None:
-        """Start a plan from the credits as they are, over the containers that are available."""
+        """Start a plan from the current credits, over the available containers."""
         self._names = [name for name, points in self._points.items() if points and name not in self._excluded]
         self._weights = [self._points[name] for name in self._names]
         self._total = sum(self._weights)
@@ -110,7 +113,7 @@ class Splitter:
         self._start = self._end = [self._credits[name] for name in self._names]
 
     def _plan_on(self) -> None:
-        """Go on behind the plan; the same plan again when it ended where it began."""
+        """Continue after the plan: with the same plan if it ended where it started."""
         if not self._names:
             raise LookupError("every container with points is excluded")
         self._position = 0
@@ -121,7 +124,10 @@ class Splitter:
         self._length = len(self._plan)
 
     def _steps(self, count: int) -> tuple[list[str], list[int]]:
-        """`count` exact steps from the start of the plan: the picks, and the credits after them."""
+        """Run `count` exact steps from the start of the plan.
+
+        Returns the picks, and the credits after them.
+        """
         weights, names, total = self._weights, self._names, self._total
         credit = list(self._start)
         plan = []
@@ -140,7 +146,9 @@ class Splitter:
         self._begin()
 
     def _rescale(self) -> None:
-        """Carry credits to changed points: in proportion to the sums, and such that their sum is 0 again."""
+        """Transfer credits to changed points: in proportion to the sums, and such that their sum is 0
+        again.
+        """
         before, old = max(self._total, 1), self._credits
         self._credits = dict.fromkeys(self._points, 0)
         self._begin()
@@ -158,9 +166,10 @@ class Splitter:
 
 
 def split_request(document: object) -> dict[str, list[str]]:
-    """`{"points": {name: points}, "count": n}` → `{"sequence": [name, …]}`.
+    """Convert `{"points": {name: points}, "count": n}` to `{"sequence": [name, …]}`.
 
-    Raises `BadInput` naming the field for unknown keys and for points or a count that are not whole numbers.
+    Raises `BadInput` that names the field for unknown keys and for points or a count that are not whole
+    numbers.
     """
     if not isinstance(document, Mapping):
         raise BadInput("document", 'takes an object such as {"points": {"a": 5, "b": 1}, "count": 6}.')

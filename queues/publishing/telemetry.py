@@ -1,9 +1,10 @@
-"""`python -m queues.publishing.telemetry`: real measurements of this host, each second, to queue `telemetry`.
+"""`python -m queues.publishing.telemetry`: measures this host every second, and publishes to queue
+`telemetry`.
 
 Event types: cpu, load, memory, disk, network, process. `source` is the host's name, `key` what was measured
-(core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names beside the
-host's address. Needs REDIS_URL (the control server). The ten busiest processes come every two seconds, and
-go to queue `process` too where there is one.
+(core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names, along with the
+host's address. Needs REDIS_URL (the control server). The ten busiest processes are published every two
+seconds, and also to queue `process` if there is one.
 """
 
 import json
@@ -40,7 +41,9 @@ Event = dict[str, Any]
 
 
 def primary_address() -> str:
-    """This host's IPv4 address on the way out (nothing is sent); the loopback address without a network."""
+    """Return this host's IPv4 address for outgoing connections (nothing is sent); the loopback address
+    without a network.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -50,7 +53,9 @@ def primary_address() -> str:
 
 
 class CounterRates:
-    """Cumulative counters as rates per second by the monotonic clock; a counter that went back gives none."""
+    """Cumulative counters as rates per second by the monotonic clock; a counter that went back gives no
+    rate.
+    """
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[float, float]] = {}
@@ -63,12 +68,14 @@ class CounterRates:
         return (total - before[1]) / (now_seconds - before[0])
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget all others."""
+        """Remove all other names."""
         self._before = {name: before for name, before in self._before.items() if name in names}
 
 
 class HostTelemetry:
-    """Samples the host. `sample` is one second's events; the first of a rate needs two samples."""
+    """Samples the host. `sample` returns the events of one second; the first value of a rate needs two
+    samples.
+    """
 
     def __init__(
         self,
@@ -81,16 +88,16 @@ class HostTelemetry:
         self._clock, self._monotonic = clock, monotonic
         self._rates, self._process_rates = CounterRates(), CounterRates()
         self._attributes: dict[str, str] = {}
-        psutil.cpu_percent(percpu=True)  # the first call only begins the measurement
+        psutil.cpu_percent(percpu=True)  # the first call only starts the measurement
 
     def sample(self) -> list[Event]:
-        """Cpu, load, memory, disk and network, as events of one time."""
+        """Return CPU, load, memory, disk, and network as events with one time."""
         now, at = self._monotonic(), self._clock()
         readings = (*self._cpu(), *self._load(), *self._memory(), *self._disk(now), *self._network(now))
         return [self._event(at, *reading) for reading in readings if reading[2] is not None]
 
     def processes(self) -> list[Event]:
-        """The busiest processes since the last call, by CPU (percent of one core)."""
+        """Return the busiest processes since the last call, by CPU (percent of one core)."""
         now, at, shares, there = self._monotonic(), self._clock(), [], set()
         for process in psutil.process_iter():
             try:
@@ -100,7 +107,7 @@ class HostTelemetry:
             there.add(name)
             if share := self._process_rates(name, times.user + times.system, now):
                 shares.append((share, process))
-        # Its number is soon another's; and a host that runs for months has had millions of them.
+        # Its process id is soon reused, and a host that runs for months has had millions of processes.
         self._process_rates.keep(there)
         shares.sort(key=lambda pair: -pair[0])
         return [event for share, process in shares[:PROCESSES] for event in self._process(at, share, process)]
@@ -127,7 +134,7 @@ class HostTelemetry:
             "time": at,
             "type": kind,
             "source": self._host,
-            # Linux cuts a process's name at 15 bytes, also in the middle of a letter.
+            # Linux cuts a process's name at 15 bytes, even in the middle of a character.
             "key": checks.storable(key)[:TEXT_MOST],
             "value": float(value),
             "attributes": attributes,
@@ -164,10 +171,10 @@ class HostTelemetry:
 
 
 class UnpublishedEvents:
-    """Events that wait to be published, the oldest first; when full the oldest are dropped and counted.
+    """Events that wait to be published, oldest first; when full, the oldest are dropped and counted.
 
-    They wait as blocks, so that what is sent again has the same ids: a node that did not answer may have
-    stored it.
+    They wait as blocks, so that a repeated block keeps its ids: a node that did not answer may have stored
+    it.
     """
 
     def __init__(self, client: Client, most_events: int = BUFFER_EVENTS) -> None:
@@ -182,13 +189,13 @@ class UnpublishedEvents:
             waiting.extend(self._client.blocks_of(events))
         except MalformedEvent as error:
             self.dropped += len(events)
-            self._say(f"{len(events)} events are dropped ({error}).")
+            self._say(f"{len(events)} events were dropped ({error}).")
         while _events(waiting) > self._most:
             self.dropped += waiting.popleft().events
 
     def flush(self) -> None:
-        """Publish what waits. What cannot be published now is kept for the next time, and holds up no other
-        queue.
+        """Publish what waits. Blocks that can't be published now are kept for the next time, and delay no
+        other queue.
         """
         failed = False
         for queue, waiting in self._waiting.items():
@@ -197,7 +204,7 @@ class UnpublishedEvents:
             try:
                 self._client.publish_blocks(queue, list(waiting))
             except WeirError as error:
-                waits = f"{_events(waiting)} events wait, {self.dropped} dropped."
+                waits = f"{_events(waiting)} events are waiting, {self.dropped} dropped."
                 self._say(f"publishing fails ({error}); {waits}")
                 failed = True
                 continue
@@ -217,7 +224,9 @@ def _events(blocks: Iterable[EncodedBlock]) -> int:
 
 
 def takes_processes(client: Client) -> bool:
-    """True when the plant has a queue for the busiest processes; a control server that is away has none."""
+    """Return True if the plant has a queue for the busiest processes; False if the control server is
+    unavailable.
+    """
     try:
         client.topology().queue(PROCESS_QUEUE)
     except (BadInput, WeirError):
@@ -226,7 +235,7 @@ def takes_processes(client: Client) -> bool:
 
 
 def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None:
-    """Sample and publish on each half second, between the beats of the agents, until asked to stop."""
+    """Sample and publish on each half second, between the beats of the agents, until a stop is requested."""
     outbox = UnpublishedEvents(client)
     last, second = time.monotonic() - 1.0, 0
     while not stop.wait(wait_seconds(time.time(), time.monotonic() - last, 0.5)):

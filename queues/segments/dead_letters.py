@@ -1,8 +1,8 @@
-"""The dead letters of a queue on one node: events that were given up, kept until somebody decides.
+"""The dead letters of a queue on one node: events that were given up, kept until a person decides.
 
-A letter is named by its id, and what was seen of it by its digest (SHA-1 of the batch as it is stored). Each
-change is one script that compares both: a letter is put in again, mended or discarded once, as it was shown,
-or not at all. Nothing is lost or doubled by a crash, for no letter is ever in two places or in none.
+A letter is identified by its id, and its displayed content by its digest (SHA-1 of the batch as it is
+stored). Each change is one script that compares both: a letter is requeued, amended, or discarded once, as it
+was shown, or not at all. A crash loses or doubles nothing, since no letter is ever in two places or in none.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from queues.segments.segment import (
 
 GONE, CHANGED = 0, -1
 WORDS = {
-    GONE: "was requeued, mended or discarded meanwhile",
+    GONE: "was requeued, amended or discarded in the meantime",
     CHANGED: "has changed since it was shown; open it again",
 }
 
@@ -38,7 +38,9 @@ WORDS = {
 @dataclass(frozen=True)
 class DeadLetter:
     """Events that were given up, as they are stored (ids explicit): how many, why, after how many tries, by
-    whom, since when. `fixes`: how often somebody has changed its events.
+    which worker, and since when.
+
+    `fixes`: how often a person has changed its events.
     """
 
     dead_id: str
@@ -53,33 +55,39 @@ class DeadLetter:
 
     @cached_property
     def batch(self) -> pa.RecordBatch:
-        """The events; read when they are asked for, since of many dead letters few are checked. Raises
-        `MalformedEvent` when the bytes are none.
+        """Return the events. They are decoded on demand, since few of many dead letters are inspected.
+
+        Raises `MalformedEvent` if the bytes are not events.
         """
         return decode(self.block_id, self.data).batch
 
     @property
     def digest(self) -> str:
-        """What a change compares: it is of the letter as it was seen."""
+        """Return the digest that a change compares: it identifies the letter as it was seen."""
         return hashlib.sha1(self.data, usedforsecurity=False).hexdigest()
 
 
 class DeadLetters:
-    """Every method may raise what `Segment`'s do. `shown`: dead id → digest as it was seen."""
+    """The methods may raise the same errors as those of `Segment`.
+
+    `shown`: dead id → digest as it was seen.
+    """
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._key = keys.DEAD.build(segment.queue)
 
     def read(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
-        """Dead letters behind `after` (an id from here; "-" is the beginning), the oldest first."""
+        """Return dead letters after `after` (an id from here; "-" is the beginning), oldest first."""
         start = "-" if after in ("", "-") else f"({after}"
         with self._segment.errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
         return [_letter(dead_id, fields) for dead_id, fields in entries]
 
     def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
-        """The oldest `most`, asked for about `most_bytes` at a time, by the size of those before."""
+        """Yield the oldest `most`, requested about `most_bytes` at a time, estimated from the size of earlier
+        ones.
+        """
         after, count = "-", FIRST_READ_BLOCKS
         while most > 0:
             count = min(count, most)
@@ -92,26 +100,29 @@ class DeadLetters:
             count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
     def find(self, dead_id: str) -> DeadLetter | None:
-        """The letter of that id, None when it is not here any more."""
+        """Return the letter with that id, or None if it is no longer here."""
         with self._segment.errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, dead_id, dead_id))
         return _letter(*entries[0]) if entries else None
 
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
-        """Put dead letters into the segment again, each as a new block whose events keep their ids.
+        """Requeue dead letters into the segment, each as a new block whose events keep their ids.
 
-        Dead id → events moved, GONE or CHANGED; what is moved leaves the dead letters in the same step.
+        Returns dead id → events moved, GONE or CHANGED. A moved letter leaves the dead letters in the same
+        step.
         """
         ids = ids or BlockIds()
         return self._run_for_each("requeue", shown, lambda dead_id: [dead_id, shown[dead_id], ids()])
 
     def discard(self, shown: Mapping[str, str]) -> dict[str, int]:
-        """Delete dead letters for good. Dead id → its events, GONE or CHANGED."""
+        """Delete dead letters for good. Returns dead id → its events, GONE or CHANGED."""
         return self._run_for_each("discard", shown, lambda dead_id: [dead_id, shown[dead_id]])
 
     def amend(self, dead_id: str, digest: str, batch: pa.RecordBatch) -> str:
-        """Put other events in place of a letter's; answers its new id. What was wrong, the tries and its age
-        stay. Raises `BadInput` when it is gone or changed, or when a row has no id.
+        """Replace the events of a letter, and return its new id.
+
+        Its cause, its tries, and its age stay. Raises `BadInput` if it is gone or changed, or if a row has no
+        id.
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("event", "takes events with their ids.")
@@ -123,8 +134,10 @@ class DeadLetters:
         return str(answer.decode())
 
     def list_stored(self, count: int) -> list[tuple[str, list[Any]]]:
-        """(dead id, fields and values) of the oldest, for a transfer: as they are stored, and since when they
-        are dead, for where they go they have another id.
+        """Return (dead id, fields and values) of the oldest, for a transfer.
+
+        The values are as stored, with the time since when they are dead, since they get another id at their
+        destination.
         """
         with self._segment.errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, "-", "+", count))
@@ -132,7 +145,7 @@ class DeadLetters:
         return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in dated]
 
     def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
-        """Take a letter from node `source`, once."""
+        """Receive a letter from node `source`, once."""
         passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
         with self._segment.errors():
             return bool(self._segment.script("receive_dead_letter", passage, kept_ms, *content))
@@ -141,7 +154,9 @@ class DeadLetters:
         self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
     ) -> bool:
         """Add poison rows (batch with explicit ids, error) of an entry that is read by stream id and removed
-        by `trim`. Once for each entry: False when they are here already.
+        by `trim`.
+
+        Once for each entry: returns False if they are here already.
         """
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
         words = (passage, kept_ms, worker, block_id, *letters_of(rows))
@@ -149,7 +164,7 @@ class DeadLetters:
             return bool(self._segment.script("add_dead_letters", *words))
 
     def forget(self, dead_ids: Sequence[str]) -> int:
-        """Remove what another node has received; answers how many were still here."""
+        """Remove what another node has received. Returns how many were still here."""
         with self._segment.errors():
             return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
 

@@ -1,6 +1,6 @@
-"""A flush: all blocks meant for one node in one MULTI, written straight to the socket.
+"""A flush: all blocks for one node in one MULTI, written straight to the socket.
 
-The wire is built here, not by the general client: a big payload then travels from Arrow's buffer to the
+The protocol is encoded here, not by the general client: a big payload then goes from Arrow's buffer to the
 socket without a copy, and the small pieces around it are joined.
 """
 
@@ -18,7 +18,7 @@ _EXEC = b"*1\r\n$4\r\nEXEC\r\n"
 
 
 class Flush:
-    """The commands of one flush: MULTI, an XADD a block, three HINCRBY, EXEC."""
+    """The commands of one flush: MULTI, one XADD per block, three HINCRBY, EXEC."""
 
     def __init__(self, queue: str, blocks: Sequence[EncodedBlock]) -> None:
         self.blocks = blocks
@@ -26,7 +26,7 @@ class Flush:
         self._counters = _bulk(keys.COUNTERS.build(queue).encode())
 
     def pieces(self) -> list[Any]:
-        """The bytes to send, in order."""
+        """Return the bytes to send, in order."""
         pieces: list[Any] = []
         pending = bytearray(_MULTI)
         head = b"*11\r\n$4\r\nXADD\r\n" + self._stream + b"$1\r\n*\r\n$1\r\ni\r\n"
@@ -44,7 +44,10 @@ class Flush:
         return pieces
 
     def send(self, node: redis.Redis) -> None:
-        """Send it and read every reply. Raises redis' errors; all but a refusal drop the connection."""
+        """Send it and read every reply.
+
+        Raises redis-py's errors; all except a rejection drop the connection.
+        """
         connection: Any = node.connection_pool.get_connection()  # redis-py types nothing below the client
         try:
             connection.send_packed_command(self.pieces(), check_health=False)
@@ -52,20 +55,20 @@ class Flush:
         except redis.ResponseError:
             raise
         except BaseException:
-            # A reply may still be on its way: nobody else may read it as theirs.
+            # A reply may still be under way: no other caller may read it as its own.
             connection.disconnect()
             raise
         finally:
             node.connection_pool.release(connection)
 
     def _read(self, connection: Any) -> None:
-        """Replies: +OK, a +QUEUED (or a refusal) for each command, and the results."""
+        """Read the replies: +OK, a +QUEUED (or a rejection) for each command, and the results."""
         refusal: redis.ResponseError | None = None
         for _ in range(len(self.blocks) + 5):
             try:
                 reply = connection.read_response()
             except redis.ResponseError as error:
-                # The first refusal says why; EXEC's own error only that there was one.
+                # The first rejection says why; EXEC's own error only says that there was one.
                 refusal = refusal or error
         if refusal is not None:
             raise refusal

@@ -1,4 +1,6 @@
-"""What a node's segments hold, measured in one round trip. Light, as every agent imports it: no Arrow."""
+"""The contents of a node's segments, measured in one round trip. Lightweight, since every agent imports it:
+no Arrow.
+"""
 
 from collections.abc import Sequence
 
@@ -12,11 +14,11 @@ Gauge = dict[str, int | float | None]
 
 
 def read_gauges(node: redis.Redis, queues: Sequence[str]) -> dict[str, Gauge]:
-    """{queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
+    """Return {queue: cumulative counters, lengths, and `oldest_seconds`} of each queue's segment on the node.
 
-    The age of the oldest entry is in seconds by the node's clock, None when the segment is empty, and
-    negative where the clock was set back since (`queues.nodes.waiting_age`). Each segment is measured in one
-    script, so that its figures are of one instant. Raises redis' errors.
+    The age of the oldest entry is in seconds by the node's clock, None if the segment is empty, and negative
+    if the clock was set back since (`queues.nodes.waiting_age`). Each segment is measured in one script, so
+    that its figures belong to one instant. Raises redis-py's errors.
     """
     script = node.register_script(SCRIPTS["measure"])
     with node.pipeline(transaction=False) as pipeline:

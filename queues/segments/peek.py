@@ -1,6 +1,6 @@
-"""A few of the events that wait in a segment, for a person to see: nothing is claimed, moved or counted.
+"""A few of the events that wait in a segment, for display: nothing is claimed, moved, or counted.
 
-What it costs is bounded: one block after another is read, until there are enough events, bytes or seconds.
+The cost is limited: blocks are read one by one, until there are enough events, bytes, or seconds.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +20,10 @@ MOST_TEXT = 2_000  # characters of one field
 
 @dataclass(frozen=True)
 class WaitingEvent:
-    """An event as it waits. event: its fields, long texts cut; None where its block can't be read: `error`
-    says why. inserted_at: by the node's clock (s since 1970). block: the id of its block.
+    """A waiting event.
+
+    event: its fields, long texts cut; None if its block can't be read: `error` says why. inserted_at: by the
+    node's clock (s since 1970). block: the id of its block.
     """
 
     block: str
@@ -33,9 +35,9 @@ class WaitingEvent:
 def peek(
     segment: Segment, events: int, newest: bool, monotonic: Callable[[], float]
 ) -> tuple[list[WaitingEvent], bool]:
-    """(up to so many events, the newest or the oldest first; whether there may be more behind them).
+    """Return up to `events` events, newest or oldest first, and whether there may be more after them.
 
-    Blocks that a worker is at are among them. Raises NodeUnavailable.
+    Blocks that a worker has claimed are among them. Raises `NodeUnavailable`.
     """
     waiting: list[WaitingEvent] = []
     read_bytes, end = 0, monotonic() + MOST_SECONDS
@@ -48,7 +50,7 @@ def peek(
 
 
 def _entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
-    """One at a time: a block may be large, and the first may be enough."""
+    """Yield one entry at a time: a block may be large, and the first may be enough."""
     last = ""
     while True:
         with segment.errors():
@@ -83,7 +85,7 @@ def _text(stored: bytes) -> str:
 
 
 def _cut(value: Any) -> Any:
-    """A text as far as it is shown."""
+    """Return a text as far as it is shown."""
     if not isinstance(value, str) or len(value) <= MOST_TEXT:
         return value
     return f"{value[:MOST_TEXT]}… ({len(value):,} characters)"

@@ -1,7 +1,8 @@
-"""The scripts that move blocks on a node, by name, and the counters that they keep: `queues/lua/segment`.
+"""The scripts that move blocks on a node, by name, and the counters that they maintain: `queues/lua/segment`.
 
-KEYS are `keys.of_queue(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node (`allow-oom`):
-one that could not acknowledge could never become empty again. Those that receive from another may not.
+KEYS are `keys.list_queue_keys(queue)`, ARGV[1] is the consumer group. Scripts may run on a full node
+(`allow-oom`): a node that could not acknowledge could never become empty again. Those that receive from
+another node may not.
 """
 
 from queues.lua.script import scripts
@@ -15,7 +16,7 @@ COUNTERS = (
     "removed_blocks",
     "removed_bytes",
     "dead_events",
-    # Of these, what was transferred between nodes: neither published nor handled.
+    # The part that was transferred between nodes: neither published nor handled.
     "received_events",
     "sent_events",
 )

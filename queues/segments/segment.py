@@ -1,9 +1,9 @@
 """A queue's segment on one node: blocks in a stream, moved by single transactions and scripts.
 
-Every method talks to one node. It raises `NodeUnavailable` when the node does not answer, and `NodeFull` when
-it refuses a write for lack of memory. Keys and counters: docs/understand/how/events.md. Whatever changes a
-count does so in the same transaction or script as what it counts, so that inserted - removed is what waits,
-whoever died in between.
+Every method talks to one node. It raises `NodeUnavailable` if the node does not answer, and `NodeFull` if it
+rejects a write for lack of memory. Keys and counters: docs/understand/how/events.md. Every change of a count
+is in the same transaction or script as what it counts, so that inserted - removed is what waits, whichever
+process crashed in between.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +27,12 @@ from queues.segments.gauge import read_gauges
 from queues.segments.scripts import COUNTERS, GROUP, SCRIPTS
 
 CHUNK = 256
-# How long a node knows what was transferred to it: a source that died between two steps of a transfer and
-# returns within this time sends nothing twice.
+# How long a node remembers what was transferred to it: a source that crashes between two steps of a transfer
+# and returns within this time sends nothing twice.
 REMEMBERED_SECONDS = 7 * 86_400.0
 CLAIM_BLOCKS = 4096
-# The node copies what is claimed, and the worker decodes it: of large events as many would be gigabytes.
+# The node copies what is claimed, and the worker decodes it: the same number of large events would take
+# gigabytes.
 CLAIM_BYTES = 32 * 2**20
 READ_BYTES, FIRST_READ_BLOCKS = 8 * 2**20, 8
 know_of_refused_writes()
@@ -39,7 +40,9 @@ know_of_refused_writes()
 
 @dataclass(frozen=True)
 class Claimed:
-    """A block a worker holds. `tries` counts deliveries, this one included; times by the node's clock."""
+    """A block that a worker has claimed. `tries` counts deliveries, this one included; times by the node's
+    clock.
+    """
 
     entry_id: str
     block_id: str
@@ -50,7 +53,7 @@ class Claimed:
     inserted_at_seconds: float
 
     def block(self) -> Block:
-        """The decoded block. Raises `MalformedEvent` when it cannot be read."""
+        """Return the decoded block. Raises `MalformedEvent` if it can't be read."""
         return decode(self.block_id, self.data)
 
 
@@ -74,7 +77,7 @@ class Scanned(NamedTuple):
 
 
 class Departing(NamedTuple):
-    """A block on its way to another node; it is not given to workers here any more."""
+    """A block on its way to another node; workers here no longer get it."""
 
     entry_id: str
     target: str
@@ -105,15 +108,16 @@ class Segment:
             with self.errors():
                 Flush(self.queue, blocks).send(self.node)
         except redis.RedisError as error:
-            # Whatever it is that this node refuses, another one may take it.
-            raise NodeUnavailable(f"{_address(self.node)} refuses a flush ({error}).") from error
+            # Whatever this node rejects, another one may accept.
+            raise NodeUnavailable(f"{_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
         self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
     ) -> list[Claimed]:
-        """Up to `limit_events` for a worker, and about `most_bytes`; at least one block if there is one.
+        """Claim up to `limit_events` for a worker, and about `most_bytes`; at least one block if there is
+        one.
 
-        Due retries first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
+        Due retries come first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
         """
         with self.errors():
             limits = limit_events, most_bytes
@@ -130,11 +134,14 @@ class Segment:
             return claimed + self._read_new(worker, min(max(count, 1), CLAIM_BLOCKS))
 
     def keep_alive(self, worker: str, entry_ids: Sequence[str]) -> list[str]:
-        """Say that the worker is still at these entries; returns those it still holds."""
+        """Record that the worker is still processing these entries, and return those it still holds."""
         return [name.decode() for name in self._run_for_each("keep_alive", entry_ids, worker)]
 
     def acknowledge(self, entry_ids: Sequence[str]) -> Removed:
-        """Remove handled entries. Only an entry that is still there counts, so twice is once."""
+        """Remove handled entries.
+
+        Only an entry that is still there counts, so repeating it changes nothing.
+        """
         events, blocks = 0, 0
         for chunk in _chunks(entry_ids):
             with self.errors():
@@ -143,8 +150,10 @@ class Segment:
         return Removed(events, blocks)
 
     def retry(self, claimed: Claimed, worker: str, delay_seconds: float, *, untried: bool = False) -> bool:
-        """Let a block wait `delay_seconds` and then be claimed again; untried: this claim was no try. False
-        when it is not the worker's any more: it is gone, or another has it.
+        """Delay a block by `delay_seconds` before it can be claimed again; untried: this claim does not count
+        as a try.
+
+        Returns False if it is no longer the worker's: it is gone, or another worker has it.
         """
         delay_ms = round(delay_seconds * 1000)
         with self.errors():
@@ -155,9 +164,9 @@ class Segment:
     ) -> Removed:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
 
-        One step, whole or not at all. Rows of the block that are not given were handled. When the entry is
-        not the worker's any more (another has it, or has ended it), nothing is moved. Raises `BadInput` when
-        a row's id is null: cut rows from `Block.explicit()`.
+        This is atomic. Rows of the block that are not given were handled. If the entry is no longer the
+        worker's (another worker has it, or has finished it), nothing is moved. Raises `BadInput` if a row's
+        id is null: cut rows from `Block.explicit()`.
         """
         letters = letters_of(rows)
         with self.errors():
@@ -169,9 +178,10 @@ class Segment:
     def scan(
         self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False
     ) -> list[Scanned]:
-        """What waits behind an entry, without payloads: up to `limit_events`, at least one block if any.
+        """Return what waits after an entry, without payloads: up to `limit_events`, at least one block if
+        any.
 
-        anew: from the begin, where the entry is of a stream that was here before: its node came back empty,
+        anew: start from the beginning if the entry belongs to an earlier stream: its node came back empty,
         with an earlier clock. All ids are smaller then.
         """
         with self.errors():
@@ -181,8 +191,10 @@ class Segment:
     def read(
         self, after_id: str, through_id: str, most_bytes: int = READ_BYTES
     ) -> Iterator[tuple[str, str, bytes]]:
-        """(entry id, block id, data) behind `after_id` through `through_id`; may be read again and again. It
-        asks for about `most_bytes` at a time, by the size of the blocks before.
+        """Yield (entry id, block id, data) after `after_id` up to and including `through_id`; may be read
+        repeatedly.
+
+        It requests about `most_bytes` at a time, estimated from the size of earlier blocks.
         """
         start, count = after_id or "0-0", FIRST_READ_BLOCKS
         while True:
@@ -199,8 +211,10 @@ class Segment:
             count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
     def trim(self, through_id: str) -> Removed:
-        """Remove everything through `through_id`; exact in the counters, whatever was removed before. Nothing
-        where the id is of a stream that was here before.
+        """Remove everything up to and including `through_id`; exact in the counters, whatever was removed
+        before.
+
+        Does nothing if the id belongs to an earlier stream.
         """
         total = Removed(0, 0)
         while True:
@@ -211,11 +225,11 @@ class Segment:
                 return total
 
     def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[Departing]:
-        """Blocks to transfer, each marked with the one node it goes to, the first over `most_bytes` at the
-        most.
+        """Return blocks to transfer, each marked with the one node it goes to, up to the first beyond
+        `most_bytes`.
 
-        Those marked already come first, again and again until they are confirmed; only those for nodes in
-        `weights` are given. New ones are spread by weight; nodes with weight 0 get none.
+        Blocks that are marked already come first, repeatedly until they are confirmed; only those for nodes
+        in `weights` are given. New ones are distributed by weight; nodes with weight 0 get none.
         """
         pairs = [part for node, weight in weights.items() for part in (node, weight)]
         with self.errors():
@@ -233,7 +247,7 @@ class Segment:
         ]
 
     def receive(self, source: str, block: Departing) -> bool:
-        """Take a block from node `source`, once: False when it was taken before. Raises `NodeFull`."""
+        """Take a block from node `source`, once: returns False if it was taken before. Raises `NodeFull`."""
         # The entry, not the block alone: a block may come back one day, and is then to be taken again.
         passage = f"{source}/{block.entry_id}/{block.block_id}"
         kept_ms = round(REMEMBERED_SECONDS * 1000)
@@ -251,25 +265,27 @@ class Segment:
         return Removed(events, blocks)
 
     def list_marked_nodes(self) -> set[str]:
-        """The nodes that blocks here are marked for."""
+        """Return the nodes that blocks here are marked for."""
         with self.errors():
             names = cast(list[bytes], self.node.hvals(keys.LEAVING.build(self.queue)))
         return {name.decode() for name in names}
 
     def stay(self, nodes: Sequence[str]) -> int:
-        """Let blocks marked for nodes that are there no more be handled here; returns how many."""
+        """Unmark blocks for nodes that no longer exist, so that they are handled here. Returns how many."""
         with self.errors():
             return int(self.script("stay", *nodes)) if nodes else 0
 
     def counters(self) -> dict[str, int]:
-        """The cumulative counters; what was never counted is 0."""
+        """Return the cumulative counters; one that never counted is 0."""
         with self.errors():
             found = self.node.hgetall(keys.COUNTERS.build(self.queue))
         return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
 
     def recount(self) -> None:
-        """Let the counters say that what is here waits, for who has filled the segment otherwise (a backup
-        that is restored) while nobody else writes. No counter goes back: what is missing in it was removed.
+        """Set the counters so that they count what is here as waiting.
+
+        Use it after filling the segment in another way (restoring a backup) while no other process writes. No
+        counter goes back: what is missing counts as removed.
         """
         counts, held, after = self.counters(), [0, 0, 0], "-"
         while True:
@@ -291,12 +307,12 @@ class Segment:
                 self.node.hset(keys.COUNTERS.build(self.queue), mapping=changed)
 
     def measure(self) -> dict[str, int | float | None]:
-        """Counters, lengths and the age of the oldest entry; see `queues.segments.gauge`."""
+        """Return counters, lengths, and the age of the oldest entry; see `queues.segments.gauge`."""
         with self.errors():
             return read_gauges(self.node, [self.queue])[self.queue]
 
     def sweep(self, idle_seconds: float = 60.0) -> int:
-        """Forget consumers (ended workers) without pending blocks that were not seen for `idle_seconds`."""
+        """Remove consumers (ended workers) without pending blocks that were not seen for `idle_seconds`."""
         with self.errors():
             return int(self.script("sweep", round(idle_seconds * 1000)))
 
@@ -319,16 +335,18 @@ class Segment:
         return result
 
     def script(self, name: str, *arguments: Any) -> Any:
-        """The answer of one of `queues.segments.scripts`. Raises redis' errors: call it within `errors`."""
+        """Return the reply of one of `queues.segments.scripts`. Raises redis-py's errors: call it within
+        `errors`.
+        """
         return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
 
     def errors(self) -> AbstractContextManager[None]:
-        """A context that turns redis' errors into Weir's."""
+        """Return a context that converts redis-py's errors to Weir's."""
         return _errors(self.node)
 
 
 def _entries(reply: Any) -> list[Any]:
-    """The entries of an XREADGROUP reply of one stream, in either protocol's shape."""
+    """Return the entries of an XREADGROUP reply of one stream, in either protocol's shape."""
     if not reply:
         return []
     entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
@@ -351,30 +369,32 @@ def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> Claimed:
 
 
 def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
-    """Data, error, events and newest time of each letter. Raises `BadInput`."""
+    """Return data, error, events, and newest time of each letter. Raises `BadInput`."""
     letters: list[Any] = []
     for batch, error in rows:
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
         data = batch.serialize().to_pybytes()
-        # What a handler raised may quote what is no Unicode text.
+        # The error of a handler may quote text that is not Unicode.
         said = error[:2000].encode(errors="backslashreplace")
         letters += [data, said, batch.num_rows, newest_time_us(batch)]
     return letters
 
 
 def entry_seconds(entry_id: bytes) -> float:
-    """A stream id begins with the node's clock in milliseconds, or with what somebody else put there."""
+    """Return the time of a stream id, which starts with the node's clock in milliseconds, or with a foreign
+    value.
+    """
     return min(int(entry_id.split(b"-")[0]) / 1000, TIME_MOST_US / 1e6 - 1)
 
 
 def count_of(text: bytes | None) -> int:
-    """A number as it is stored; 0 where something else is: what somebody else wrote must stop nobody."""
+    """Return a stored number; 0 for any other value, since a foreign value must not stop a process."""
     return int(text) if text is not None and text.isdigit() and len(text) < 17 else 0
 
 
 def read_stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
-    """The events of an entry; where it has none all that it has, so that it can be checked."""
+    """Return the events of an entry; if it has none, everything that it has, so that it can be inspected."""
     found = fields.get(name)
     return b"\n".join(part + b"=" + value for part, value in fields.items()) if found is None else found
 
@@ -390,7 +410,7 @@ def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
 
 @contextmanager
 def _errors(node: redis.Redis) -> Iterator[None]:
-    """Redis' errors as Weir's."""
+    """Convert redis-py's errors to Weir's."""
     try:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
@@ -398,7 +418,7 @@ def _errors(node: redis.Redis) -> Iterator[None]:
     except redis.ResponseError as error:
         if _says_full(error):
             raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
-        # Of those that redis-py has a class for, it cuts the first word off.
+        # redis-py removes the first word of errors for which it has a class.
         known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
         if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):
             raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
@@ -406,7 +426,9 @@ def _errors(node: redis.Redis) -> Iterator[None]:
 
 
 def _says_full(error: redis.ResponseError) -> bool:
-    """Also where a transaction's commands were taken, and the limit was passed when it was to be executed."""
+    """Return whether the node is full, also if it accepted a transaction's commands and exceeded the limit at
+    EXEC.
+    """
     at_exec = isinstance(error, ExecAbortError) and "OOM" in str(error)
     return isinstance(error, redis.OutOfMemoryError) or at_exec
 

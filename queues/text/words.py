@@ -6,9 +6,9 @@ from queues.errors import BadInput
 
 
 def split_words(text: str, name: str) -> list[str]:
-    """Return the words between blanks. Quotes hold a word with blanks together, as in a shell.
+    """Return the words between blanks. Quotes keep a word with blanks together, as in a shell.
 
-    A backslash stands for itself, since names of Windows domains have it. Raises BadInput naming `name`.
+    A backslash is literal, since names of Windows domains contain it. Raises `BadInput` that names `name`.
     """
     reader = shlex.shlex(text, posix=True)
     reader.whitespace_split = True

@@ -92,7 +92,7 @@ def test_a_loop_of_the_second_sets_tasks_of_the_first_which_go_on_without_a_rest
         held_at = plant.snapshot()["at"]
         assert plant.snapshot()["steered_by"]["holder"] == "token:second"
         own = until(lambda: first_entry_after(plant, "parallelism_queueing", held_at), 20.0, 0.5)
-        assert "token:second steers the tasks" in own["reason"]
+        assert "token:second controls the tasks" in own["reason"]
         assert find_topology(second.observe(), "first").holder is None  # to the second it is its own
         with closing(plant.log_in()) as client:
             audited = client.get("/api/v1/audit", params={"action": "plant.scale"}).json()

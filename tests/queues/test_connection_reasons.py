@@ -12,7 +12,7 @@ from kombu import Connection
 from queues.errors import MOST_CHARACTERS, connection_reason
 from tests.servers import free_port
 
-UNLISTENED = "nothing listens at its port"
+UNLISTENED = "no service listens on its port"
 
 
 def by_socket(port):

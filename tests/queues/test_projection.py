@@ -100,7 +100,7 @@ def test_points_move_only_from_what_they_were_computed_from(control, three_nodes
     after = {"n1": 667, "n2": 333}
     topology = projection.move_points(control, {"orders": before}, {"orders": after})
     assert topology.queue("orders").live_points == after
-    with pytest.raises(projection.PointsDrifted, match="have changed meanwhile"):
+    with pytest.raises(projection.PointsDrifted, match="have changed in the meantime"):
         projection.move_points(control, {"orders": before}, {"orders": {"n2": 500, "n3": 500}})
     assert projection.read_database().queue("orders").live_points == after
 

@@ -93,5 +93,5 @@ def test_who_knows_a_topology_goes_on_by_it_where_the_next_can_not_be_read(text)
 
 def test_a_node_that_is_named_twice_is_refused_by_name():
     twice = TOPOLOGY.to_json().replace('"nodes": {', '"nodes": {"n7": {}, "n7": {}, ', 1)
-    with pytest.raises(BadTopology, match="n7: is given twice"):
+    with pytest.raises(BadTopology, match="n7: is a duplicate"):
         Topology.from_json(twice)

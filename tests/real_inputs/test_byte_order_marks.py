@@ -61,7 +61,7 @@ def test_a_number_that_is_none_spoils_no_other_number_of_a_document():
     ratio = sensor("{url: 'http://shop/stats', json: ratio}", body)
     assert (ratio.value, ratio.error) == (None, None)
     deep = sensor("{url: 'http://shop/stats', json: queue}", b'{"queue":' * 100_000)
-    assert "no JSON, or only half of it" in deep.error
+    assert "invalid or incomplete JSON" in deep.error
 
 
 @marked

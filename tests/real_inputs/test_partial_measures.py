@@ -77,12 +77,12 @@ def chain(**answers):
 @pytest.mark.parametrize(
     ("lag", "reason"),
     [
-        (vector("-300"), "Sensor lag says -300; waiting_events of w2 takes 0 to 1e+12."),
-        (vector("1e30"), "Sensor lag says 1e+30"),
+        (vector("-300"), "Sensor lag returned -300; waiting_events of w2 must be 0 to 1e+12."),
+        (vector("1e30"), "Sensor lag returned 1e+30"),
         (refused(422, "many-to-many matching not allowed"), "many-to-many matching not allowed"),
         (refused(503, "query timed out in expression evaluation"), "timed out"),
         (httpx.ReadTimeout("late"), "did not answer within"),
-        (vector([]), "what Prometheus does not"),
+        (vector([]), "that is not from Prometheus"),
         (vector("NaN"), ""),
     ],
     ids=["negative", "beyond-bounds", "promql-error", "too-late-there", "too-late-here", "list", "nan"],
@@ -195,7 +195,7 @@ def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
         assert (w2.waiting, w2.measure("utilisation")) == (None, 0.4)
         lag = plant.sensors()["lag"]
         assert (lag.value, lag.known_value) == (5.0, None)
-        assert "answers only in part: " in lag.error
+        assert "returned only a part: " in lag.error
         assert "PromQL info" not in lag.error
 
 

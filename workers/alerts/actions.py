@@ -57,8 +57,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     """Notify the next step now, regardless of its delay.
 
     `step` is the step that was shown as the next one; None means whichever is next. Raises `BadInput` if no
-    step
-    is left, or if that step was notified in the meantime.
+    step is left, or if that step was notified in the meantime.
     """
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
@@ -66,9 +65,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
         raise BadInput("step", "is the last: the rule's escalation has no further step to notify.")
     at = alert.next_step
     if step is not None and step != at:
-        raise BadInput(
-            "step", "was notified already, or begins anew, since this page was loaded; load it again."
-        )
+        raise BadInput("step", "was notified or restarted after this page was loaded; reload the page.")
     alert.next_step = at + 1
     receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     names = ", ".join(steps[at]["receivers"])
@@ -84,7 +81,7 @@ def note(alert_id: int, by: User | None, text: str, now: datetime) -> AlertEvent
     """Add a note for the next reader; resolved alerts take notes, too."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
-        raise BadInput("alert", f"{alert_id} is not known.")
+        raise BadInput("alert", f"{alert_id} does not exist.")
     return _record_note(alert, Kind.NOTE, by, _text(text, required=True), now)
 
 
@@ -92,7 +89,7 @@ def _open(alert_id: int) -> Alert:
     rows = Alert.objects.select_for_update(of=("self",)).select_related("rule")
     alert = rows.filter(pk=alert_id).first()
     if alert is None or alert.state not in OPEN:
-        raise BadInput("alert", "is resolved already." if alert else f"{alert_id} is not known.")
+        raise BadInput("alert", "is resolved already." if alert else f"{alert_id} does not exist.")
     return alert
 
 
@@ -103,11 +100,11 @@ def _record_note(alert: Alert, kind: str, by: User | None, text: str, now: datet
 def _text(text: Any, required: bool) -> str:
     stripped = text.strip() if isinstance(text, str) else ""
     if (required and not stripped) or len(stripped) > LONGEST_NOTE:
-        raise BadInput("note", f"takes 1 to {LONGEST_NOTE} characters.")
+        raise BadInput("note", f"must have 1 to {LONGEST_NOTE} characters.")
     return stripped
 
 
 def _minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MOST_SNOOZE_MINUTES) or minutes <= 0:
-        raise BadInput("minutes", f"takes minutes above 0 up to {MOST_SNOOZE_MINUTES} (a day).")
+        raise BadInput("minutes", f"must be above 0 and at most {MOST_SNOOZE_MINUTES} minutes (a day).")
     return float(minutes)

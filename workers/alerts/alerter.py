@@ -89,7 +89,7 @@ class Alerter:
             self._lease.release()
             self._dispatch_lease.release()
         except redis.RedisError:
-            logger.info("The alerter's leases could not be released; they run out by themselves.")
+            logger.info("The alerter's leases could not be released; they expire automatically.")
 
     def _repeat(self, stop: threading.Event, act: Callable[[], object], every_seconds: float) -> None:
         failing = False
@@ -100,7 +100,7 @@ class Alerter:
             except Exception as error:
                 # Any error may be gone at the next try; alerting must not end with it.
                 if not failing:
-                    logger.warning("The alerter failed, and tries again: %r", error)
+                    logger.warning("The alerter failed and tries again: %r", error)
                 failing = True
                 if isinstance(error, DatabaseError):
                     close_old_connections()
@@ -110,8 +110,7 @@ class Alerter:
         """Return whether this alerter checks.
 
         It checks if it holds the lease under a number that the database gave to nobody else. A control server
-        that
-        was restored, or replaced by another one, may count from an older number.
+        that was restored, or replaced by another one, may count from an older number.
         """
         if self._lease.renew():
             return True

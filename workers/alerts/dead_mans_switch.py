@@ -2,8 +2,7 @@
 
 While observer, alerter, and delivery work, an address is called every few seconds (WEIR_ALIVE_URL,
 WEIR_ALIVE_SECONDS). The service behind it, such as Healthchecks, raises the alarm when the calls stop, when
-no
-part of Weir is left that could.
+no part of Weir is left that could.
 
 The process that notifies makes the calls, so its own death ends them, too. Of several alerters, one calls.
 """
@@ -41,8 +40,7 @@ NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 @dataclass(frozen=True)
 class WatchFacts:
     """Ages in seconds, None if it never happened. `error`: the error of a message that no receiver took since
-    one was
-    last delivered, "" if there is none.
+    one was last delivered, "" if there is none.
     """
 
     observed_seconds: float | None
@@ -67,7 +65,7 @@ def failure(facts: WatchFacts) -> str:
         if age is None or not -most <= age <= most:
             since = "since it was started" if age is None else f"for {age:.0f} s"
             return f"The {what} {since}."
-    return f"No message reaches anybody: {facts.error}" if facts.error else ""
+    return f"No message is delivered: {facts.error}" if facts.error else ""
 
 
 class DeadMansSwitch:
@@ -88,8 +86,7 @@ class DeadMansSwitch:
 
     def step(self, now: datetime) -> bool:
         """Check, and return whether the address was called. Only the process with the lease checks and
-        records the
-        result.
+        records the result.
         """
         if not self._url or not (self._lease.renew() or self._lease.acquire()):
             return False
@@ -153,7 +150,7 @@ def find_undelivered_error() -> str:
     if last is not None and last <= timezone.now():  # otherwise the clock was set back since
         failing = failing.filter(created_at__gt=last)
     newest = failing.order_by("-pk").first()
-    return newest.error or "no error was noted" if newest else ""
+    return newest.error or "no error was recorded" if newest else ""
 
 
 def _age(at: datetime | None, now: datetime) -> float | None:

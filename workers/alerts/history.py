@@ -23,8 +23,7 @@ UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 def loops_of(alert: Alert) -> QuerySet[Loop]:
     """Return the loops that steer the alert's subject, and those that steer the whole plant; for an attached
-    plant, its
-    own.
+    plant, its own.
     """
     labels = alert.labels
     whole = Q(target={})
@@ -87,8 +86,7 @@ class AlertOutcome:
     """The outcome of the actions since an alert's onset.
 
     `count`: of all; `effective`: of those that had an effect; `before`: actions of up to BEFORE earlier, most
-    of
-    which were taken without knowledge of it; `words`: all that in a sentence.
+    of which were taken without knowledge of it; `words`: all that in a sentence.
     """
 
     count: int
@@ -161,7 +159,7 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
 def _words(count: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
         earlier = f"; {format_count(before, 'action')} in the 5 minutes before" if before else ""
-        return f"No loop has acted since it began{earlier}."
+        return f"No loop has acted since it started{earlier}."
     rest = [
         f"{verdicts[name]} {said}"
         for name, said in (

@@ -4,8 +4,7 @@ follow-ups.
 Each function raises `BadInput` if it isn't possible; nothing has changed then.
 
 An alert that another one has come to explain is no incident any more: nothing new is recorded. Earlier
-records
-can still be completed: follow-ups are done, the review is edited, the data are deleted.
+records can still be completed: follow-ups are done, the review is edited, the data are deleted.
 """
 
 from collections.abc import Mapping
@@ -23,10 +22,10 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Follow
 
 Kind = AlertEvent.Kind
 ROLES = {
-    "lead": "decides, and hands out the work",
+    "lead": "decides, and assigns the work",
     "operations": "changes the plant",
     "communication": "keeps everybody else informed",
-    "scribe": "keeps the notes",
+    "scribe": "takes the notes",
 }
 REACH = timedelta(hours=3)  # Possible causes of an incident are searched this long before its onset.
 LONGEST_REVIEW, LONGEST_FOLLOW_UP = 50_000, 500
@@ -68,8 +67,7 @@ def times(alert: Alert) -> IncidentTimes:
 
 def onset_of(alert: Alert) -> datetime:
     """Return when it really started, the last time if it came back: for a silent subject, a threshold before
-    its
-    condition was true.
+    its condition was true.
     """
     began = alert.began_at
     if (again := came_back_at(alert)) is not None:
@@ -101,14 +99,14 @@ def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:
 def grade(alert_id: int, by: User | None, severity: str, now: datetime) -> Incident:
     """Set the severity; "" for that of its rule."""
     if severity not in ("", *AlertRule.Severity.values):
-        raise BadInput("severity", f"takes {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}.")
+        raise BadInput(
+            "severity", f"must be one of {', '.join(AlertRule.Severity.values)}, not {severity[:40]!r}."
+        )
     incident = lock_incident(alert_id)
     if incident.severity != severity:
         incident.severity = severity
         incident.save(update_fields=["severity"])
-        _record_note(
-            incident, Kind.GRADED, by, severity or f"{incident.alert.severity}, as its rule says", now
-        )
+        _record_note(incident, Kind.GRADED, by, severity or f"{incident.alert.severity}, from its rule", now)
     return incident
 
 
@@ -131,7 +129,7 @@ def mitigate(alert_id: int, by: User | None, now: datetime) -> Incident:
     """Record that there is no more harm, though the cause may still exist; the first time is kept."""
     incident = lock_incident(alert_id)
     if incident.mitigated_at is not None:
-        raise BadInput("mitigated", f"was said at {incident.mitigated_at:%H:%M:%S} UTC already.")
+        raise BadInput("mitigated", f"was already recorded at {incident.mitigated_at:%H:%M:%S} UTC.")
     incident.mitigated_at = now
     incident.save(update_fields=["mitigated_at"])
     _record_note(incident, Kind.MITIGATED, by, "", now)
@@ -146,12 +144,12 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     draft.
     """
     if len(text) > LONGEST_REVIEW:
-        raise BadInput("text", f"takes {LONGEST_REVIEW:,} characters at most.")
+        raise BadInput("text", f"must have at most {LONGEST_REVIEW:,} characters.")
     incident = lock_started_incident(alert_id)
     if not incident.review:
         _demand_unexplained(incident.alert)
     if incident.review_revision != revision:
-        raise BadInput("revision", "is not the newest: somebody has changed it meanwhile; load it again.")
+        raise BadInput("revision", "is outdated: somebody has changed it meanwhile; reload it.")
     incident.review, incident.review_revision = text, revision + 1
     incident.reviewed_by, incident.reviewed_at = by, now
     incident.save(update_fields=["review", "review_revision", "reviewed_by", "reviewed_at"])
@@ -166,11 +164,11 @@ def add_follow_up(
     """Add a follow-up: something to be done after the incident."""
     what = text.strip()
     if not 0 < len(what) <= LONGEST_FOLLOW_UP:
-        raise BadInput("text", f"takes 1 to {LONGEST_FOLLOW_UP} characters.")
+        raise BadInput("text", f"must have 1 to {LONGEST_FOLLOW_UP} characters.")
     _check_person("owner", owner)
     incident = lock_incident(alert_id)
     if incident.follow_ups.count() >= MOST_FOLLOW_UPS:
-        raise BadInput("text", f"is one too many: an incident has {MOST_FOLLOW_UPS} follow-ups at most.")
+        raise BadInput("text", f"exceeds the limit: an incident has at most {MOST_FOLLOW_UPS} follow-ups.")
     made = incident.follow_ups.create(text=what, owner=owner, due_on=due_on, created_at=now)
     _record_note(incident, Kind.FOLLOW_UP, by, what, now)
     return made
@@ -182,9 +180,9 @@ def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: 
     incident = lock_started_incident(alert_id)
     follow_up = incident.follow_ups.select_for_update(of=("self",)).filter(pk=number).first()
     if follow_up is None:
-        raise BadInput("follow_up", f"{number} is not one of this incident.")
+        raise BadInput("follow_up", f"{number} is not a follow-up of this incident.")
     if (follow_up.done_at is not None) == done:
-        raise BadInput("done", f"is so already: it is {'done' if done else 'open'}.")
+        raise BadInput("done", f"is already {'done' if done else 'open'}.")
     follow_up.done_at, follow_up.done_by = (now, by) if done else (None, None)
     follow_up.save(update_fields=["done_at", "done_by"])
     _record_note(incident, Kind.FOLLOW_UP, by, f"{'done' if done else 'open again'}: {follow_up.text}", now)
@@ -216,7 +214,7 @@ def lock_started_incident(alert_id: int) -> Incident:
     """Lock an incident to complete an earlier record; also of an alert that is explained by now."""
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
-        raise BadInput("alert", f"{alert_id} is not known.")
+        raise BadInput("alert", f"{alert_id} does not exist.")
     return Incident.objects.select_related("alert").get_or_create(alert=alert)[0]
 
 
@@ -227,15 +225,15 @@ def _demand_unexplained(alert: Alert) -> None:
 
 def _check_role(role: str, who: Any) -> None:
     if role not in ROLES:
-        raise BadInput("roles", f"are {', '.join(ROLES)}, not {str(role)[:40]!r}.")
+        raise BadInput("roles", f"must be {', '.join(ROLES)}, not {str(role)[:40]!r}.")
     _check_person(role, who)
 
 
 def _check_person(field: str, who: Any) -> None:
     if not isinstance(who, str):
-        raise BadInput(field, "takes a user name, or nothing.")
+        raise BadInput(field, "must be a user name, or empty.")
     if who and not User.objects.filter(username=who, is_active=True).exists():
-        raise BadInput(field, f"{who[:60]!r} is nobody here; it takes a user name, or nothing.")
+        raise BadInput(field, f"{who[:60]!r} is not a user; enter a user name, or nothing.")
 
 
 def _record_note(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:

@@ -181,7 +181,7 @@ def duration_words(seconds: float) -> str:
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
         return (
-            f"{format_count(alerts, 'alert')} fired, explained by what had ended before."
+            f"{format_count(alerts, 'alert')} fired, explained by alerts that had ended before."
             if alerts
             else NONE_FIRED
         )

@@ -1,1 +1,1 @@
-"""Tasks on a timetable: runs, their chunks, and who works them."""
+"""Scheduled tasks: their runs, the chunks of a run, and the workers that process them."""

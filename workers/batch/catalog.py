@@ -1,4 +1,4 @@
-"""The batch jobs there are, by name; `python:dotted.path` names a `Job` of one's own."""
+"""The available batch jobs by name; `python:dotted.path` names a custom `Job`."""
 
 import importlib
 from collections.abc import Iterator
@@ -19,28 +19,27 @@ from workers.history.stretches import Stretch
 HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
 LONGEST_COMPARED_SECONDS = 31.0 * DAY_SECONDS
-# Of an extract's steps, and of a day's and type's rates: all are held in memory at once, some 100 bytes each.
+# Maximum number of an extract's steps, and of a day's rates by type: all are in memory at once, about 100
+# bytes each.
 MOST_STEPS, MOST_TRAINING_RATES = 5_000_000, 5_000_000
 OWN = "python:"
 ON_ERROR = JobParameter(
-    "on_error", "choice", "what to do about an unsound input file", "skip", choices=event_archive.ON_ERROR
+    "on_error", "choice", "handling of an unsound input file", "skip", choices=event_archive.ON_ERROR
 )
 DAYS = (
-    JobParameter(
-        "since", "day", "the first day; without it, so many days back as the parameter days has", None
-    ),
-    JobParameter("until", "day", "the last day; without it, today", None),
-    JobParameter("days", "integer", "how many days, today included", 2, least=1, most=3_660),
+    JobParameter("since", "day", "first day; without it, the parameter `days` decides", None),
+    JobParameter("until", "day", "last day; without it, today", None),
+    JobParameter("days", "integer", "number of days, including today", 2, least=1, most=3_660),
 )
-QUEUES = JobParameter("queues", "names", "the queues; without it, all that are archived", None)
+QUEUES = JobParameter("queues", "names", "queues; without it, all archived queues", None)
 
 
 def job(name: str) -> Job:
-    """Raises BadInput naming the job."""
+    """Return the job. Raises BadInput naming it."""
     if name.startswith(OWN):
         return _own(name.removeprefix(OWN))
     if name not in JOBS:
-        raise BadInput("job", f"{name} is unknown; there are {', '.join(JOBS)}, or python:dotted.path.")
+        raise BadInput("job", f"{name} is unknown; choose {', '.join(JOBS)}, or python:dotted.path.")
     return JOBS[name]
 
 
@@ -49,44 +48,49 @@ def _own(path: str) -> Job:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs the module's own code, which may raise anything
-        raise BadInput("job", f"python:{path} can't be imported: {error}.") from None
+        raise BadInput("job", f"python:{path} cannot be imported: {error}.") from None
     if not isinstance(found, Job):
-        raise BadInput("job", f"python:{path} is no workers.batch.jobs.job.Job.")
+        raise BadInput("job", f"python:{path} is not a workers.batch.jobs.job.Job.")
     return found
 
 
 def day_range(values: Values, where: Surroundings) -> tuple[str, str]:
-    """The first and the last day. Raises BadInput when they are the wrong way round."""
+    """Return the first and the last day. Raises BadInput when they are in the wrong order."""
     until = values["until"] or where.now.date().isoformat()
     back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
     since = values["since"] or back.isoformat()
     if since > until:
-        raise BadInput("since", f"{since} is after {until}; the first day comes first.")
+        raise BadInput("since", f"{since} is after {until}; the first day must not be after the last.")
     return since, until
 
 
 def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk per queue and day that is archived."""
+    """Return a chunk for each archived queue and day."""
     since, until = day_range(values, where)
     for partition in event_archive.partitions(where.data, values["queues"] or (), since, until):
         yield Piece(partition.identifier, {"queue": partition.queue, "day": partition.day})
 
 
 def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """The same. Raises BadInput for so many rates a day and type that no memory holds them."""
+    """Return a chunk for each archived queue and day.
+
+    Raises BadInput for more rates per day and type than fit in memory.
+    """
     windows, rates = DAY_SECONDS // values["window_seconds"], values["history"] + values["horizon"]
     if windows * rates > MOST_TRAINING_RATES:
         raise BadInput(
             "window_seconds",
             f"makes {windows:,} windows a day with {rates:,} rates each, more than {MOST_TRAINING_RATES:,} in"
-            " all; take longer windows, or less history and horizon.",
+            " total; choose longer windows, or less history and horizon.",
         )
     yield from partition_pieces(values, where)
 
 
 def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk per day of raw figures; where no first day is named, also of earlier days without whole
-    roll-ups: the raw figures go in time.
+    """Return a chunk for each day of raw metrics.
+
+    Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in
+    time.
     """
     since, until = day_range(values, where)
     for day in metric_files.raw_days(where.data, "" if values["since"] is None else since, until):
@@ -95,19 +99,22 @@ def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One chunk: an extract is one file. Raises BadInput for an empty range, one with too many steps, or none
-    in which something is archived; and for the name of somebody else's extract.
+    """Return one chunk: an extract is one file.
+
+    Raises BadInput for an empty range, one with too many steps, one without archived events, and for the name
+    of another person's extract.
     """
     since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
     if since >= until:
-        raise BadInput("until", "is not after since; a range ends after it begins.")
+        raise BadInput("until", "is not after since; a range must end after it starts.")
     step_seconds = values["step_seconds"]
     if step_seconds and (until - since).total_seconds() / step_seconds > MOST_STEPS:
         raise BadInput(
             "step_seconds",
-            f"makes more than {MOST_STEPS:,} steps of this range; take longer ones, or a shorter range.",
+            f"makes more than {MOST_STEPS:,} steps of this range; choose longer steps, or a shorter range.",
         )
-    # A block lies at the day of its newest event: some events of a day may lie at the next.
+    # A block is stored under the day of its newest event, so some events of a day may be in the next day's
+    # partition.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
     partitions = event_archive.partitions(where.data, [values["queue"]], first, last)
     if not partitions:
@@ -124,20 +131,21 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One chunk: a comparison is one file. Raises BadInput for stretches that can't be compared, and where
-    nothing is archived in either.
+    """Return one chunk: a comparison is one file.
+
+    Raises BadInput for stretches that cannot be compared, and where neither has archived events.
     """
     since, until, other = (
         checks.timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
     )
     if not 0 < until - since <= LONGEST_COMPARED_SECONDS:
-        raise BadInput("until", "takes a time after since, 31 days later at most.")
+        raise BadInput("until", "takes a time after since, at most 31 days later.")
     here, queue = Stretch(since, until), values["queue"] or ""
     there = here.shift(since - other)
     if there.since < here.until and here.since < there.until:
-        raise BadInput("other_since", "begins a stretch that overlaps the other; compare distinct ones.")
+        raise BadInput("other_since", "starts a range that overlaps the other; choose separate ranges.")
     if not (here.partitions(where.data, queue) or there.partitions(where.data, queue)):
-        raise BadInput("queue", f"{queue or 'none'} has archived events of these stretches.")
+        raise BadInput("queue", f"{queue or 'none'} has archived events in these ranges.")
     content = {
         "queue": queue,
         "here": [here.since, here.until],
@@ -151,7 +159,7 @@ JOBS = {
     for declared in (
         Job(
             "stream_statistics",
-            "Rates, inter-arrival moments, quantiles and selectivities per type, queue and day.",
+            "Computes rates, inter-arrival moments, quantiles, and selectivities per type, queue, and day.",
             (QUEUES, *DAYS, ON_ERROR),
             client.build_opener("stream_statistics"),
             pieces=partition_pieces,
@@ -160,7 +168,7 @@ JOBS = {
         ),
         Job(
             "metric_spill",
-            "The seconds' figures from the stream into files.",
+            "Writes the metrics by the second from the stream to files.",
             (),
             spill.open_job,
             next_piece=spill.next_piece,
@@ -168,7 +176,7 @@ JOBS = {
         ),
         Job(
             "metric_rollup",
-            "The seconds' figures by 10 s, minute and hour.",
+            "Rolls up metrics by 10 s, minute, and hour.",
             (*DAYS, ON_ERROR),
             client.build_opener("metric_rollup"),
             pieces=metric_pieces,
@@ -177,17 +185,15 @@ JOBS = {
         ),
         Job(
             "forecast_training",
-            "Windows of rates with the calendar's phase, for the forecast law.",
+            "Computes windows of rates with calendar phases, for the forecast law.",
             (
                 QUEUES,
                 *DAYS,
                 JobParameter(
-                    "window_seconds", "integer", "a window's length", 60, least=1, most=HOUR_SECONDS
+                    "window_seconds", "integer", "length of a window", 60, least=1, most=HOUR_SECONDS
                 ),
-                JobParameter("history", "integer", "windows of history a row has", 30, least=1, most=1_000),
-                JobParameter(
-                    "horizon", "integer", "windows ahead that are the target", 10, least=1, most=1_000
-                ),
+                JobParameter("history", "integer", "windows of history in a row", 30, least=1, most=1_000),
+                JobParameter("horizon", "integer", "windows ahead in the target", 10, least=1, most=1_000),
                 ON_ERROR,
             ),
             client.build_opener("forecast_training"),
@@ -197,18 +203,23 @@ JOBS = {
         ),
         Job(
             "replay_extract",
-            "A time range of a queue's archived events as one file.",
+            "Extracts a time range of a queue's archived events as one file.",
             (
-                JobParameter("queue", "name", "the queue"),
-                JobParameter("since", "moment", "the range's begin"),
-                JobParameter("until", "moment", "the range's end, itself not included"),
+                JobParameter("queue", "name", "queue"),
+                JobParameter("since", "moment", "start of the range"),
+                JobParameter("until", "moment", "end of the range, exclusive"),
                 JobParameter(
-                    "format", "choice", "the file's format", "csv", choices=("csv", "csv.gz", "parquet")
+                    "format", "choice", "format of the file", "csv", choices=("csv", "csv.gz", "parquet")
                 ),
                 JobParameter(
-                    "step_seconds", "number", "0: events; else rates by this step", 0.0, least=0, most=86_400
+                    "step_seconds",
+                    "number",
+                    "0: events; otherwise rates by this step",
+                    0.0,
+                    least=0,
+                    most=86_400,
                 ),
-                JobParameter("name", "name", "the file's name without its ending", None),
+                JobParameter("name", "name", "name of the file without its suffix", None),
                 ON_ERROR,
             ),
             client.build_opener("replay_extract"),
@@ -218,12 +229,12 @@ JOBS = {
         ),
         Job(
             "stretch_comparison",
-            "Counts two stretches of the archive by type, key and source, for What is different.",
+            "Counts two ranges of the archive by type, key, and source, for What is different.",
             (
-                JobParameter("queue", "name", "the queue; without it, all that are archived", None),
-                JobParameter("since", "moment", "the stretch's begin"),
-                JobParameter("until", "moment", "the stretch's end, itself not included"),
-                JobParameter("other_since", "moment", "the begin of the other stretch, as long as the first"),
+                JobParameter("queue", "name", "queue; without it, all archived queues", None),
+                JobParameter("since", "moment", "start of the range"),
+                JobParameter("until", "moment", "end of the range, exclusive"),
+                JobParameter("other_since", "moment", "start of the other range, which has the same length"),
                 ON_ERROR,
             ),
             client.build_opener("stretch_comparison"),
@@ -233,7 +244,7 @@ JOBS = {
         ),
         Job(
             "retention",
-            "Deletes what is older than so many days, but nothing that is kept.",
+            "Deletes data that is older than its number of days, except kept ranges.",
             retention.PARAMETERS,
             retention.open_job,
             pieces=retention.pieces,
@@ -241,7 +252,7 @@ JOBS = {
         ),
         Job(
             folding.NAME,
-            "Folds runs of decisions that did nothing into one ledger entry each; none is lost.",
+            "Folds runs of decisions that did nothing into one ledger entry each, without loss.",
             folding.PARAMETERS,
             folding.open_job,
             pieces=folding.pieces,
@@ -249,7 +260,7 @@ JOBS = {
         ),
         Job(
             tuning_job.NAME,
-            "Tunes loops on what they recorded, and proposes what proves better on the days after.",
+            "Tunes loops on their record, and proposes values that perform better on the days after.",
             tuning_job.PARAMETERS,
             tuning_job.open_job,
             pieces=tuning_job.pieces,
@@ -258,11 +269,11 @@ JOBS = {
         ),
         Job(
             lab_job.NAME,
-            "Simulates a scenario of the lab, a law a chunk; begun on the Lab page.",
+            "Simulates a scenario of the lab, one law per chunk; started on the Lab page.",
             lab_job.PARAMETERS,
             lab_job.open_job,
             pieces=lab_job.pieces,
-            # Where batch work is done: what is only tried out takes no slot from consumers.
+            # The role for batch work: experiments must not take slots from consumers.
             requirements=("memory",),
             single_instance=False,
             max_chunk_seconds=lab_job.MAX_CHUNK_SECONDS,

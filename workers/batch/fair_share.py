@@ -1,9 +1,9 @@
-"""Which run of a batch task gets a role's workers when there are too few of them.
+"""Allocation of a role's workers to runs of batch tasks when there are too few.
 
-Scheduled runs (roll-ups, retention) go before requested runs (experiments, extracts: those with an owner). A
-worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at most
-MAX_YIELDS times a chunk. Between chunks it leaves if a run waits whose owner was served less recently: people
-take turns.
+Scheduled runs (roll-ups, retention) have precedence over requested runs (experiments, extracts: those with an
+owner). A worker at a requested run gives its chunk back as soon as a scheduled run of the same role waits, at
+most MAX_YIELDS times per chunk. Between chunks it leaves if a run waits whose owner was served less recently,
+so that people take turns.
 """
 
 from datetime import datetime
@@ -15,18 +15,18 @@ from workers.batch.chunk_leases import is_beating
 from workers.batch.task_managers import role_of
 from workers.models import Chunk, Run
 
-# Work that is given back is done again: after so many times the scheduled run waits for the chunk's end.
+# Work that is given back is repeated: after this many times the scheduled run waits until the chunk is done.
 MAX_YIELDS = 3
 MAX_REQUESTED_CHUNK_SECONDS = 7_200.0
 
 
 def must_yield(run: Run, chunk: Chunk, now: datetime) -> bool:
-    """Whether a worker is to give this chunk back before it is done."""
+    """Return whether a worker must give this chunk back before it is done."""
     return chunk.yields < MAX_YIELDS and scheduled_run_waits(run, now)
 
 
 def scheduled_run_waits(run: Run, now: datetime) -> bool:
-    """Whether a scheduled run has no worker while one of its role is at this requested run."""
+    """Return whether a scheduled run has no worker while one of its role is at this requested run."""
     if not run.is_requested:
         return False
     role = role_of(run.task.requirements)
@@ -35,7 +35,7 @@ def scheduled_run_waits(run: Run, now: datetime) -> bool:
 
 
 def is_others_turn(run: Run, now: datetime) -> bool:
-    """Whether a run waits whose owner was served less recently than this requested run's owner."""
+    """Return whether a run waits whose owner was served less recently than this requested run's owner."""
     mine = _served_at(run.owner_id)
     if mine is None:
         return False
@@ -50,7 +50,10 @@ def is_others_turn(run: Run, now: datetime) -> bool:
 
 
 def _served_at(owner: int | None) -> datetime | None:
-    """When a worker last was at a run of this person; None for the schedule, and before the first time."""
+    """Return when a worker last processed a run of this person.
+
+    None for the schedule, and before the first time.
+    """
     if owner is None:
         return None
     last: datetime | None = Chunk.objects.filter(run__owner=owner).aggregate(last=Max("beat_at"))["last"]
@@ -58,7 +61,7 @@ def _served_at(owner: int | None) -> datetime | None:
 
 
 def _waiting(now: datetime) -> QuerySet[Run]:
-    """Open runs with work left that no worker is at."""
+    """Return open runs with work left and no worker."""
     chunks = Chunk.objects.filter(run=OuterRef("pk"))
     at_work = chunks.filter(is_beating(now), state=Chunk.State.WORKING)
     left = chunks.filter(state__in=(Chunk.State.PENDING, Chunk.State.WORKING))

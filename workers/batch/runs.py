@@ -1,4 +1,4 @@
-"""Runs of batch tasks: begun, cancelled, resumed; what is refused is refused before anything changed."""
+"""Runs of batch tasks: start, cancel, resume. A request is refused before anything is changed."""
 
 import logging
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ RESUMABLE = (Run.State.FAILED, Run.State.CANCELLED)
 
 
 def task_of(name: str) -> Task:
-    """Raises BadInput naming the task."""
+    """Return the task. Raises BadInput naming it."""
     task = Task.objects.filter(name=name).first()
     if task is None:
         known = ", ".join(Task.objects.order_by("name").values_list("name", flat=True)) or "none"
-        raise BadInput("task", f"{name} is unknown; there are {known}.")
+        raise BadInput("task", f"{name} is unknown; choose {known}.")
     return task
 
 
@@ -35,7 +35,7 @@ def run_of(number: Any) -> Run:
     known = numbers.digits(str(number)[: checks.MOST_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
-        raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is no run.")
+        raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is not a run.")
     return run
 
 
@@ -47,17 +47,19 @@ def begin(
     owner: Any = None,
     deadline_at: datetime | None = None,
 ) -> Run:
-    """A queued run with its chunks, the task's parameters under the given ones; done at once when there is
-    nothing to do, failed where nobody can say what. The manager takes it from here.
+    """Create a queued run with its chunks, and return it; the manager starts it.
+
+    The given parameters override the task's. The run is done at once when there is nothing to do, and failed
+    where its work cannot be determined.
 
     Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an
-    open run; RateLimited for an owner who has asked for too much already.
+    open run; RateLimited for an owner who has requested too much already.
     """
     task = task_of(name)
     job = catalog.job(task.job)
     values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
-        raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a time to come, or none.")
+        raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a future time, or none.")
     _check_quota(owner, where.now)  # before the work is planned, which may take long
     planned, error = _plan_chunks(job, values, replace(where, owner=owner.pk if owner else None))
     try:
@@ -84,7 +86,7 @@ def begin(
 
 
 def _check_quota(owner: Any, now: datetime) -> None:
-    """Raise RateLimited where a person has asked for too much already."""
+    """Raise RateLimited where a person has requested too much already."""
     if owner is None:
         return
     with transaction.atomic():
@@ -93,8 +95,10 @@ def _check_quota(owner: Any, now: datetime) -> None:
 
 
 def _plan_chunks(job: Job, values: Values, where: Surroundings) -> tuple[list[Piece] | None, str]:
-    """The chunks, None where how many there are isn't known beforehand; and why nobody can say, such as for a
-    folder that may not be read, "" else. Such a run fails: a schedule that begins none would fail unseen.
+    """Return the chunks, None where their number is unknown in advance, and the error of planning, else "".
+
+    Planning may fail, for example for an unreadable folder. Such a run fails visibly; a schedule that creates
+    no run would fail unseen.
     """
     if job.pieces is None:
         return None, ""
@@ -103,13 +107,15 @@ def _plan_chunks(job: Job, values: Values, where: Surroundings) -> tuple[list[Pi
     except (WeirError, redis.RedisError, DatabaseError):
         raise
     except Exception as error:
-        logger.exception("A run of %s can't be planned", job.name)
+        logger.exception("A run of %s cannot be planned", job.name)
         return [], f"{type(error).__name__}: {error}"
 
 
 def cancel(run: Run, now: datetime) -> Run:
-    """End an open run: its workers stop at their next sign of life, and nothing of theirs is shown any more.
-    What is done stays. Raises BadInput when it has ended.
+    """Cancel an open run. Raises BadInput when it has ended.
+
+    Its workers stop at their next heartbeat, and nothing of theirs is published any more. Completed chunks
+    stay.
     """
     if not end(run, Run.State.CANCELLED, now):
         ended = run_of(run.pk)
@@ -120,13 +126,13 @@ def cancel(run: Run, now: datetime) -> Run:
 
 
 def resume(run: Run, now: datetime) -> Run:
-    """Go on with a failed or cancelled run: what is done isn't done again. Raises BadInput otherwise,
-    for a job that is gone, and for a run whose chunks could not be planned; RateLimited as `begin` does.
+    """Resume a failed or cancelled run without repeating completed chunks.
+
+    Raises BadInput otherwise, for a job that no longer exists, and for a run whose chunks could not be
+    planned; RateLimited as `begin` does.
     """
     if run.state in RESUMABLE and run.chunks_total == 0:
-        raise BadInput(
-            "run", f"{run.pk} has nothing to go on with, as it could not be planned; begin another."
-        )
+        raise BadInput("run", f"{run.pk} cannot be resumed, because it could not be planned; start another.")
     try:
         with transaction.atomic():
             _check_quota(run.owner, now)
@@ -134,13 +140,14 @@ def resume(run: Run, now: datetime) -> Run:
                 state=Run.State.QUEUED, ended_at=None, error="", deadline_at=None
             ):
                 raise BadInput(
-                    "run", f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled one goes on."
+                    "run",
+                    f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled run can be resumed.",
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
             if catalog.job(run.task.job).next_piece is not None:
-                # A chunk that failed was the last: how many there are is found out once it is done.
+                # A chunk that failed was the last: the number of chunks is determined once it is done.
                 Run.objects.filter(pk=run.pk).update(chunks_total=None)
-            # A worker that is still at one finds its number outdated.
+            # A worker that is still at a chunk finds its number outdated.
             unfinished.update(state=Chunk.State.PENDING, tries=0, fence=0, error="")
     except IntegrityError:
         raise _open_already(run.task) from None
@@ -148,7 +155,7 @@ def resume(run: Run, now: datetime) -> Run:
 
 
 def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
-    """Close an open run; False when it has ended already."""
+    """Close an open run; return False when it has ended already."""
     return bool(
         Run.objects.filter(pk=run.pk, state__in=OPEN).update(
             state=state, ended_at=now, error=checks.storable(error), workers_wanted=0
@@ -157,11 +164,13 @@ def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
 
 
 def forget_live(control: redis.Redis, number: int) -> None:
-    """What is of no use after a run's end."""
+    """Delete live data that is not needed after a run's end."""
     control.delete(keys.JOB.build(number), keys.JOB_WORKERS.build(number))
 
 
 def _open_already(task: Task) -> BadInput:
     going_on = task.runs.filter(state__in=OPEN).first()
     number = f" (run {going_on.pk})" if going_on else ""
-    return BadInput("task", f"{task.name} runs once at a time, and does so now{number}; wait or cancel it.")
+    return BadInput(
+        "task", f"{task.name} allows one run at a time, and one is open{number}; wait or cancel it."
+    )

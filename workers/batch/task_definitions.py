@@ -1,6 +1,6 @@
-"""Batch tasks as they are defined: checked, kept, and put on beat's schedule.
+"""Definitions of batch tasks: validated, stored, and scheduled.
 
-The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab (UTC), editable there too.
+The schedule is a row of django-celery-beat, `task: {name}`: interval or crontab (UTC), also editable there.
 """
 
 import json
@@ -40,7 +40,7 @@ def define(
     crontab_line: str | None = None,
     enabled: bool = True,
 ) -> Task:
-    """Make a task, or change the one of that name; what is left out is as its job declares it.
+    """Create a task or change the one with that name; missing values are those that its job declares.
 
     Raises BadInput naming the field, and then nothing was changed.
     """
@@ -48,7 +48,7 @@ def define(
     checks.name().validate(name, "name", end=".")
     known = {parameter.name: parameter for parameter in declared.parameters}
     given = dict(parameters or {})
-    # What has no default may still come with each run; a task that runs by itself needs it here.
+    # A run can supply a parameter without a default; a task with a schedule needs it here.
     if every_seconds is not None or crontab_line is not None:
         declared.read(given)
     for key, value in given.items():
@@ -67,7 +67,7 @@ def define(
 
 
 def _clock(deadline: time | None) -> time | None:
-    """A time of day in UTC, as all are. Databases keep none with a zone, or keep it without that."""
+    """Return a time of day in UTC, like all times here; databases store none with a zone."""
     if deadline is None or deadline.tzinfo is None:
         return deadline
     if deadline.utcoffset() != timedelta(0):
@@ -76,7 +76,7 @@ def _clock(deadline: time | None) -> time | None:
 
 
 def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | None = None) -> Task:
-    """Put it on the schedule, by interval or crontab; with neither, take it off. Raises BadInput."""
+    """Schedule the task by interval or crontab; with neither, remove its schedule. Raises BadInput."""
     when = _format_schedule(every_seconds, crontab_line)
     before = task.periodic
     if when is None:
@@ -89,7 +89,7 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
             "kwargs": json.dumps({"name": task.name}),
             "queue": "control",
             "enabled": task.enabled,
-            # A start that waited so long is outdated: the next one comes, or a person starts it.
+            # A start that waited this long is outdated: the next one follows, or a person starts the task.
             "expire_seconds": every_seconds or CRONTAB_EXPIRES_SECONDS,
             "interval": None,
             "crontab": None,
@@ -102,7 +102,7 @@ def schedule(task: Task, every_seconds: int | None = None, crontab_line: str | N
 
 
 def ensure_tasks() -> int:
-    """Every shipped job has its task; answers how many were missing. What an operator changed stays."""
+    """Create missing tasks of the shipped jobs and return how many; changes by an operator are kept."""
     made = 0
     known = set(Task.objects.values_list("name", flat=True))
     for job in catalog.JOBS.values():
@@ -114,7 +114,7 @@ def ensure_tasks() -> int:
 
 def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
     if every_seconds is not None and crontab_line is not None:
-        raise BadInput("crontab", "takes the place of interval_seconds; give one of both.")
+        raise BadInput("crontab", "replaces interval_seconds; give only one of the two.")
     if every_seconds is not None:
         return {"interval": _interval(every_seconds)}
     return None if crontab_line is None else {"crontab": _crontab(crontab_line)}
@@ -130,21 +130,21 @@ def _interval(every_seconds: Any) -> IntervalSchedule:
 def _crontab(line: str) -> CrontabSchedule:
     parts = line.split()
     if len(parts) != len(CRONTAB_FIELDS):
-        raise BadInput("crontab", f"takes minute, hour, day, month and weekday as '0 3 * * *', not {line!r}.")
+        raise BadInput(
+            "crontab", f"takes minute, hour, day, month, and weekday as '0 3 * * *', not {line!r}."
+        )
     fields = dict(zip(CRONTAB_FIELDS, parts, strict=True))
     try:
         crontab(**fields)
     except (ParseException, ValueError) as error:
-        raise BadInput("crontab", f"{line!r} is none: {error}.") from None
+        raise BadInput("crontab", f"{line!r} is invalid: {error}.") from None
     return schedule_row(CrontabSchedule, **fields, timezone="UTC")
 
 
 def _requirements(wanted: Sequence[str]) -> list[str]:
     for requirement in wanted:
         if requirement not in REQUIREMENTS:
-            raise BadInput(
-                "requirements", f"{requirement!r} is unknown; there are {', '.join(REQUIREMENTS)}."
-            )
+            raise BadInput("requirements", f"{requirement!r} is unknown; choose {', '.join(REQUIREMENTS)}.")
     return list(wanted)
 
 
@@ -154,5 +154,5 @@ def _parallel(workers: Any) -> int:
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:
     if name not in known:
-        raise BadInput(str(name), f"is unknown to {job}; its parameters are: {', '.join(known) or 'none'}.")
+        raise BadInput(str(name), f"is unknown to {job}; its parameters are {', '.join(known) or 'none'}.")
     return known[name].read(value)

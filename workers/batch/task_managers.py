@@ -1,8 +1,8 @@
-"""The managers of batch tasks: they see how much is left and how long a chunk takes, start as many workers as
-the deadline asks for, and close what is done (Houtman 3.5.2.1).
+"""Managers of batch tasks (Houtman 3.5.2.1).
 
-All they know is in the database and on the control server, and every step may be repeated: a manager killed
-at any instant is followed by the next tick, on whichever host.
+They measure the remaining work and the duration of a chunk, start as many workers as the deadline requires,
+and close completed runs. Their whole state is in the database and on the control server, and every step is
+repeatable: when a manager is killed, the next tick takes over on any host.
 """
 
 import logging
@@ -23,8 +23,8 @@ from workers.models import Chunk, Run
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 10.0
-# A worker that was sent for and hasn't begun counts for so long; then it is sent for again, and the message
-# of before has expired.
+# How long a requested worker counts before it starts; then it is requested again, and the earlier message has
+# expired.
 SUBMISSION_SECONDS = 60.0
 PRESENT_SECONDS = 15.0
 LIVE_SECONDS = 86_400
@@ -32,12 +32,13 @@ MEASURED_CHUNKS = 20
 # Requirement → the role of workers that meet it; "memory": Spark's hosts have most of it.
 ROLE_OF = {"spark": "spark", "memory": "spark"}
 DEFAULT_ROLE = "jobs"
-Submit = Callable[[int, str, str, bool], None]  # run, worker, role, whether a person asked for it
+Submit = Callable[[int, str, str, bool], None]  # run, worker, role, whether a person requested it
 
 
 def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
-    """A step of every open run, scheduled runs before requested ones, the oldest first; nothing while another
-    does so.
+    """Advance every open run, scheduled runs before requested ones, the oldest first.
+
+    Nothing is done while another process does so.
     """
     with Lease(control, "task-managers", LEASE_SECONDS) as number:
         if number is None:
@@ -45,13 +46,13 @@ def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
         open_runs = (
             Run.objects.filter(state__in=runs.OPEN).select_related("task").order_by("created_at", "pk")
         )
-        # Scheduled runs first: workers take them in the order in which they are sent for.
+        # Scheduled runs first: workers take runs in the order in which they were requested.
         in_order = sorted(open_runs, key=lambda run: run.is_requested)
         return [manage(run, control, now, submit) for run in in_order]
 
 
 def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
-    """One run: begun, closed, or its workers counted and sent for."""
+    """Advance one run: start it, close it, or count its workers and request more."""
     if run.state == Run.State.QUEUED:
         began = {"state": Run.State.RUNNING, "started_at": run.started_at or now}
         Run.objects.filter(pk=run.pk, state=Run.State.QUEUED).update(**began)
@@ -69,30 +70,30 @@ def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run
 
 
 def count_wanted_workers(run: Run, left: int | None, now: datetime) -> int:
-    """See `deadline.workers_for`; a single-instance task gets one."""
+    """Return the number of workers (`deadline.workers_for`); a single-instance task gets one."""
     most = 1 if run.single_instance else run.task.parallel
     seconds_left = None if run.deadline_at is None else (run.deadline_at - now).total_seconds()
     return deadline.workers_for(left, chunk_seconds(run), seconds_left, most)
 
 
 def chunk_seconds(run: Run) -> list[float]:
-    """How long the newest chunks of the task took: of this run, and before of earlier ones."""
+    """Return the durations of the newest chunks of the task, in this run and, before, in earlier ones."""
     done = Chunk.objects.filter(run__task_id=run.task_id, state=Chunk.State.DONE, seconds__isnull=False)
     newest = done.order_by("-run_id", "-pk").values_list("seconds", flat=True)[:MEASURED_CHUNKS]
     return [seconds for seconds in newest if seconds is not None]
 
 
 def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
-    """Workers that are at the run, or were sent for a short while ago."""
+    """Return workers that are at the run or were requested recently."""
     key, now_seconds = keys.JOB_WORKERS.build(number), now.timestamp()
     control.zremrangebyscore(key, "-inf", now_seconds)
-    # Noted by a clock that was ahead: nobody is promised for longer than it takes to start.
+    # The time is from a clock that was ahead: no request is valid for longer than a start takes.
     control.zremrangebyscore(key, f"({now_seconds + SUBMISSION_SECONDS}", "+inf")
     return int(control.zcard(key))
 
 
 def note_progress(run: Run, control: redis.Redis) -> int | None:
-    """Write the run's progress; answers how many chunks are left, None when that isn't known yet."""
+    """Store the run's progress; return the number of chunks left, None while unknown."""
     counts = run.chunks.aggregate(
         rows=Sum("rows", default=0),
         ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED))),
@@ -101,7 +102,7 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
 
 
 def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
-    """Chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}, as it is now."""
+    """Return chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}."""
     found = cast(Fields, control.hgetall(keys.JOB.build(number)))
     return {chunk.decode(): orjson.loads(document) for chunk, document in found.items()}
 
@@ -127,7 +128,7 @@ def _record_progress(
 
 
 def _close(run: Run, control: redis.Redis, now: datetime) -> None:
-    """Every chunk has ended: well, or some have not."""
+    """Close the run when every chunk has ended, successfully or not."""
     failed = run.chunks.filter(state=Chunk.State.FAILED).order_by("place")
     first = failed.first()
     skipped = [skip for chunk in run.chunks.exclude(skipped=[]) for skip in chunk.skipped]
@@ -148,8 +149,9 @@ def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Subm
 
 
 def note_worker(control: redis.Redis, number: int, worker: str, until: float) -> None:
-    """That it is at the run, or was sent for, until then. The key ends by itself: of a run that is cancelled
-    nobody takes away who never began.
+    """Note that a worker is at the run, or was requested, until then.
+
+    The key expires: nothing else removes the workers of a cancelled run that never started.
     """
     key = keys.JOB_WORKERS.build(number)
     control.zadd(key, {worker: until})
@@ -157,7 +159,7 @@ def note_worker(control: redis.Redis, number: int, worker: str, until: float) ->
 
 
 def role_of(requirements: list[str]) -> str:
-    """The role whose workers meet all requirements."""
+    """Return the role whose workers meet all requirements."""
     return next(
         (ROLE_OF[requirement] for requirement in requirements if requirement in ROLE_OF), DEFAULT_ROLE
     )

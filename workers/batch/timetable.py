@@ -1,4 +1,4 @@
-"""When a batch task runs, in words, and when it does so next. Both read its row of django-celery-beat."""
+"""When a batch task runs, in words, and its next start, both read from its row of django-celery-beat."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,10 @@ STEPS = ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minu
 
 
 def words(periodic: PeriodicTask | None) -> str:
-    """`every 10 minutes`, `daily at 03:30 UTC`, `crontab 0 */6 * * * UTC`; without a row: when asked."""
+    """Return `every 10 minutes`, `daily at 03:30 UTC`, or `crontab 0 */6 * * * UTC`.
+
+    Without a row, the text says that the task runs on request.
+    """
     if periodic is None:
         return BY_HAND
     if periodic.interval is not None:
@@ -24,7 +27,7 @@ def words(periodic: PeriodicTask | None) -> str:
 
 
 def interval_seconds(periodic: PeriodicTask | None) -> int | None:
-    """Of a task that runs by interval, else None."""
+    """Return the interval of a task that runs by interval, else None."""
     if periodic is None or periodic.interval is None:
         return None
     every: timedelta = periodic.interval.schedule.run_every
@@ -32,15 +35,16 @@ def interval_seconds(periodic: PeriodicTask | None) -> int | None:
 
 
 def crontab_line(periodic: PeriodicTask | None) -> str | None:
-    """Of a task that runs by the calendar, else None."""
+    """Return the crontab of a task that runs by the calendar, else None."""
     crontab = None if periodic is None else periodic.crontab
     if crontab is None:
         return None
-    return f"{crontab.minute} {crontab.hour} {crontab.day_of_month} {crontab.month_of_year} {crontab.day_of_week}"
+    day = f"{crontab.day_of_month} {crontab.month_of_year} {crontab.day_of_week}"
+    return f"{crontab.minute} {crontab.hour} {day}"
 
 
 def format_interval(seconds: int) -> str:
-    """An interval in its largest whole unit."""
+    """Format an interval in its largest whole unit."""
     for length, one, many in STEPS:
         if seconds >= length and seconds % length == 0:
             count = seconds // length
@@ -49,7 +53,7 @@ def format_interval(seconds: int) -> str:
 
 
 def calendar(row: CrontabSchedule) -> str:
-    """The usual ones in words; the others as they are written."""
+    """Return common calendars in words, others as crontab."""
     minute, hour = str(row.minute), str(row.hour)
     days = (str(row.day_of_month), str(row.month_of_year), str(row.day_of_week))
     if digits(minute) is not None and hour == ANY and days == (ANY, ANY, ANY):
@@ -66,9 +70,9 @@ def calendar(row: CrontabSchedule) -> str:
 
 
 def next_at(periodic: PeriodicTask | None, last_at: datetime | None, now: datetime) -> datetime | None:
-    """The next start, None for a task that is off or has no schedule.
+    """Return the next start, None for a task that is disabled or has no schedule.
 
-    An interval counts from `last_at`, the last start by schedule: beat's own note of it is minutes behind.
+    An interval counts from `last_at`, the last scheduled start: beat's own record of it is minutes behind.
     """
     if periodic is None or not periodic.enabled:
         return None

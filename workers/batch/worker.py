@@ -1,5 +1,7 @@
-"""A worker of a batch task: it takes chunk after chunk until there are none, fewer workers are wanted, its
-host is drained, or its place is due to another run (`workers.batch.fair_share`).
+"""A worker of a batch task.
+
+It processes chunks until there are none, fewer workers are wanted, its host is drained, or another run is due
+for its place (`workers.batch.fair_share`).
 """
 
 import logging
@@ -27,7 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 class BatchWorker:
-    """At one run. `clock` gives the time; host: whose drain ends it after its chunk, "" for none."""
+    """A worker at one run.
+
+    `clock` gives the time; host: the host whose drain ends the worker after its chunk, "" for none.
+    """
 
     def __init__(
         self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime], host: str = ""
@@ -36,7 +41,7 @@ class BatchWorker:
         self._job = catalog.job(run.task.job)
 
     def run(self) -> int:
-        """Until nothing is left for it; answers how many chunks it did."""
+        """Process chunks until none is left for it; return how many."""
         done = 0
         try:
             self._be_present()
@@ -64,12 +69,12 @@ class BatchWorker:
         return chunk
 
     def _leaves(self) -> bool:
-        """Whether the worker's place is due to another run."""
+        """Return whether another run is due for the worker's place."""
         now = self._clock()
         return fair_share.scheduled_run_waits(self._run, now) or fair_share.is_others_turn(self._run, now)
 
     def _do(self, chunk: Chunk, work: Work) -> bool:
-        """One chunk; whatever goes wrong is noted at it. True when it was done."""
+        """Process one chunk, recording any failure with it; return whether it was done."""
         lease = ChunkLease(
             chunk,
             self._where,
@@ -90,7 +95,7 @@ class BatchWorker:
             lease.give_back()
             return False
         except BadInput as error:
-            # Another try reads the same input: the run ends here, and says why.
+            # Another try reads the same input: the run ends here with the reason.
             if lease.fail(str(error), final=True):
                 runs.end(self._run, Run.State.FAILED, self._clock(), f"{chunk.identifier}: {error}")
             return False
@@ -104,13 +109,13 @@ class BatchWorker:
         return True
 
     def _max_seconds(self) -> float | None:
-        """How long a chunk may take. What a person asked for always has a limit."""
+        """Return the maximum duration of a chunk. A run that a person requested always has one."""
         if self._job.max_chunk_seconds is None and self._run.is_requested:
             return fair_share.MAX_REQUESTED_CHUNK_SECONDS
         return self._job.max_chunk_seconds
 
     def _note(self, chunk: Chunk, progress: Mapping[str, Any]) -> None:
-        """How far it is. That nobody can be notified right now ends no work: the lease is the database's."""
+        """Record the progress. A failure to do so ends no work: the lease is in the database."""
         document = {**progress, "worker": self._worker, "at": self._clock().timestamp()}
         key = keys.JOB.build(self._run.pk)
         with suppress(redis.RedisError):
@@ -123,19 +128,20 @@ class BatchWorker:
         note_worker(self._where.control, self._run.pk, self._worker, until)
 
     def _sweep(self, lease: ChunkLease) -> None:
-        """What this chunk's workers of before left hidden, this one's included. What can't be swept is hidden
-        all the same, such as a folder into which a Spark that is being ended writes for a little while.
+        """Remove hidden files of this and earlier workers of the chunk.
+
+        A folder that cannot be removed, such as one into which an ending Spark still writes, stays hidden.
         """
         try:
             files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
         except OSError as error:
-            logger.warning("What is left of chunk %s can't be swept: %s", lease.chunk.identifier, error)
+            logger.warning("Leftovers of chunk %s cannot be removed: %s", lease.chunk.identifier, error)
 
 
 def extend(number: int, job: Job, where: Surroundings) -> bool:
-    """One more chunk of a run whose amount of work isn't known; False when there is none, or one is open.
+    """Add one more chunk to a run with an unknown amount of work.
 
-    When nothing is left, the amount is known from then on.
+    Return False when there is none, or one is open. When nothing is left, the amount is known from then on.
     """
     assert job.next_piece is not None
     with transaction.atomic():
@@ -146,8 +152,8 @@ def extend(number: int, job: Job, where: Surroundings) -> bool:
             return False
         failed = newest is not None and newest.state == Chunk.State.FAILED
         if newest is not None and run.single_instance and newest.state != Chunk.State.DONE and not failed:
-            return False  # it is in somebody's hands, and the next begins where it ends
-        # After a failed chunk there is no next one: the run ends with it.
+            return False  # a worker has it, and the next one starts where it ends
+        # There is no next chunk after a failed one: the run ends with it.
         piece = (
             None if failed else job.next_piece(run.parameters, where, newest.identifier if newest else None)
         )
@@ -167,9 +173,10 @@ def work_at(
     clock: Callable[[], datetime],
     host: str = "",
 ) -> int:
-    """One worker's whole life at a run that may have ended meanwhile. Where it fails outside of a chunk, such
-    as by its job's code, no other worker would do better: the run ends, and says why. Raises what a server or
-    a database that is away raises.
+    """Run one worker from start to end at a run, which may have ended in the meantime.
+
+    A failure outside of a chunk, such as in its job's code, would occur for every worker: the run ends with
+    the reason. Raises what a server or a database that is away raises.
     """
     run = Run.objects.select_related("task").filter(pk=number, state=Run.State.RUNNING).first()
     if run is None:
@@ -181,6 +188,6 @@ def work_at(
     except BadInput as error:
         runs.end(run, Run.State.FAILED, clock(), str(error))
     except Exception as error:
-        logger.exception("Run %s fails outside of its chunks.", number)
+        logger.exception("Run %s failed outside of its chunks.", number)
         runs.end(run, Run.State.FAILED, clock(), storable(f"{type(error).__name__}: {error}"))
     return 0

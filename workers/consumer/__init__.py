@@ -1,1 +1,1 @@
-"""A worker's life: it claims blocks of one container, handles them, acknowledges, reports."""
+"""Consumers: a worker claims blocks of one container, handles and acknowledges them, and reports."""

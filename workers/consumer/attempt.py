@@ -1,9 +1,9 @@
-"""Handling blocks so that one that can't be handled holds up nobody else.
+"""Handling of blocks such that a failing block delays no other.
 
-A block's way: tried together with the others of its worker; when that fails, alone; when that fails, it
-waits (`workers.consumer.backoff`) and is tried again, alone. On its last try, or at once when the handler
-blames the events themselves, its events are separated: halves, quarters, … until the poison events stand
-alone. Only they become dead letters.
+A block is tried together with the others of its worker; when that fails, alone; when that fails, it waits
+(`workers.consumer.backoff`) and is tried again, alone. On its last try, or at once when the handler blames
+the events themselves, its events are separated: halves, quarters, … until the poison events are isolated.
+Only they become dead letters.
 """
 
 import time
@@ -20,42 +20,44 @@ from workers.consumer.time_limit import TimeLimitExceeded, time_limit
 from workers.pool.completions import Completion
 
 HUNG_EVENTS_PER_BLOCK = 3
-FIRST_BLOCKS = 16  # of a call that may be divided
+FIRST_BLOCKS = 16  # of the first call, where calls may be divided
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """The worker's own time is used up in the middle of a separation."""
+    """Raised when the worker's own time ends during a separation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hang(Failure):
-    """The call was ended by the time limit."""
+    """Raised when the time limit ended the call."""
 
 
 def _one_for_all(
     delivery: Delivery, poison: list[tuple[pa.RecordBatch, str]]
 ) -> list[tuple[pa.RecordBatch, str]]:
-    """A single letter where every event failed with the same kind of error: what the handler needs is away
-    then, as a rule, and a letter of one event is fifteen times as large as an event in a block.
+    """Return a single letter where every event failed with the same kind of error.
+
+    In that case a dependency of the handler is usually unavailable, and a letter of one event is fifteen
+    times as large as an event in a block.
     """
     kinds = {error.partition(":")[0] for _, error in poison}
     if len(kinds) != 1 or sum(rows.num_rows for rows, _ in poison) < delivery.events:
         return poison
-    error = f"each of its {delivery.events} events failed by itself: {poison[0][1]}"
+    error = f"each of its {delivery.events} events failed separately: {poison[0][1]}"
     return [(delivery.fill_ids(), error)]
 
 
-# After which a worker begins nothing more: others wait for its place, and who follows it has the handler as
-# it is then. A call of many blocks is to be well within it.
+# Time after which a worker starts nothing more: others wait for its place, and its successor loads the
+# current handler. A call of many blocks should take much less.
 BEGINS_WITHIN_SECONDS = 10.0
 UNTRIED = Failure(0, "the worker ran out of time before its turn", untried=True)
 
 
 @dataclass(slots=True)
 class HandlerCall:
-    """Calls one handler under its time limit, and adds up what it did.
+    """Calls of one handler under its time limit, with the sum of their results.
 
-    `until_seconds`: the monotonic time after which no further call is begun.
+    `until_seconds`: the monotonic time after which no further call is started.
     """
 
     handler: Handler
@@ -63,18 +65,21 @@ class HandlerCall:
     until_seconds: float
     monotonic: Callable[[], float] = time.monotonic
     done: Outcome = field(default_factory=Outcome)
-    completions: list[Completion] = field(default_factory=list)  # when which events were done
-    likely_blocks: int = FIRST_BLOCKS  # that take a quarter to half of the time limit, or of a turn
+    completions: list[Completion] = field(default_factory=list)  # times at which events were completed
+    likely_blocks: int = FIRST_BLOCKS  # they take 1/4 to 1/2 of the time limit, or of a turn
 
     def blocks_a_call(self, left: int) -> int:
-        """How many of the blocks that are left the next call of `together` should get. A handler that works
-        block by block gets fewer where it is slow: of a call that the time limit ends nothing counts as done.
+        """Return how many of the remaining blocks the next call of `together` should get.
+
+        A slow handler that works block by block gets fewer: of a call that the time limit ends, nothing
+        counts as done.
         """
         return min(left, self.likely_blocks) if works_block_by_block(self.handler) else left
 
     def together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
-        """Handles blocks; answers the failures by place. A call that raises, with several blocks, is repeated
-        block by block.
+        """Handle blocks and return the failures by index.
+
+        A call with several blocks that raises is repeated block by block.
         """
         if self._is_out_of_time():
             return dict.fromkeys(range(len(deliveries)), UNTRIED)
@@ -93,13 +98,13 @@ class HandlerCall:
         if isinstance(answer, Outcome):
             return {failure.block: failure for failure in answer.failures}
         if len(deliveries) == 1 or isinstance(answer, Hang):
-            # After a hang nobody is tried alone here: each could hang for as long. They wait, and are alone
-            # the next time.
+            # After a hang no block is tried alone here, because each could hang for as long. They wait, and
+            # are tried alone the next time.
             return dict.fromkeys(range(len(deliveries)), answer)
         return self.alone(deliveries)
 
     def alone(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
-        """Handles each block by itself; answers the failures by place."""
+        """Handle each block by itself and return the failures by index."""
         failures = {}
         for place, delivery in enumerate(deliveries):
             if self._is_out_of_time():
@@ -109,10 +114,9 @@ class HandlerCall:
         return failures
 
     def separate(self, delivery: Delivery, failure: Failure) -> list[tuple[pa.RecordBatch, str]]:
-        """The poison of a block that failed: (rows, error) pairs; all its other rows are handled when this
-        returns.
+        """Return the poison of a block that failed: (rows, error) pairs; all its other rows are handled.
 
-        Raises OutOfTime. What was handled until then is recognised by the handler when the block comes
+        Raises OutOfTime. The handler recognizes the rows handled until then when the block is delivered
         again.
         """
         if failure.transient or delivery.events == 1:
@@ -127,8 +131,9 @@ class HandlerCall:
         return self.separate(part, failure) if failure else []
 
     def _row_by_row(self, delivery: Delivery) -> list[tuple[pa.RecordBatch, str]]:
-        """Halving would hang at every level. So each hung event costs one time limit; after a few the rest
-        is given up.
+        """Separate a block row by row, because halving would hang at every level.
+
+        Each event that hangs costs one time limit; after a few the rest is given up.
         """
         poison: list[tuple[pa.RecordBatch, str]] = []
         hung = 0
@@ -137,7 +142,7 @@ class HandlerCall:
                 rest = delivery.part(row, delivery.events).fill_ids()
                 return [
                     *poison,
-                    (rest, f"not tried: the handler hung on {hung} events before it in this block"),
+                    (rest, f"not tried: the handler hung on {hung} earlier events of this block"),
                 ]
             event = delivery.part(row, row + 1)
             if failure := self._failure(event):
@@ -160,8 +165,8 @@ class HandlerCall:
         except TimeLimitExceeded:
             return Hang(0, f"the handler took longer than {self.timeout_seconds:g} s")
         except SoftTimeLimitExceeded:
-            raise  # the worker's own end, not the handler's fault
-        except Exception as error:  # whatever a handler raises is the failure of what it was given
+            raise  # the worker's own end and not the handler's fault
+        except Exception as error:  # any exception of a handler is a failure of its input
             return Failure(0, f"{type(error).__name__}: {error}")
         for failure in outcome.failures:
             if not 0 <= failure.block < len(deliveries):

@@ -1,4 +1,4 @@
-"""Sending short-lived workers off, through Celery."""
+"""Submission of short-lived workers through Celery."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from workers.consumer.worker import time_to_work_seconds
 from workers.pool.hosts import CONSUME
 
 KILL_AFTER_SECONDS = 10.0
-AHEAD_OF_ALL = 0  # Celery's first priority: served before any queue's that has another
+AHEAD_OF_ALL = 0  # Celery's highest priority: served before any queue with another one
 
 
 def send_workers(
@@ -26,19 +26,18 @@ def send_workers(
     now: float,
     ahead: int = 0,
 ) -> list[str]:
-    """Submit `count` workers for one container under their ids; answers the ids.
+    """Submit `count` workers for one container under their ids and return the ids.
 
-    The first `ahead` of them are served before other queues', the rest by the queue's priority.
-    They are counted as waiting to run, then sent; a submission that nobody takes within
-    SUBMISSION_EXPIRES_SECONDS is void. Celery's time limits are the last resort behind the worker's own
-    (`workers.consumer.time_limit`): an exception (soft), then the process is killed (hard). Raises BadInput
-    for a container that is not there.
+    The first `ahead` of them are served before other queues', the rest by the queue's priority. They are
+    counted as waiting to run, then sent; a submission that no host takes within SUBMISSION_EXPIRES_SECONDS is
+    void. Celery's time limits are the last resort after the worker's own (`workers.consumer.time_limit`): an
+    exception (soft), then the process is killed (hard). Raises BadInput for a container that does not exist.
     """
     spec = topology.queue(queue)
     if spec.kind != "jobs":
         raise BadInput("queue", f"{queue} is read by the pipeline; only a jobs queue has workers.")
     if topology.node(node).name not in spec.points:
-        raise BadInput("node", f"{node} holds no container of {queue}; {', '.join(spec.points)} do.")
+        raise BadInput("node", f"{node} has no container of {queue}; choose {', '.join(spec.points)}.")
     if count != len(worker_ids):
         raise BadInput("count", f"is {count}, but {len(worker_ids)} ids are given.")
     if not worker_ids:

@@ -1,10 +1,9 @@
-"""How long events took from publish to acknowledge: a histogram that can be added up across workers.
+"""Latency of events from publish to acknowledge, as a histogram that can be added up across workers.
 
-Buckets are log-spaced. Bucket i ≥ 1 holds latencies in [LOWEST·GROWTH^(i-1), LOWEST·GROWTH^i) seconds,
-bucket 0 all below LOWEST. A quantile answers with the geometric middle of its bucket, so its relative error
-is at most √GROWTH - 1 (RELATIVE_ERROR, 4.9 %) for latencies between LOWEST_SECONDS and HIGHEST_SECONDS.
-Merging is addition: order and grouping don't matter, which is why workers may HINCRBY buckets into one
-Redis hash.
+Buckets are log-spaced. Bucket i ≥ 1 has latencies in [LOWEST·GROWTH^(i-1), LOWEST·GROWTH^i) seconds, bucket 0
+all below LOWEST. A quantile is the geometric middle of its bucket, so its relative error is at most √GROWTH -
+1 (RELATIVE_ERROR, 4.9 %) for latencies between LOWEST_SECONDS and HIGHEST_SECONDS. Merging is addition: order
+and grouping do not matter, so workers may HINCRBY buckets into one Redis hash.
 """
 
 import math
@@ -20,14 +19,14 @@ LAST_BUCKET = math.ceil(math.log(HIGHEST_SECONDS / LOWEST_SECONDS) / _LOG_GROWTH
 
 
 def bucket_of(latency_seconds: float) -> int:
-    """The bucket of a latency. A negative one (two clocks disagree) counts as the lowest."""
+    """Return the bucket of a latency. A negative one (two clocks disagree) counts as the lowest."""
     if not latency_seconds >= LOWEST_SECONDS:
         return 0
     return min(LAST_BUCKET, 1 + int(math.log(latency_seconds / LOWEST_SECONDS) / _LOG_GROWTH))
 
 
 def middle_seconds(bucket: int) -> float:
-    """The geometric middle of a bucket: what a quantile that falls into it answers."""
+    """Return the geometric middle of a bucket, which is the value of a quantile in it."""
     if bucket <= 0:
         return LOWEST_SECONDS / 2
     return LOWEST_SECONDS * math.exp(_LOG_GROWTH * (bucket - 0.5))
@@ -41,7 +40,7 @@ class Latencies:
 
     @classmethod
     def build(cls, samples: Iterable[tuple[float, int]]) -> "Latencies":
-        """From (latency in seconds, events) pairs."""
+        """Build from (latency in seconds, events) pairs."""
         events: dict[int, int] = {}
         for latency_seconds, count in samples:
             bucket = bucket_of(latency_seconds)
@@ -50,7 +49,7 @@ class Latencies:
 
     @classmethod
     def from_hash(cls, stored: Mapping[bytes, bytes]) -> "Latencies":
-        """From the Redis hash `weir:latency:{queue}`."""
+        """Build from the Redis hash `weir:latency:{queue}`."""
         return cls({int(bucket): int(events) for bucket, events in stored.items()})
 
     @property
@@ -58,16 +57,16 @@ class Latencies:
         return sum(self.events.values())
 
     def merge(self, other: "Latencies") -> "Latencies":
-        """Both together."""
+        """Return the sum of both."""
         events = dict(self.events)
         for bucket, count in other.events.items():
             events[bucket] = events.get(bucket, 0) + count
         return Latencies(events)
 
     def subtract(self, earlier: "Latencies") -> "Latencies":
-        """What came after `earlier` of the same cumulative histogram.
+        """Return the events after `earlier` of the same cumulative histogram.
 
-        One that was emptied meanwhile counts from zero.
+        One that was emptied in the meantime counts from zero.
         """
         if any(self.events.get(bucket, 0) < count for bucket, count in earlier.events.items()):
             return self
@@ -75,8 +74,9 @@ class Latencies:
         return Latencies({bucket: count for bucket, count in grown.items() if count})
 
     def quantile(self, share: float) -> float | None:
-        """The latency in seconds that `share` (0..1) of the events did not exceed; None when there are no
-        events.
+        """Return the latency in seconds that `share` (0..1) of the events did not exceed.
+
+        None without events.
         """
         if not 0.0 <= share <= 1.0:
             raise ValueError(f"share takes a number from 0 to 1, not {share}")

@@ -1,9 +1,9 @@
-"""Ends a call that takes too long, from outside of it.
+"""Time limit of a call, enforced from outside of it.
 
-SIGALRM, because the callee is not ours: it may sleep, wait for a socket, or loop. Only the main thread of a
-process can be interrupted so (a Celery prefork child runs its task there); elsewhere there is no limit but
-Celery's own. A callee that never returns to the interpreter can't be interrupted: then Celery's hard limit
-kills the process.
+SIGALRM is used because the called code is not ours: it may sleep, wait for a socket, or loop. Only the main
+thread of a process can be interrupted this way (a Celery prefork child runs its task there); elsewhere only
+Celery's own limits apply. Code that never returns to the interpreter cannot be interrupted: then Celery's
+hard limit kills the process.
 """
 
 import signal
@@ -14,16 +14,19 @@ from contextlib import contextmanager
 from types import FrameType
 
 REPEAT_SECONDS = 1.0
-MOST_SECONDS = 1e9  # a timer takes some more; who gives a limit beyond it wants none
+MOST_SECONDS = 1e9  # a timer accepts slightly more; a larger limit means no limit
 
 
 class TimeLimitExceeded(BaseException):
-    """Not an Exception, so that a callee's `except Exception` doesn't swallow it."""
+    """Raised in the call.
+
+    It is not an Exception, so that an `except Exception` of the call does not swallow it.
+    """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises TimeLimitExceeded inside after `seconds`, and again each second should the block go on."""
+    """Raise TimeLimitExceeded inside after `seconds`, and again each second while the block continues."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -41,10 +44,11 @@ def time_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # First: an alarm that comes now would leave the timer set, and end whatever this process does next.
+        # This is first: an alarm now would otherwise leave the timer set and interrupt later work of this
+        # process.
         is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-        if left_seconds:  # somebody else's alarm was set: it goes on as if we had not been here
+        if left_seconds:  # another alarm was set: it is restored unchanged
             left_seconds = max(0.001, left_seconds - (time.monotonic() - began_seconds))
             signal.setitimer(signal.ITIMER_REAL, left_seconds, interval_seconds)

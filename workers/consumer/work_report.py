@@ -1,4 +1,4 @@
-"""What workers report to the control server about themselves and their work."""
+"""Reports of workers to the control server about themselves and their work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ from workers.consumer.latency import Latencies
 from workers.pool.completions import Completion, CompletionReporter
 
 SUBMISSION_EXPIRES_SECONDS = 60.0
-# After its last sign of life: then it is held to be dead, and what it had claimed is taken over.
+# After this silence a worker counts as dead, and its claims are taken over.
 RUNNING_EXPIRES_SECONDS = 6.0
 IDENTITY_EXPIRES_SECONDS = 3600
 
 
 END_WORKER = script("control/end_worker")
-NOBODY = CompletionReporter("", 0)  # of a worker that no host runs
+NOBODY = CompletionReporter("", 0)  # host of a worker without one
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one worker did. `failed` counts blocks put off, `dead` events given up."""
+    """The work of one worker. `failed` counts postponed blocks, `dead` dead-lettered events."""
 
     events: int = 0
     blocks: int = 0
@@ -36,7 +36,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class WorkReporter:
-    """One worker's line to the control server, and to the host that runs it."""
+    """The reports of one worker to the control server and to its host."""
 
     control: redis.Redis
     queue: str
@@ -45,8 +45,10 @@ class WorkReporter:
     line: CompletionReporter = NOBODY
 
     def begin(self, now: float) -> bool:
-        """The worker starts: it no longer waits to run. False when a worker of this id has started before (a
-        task may be delivered twice): then it must not work.
+        """Report the worker's start: it no longer waits to run.
+
+        Return False when a worker of this id has started before (a task may be delivered twice): then it must
+        not work.
         """
         key = keys.WORKER.build(self.worker_id)
         first = self.control.set(key, "started", nx=True, ex=IDENTITY_EXPIRES_SECONDS)
@@ -63,16 +65,17 @@ class WorkReporter:
         return True
 
     def alive(self, now: float) -> None:
-        """Said every few seconds: one who was killed stops being counted as busy."""
+        """Report every few seconds that the worker is alive; a killed one stops counting as busy."""
         self.control.zadd(keys.RUNNING.build(self.queue, self.node), {self.worker_id: now})
 
     def record_completions(self, done: Sequence[Completion]) -> None:
-        """Said after each round of blocks: when which events were done."""
+        """Report completions after each round of blocks: when which events were done."""
         self.line.record_completions(self.control, done)
 
     def end(self, report: Report, last_error: str = "") -> None:
-        """The worker is done; `last_error`: why it ended early. One step, so that the counts always agree;
-        said again, since nobody knows whether it was heard, it counts once.
+        """Report the end of the worker; `last_error`: why it ended early.
+
+        This is one step, so that the counts always agree. A repetition after a lost reply counts once.
         """
         counts: Mapping[str, int] = {
             "finished": 1,
@@ -99,9 +102,9 @@ class WorkReporter:
 
 
 def submit(control: redis.Redis, queue: str, node: str, worker_ids: Sequence[str], now: float) -> None:
-    """Note workers as waiting to run.
+    """Record workers as waiting to run.
 
-    Before their tasks are sent: a worker that starts at once must find itself in the list to leave it.
+    This is done before their tasks are sent: a worker that starts at once must be in the list to leave it.
     """
     key = keys.SUBMITTED.build(queue, node)
     with control.pipeline(transaction=True) as pipe:
@@ -112,13 +115,13 @@ def submit(control: redis.Redis, queue: str, node: str, worker_ids: Sequence[str
 
 
 def _forget_expired(pipe: redis.client.Pipeline, key: str, now: float, seconds: float) -> None:
-    """Who never started, or was killed, leaves nothing; nor who was noted by a clock that was ahead."""
+    """Remove expired entries: workers that never started or were killed, and entries with future times."""
     pipe.zremrangebyscore(key, "-inf", now - seconds)
     pipe.zremrangebyscore(key, now + seconds, "+inf")
 
 
 def count_waiting_workers(control: redis.Redis, queue: str, node: str, now: float) -> int:
-    """Workers submitted and not started; those whose submission expired count no more, and are forgotten."""
+    """Count submitted workers that have not started; expired submissions are removed and do not count."""
     key = keys.SUBMITTED.build(queue, node)
     with control.pipeline(transaction=True) as pipe:
         _forget_expired(pipe, key, now, SUBMISSION_EXPIRES_SECONDS)

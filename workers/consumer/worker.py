@@ -1,9 +1,9 @@
-"""The short-lived worker: claims blocks of one segment, has them handled, acknowledges, reports, ends.
+"""The short-lived worker: it claims blocks of one segment, has them handled, acknowledges, reports, and ends.
 
-No step costs Python time per event on the way of success: blocks are claimed together, decoded by Arrow,
-handled and acknowledged together. Its claims are renewed every KEEP_ALIVE_SECONDS as long as it lives,
-however long the handler takes; a claim idle for IDLE_SECONDS is therefore one of the dead, and the next
-worker takes it.
+On the path of success, no step costs Python time per event: blocks are claimed together, decoded by Arrow,
+and handled and acknowledged together. Claims are renewed every KEEP_ALIVE_SECONDS while the worker lives,
+however long the handler takes. A claim that is idle for IDLE_SECONDS therefore belongs to a dead worker, and
+the next worker takes it.
 """
 
 import threading
@@ -36,15 +36,18 @@ SPARE_TRIES = 2
 
 
 def time_to_work_seconds(handler_timeout_seconds: float) -> float:
-    """How long a worker begins new calls of its handler for what has failed before: room for a hang, and for
-    separating a block with a few hung events. All else it begins within BEGINS_WITHIN_SECONDS.
+    """Return how long a worker starts new handler calls for blocks that have failed before.
+
+    The time allows for a hang and for separating a block with a few hung events. All other calls start within
+    BEGINS_WITHIN_SECONDS.
     """
     return 4 * handler_timeout_seconds + 10
 
 
 class KeepAlive:
-    """Two threads: one renews the claims at the node, one says to the control server that the worker lives. A
-    control server that is away, or slow to say so, thus costs no claim.
+    """Two threads that renew the claims at the node and report to the control server that the worker lives.
+
+    A control server that is away or slow therefore costs no claim.
     """
 
     def __init__(self, segment: Segment, worker_id: str, alive: Callable[[], None]) -> None:
@@ -67,7 +70,7 @@ class KeepAlive:
             thread.join()
 
     def hold(self, entries: Sequence[str]) -> None:
-        """Renew these, and no others, from now on."""
+        """Renew these claims, and no others, from now on."""
         self._entries = frozenset(entries)
 
     def _renew(self) -> None:
@@ -76,14 +79,14 @@ class KeepAlive:
 
     def _repeat(self, action: Callable[[], object]) -> None:
         while not self._stop.wait(KEEP_ALIVE_SECONDS):
-            # What is missed once is made up for by the next; a lasting fault is met by the work itself.
+            # The next call makes up for a missed one; the work itself detects a lasting fault.
             with suppress(Exception):
                 action()
 
 
 @dataclass(slots=True)
 class Tally:
-    """What has been done so far."""
+    """The work done so far."""
 
     events: int = 0
     blocks: int = 0
@@ -93,7 +96,7 @@ class Tally:
 
 
 class Consumer:
-    """One worker at one segment. `run` once."""
+    """One worker at one segment. Call `run` once."""
 
     def __init__(
         self,
@@ -121,8 +124,8 @@ class Consumer:
     def run(self) -> None:
         """Work until the quota is used, nothing is left, the queue is paused, or the turn is over.
 
-        What it has claimed is finished, but for what it has not begun when its turn is over: the next worker
-        gets that at once, and no try is counted. Raises NodeUnavailable when the segment's node is away.
+        Claimed blocks are finished, except those not started when the turn is over: the next worker gets them
+        at once, and no try is counted. Raises NodeUnavailable when the segment's node is away.
         """
         left = self._spec.events_per_worker
         with self._keep_alive:
@@ -143,7 +146,7 @@ class Consumer:
         first = [pair for pair in readable if pair[0].tries <= 1]
         again = [pair for pair in readable if 1 < pair[0].tries <= self._spec.tries + SPARE_TRIES]
         for block, delivery in lost:
-            # Its workers never came to the point of putting it off: they were killed, each time.
+            # Its workers never postponed it, because they were killed each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
             self._dead_letter(block, [(delivery.fill_ids(), error)])
         while first and not self._is_over():
@@ -154,19 +157,20 @@ class Consumer:
         for block, _ in first:
             self._give_back(block)
         for pair in again:
-            # One after the other: what fails is separated while there is time, not after all were tried.
+            # One after the other: a failing block is separated while there is time and not after all were
+            # tried.
             self._settle([pair], self._attempt.alone([pair[1]]))
         self._report_completed()
         self._keep_alive.hold([])
 
     def _report_completed(self) -> None:
-        """What was done is measured by the host; that it can't be reported right now stops no work."""
+        """Report completions, which the host measures; a failure to report stops no work."""
         done, self._attempt.completions = self._attempt.completions, []
         with suppress(redis.RedisError):
             self._completed(done)
 
     def _settle(self, pairs: list[tuple[Claimed, Delivery]], failures: dict[int, Failure]) -> None:
-        """Acknowledge what was handled, all at once; then see to what was not."""
+        """Acknowledge the handled blocks all at once, then process the failures."""
         self._acknowledge([block for place, (block, _) in enumerate(pairs) if place not in failures])
         for place, failure in failures.items():
             self._fail(*pairs[place], failure)
@@ -180,11 +184,14 @@ class Consumer:
         self._tally.latencies = self._tally.latencies.merge(self._latencies_of(blocks))
 
     def _latencies_of(self, blocks: Sequence[Claimed]) -> Latencies:
-        """By the node's clock at both ends: it stamped the entries, and two machines may disagree."""
+        """Return latencies by the node's clock at both ends.
+
+        The node stamped the entries, and two machines may disagree.
+        """
         try:
             seconds, microseconds = self._segment.node.time()
         except redis.RedisError:
-            return Latencies()  # the work is acknowledged; only its age stays unknown
+            return Latencies()  # the work is acknowledged; only its age is unknown
         now_seconds = seconds + microseconds / 1e6
         return Latencies.build((now_seconds - block.inserted_at_seconds, block.events) for block in blocks)
 
@@ -201,7 +208,7 @@ class Consumer:
             self._put_off(block)
 
     def _give_back(self, block: Claimed) -> None:
-        """The next worker gets it at once."""
+        """Release a block so that the next worker gets it at once."""
         self._segment.retry(block, self._worker_id, 0.0, untried=True)
 
     def _put_off(self, block: Claimed, at_least_seconds: float = 0.0) -> None:
@@ -212,13 +219,16 @@ class Consumer:
     def _dead_letter(
         self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]], is_whole: bool = False
     ) -> None:
-        """is_whole: none of the block's events could be read, however many there are."""
-        if not poison:  # the last try went well after all, part by part
+        """Move poison events to the dead letters.
+
+        is_whole: none of the block's events could be read, whatever their number.
+        """
+        if not poison:  # the last try succeeded after all, part by part
             self._acknowledge([block])
             return
         removed = self._segment.dead_letter(block, self._worker_id, poison)
         if not removed.blocks:
-            return  # another worker has this block meanwhile, or has ended it: it counts
+            return  # another worker has this block in the meantime, or has ended it, and counts it
         dead = removed.events if is_whole else sum(rows.num_rows for rows, _ in poison)
         self._tally.dead += dead
         self._tally.events += removed.events - dead
@@ -237,7 +247,7 @@ class Consumer:
         return pairs
 
     def report(self) -> Report:
-        """What it has done so far, also when `run` raised."""
+        """Return its work so far, also when `run` raised."""
         tally, done = self._tally, self._attempt.done
         return Report(
             events=tally.events,

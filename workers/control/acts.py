@@ -53,7 +53,7 @@ class Acts:
             if self._is_ours(entry):
                 self._apply(entry, loop)
             else:
-                logger.warning("A later tick of %s was there; this one does nothing any more.", loop.name)
+                logger.warning("A later tick of %s has run; this tick does nothing more.", loop.name)
         elif entry.mode in KEEPING and kind.keeper is not None:
             kind.keeper(entry, loop, self._plant)
         elif entry.action is not None and entry.mode == Mode.ADVISE and kind.proposer is not None:
@@ -102,10 +102,10 @@ def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, n
     age_seconds = abs((now - entry.at).total_seconds())
     ended = "Its tick ended before the action was confirmed; not repeated"
     if setting.mode != entry.mode:
-        modes = f"the loop was in mode {entry.mode}, and is in mode {setting.mode} now"
+        modes = f"the loop was in mode {entry.mode}, and is now in mode {setting.mode}"
         _give_up(entry, loop, f"{ended}: {modes}.")
     elif entry.parameters.get("manual") != setting.manual:
-        _give_up(entry, loop, f"{ended}: another value is set by hand now.")
+        _give_up(entry, loop, f"{ended}: the value set manually has changed.")
     elif age_seconds > max(REPEAT_INTERVALS * loop.interval_seconds, REPEAT_SECONDS):
         _give_up(entry, loop, f"{ended} after {age_seconds:.0f} s.")
     elif _is_applied(entry, loop, plant):

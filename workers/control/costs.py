@@ -1,5 +1,4 @@
-"""Costs of a loop on its recorded load compared with its baselines, and the cost of holds; in money where
-priced.
+"""Costs of a loop and its baselines on the recorded load, and of holds; in money where priced.
 
 The load is the arrivals of each second from the ledger's observations. It is processed on the plant model
 that responds to decisions (`LoadReplay`): by the law with the values in force, by each baseline, and by the
@@ -151,7 +150,8 @@ def loop_costs(
     seconds = sum(len(stretch.inflow) for stretch in stretches)
     if seconds < LEAST_SECONDS:
         raise BadInput(
-            "loop", f"{loop.name} has {seconds} s of record in that time; {LEAST_SECONDS} s are needed."
+            "loop",
+            f"{loop.name} has a record of {seconds} s in that time; at least {LEAST_SECONDS} s are needed.",
         )
     law = catalog.law(loop.law)
     values = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
@@ -160,7 +160,7 @@ def loop_costs(
 
     def side(name: str, words: str, with_holds: bool = False) -> CostSide:
         if monotonic() >= end:
-            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; ask for fewer.")
+            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; request fewer.")
         done = [
             replay.worked(values, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
             for stretch in stretches
@@ -169,7 +169,7 @@ def loop_costs(
 
     ours = side(loop.law, "the law with the values in force")
     held = int(sum(stretch.hold_seconds.sum() for stretch in stretches))
-    with_holds = side(loop.law, "the law with the holds of the record", with_holds=True) if held else None
+    with_holds = side(loop.law, "the law with the recorded holds", with_holds=True) if held else None
     return LoopCosts(
         hours=hours,
         recorded_seconds=seconds,
@@ -258,7 +258,9 @@ def replay_of(loop: Loop) -> LoadReplay:
     replay = None if kind is None else kind.replay_of(loop.target)
     if replay is None:
         known = ", ".join(name for name, each in KINDS.items() if each.replay is not None)
-        raise BadInput("loop", f"{loop.name} has no rival that is replayed; loops of {known} have.")
+        raise BadInput(
+            "loop", f"{loop.name} has no baseline that can be replayed; loops of {known} have one."
+        )
     return replay
 
 

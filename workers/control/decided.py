@@ -86,8 +86,9 @@ def rests(loop: Loop, snapshot: Snapshot) -> bool:
 def _observe(
     loop: Loop, snapshot: Snapshot, setting: TickSetting, counters: Counters | None, now: datetime
 ) -> Sensed:
-    """Return the loop's observation: its sensor's reading, the outcome of its proposals, and start-up
-    excuses.
+    """Return the loop's observation.
+
+    It has the sensor's reading, the outcome of the loop's proposals, and start-up excuses.
     """
     kind = kind_of(loop.law)
     sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
@@ -130,9 +131,7 @@ def _decide(law: Law, setting: TickSetting, before: dict[str, Any], sensed: Sens
 def _quality(
     loop: Loop, measured: Measured, setting: TickSetting, snapshot: Snapshot, now: datetime
 ) -> dict[str, Any]:
-    """Return the quality of the measurement as the ledger stores it, with lateness and cause where there are
-    any.
-    """
+    """Return the quality of the measurement as stored in the ledger, with any lateness and cause."""
     since = None if loop.ticked_at is None else abs((now - loop.ticked_at).total_seconds())
     late = quality.late_seconds(since, loop.interval_seconds)
     stale = float(setting.guard["stale_seconds"])

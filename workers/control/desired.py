@@ -31,8 +31,9 @@ class NothingDesired(WeirError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Desired:
-    """Desired values of a loop. entry: the decision, taken `at` (s since 1970). values: by operator, or by
-    the name of what the loop sets.
+    """Desired values of a loop.
+
+    entry: the decision, taken `at` (s since 1970). values: by operator, or by the name of what the loop sets.
     """
 
     entry: int
@@ -52,13 +53,13 @@ def compute_desired(loop: Loop, now: datetime) -> Desired:
     """
     entry = ledger.last_entry(loop)
     if not active_loops().filter(pk=loop.pk).exists():
-        raise NothingDesired(f"{loop.name} is retired: its target is gone.")
+        raise NothingDesired(f"{loop.name} is retired: its target no longer exists.")
     if entry is None or entry.observation is None:
         raise NothingDesired(f"{loop.name} has not decided yet.")
     age_seconds = abs((now - (loop.ticked_at or entry.at)).total_seconds())
     if age_seconds > max(LATE_SECONDS, LATE_INTERVALS * loop.interval_seconds):
         raise NothingDesired(
-            f"{loop.name} decided {age_seconds:.0f} s ago, due each {loop.interval_seconds} s."
+            f"{loop.name} last decided {age_seconds:.0f} s ago; it is due every {loop.interval_seconds} s."
         )
     if entry.limited_by in UNSOUND:
         raise NothingDesired(f"{loop.name}: {entry.limited_by}. {entry.reason}")

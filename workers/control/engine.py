@@ -127,8 +127,9 @@ def tick_due(
 def tick(
     loop: Loop, plant: Plant, now: datetime, control: redis.Redis, clock: Callable[[], float] = monotonic
 ) -> LedgerEntry | None:
-    """Tick one loop on its own snapshot; return None when another process holds the lease or has ticked it
-    since.
+    """Tick one loop on its own snapshot.
+
+    Return None when another process holds the lease or has ticked the loop since.
     """
 
     def fails(loop: Loop, error: Exception) -> None:
@@ -146,7 +147,7 @@ def _observe_plant(plant: Plant, now: datetime) -> Circumstances:
 
 def _log(loop: Loop, error: Exception) -> None:
     why = (type(error), error, error.__traceback__)
-    logger.error("The tick of %s failed; it is tried again at its next interval.", loop.name, exc_info=why)
+    logger.error("The tick of %s failed; it is retried at its next interval.", loop.name, exc_info=why)
 
 
 def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
@@ -273,8 +274,9 @@ class _Tick:
         self._plant, self._seen, self._clock, self._failed = plant, seen, clock, failed
 
     def run(self, due: Sequence[DueLoop], control: redis.Redis) -> list[LedgerEntry]:
-        """Return the entries of the loops whose lease was available and that no other process ticked in
-        between.
+        """Return the entries of the loops that were ticked.
+
+        Loops are left out if their lease was taken or another process ticked them in between.
         """
         leases = LeaseGroup(control, {f"loop:{each.pk}": each.fence for each in due}, LEASE_SECONDS)
         with span("tick", loops=len(due)), leases as fences:
@@ -312,8 +314,9 @@ class _Tick:
                 return None
 
     def _record_decisions(self, found: list[Decided]) -> list[Decided]:
-        """Record the decisions together, or one by one when one of them fails; return those that were
-        written.
+        """Record the decisions together and return those that were written.
+
+        If one of them fails, they are recorded one by one.
         """
         try:
             with span("record"):
@@ -389,5 +392,5 @@ def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
         LedgerEntry.objects.bulk_create([decision.entry for decision in ours])
     for decision in found:
         if not _is_next(decision, passed.get(decision.loop.pk)):
-            logger.warning("Another tick of %s was there; this one leaves no trace.", decision.loop.name)
+            logger.warning("A later tick of %s has run; this tick leaves no trace.", decision.loop.name)
     return ours

@@ -27,8 +27,9 @@ State = dict[str, Any]
 
 
 def last_mode(stored: Mapping[str, Any] | None) -> str:
-    """Return the mode of the tick that stored this memory; old versions stored only whether the law had
-    decided.
+    """Return the mode of the tick that stored this memory.
+
+    Old versions stored only whether the law had decided.
     """
     stored = stored or {}
     return str(stored.get("mode") or (Mode.HOLD if stored.get("held") else Mode.AUTO))
@@ -40,8 +41,9 @@ def resumes(last: str, mode: str) -> bool:
 
 
 def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) -> State:
-    """Return {"law", "guard", "sensor"} as stored, or the initial memory; after a change of mode as the law
-    resumes.
+    """Return {"law", "guard", "sensor"} as stored, or the initial memory.
+
+    After a change of mode, the law resumes from the stored memory.
     """
     stored = loop.state or {}
     law_state = _law_state(loop, law, parameters, stored.get("law"))
@@ -62,13 +64,14 @@ def merge_memory(
 
 
 def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any) -> State:
-    """Return the law's memory; a loop whose memory is unusable starts with a new one instead of failing
-    forever.
+    """Return the law's memory.
+
+    A loop whose memory is unusable starts with a new one instead of failing forever.
     """
     try:
         return catalog.read_state(law, parameters, stored)
     except BadInput as error:
-        logger.warning("%s begins anew: what it remembers is not valid (%s).", loop.name, error)
+        logger.warning("%s starts with an empty memory: the stored one is invalid (%s).", loop.name, error)
         return catalog.read_state(law, parameters, None)
 
 

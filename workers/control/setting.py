@@ -32,7 +32,7 @@ class TickSetting:
     def reason(self, decided: str, in_force: list[Override], now: datetime) -> str:
         """Return the decision's reason, and why the decision is not applied."""
         if self.conflict:
-            decided = f"{decided} The overrides contradict each other and are left out: {self.conflict}."
+            decided = f"{decided} The overrides contradict each other and are ignored: {self.conflict}."
         if self.mode == Mode.ADVISE:
             return format_not_applied(decided, ADVICE_ONLY)
         if self.stopped:
@@ -43,8 +43,9 @@ class TickSetting:
 
 
 def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, now: datetime) -> TickSetting:
-    """Return the settings of a loop with these overrides; the mode is hold while its target is paused or
-    drained.
+    """Return the settings of a loop with these overrides.
+
+    The mode is hold while its target is paused or drained.
     """
     setting = effective(loop, in_force, now)
     why = stopped.explain_hold(loop.target, snapshot)

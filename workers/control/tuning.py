@@ -81,7 +81,7 @@ def learn(
     in_force = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < LEAST_DAYS:
-        return Learned(loop, f"{recorded} of the {LEAST_DAYS} days that it takes are recorded")
+        return Learned(loop, f"{recorded} of the required {LEAST_DAYS} days are recorded")
 
     def costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
         check()
@@ -92,15 +92,16 @@ def learn(
     values = design.search(lambda tried: sum(costs(tried, searched)), ranges, begin, loop.pk, evaluations)
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
-        return Learned(loop, "nothing that was tried costs less than what is in force")
+        return Learned(loop, "no tried values cost less than those in force")
     catalog.read_parameters(law, {**in_force, **changed})
     before, after = costs({}, proven), costs(values, proven)
     improvement = design.improvement(before, after, seed=loop.pk)
     if improvement.share < LEAST_IMPROVEMENT or improvement.confidence < LEAST_CONFIDENCE:
         return Learned(
             loop,
-            f"{_words(changed)} would cost {-improvement.share:+.1%} on the days after, confidence"
-            f" {improvement.confidence:.0%}; it takes {-LEAST_IMPROVEMENT:+.0%} and {LEAST_CONFIDENCE:.0%}",
+            f"{_words(changed)} would change the cost by {-improvement.share:+.1%} on the days after,"
+            f" confidence {improvement.confidence:.0%};"
+            f" required: {-LEAST_IMPROVEMENT:+.0%} and {LEAST_CONFIDENCE:.0%}",
         )
     of_days = [
         {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
@@ -126,7 +127,7 @@ def propose(learned: Learned, now: datetime) -> Tuning | None:
     }
     digest = hashlib.sha256(json.dumps(rests_on, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     learned.loop.tunings.filter(state=Tuning.State.PROPOSED).update(
-        state=Tuning.State.VOID, decided_at=now, note="A newer one stands in its place."
+        state=Tuning.State.VOID, decided_at=now, note="A newer one has replaced it."
     )
     return Tuning.objects.create(
         loop=learned.loop,
@@ -146,8 +147,9 @@ def open_tuning(loop: Loop) -> Tuning | None:
 
 
 def drift(tuning: Tuning, now: datetime) -> str:
-    """Return why the proposal is outdated: the values that it was compared with are no longer in force; else
-    "".
+    """Return why the proposal is outdated, else "".
+
+    It is outdated when the values that it was compared with are no longer in force.
     """
     loop = tuning.loop
     held = overrides.list_effective(loop, now)
@@ -161,7 +163,7 @@ def _rehearsal(loop: Loop) -> Rehearsal:
     rehearsal = None if kind is None else kind.rehearsal_of(loop.target)
     if rehearsal is None:
         known = ", ".join(name for name, each in KINDS.items() if each.rehearsal is not None)
-        raise BadInput("loop", f"{loop.name} can't be tuned on its record; loops of {known} can.")
+        raise BadInput("loop", f"{loop.name} cannot be tuned on its record; loops of {known} can.")
     return rehearsal
 
 

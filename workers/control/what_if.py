@@ -49,8 +49,9 @@ class RerunStep:
 
 @dataclass(frozen=True)
 class Side:
-    """Summary of one side: decisions with an action, the sum of their sizes, and Σ|change| from decision to
-    decision.
+    """Summary of one side.
+
+    It has the decisions with an action, the sum of their sizes, and Σ|change| from decision to decision.
     """
 
     actions: int = 0
@@ -60,8 +61,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Rerun:
-    """A whole re-run. `skipped`: entries that are no longer valid for the law. `left`: entries not reached in
-    time.
+    """A whole re-run.
+
+    `skipped`: entries that are no longer valid for the law. `left`: entries not reached in time.
     """
 
     steps: tuple[RerunStep, ...] = ()
@@ -78,7 +80,7 @@ class Rerun:
     def to_json(self) -> dict[str, Any]:
         """Return a plain object for the API."""
         return {
-            "open_loop": "The recorded observations do not answer to what would have been done.",
+            "open_loop": "The recorded observations do not respond to the new decisions.",
             "decisions": len(self.steps),
             "differing": len(self.differing),
             "skipped": self.skipped,
@@ -105,15 +107,15 @@ def rerun(
     monotonic: Callable[[], float],
     budget_seconds: float = BUDGET_SECONDS,
 ) -> Rerun:
-    """Decide again on all entries of a loop in a time range, with `changed` ({parameter or guard.NAME:
-    value}).
+    """Decide again on all entries of a loop in a time range with changed values and return the re-run.
 
-    Raises `BadInput` naming the field of a value that is invalid by itself or with the loop's own values.
+    changed: {parameter or guard.NAME: value}. Raises `BadInput` naming the field of a value that is invalid
+    by itself or with the loop's own values.
     """
     law = catalog.law(loop.law)
     checked = check(loop, law, changed)
     if not since < until:
-        raise BadInput("hours", "takes a time that has begun before it ends")
+        raise BadInput("hours", "takes a time range that starts before it ends")
     entries, end = loop.entries.all(), monotonic() + budget_seconds
     count = folds.count(entries, since, until)
     run = _Run(law, checked, display_of(loop.law, loop.target))
@@ -137,7 +139,7 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
     checked = {}
     for name, value in changed.items():
         if name == law.actuator:
-            raise BadInput("name", f"{name} is what the law decides; change what it decides by")
+            raise BadInput("name", f"{name} is what the law decides; change its parameters instead")
         try:
             checked[name] = catalog.parameter(law, name).check(value, "value")
         except BadInput as error:
@@ -217,8 +219,9 @@ class _Run:
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 
     def _decide_entry(self, entry: LedgerEntry) -> Guarded:
-        """Decide on an entry with the memory that a tick would have: nothing applied in advise, failed
-        actions undone.
+        """Decide on an entry with the memory that a tick would have.
+
+        In advise nothing was applied, and failed actions are undone.
         """
         document = self._document(entry)
         guarded = request.decide_once(self.law, document, applies=entry.mode != Loop.Mode.ADVISE)

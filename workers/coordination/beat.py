@@ -1,8 +1,8 @@
-"""The beat's schedule on a host whose clock may be set back, where Celery's schedule would stop until the
-clock has caught up.
+"""The beat's schedule on a host whose clock may be set back.
 
-Celery queries the database for schedule changes several times a second; this class does so once a second. It
-also aligns the loops' ticks with new observations.
+Celery's schedule would stop until the clock has caught up. Celery queries the database for schedule changes
+several times a second; this class does so once a second. It also aligns the loops' ticks with new
+observations.
 """
 
 import math
@@ -49,8 +49,9 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
         return following
 
     def _compute_due_time(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
-        """Return when to check whether the entry is due, in s since 1970; now, if the time is implausibly far
-        away.
+        """Return when to check whether the entry is due, in s since 1970.
+
+        That is now if the time is implausibly far away.
         """
         if not next_time_to_run or not _ticks_on_time(entry):
             return float(super()._when(entry, next_time_to_run, **named))

@@ -26,8 +26,10 @@ class Listed(Protocol):
 
 @dataclass(frozen=True)
 class KeysetPage:
-    """Rows, newest first. older, newer: the values of `before` and `after` for the adjacent pages, None at
-    the ends. `alone`: the page has all rows.
+    """Rows, newest first.
+
+    older, newer: the values of `before` and `after` for the adjacent pages, None at the ends. `alone`: the
+    page has all rows.
     """
 
     rows: list[Any]
@@ -60,8 +62,9 @@ def page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int
 
 
 def _place(chosen: QuerySet[Any]) -> str:
-    """Return the column that positions a row: its id, or the equivalent in another index, annotated as
-    `place`.
+    """Return the column that positions a row.
+
+    It is the id, or the equivalent in another index, annotated as `place`.
     """
     return "place" if "place" in chosen.query.annotations else "pk"
 

@@ -21,8 +21,9 @@ RENEWAL = "lease renewal"  # name of the renewing threads
 
 
 class Lease:
-    """A lease `weir:lease:{name}` of some seconds. As a context manager it gives the number, or None when it
-    is taken.
+    """A lease `weir:lease:{name}` of some seconds.
+
+    As a context manager it gives the number, or None when it is taken.
     """
 
     def __init__(self, control: redis.Redis, name: str, seconds: float, at_least: int = 0) -> None:
@@ -60,12 +61,12 @@ class Lease:
     def keep_renewed(
         self, beside: Callable[[], object] = lambda: None, every_seconds: float | None = None
     ) -> Iterator[None]:
-        """Renew the lease while inside, for work that may take longer than the lease, such as an order to
-        another server.
+        """Renew the lease while inside, for work that may take longer than the lease.
 
-        A process that is killed or frozen renews nothing, and the lease expires as usual. `beside` is called
-        after each renewal, in another thread, to extend whatever must last as long as the lease.
-        `every_seconds`: the interval between two renewals, a third of the lease by default.
+        An example is an order to another server. A process that is killed or frozen renews nothing, and the
+        lease expires as usual. `beside` is called after each renewal, in another thread, to extend whatever
+        must last as long as the lease. `every_seconds`: the interval between two renewals, a third of the
+        lease by default.
         """
 
         def renew() -> bool:
@@ -78,8 +79,9 @@ class Lease:
             yield
 
     def release(self) -> bool:
-        """Release the lease; return False when it was no longer held. A lease of another process is never
-        touched.
+        """Release the lease; return False when it was no longer held.
+
+        A lease of another process is never touched.
         """
         released = self._run_under_token(script("lease/release"))
         self.fence = None
@@ -101,11 +103,10 @@ class Lease:
 
 
 class LeaseGroup:
-    """Several independent leases of the same duration; one that another process holds does not block the
-    others.
+    """Several independent leases of the same duration.
 
-    Each step takes one round trip for all. As a context manager it gives the numbers by name, without leases
-    that are taken.
+    One that another process holds does not block the others. Each step takes one round trip for all. As a
+    context manager it gives the numbers by name, without leases that are taken.
     """
 
     def __init__(self, control: redis.Redis, at_least: Mapping[str, int], seconds: float) -> None:

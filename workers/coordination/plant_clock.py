@@ -20,8 +20,9 @@ TIMEOUT_SECONDS = 2.0
 
 
 class PlantClock:
-    """The plant's clock. ask: returns the control server's time, s since 1970; raises `redis.RedisError`
-    while it is away.
+    """The plant's clock.
+
+    ask: returns the control server's time, s since 1970; raises `redis.RedisError` while it is away.
     """
 
     def __init__(

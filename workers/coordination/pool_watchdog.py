@@ -1,9 +1,8 @@
-"""Watchdog that ends a Celery worker that lost its pool's threads to a lack of memory, so that it is
-restarted.
+"""Watchdog that ends a Celery worker whose pool has lost threads to a lack of memory.
 
-A pool thread that finds no memory between two tasks ends, but its pool still counts it. The process then runs
-on and answers its broker, but no task is processed. The tasks that it had taken are delivered again, as after
-a kill.
+The worker is then restarted by its supervisor. A pool thread that finds no memory between two tasks ends, but
+its pool still counts it. The process then runs on and answers its broker, but no task is processed. The tasks
+that it had taken are delivered again, as after a kill.
 """
 
 from collections.abc import Callable
@@ -49,11 +48,11 @@ class PoolWatchdog:
         goes_on = found.runs and (not waits or found.begun != before.begun)
         self._checks = 0 if goes_on or found.runs != before.runs else self._checks + 1
         if not found.runs:
-            return "does not come to its end" if self._checks >= STOP_CHECKS else None
+            return "does not stop" if self._checks >= STOP_CHECKS else None
         if self._checks < STUCK_CHECKS:
             return None
         free = found.slots - found.at_work
-        return f"begins nothing, with {free} of {found.slots} threads free and {found.taken} tasks taken"
+        return f"starts no task, with {free} of {found.slots} threads free and {found.taken} tasks taken"
 
 
 def figures_of(worker: Any) -> Callable[[], PoolFigures]:

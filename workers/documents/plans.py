@@ -8,9 +8,7 @@ from queues.stored_document import StoredDocument
 
 
 class PlanMove(StoredDocument, frozen=True, kw_only=True):
-    """A move of a queue's points from one node to another, and its progress: points moved, events
-    transferred.
-    """
+    """A move of a queue's points from one node to another, with the points moved and events transferred."""
 
     queue: str
     source: str = field(name="from")

@@ -18,10 +18,10 @@ class PlantHolder(StoredDocument, frozen=True, kw_only=True, gc=False):
 
 
 class PlantSection(StoredDocument, frozen=True, kw_only=True):
-    """Additional information of a plant, as a table of its page: `rows` have one value per column, None where
-    unknown.
+    """Additional information of a plant, as a table of its page.
 
-    about: a sentence beside the title; empty: the text without rows.
+    `rows` have one value per column, None where unknown. about: a sentence beside the title; empty: the text
+    without rows.
     """
 
     title: str
@@ -171,10 +171,10 @@ class PlantStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class LoadForecast(StoredDocument, frozen=True, kw_only=True):
-    """The forecast load of an application or a plant: means and deviations, events/s, one per window from
-    `at` on; None with `refused` saying why.
+    """The forecast load of an application or a plant.
 
-    days: days of the past that it is based on. trained_until: the last day of its training sets.
+    Means and deviations are in events/s, one per window from `at` on; None with `refused` saying why. days:
+    days of the past that it is based on. trained_until: the last day of its training sets.
     """
 
     at: float

@@ -86,10 +86,9 @@ class QueueStatus(StoredDocument, frozen=True, kw_only=True):
 
 
 class EventSample(StoredDocument, frozen=True, kw_only=True, gc=False):
-    """The composition of events (`queues.events.composition`): events by value, only the most frequent
-    values.
+    """The composition of events: events by value, only the most frequent values.
 
-    events: the number of sampled events.
+    See `queues.events.composition`. events: the number of sampled events.
     """
 
     events: int = 0

@@ -81,7 +81,7 @@ def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str],
         more = f" ({len(faults) - 1} more files are unsound)" if len(faults) > 1 else ""
         first = faults[0]
         raise BadInput(
-            "on_error", f"{first['file']} {first['why']}{more}; mend or move it, or run with on_error=skip."
+            "on_error", f"{first['file']} {first['why']}{more}; repair or move it, or run with on_error=skip."
         )
     return faults
 
@@ -108,7 +108,7 @@ def _footer_fault(path: Path, schema: pa.Schema) -> str:
         schema_read = parquet.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         return f"is corrupt: {_line(error)}"
-    return "" if (wrong := _differences(schema_read, schema)) == "" else f"has a foreign schema: {wrong}"
+    return "" if (wrong := _differences(schema_read, schema)) == "" else f"has an unexpected schema: {wrong}"
 
 
 def _page_fault(path: Path) -> str:

@@ -106,7 +106,7 @@ class LoadForecasts:
             except Exception as error:  # a failure here must not end the observation of the plant
                 logger.exception("No forecast for %s.", name)
                 forecasts[name] = document(
-                    now_seconds, refused=f"foreseeing it failed ({type(error).__name__})"
+                    now_seconds, refused=f"forecasting it failed ({type(error).__name__})"
                 )
         self._documents = forecasts
 
@@ -114,7 +114,7 @@ class LoadForecasts:
         stretches = PastStretches.build(past.at_seconds, past.rates_per_second)
         if stretches.at_seconds.size < LEAST_STRETCHES:
             known = stretches.at_seconds.size
-            why = f"there are {known} of the {LEAST_STRETCHES} minutes that a forecast takes"
+            why = f"collecting data: {known} of {LEAST_STRETCHES} minutes"
             return document(now_seconds, past, why)
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
         ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS

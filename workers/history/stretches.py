@@ -44,7 +44,7 @@ MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # for both stretches; more is left to
 DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
 MOST_COUNTED = 50_000  # values of a dimension that are counted at once; beyond this, the rarest are dropped
-INSTEAD = "take a shorter stretch or one queue, or let Spark count it."
+INSTEAD = "choose a shorter range or one queue, or have Spark count it."
 Sliced = dict[str, list[float]]  # value → a number per slice
 Read = Callable[[float], Snapshot | None]
 
@@ -111,7 +111,7 @@ class ReadBudget:
         """Use up a part of the budget. Raises TooMuchToRead naming how far it reached when it is used up."""
         self._left -= rows
         if self._left < 0:
-            raise TooMuchToRead("to", f"holds more than {self._rows:,} archived events; {INSTEAD}")
+            raise TooMuchToRead("to", f"has more than {self._rows:,} archived events; {INSTEAD}")
         if self._clock() - self._began > self._seconds:
             raise TooMuchToRead("to", f"takes more than {self._seconds:g} s to read; {INSTEAD}")
 

@@ -77,7 +77,7 @@ def _day(path: Path) -> date:
     try:
         return date.fromisoformat(path.stem.removeprefix("day="))
     except ValueError:
-        raise TrainingRefused(f"{path.name} names no day") from None
+        raise TrainingRefused(f"{path.name} has no day in its name") from None
 
 
 @lru_cache(maxsize=64)
@@ -91,15 +91,15 @@ def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
         table = pq.read_table(path, columns=list(NEEDED), partitioning=None)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise TrainingRefused(
-            f"{path.parent.name}/{path.name} can't be read ({type(error).__name__})"
+            f"{path.parent.name}/{path.name} cannot be read ({type(error).__name__})"
         ) from error
     if not _is_ours(schema):
-        raise TrainingRefused(f"{path.parent.name}/{path.name} has other columns than a training set")
+        raise TrainingRefused(f"{path.parent.name}/{path.name} does not have the columns of a training set")
     whole = table.filter(pc.equal(table["type"], ALL_TYPES)).sort_by("time")
     begins = whole["time"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_numpy().astype(float)
     widths = np.unique(np.diff(begins))
     if widths.size != 1 or not 0 < widths[0] <= MOST_WINDOW_SECONDS:
-        raise TrainingRefused(f"{path.parent.name}/{path.name} has no even windows of an hour at most")
+        raise TrainingRefused(f"{path.parent.name}/{path.name} has no equal windows of at most an hour")
     width = float(widths[0])
     return begins + width / 2, whole["rate_per_second"].to_numpy(), width
 

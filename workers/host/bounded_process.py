@@ -45,15 +45,15 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
     except subprocess.TimeoutExpired:
         raise ProcessFailed(f"did not end within {seconds:.0f} s") from None
     except OSError as error:  # this host has no room for another process
-        raise ProcessFailed(f"can't be started: {error.strerror}") from None
+        raise ProcessFailed(f"cannot be started: {error.strerror}") from None
     try:
         return orjson.loads(done.stdout)
     except orjson.JSONDecodeError:
         pass
     if was_over_cpu(done.returncode):
-        raise ProcessFailed("was ended: it used more CPU time than it may")
+        raise ProcessFailed("was ended: it exceeded its CPU time limit")
     if done.returncode < 0:
-        raise ProcessFailed(f"was ended by signal {-done.returncode}: it took too much time or memory")
+        raise ProcessFailed(f"was ended by signal {-done.returncode}: it exceeded its time or memory limit")
     raise ProcessFailed(f"ended without an answer (exit status {done.returncode})")
 
 

@@ -54,13 +54,18 @@ _REFUSED = {
     "multicast": ("224.0.0.0/4", "ff00::/8"),
     "reserved": ("240.0.0.0/4", "192.0.0.0/24", "100::/64"),
     # AWS on IPv6, Alibaba, Azure; the others' is 169.254.169.254.
-    "a cloud's metadata": ("fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32", "168.63.129.16/32"),
+    "a cloud's metadata service": (
+        "fd00:ec2::254/128",
+        "fd20:ce::254/128",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+    ),
 }
 REFUSED: tuple[tuple[str, Network], ...] = tuple(
     (kind, ipaddress.ip_network(text)) for kind, texts in _REFUSED.items() for text in texts
 )
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
-SECRET_HELP = "takes a name that begins with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
+SECRET_HELP = "takes a name that starts with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 
 class AddressRefused(ConnectionError):  # noqa: N818
@@ -74,7 +79,7 @@ class EgressRefused(httpx.ConnectError):
 def check_secret_name(name: str, field: str) -> None:
     """Raise Forbidden unless people may name this variable: any other variable may have any content."""
     if not variables.SECRET_NAME.match(name):
-        raise Forbidden(field, f"{SECRET_HELP}; any other variable is not for others to read.")
+        raise Forbidden(field, f"{SECRET_HELP}; other variables must not be read.")
 
 
 def check_secret_host(
@@ -91,7 +96,7 @@ def check_secret_host(
     if bound and (host or "").rstrip(".").lower() not in bound:
         listed = ", ".join(sorted(bound))
         raise Forbidden(
-            field, f"names {name}, which may be used at {listed} alone, not at {host or 'no host'}."
+            field, f"names {name}, which may only be used at {listed}, not at {host or 'no host'}."
         )
 
 
@@ -105,7 +110,7 @@ def check_url(
     additional allowed ports, for callers that speak their protocol.
     """
     begins = " or ".join(f"{scheme}://" for scheme in reversed(list(schemes)))
-    takes = f"takes an address that begins with {begins}."
+    takes = f"takes an address that starts with {begins}."
     try:
         parsed = httpx.URL(url if isinstance(url, str) else "")
         port = schemes.get(parsed.scheme, 0) if parsed.port is None else parsed.port
@@ -126,7 +131,9 @@ def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset(
     if port in ports:
         return
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
-        raise Forbidden(field, f"takes port 80, 443 or one from {FIRST_PORT} (no database's), not {port}.")
+        raise Forbidden(
+            field, f"takes port 80, 443, or one from {FIRST_PORT} (except databases' ports), not {port}."
+        )
 
 
 def _check_host(host: str, field: str) -> None:
@@ -152,8 +159,8 @@ def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
         kind = next((kind for kind, network in REFUSED if candidate in network), "")
         if kind and not any(candidate in network for network in networks):
             return (
-                f"leads to {address} ({kind}), where addresses that people type may not lead; an"
-                " administrator allows networks in WEIR_EGRESS_ALLOW."
+                f"leads to {address} ({kind}), which the policy for entered addresses refuses; an"
+                " administrator can allow networks in WEIR_EGRESS_ALLOW."
             )
     return ""
 
@@ -223,7 +230,7 @@ def addresses_of(
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:
-        raise AddressRefused(f"{host} can't be resolved: {connection_reason(error)}") from None
+        raise AddressRefused(f"{host} cannot be resolved: {connection_reason(error)}") from None
     for address in addresses:
         check_address(host, address, port, ports)
     return list(map(str, addresses))
@@ -283,7 +290,7 @@ class _Stream(httpcore.NetworkStream):
     def _shorter(self, timeout: float | None) -> float:
         left = self._left()
         if left <= 0:
-            raise httpcore.ReadTimeout("the request's time is over")
+            raise httpcore.ReadTimeout("the request exceeded its time limit")
         return left if timeout is None else min(timeout, left)
 
 
@@ -312,7 +319,7 @@ class _Backend(httpcore.NetworkBackend):
         raise failed or httpcore.ConnectError(f"{host} has no address")
 
     def connect_unix_socket(self, *args: Any, **named: Any) -> httpcore.NetworkStream:
-        raise httpcore.ConnectError("no sockets of this host")
+        raise httpcore.ConnectError("sockets of this host are not used")
 
     def _addresses(self, host: str, port: int) -> list[str]:
         try:

@@ -43,7 +43,7 @@ def _check_header(name: str, value: str, field: str) -> None:
     shown = checks.shorten_for_message(name)
     if not _NAME.match(name):
         raise BadInput(
-            field, f"has the header name {shown}; use letters, digits and -, without blanks and line breaks."
+            field, f"has the header name {shown}; use letters, digits, and -, without blanks and line breaks."
         )
     if name.lower() in CLIENT_HEADERS:
         raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
@@ -54,7 +54,7 @@ def _check_header(name: str, value: str, field: str) -> None:
     if value and not is_header_value(value):
         raise BadInput(
             field,
-            f"sets {shown} to a value that no header carries; use printable ASCII without line breaks and"
+            f"sets {shown} to a value that no header can have; use printable ASCII without line breaks and"
             " without blanks at either end.",
         )
 
@@ -69,6 +69,6 @@ def check_header_secret(name: str, secret: str, field: str = "secret_environment
     if secret and not is_header_value(secret):
         raise BadInput(
             field,
-            f"names {name}, whose value can't be sent: there is a blank or a line break at an end, or a"
-            " character that is no printable ASCII; set it without.",
+            f"names {name}, whose value cannot be sent: it has a blank or a line break at an end, or a"
+            " character that is not printable ASCII; remove it.",
         )

@@ -18,6 +18,6 @@ def check_path(path: str, field: str) -> None:
     """Raise Forbidden naming the field, before anything is imported, unless the host allows the path."""
     allowed = prefixes()
     if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
-        listed = ", ".join(allowed) or "none so far"
+        listed = ", ".join(allowed) or "none"
         name = variables.HANDLERS.name
-        raise Forbidden(field, f"python:{path[:80]} is not among what the host allows in {name}: {listed}.")
+        raise Forbidden(field, f"python:{path[:80]} is not allowed by the host in {name}: {listed}.")

@@ -63,8 +63,8 @@ def cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[st
     if len(secret) < SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadInput(
             variables.SPARK_SECRET.name,
-            f"takes {SHORTEST_SECRET} or more visible ASCII characters: master, workers and drivers of a "
-            "Spark cluster know each other by it.",
+            f"takes {SHORTEST_SECRET} or more visible ASCII characters: master, workers, and drivers of a "
+            "Spark cluster authenticate with it.",
         )
     private_folder(folder)
     settings = {**AUTHENTICATION, **_READ_ONLY_PAGES, "spark.authenticate.secret": secret}

@@ -9,12 +9,9 @@ class Experiment(models.Model):
     """A scenario with its laws, settings, and seed; running it again gives the same result.
 
     `trace`: null, or {"name", "column", "rows", "path"}; its numbers are copied into the experiment's folder,
-    so that
-    nothing else has to be kept for it. `path`: of its file, in the data folder; older ones have none.
-    `queues`: the
-    queues whose values its trace has, so that users who are limited to others don't see it; [] without a
-    trace, null if
-    the queues aren't known.
+    so that nothing else has to be kept for it. `path`: of its file, in the data folder; older ones have none.
+    `queues`: the queues whose values its trace has, so that users who are limited to others don't see it; []
+    without a trace, null if the queues aren't known.
     """
 
     owner = models.ForeignKey(

@@ -1,19 +1,14 @@
 """Counts each second how far the objectives were kept, and tracks what is left of their budgets.
 
 One process counts: the observer that publishes. Each snapshot counts for the time since the one before. After
-a
-pause of more than `GAP_SECONDS` it counts only for a second, so that time without an observer counts neither
-way.
-But events that a counter reports as lost meanwhile are lost (`workers.objectives.figures`).
+a pause of more than `GAP_SECONDS` it counts only for a second, so that time without an observer counts
+neither way. But events that a counter reports as lost meanwhile are lost (`workers.objectives.figures`).
 
 Lost events are counted in bursts, as batches end. Losses beyond what is offered in that second count in the
-next
-ones, up to what is offered in `CARRIED_SECONDS`; if there are none, since the process ends or the objective
-is
-changed, they count in the running minute. A minute is written when it is over, and when the process ends.
-After a
-process was killed, the next one continues from the running minute of its last snapshot. A minute is written
-whole, so writing it twice has the effect of writing it once.
+next ones, up to what is offered in `CARRIED_SECONDS`; if there are none, since the process ends or the
+objective is changed, they count in the running minute. A minute is written when it is over, and when the
+process ends. After a process was killed, the next one continues from the running minute of its last snapshot.
+A minute is written whole, so writing it twice has the effect of writing it once.
 """
 
 import logging
@@ -185,8 +180,7 @@ class ObjectiveBook:
         """Count this snapshot; return name → status of the objective.
 
         `published`: the previous snapshot, from any process: a process that takes over continues from there.
-        Raises what
-        the database raises.
+        Raises what the database raises.
         """
         at = snapshot.at or 0.0
         if self._minute is not None and at // MINUTE_SECONDS < self._minute - 1:
@@ -282,7 +276,7 @@ class ObjectiveBook:
             )
         except DatabaseError as error:
             if not self._fails:
-                logger.warning("What objectives counted can't be written, and is tried again: %r", error)
+                logger.warning("The counts of objectives can't be written; trying again: %r", error)
             self._fails = True
             return
         self._fails = False

@@ -43,9 +43,9 @@ def define(
     checks.name().validate(name, "name", end=".")
     objective = Objective.objects.select_for_update().filter(name=name).first()
     if objective is None and Objective.objects.count() >= MOST_OBJECTIVES:
-        raise BadInput("name", f"is one too many: there are {MOST_OBJECTIVES} objectives; remove one first.")
+        raise BadInput("name", f"exceeds the limit of {MOST_OBJECTIVES} objectives; remove one first.")
     if objective is not None and revision is not None and objective.revision != revision:
-        raise BadInput("revision", "is outdated: somebody has changed the objective; open it again.")
+        raise BadInput("revision", "is outdated: somebody has changed the objective; reload it.")
     before = None if objective is None else document(objective)
     row = objective or Objective(name=name)
     for field, value in validate_fields(fields, before).items():
@@ -70,7 +70,7 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     kind = _choice(Objective.Kind.values, given["kind"], "kind")
     texts = {name: _text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
     if kind == Objective.Kind.PLANT and texts["subject"]:
-        raise BadInput("subject", "takes nothing for the plant; choose the kind queue or application.")
+        raise BadInput("subject", "must be empty for the plant; choose the kind queue or application.")
     found = measure(kind, texts["condition"], texts["lost"], texts["of"])
     return {
         "kind": kind,
@@ -87,7 +87,7 @@ def _choice(known: list[str], value: Any, field: str) -> str:
 
 def _text(value: Any, field: str) -> str:
     if not isinstance(value, str):
-        raise BadInput(field, "takes text.")
+        raise BadInput(field, "must be text.")
     return value.strip()
 
 
@@ -95,14 +95,14 @@ def _target(value: Any) -> float:
     if not checks.is_number(value, LEAST_TARGET, MOST_TARGET):
         raise BadInput(
             "target",
-            f"takes the share that is promised, from {LEAST_TARGET} to {MOST_TARGET}, such as 0.999.",
+            f"must be the promised share, from {LEAST_TARGET} to {MOST_TARGET}, such as 0.999.",
         )
     return float(value)
 
 
 def _days(value: Any) -> int:
     if not checks.is_number(value, LEAST_DAYS, MOST_DAYS) or not float(value).is_integer():
-        raise BadInput("window_days", f"takes a whole number of days from {LEAST_DAYS} to {MOST_DAYS}.")
+        raise BadInput("window_days", f"must be a whole number of days from {LEAST_DAYS} to {MOST_DAYS}.")
     return int(value)
 
 
@@ -111,11 +111,11 @@ def _pays_for(value: Any, kind: str, found: Measure) -> str:
     pays = _choice(Objective.PaysFor.values, value, "pays_for") if value else ""
     names = found.lost.columns if found.lost is not None else frozenset()
     if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
-        raise BadInput("pays_for", "takes shed where lost counts shed_per_second, of events.")
+        raise BadInput("pays_for", "can be shed only if lost counts shed_per_second, of events.")
     if pays == Objective.PaysFor.THROTTLING and (
         "throttled_share" not in names or found.unit == EVENTS or kind != Objective.Kind.QUEUE
     ):
-        raise BadInput("pays_for", 'takes throttle where lost counts throttled_share of a queue, of "1".')
+        raise BadInput("pays_for", 'can be throttle only if lost counts throttled_share of a queue, of "1".')
     return pays
 
 

@@ -14,9 +14,8 @@ Shed and late events are counted exactly: by how much their counter has grown si
 regardless of the 10-second rate. A new application, or one whose counter fell, has its rate.
 
 A pipeline that does not report has no figures: its last report is outdated. But `latency_p95_seconds` is
-known
-while anything waits: while nothing is handled it is at least the wait of the oldest event, so that an outage
-doesn't count as good time. If nothing waits either, it is unknown.
+known while anything waits: while nothing is handled it is at least the wait of the oldest event, so that an
+outage doesn't count as good time. If nothing waits either, it is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,8 +42,7 @@ class PlantFigures:
     """The figures of all subjects in a snapshot.
 
     `before`: the snapshot counted before it; `seconds`: the counted seconds between the two. Each kind is
-    computed
-    when it is first requested, and once.
+    computed when it is first requested, and once.
     """
 
     snapshot: Snapshot

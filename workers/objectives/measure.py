@@ -23,8 +23,7 @@ Rates = tuple[float, float] | None  # (bad, counted) per second; None while unkn
 @dataclass(frozen=True)
 class Measure:
     """A measure. `condition`: true in a good second; None if `lost` says what is bad. `of`: what counts, per
-    second; None:
-    the second itself.
+    second; None: the second itself.
     """
 
     condition: Predicate | None
@@ -70,10 +69,12 @@ def _drop_unknown(bad: float | None, total: float | None) -> Rates:
 def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     """Build a measure. Raises `BadInput` naming condition, lost, or of."""
     if bool(condition.strip()) == bool(lost.strip()):
-        raise BadInput("condition", "takes what holds in a good second, or lost what is bad; one of both.")
+        raise BadInput(
+            "condition", "must say what is true in a good second, or lost what is bad; give one of the two."
+        )
     if lost.strip() and not of.strip():
         raise BadInput(
-            "of", 'is missing: it says of how much that is lost, such as offered_per_second, or "1".'
+            "of", 'is missing: it is the total that lost is a part of, such as offered_per_second, or "1".'
         )
     measured = Measure(
         parse(condition, "condition") if condition.strip() else None,
@@ -83,7 +84,7 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     for field in ("condition", "lost", "of"):
         _check_names(kind, getattr(measured, field), field)
     if measured.of is not None and not measured.of.columns and not measured.of.values({}, 1)[0].as_py() > 0:
-        raise BadInput("of", "takes how much there is: a figure, or a number above 0, such as 1.")
+        raise BadInput("of", "must be a total: a figure, or a number above 0, such as 1.")
     return measured
 
 
@@ -91,10 +92,10 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
     if expression is None:
         return
     if isinstance(expression, Predicate) and expression.previous:
-        raise BadInput(field, "takes no prev(): each second is judged by itself.")
+        raise BadInput(field, "can't use prev(): each second is judged separately.")
     if unknown := sorted(expression.columns - set(NAMES[kind])):
         known = ", ".join(NAMES[kind])
-        raise BadInput(field, f"{unknown[0][:40]!r} is no figure of the {kind}; there are {known}.")
+        raise BadInput(field, f"{unknown[0][:40]!r} is not a figure of the {kind}; the figures are {known}.")
     try:
         columns: Mapping[str, pa.Array] = {name: pa.array([1.0]) for name in NAMES[kind]}
         _ = (
@@ -104,5 +105,5 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
         )
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
         raise BadInput(
-            field, "can't be calculated: every figure is a number, and so is what it is compared with."
+            field, "can't be calculated: figures are numbers, and can only be compared with numbers."
         ) from None

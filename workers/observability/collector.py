@@ -1,9 +1,8 @@
 """The OpenTelemetry collector: the destination of spans and metrics, over OTLP/HTTP.
 
 The administrator of the host sets its address in the environment (OTEL_EXPORTER_OTLP_ENDPOINT), and no page
-does;
-so it may be on this host, like the mail server. As with addresses that people enter (`workers.host.egress`),
-redirects are not followed and proxies of the environment are not used.
+does; so it may be on this host, like the mail server. As with addresses that people enter
+(`workers.host.egress`), redirects are not followed and proxies of the environment are not used.
 
 Nothing waits for it: `workers.observability.unsent` keeps what is to be sent.
 """

@@ -6,8 +6,7 @@
 Without OTEL_EXPORTER_OTLP_ENDPOINT a span only sets the log's ids: OpenTelemetry is not imported.
 
 A span contains ids, our own names, and counts. It never contains an event, an error's text (it may quote
-one), or a
-requested address: attributes leave the plant.
+one), or a requested address: attributes leave the plant.
 """
 
 import os
@@ -45,8 +44,7 @@ def _collector_of(pid: int) -> "Collector":
 @contextmanager
 def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -> Iterator[None]:
     """Record a span, and set `logs.about(**ids)`. `parent`: what `carry` has put into a message, or the
-    headers of a
-    request.
+    headers of a request.
     """
     with logs.add_context(**ids):
         if not is_enabled():

@@ -20,8 +20,7 @@ class Unsent(Generic[T]):
     """A bounded buffer whose `put` never waits: beyond `most`, the oldest entries are dropped.
 
     Entries that were dropped or not accepted count as `dropped`, logged once a minute. `send` returns whether
-    a batch
-    was accepted; if it raises, the batch counts as not accepted.
+    a batch was accepted; if it raises, the batch counts as not accepted.
     """
 
     def __init__(
@@ -91,7 +90,8 @@ class Unsent(Generic[T]):
         now = self._monotonic()
         if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
             logger.warning(
-                "%d %s were dropped (%d since the start): the collector is away, too slow or refuses them.",
+                "%d %s were dropped (%d since the start): the collector is unavailable, too slow,"
+                " or refuses them.",
                 self._unsaid,
                 self._what,
                 self.dropped,

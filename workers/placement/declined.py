@@ -1,10 +1,8 @@
 """What node scaling has proposed and nobody has approved: people are not asked the same again.
 
 A proposal counts as declined while it waits, and after it was rejected, expired, or void, until the plant has
-changed:
-its nodes, which of them are present, the points, or the load by more than `LOAD_CHANGE` of what is in use and
-a quarter
-of what it was.
+changed: its nodes, which of them are present, the points, or the load by more than `LOAD_CHANGE` of what is
+in use and a quarter of what it was.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     topology = projection.read_database()
     thresholds = overrides.node_thresholds(now)
     if strays := list(_strays(topology, snapshot)):
-        logger.warning("Events lie outside of containers: %s; they are consumed there.", strays)
+        logger.warning("Events are outside of containers: %s; they are consumed there.", strays)
         projection.keep_draining(control, strays, thresholds, now)
     lease = Lease(control, SETTLING, LEASE_SECONDS)
     with lease as fence:
@@ -51,8 +51,7 @@ def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float
     """Move blocks that were marked for an abandoned transfer to where they belong; return how many.
 
     All containers share `PASS_SECONDS`, and each advances by at least one block. Blocks marked for a node
-    that no longer
-    exists are released: they are handled where they are.
+    that no longer exists are released: they are handled where they are.
     """
     going_on = set(Plan.objects.filter(state=Plan.State.RUNNING).values_list("empties", flat=True))
     deadline = Deadline.start(PASS_SECONDS, monotonic)

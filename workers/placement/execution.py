@@ -3,10 +3,8 @@
     begin → the points of one queue after the other → (drain, release) what waits is transferred → done
 
 A tick may die anywhere and the next one continues: points and the plan's progress change in one transaction,
-and a
-transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is advanced
-by a later
-tick, refuses the write of an older one.
+and a transfer's steps may all be repeated (`workers.placement.transfer`). A plan that was stopped, or is
+advanced by a later tick, refuses the write of an older one.
 """
 
 import logging
@@ -72,7 +70,7 @@ def advance(
                 ):
                     _Step(plan.pk, fence, control, now, monotonic).run()
             except PlanOvertaken:
-                logger.warning("Plan %s was stopped or is advanced by another.", plan.pk)
+                logger.warning("Plan %s was stopped or is advanced by another process.", plan.pk)
             except WeirError as error:
                 # Nothing is undone: the next tick continues from here.
                 logger.warning("Plan %s waits: %s", plan.pk, error)
@@ -167,8 +165,7 @@ class _Step:
         """Return why the node can't be emptied any more.
 
         Either it was only to rest, and got points again, as it does if another node is lost; or a queue was
-        created there that
-        the plan does not know. Loops that move points wait for the plan.
+        created there that the plan does not know. Loops that move points wait for the plan.
         """
         queues = projection.read_database().list_queues_with_points_on(plan.empties)
         if not queues:
@@ -180,13 +177,12 @@ class _Step:
 
     def _silent(self, plan: Plan) -> str:
         """Return why it is not emptied now: nothing can be taken from an OFFLINE node, and loops that move
-        points wait for the
-        plan.
+        points wait for the plan.
         """
         since = self.now - timedelta(seconds=SILENT_SECONDS)
         if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
             return ""
-        return f"{plan.empties} is OFFLINE: what waits on it stays there. Empty it again when it is back."
+        return f"{plan.empties} is OFFLINE: its waiting events stay there. Empty it again when it is back."
 
     def _empty(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; return True if nothing is left on it."""
@@ -221,7 +217,7 @@ class _Step:
     def _write(self, plan: Plan, **values: Any) -> None:
         ours = Plan.objects.filter(pk=plan.pk, fence=self.fence, state=Plan.State.RUNNING)
         if not ours.update(**values):
-            raise PlanOvertaken(f"Plan {plan.pk} is not this tick's any more.")
+            raise PlanOvertaken(f"Plan {plan.pk} is no longer advanced by this tick.")
 
 
 @dataclass(frozen=True)
@@ -294,7 +290,7 @@ def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
         return f"{blocks} blocks of {queue} wait on {node} to be transferred."
     if blocks:
         return f"Workers hold {blocks} blocks of {queue} on {node}."
-    return f"{left['dead_letters']} dead letters of {queue} lie on {node}." if left["dead_letters"] else ""
+    return f"{left['dead_letters']} dead letters of {queue} remain on {node}." if left["dead_letters"] else ""
 
 
 def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, emptying: Emptying) -> None:
@@ -326,4 +322,4 @@ def _refuse_closed(made: list[moves.Move]) -> None:
     for node in Node.objects.filter(name__in=[move.target for move in made]).order_by("name"):
         if node.drained or node.cordoned or node.offline_since is not None:
             why = "drained" if node.drained else "cordoned" if node.cordoned else OFFLINE
-            raise BadInput("moves", f"{node.name} is {why} by now; nothing of this queue was moved.")
+            raise BadInput("moves", f"{node.name} is {why} now; no points of this queue were moved.")

@@ -2,8 +2,7 @@
 
 Recovery took them without an approval, so it also gives them back without one: once the node has reported for
 `RETURN_SECONDS`, by a plan that is the inverse of the restoring one, as far as the points are still where
-they went.
-The time of its return is on the control server, so that any process can do it.
+they went. The time of its return is on the control server, so that any process can do it.
 """
 
 from datetime import UTC, datetime
@@ -79,8 +78,7 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
     """Return whether nothing is to be given back.
 
     That is true if node scaling takes care of it, recovery has made a plan since the node's return, or what
-    was taken was
-    given back before.
+    was taken was given back before.
     """
     if _is_steered(now):
         return True
@@ -94,7 +92,7 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
 
 def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
     """Return the plan, complete or not at all; None if what was taken has moved on."""
-    why = f"{node} is back for {RETURN_SECONDS:g} s."
+    why = f"{node} has been back for {RETURN_SECONDS:g} s."
     try:
         with transaction.atomic():
             plan = propose(node, None, why, snapshot=snapshot, now=now)

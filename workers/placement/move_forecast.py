@@ -40,8 +40,7 @@ def build_forecast(
     """Return the forecast of moves on the plant as the snapshot shows it.
 
     A container's load follows its points: load after = load per point of its queue * points, in events/s,
-    over the node's
-    capacity. Unknown values stay null.
+    over the node's capacity. Unknown values stay null.
     """
     before = {name: _now(name, topology, snapshot) for name in topology.nodes}
     held = moves.apply_moves(moves.division(topology), planned)

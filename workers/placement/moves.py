@@ -93,11 +93,10 @@ def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = 
     """Raise `BadInput` naming the first invalid field.
 
     Invalid are: an unknown queue or node, a target that takes no points (drained, cordoned, OFFLINE), more
-    points than the
-    source has, too few remaining containers.
+    points than the source has, too few remaining containers.
     """
     if not moves:
-        raise BadInput("moves", "takes at least one; nothing would be moved.")
+        raise BadInput("moves", "must have at least one move.")
     for place, move in enumerate(moves):
         _check_move(move, topology, set(offline), f"moves[{place}]")
     before = division(topology, (move.queue for move in moves))
@@ -112,14 +111,14 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     _find_named(topology.node, move.source, f"{where}.from")
     target: NodeSpec = _find_named(topology.node, move.target, f"{where}.to")
     if move.source == move.target:
-        raise BadInput(f"{where}.to", "takes another node than from.")
+        raise BadInput(f"{where}.to", "must be another node than from.")
     if (why := explain_closed(target, offline)) is not None:
         raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
     most = held.get(move.source, 0)
     checks.whole(1).validate(move.points, f"{where}.points", end=".")
     if move.points > most:
         raise BadInput(
-            f"{where}.points", f"takes at most the {most} that {move.source} holds, not {move.points}."
+            f"{where}.points", f"must be at most the {most} that {move.source} has, not {move.points}."
         )
 
 
@@ -141,7 +140,7 @@ def explain_closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
 
 def _check_left(queue: str, held: Points, minimum: int) -> None:
     if any(points < 0 for points in held.values()):
-        raise BadInput("moves", f"take more points of {queue} from a node than it holds.")
+        raise BadInput("moves", f"take more points of {queue} from a node than it has.")
     thousand.check_points(held, f"queues.{queue}.points")
     if len(held) < minimum:
         raise BadInput(

@@ -26,7 +26,7 @@ def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis
     with transaction.atomic():
         projection.read_database().node(node)
         if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
-            raise BadInput("node", f"{node} is {'cordoned already' if on else 'not cordoned'}.")
+            raise BadInput("node", f"{node} is {'already cordoned' if on else 'not cordoned'}.")
         return projection.project(control, overrides.node_thresholds(now))
 
 

@@ -6,10 +6,8 @@
              ↘ void (expired, or the plant has drifted away from the state it was computed for)
 
 An approver has seen a hash: SHA-256 over the moves and the revision they were computed from. Nothing else is
-ever
-executed under it. Every function here that refuses raises `BadInput` naming the field and changes nothing.
-`user` is
-None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
+ever executed under it. Every function here that refuses raises `BadInput` naming the field and changes
+nothing. `user` is None if a loop acts; `snapshot` is the newest one (`PublishedPlant.observe`).
 """
 
 from collections.abc import Mapping
@@ -48,10 +46,8 @@ def approve(
     """Approve a plan as shown: it runs within about a second, once `needed` persons have approved.
 
     Of two, the second is neither the first nor the proposer. The first approval restarts the plan's time.
-    Raises
-    `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void), expired,
-    the points of
-    its queues changed, or a node was drained, cordoned, or lost meanwhile.
+    Raises `BadInput`: another hash, a plan that is not proposed any more (approved twice, rejected, void),
+    expired, the points of its queues changed, or a node was drained, cordoned, or lost meanwhile.
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -123,9 +119,9 @@ def drift(plan: Plan) -> str | None:
         if queue not in topology.queues or topology.queues[queue].live_points != points:
             return f"The points of queue {queue} have changed since."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
-        return f"Queue {min(others)} has points on {plan.empties} since, which the plan does not move."
+        return f"Queue {min(others)} has had points on {plan.empties} since, which the plan does not move."
     closed = {target: moves.explain_closed(topology.nodes[target]) for target in _targets(plan, topology)}
-    return next((f"Node {node} {why} by now." for node, why in closed.items() if why), None)
+    return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
 
 def offline_nodes(snapshot: Snapshot) -> set[str]:
@@ -145,7 +141,7 @@ def lock_plan(plan: Plan | int) -> Plan:
     number = plan.pk if isinstance(plan, Plan) else plan
     row = Plan.objects.select_for_update().filter(pk=number).first()
     if row is None:
-        raise BadInput("plan", f"{number} is not known.")
+        raise BadInput("plan", f"{number} does not exist.")
     return row
 
 
@@ -155,9 +151,9 @@ def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
             "plan", f"is {plan.state} already; only a proposed plan can be approved. {plan.note}".strip()
         )
     if hash != plan.hash:
-        raise BadInput("hash", "is not that of this plan; open the plan again and approve what it shows.")
+        raise BadInput("hash", "is not the hash of this plan; reload the plan and approve what it shows.")
     if now >= plan.expires_at:
-        raise BadInput("plan", f"has expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
+        raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
 
 
 def _check_another(plan: Plan, user: User) -> None:
@@ -172,7 +168,7 @@ def another_refusal(plan: Plan, user: User) -> str:
     """
     name = name_of(user)
     if any(approval["by"] == name for approval in plan.approvals):
-        return "is approved by you already; somebody else has to agree."
+        return "was already approved by you; somebody else has to agree."
     if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
         return "was proposed by you; the second approval has to be somebody else's."
     return ""
@@ -187,7 +183,7 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
     why = drift(plan)
     if why is None:
         lost = offline_nodes(snapshot) & {move["to"] for move in plan.moves}
-        why = f"Node {sorted(lost)[0]} is OFFLINE by now." if lost else None
+        why = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
     if why is not None:
         raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
 

@@ -25,14 +25,11 @@ def observe_rebalancing(
     minimum_containers}]}.
 
     capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold, or
-    its override,
-    then applies where the law applies its single one. rate [events/s] of a queue = Σ over its containers of
-    load *
-    declared capacity: events that cost more than others count as more of them. Rates are smoothed over
-    decisions (half the
-    newest, half before), and start again if other nodes count than before. A cordoned node is shown to the
-    law as OFFLINE,
-    without the load it keeps, so that it neither gives nor gets.
+    its override, then applies where the law applies its single one. rate [events/s] of a queue = Σ over its
+    containers of load * declared capacity: events that cost more than others count as more of them. Rates are
+    smoothed over decisions (half the newest, half before), and start again if other nodes count than before.
+    A cordoned node is shown to the law as OFFLINE, without the load it keeps, so that it neither gives nor
+    gets.
     """
     nodes = snapshot.nodes
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
@@ -62,8 +59,7 @@ def node_scaling(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
     """Return what `observe_rebalancing` sees, the ratio of the future load to the present one (1, as it is
-    not forecast yet),
-    and whether people have paused a queue, so that less arrives than there is.
+    not forecast yet), and whether people have paused a queue, so that less arrives than there is.
     """
     sensed = observe_rebalancing(target, snapshot, before, now_seconds)
     held_back = any(queue.pauses for queue in snapshot.queues.values())

@@ -1,6 +1,5 @@
 """How plans are made: requested by a person or a loop, computed by the law, checked against the present
-plant, written as
-proposals.
+plant, written as proposals.
 
 Every function here that refuses raises `BadInput` naming the field and changes nothing.
 """
@@ -37,7 +36,7 @@ def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetim
     Raises `BadInput` for another goal, on measurements that can't be used, and if there is nothing to move.
     """
     if goal not in GOALS:
-        raise BadInput("goal", f"takes {' or '.join(GOALS)}, not {goal!r}.")
+        raise BadInput("goal", f"must be {' or '.join(GOALS)}, not {goal!r}.")
     decision = _decision(snapshot, now, {"goal": goal})
     if decision["action"] is None:
         raise BadInput("goal", f"{goal}: {decision['reason']}")
@@ -51,16 +50,15 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
     consumed.
 
     Once it runs, the node is drained and takes nothing until `return_to_use`. Raises `BadInput` for an
-    unknown, drained, or
-    OFFLINE node, and if the others can't take its containers (the reason says why).
+    unknown, drained, or OFFLINE node, and if the others can't take its containers (the reason says why).
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
     spec = topology.node(node)
     if spec.drained:
-        raise BadInput("node", f"{node} is drained already.")
+        raise BadInput("node", f"{node} is already drained.")
     if node in plans.offline_nodes(snapshot):
-        raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes by themselves.")
+        raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes automatically.")
     found = _plan_emptying(node, topology, snapshot, now)
     return _propose(Plan.Kind.DRAIN, found, user, why, snapshot, now, law=REBALANCING, empties=node)
 
@@ -78,8 +76,7 @@ def propose_hand(
     out.
 
     Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned, or OFFLINE nodes, too few
-    containers, or no
-    change at all.
+    containers, or no change at all.
     """
     topology = projection.read_database()
     before = topology.queue(queue).live_points
@@ -87,12 +84,12 @@ def propose_hand(
     for node in points:
         if node not in topology.nodes:
             raise BadInput(
-                f"points.{node}", f"is no node; the nodes are {', '.join(sorted(topology.nodes))}."
+                f"points.{node}", f"is not a node; the nodes are {', '.join(sorted(topology.nodes))}."
             )
     if wanted == before:
-        raise BadInput("points", f"are those that {queue} has already.")
+        raise BadInput("points", f"are already the points of {queue}.")
     found = moves.compute_moves(queue, before, wanted)
-    title = f"Points of {queue} by hand"
+    title = f"Manual points of {queue}"
     return _propose(Plan.Kind.HAND, found, user, reason.strip(), snapshot, now, title=title)
 
 
@@ -100,8 +97,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
     """Propose a new plan, to be approved, with the inverse of what an ended plan has moved.
 
     Raises `BadInput` if nothing was moved, it was rolled back already, or it is not possible any more (points
-    moved on, a
-    node is gone, drained, or OFFLINE).
+    moved on, a node is gone, drained, or OFFLINE).
     """
     why = overrides.read_reason(reason)
     with transaction.atomic():
@@ -109,7 +105,7 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
         if row.state not in plans.ENDED_WITH_MOVES:
             raise BadInput("plan", f"is {row.state}; only what has ended can be rolled back.")
         if row.undone_by.filter(state__in=(*plans.OPEN, Plan.State.DONE)).exists():
-            raise BadInput("plan", "is being rolled back already, or was.")
+            raise BadInput("plan", "is being rolled back, or was already.")
         made = [
             move
             for move, step in zip(moves.read(row.moves), row.progress, strict=True)
@@ -147,7 +143,7 @@ def propose_inverse(
     (`workers.placement.give_back`).
     """
     points = sum(move.points for move in proposed)
-    title = f"Give {node} its points again: {points:,} points"
+    title = f"Give {node} its points back: {points:,} points"
     return _propose(Plan.Kind.ROLL_BACK, proposed, user, reason, snapshot, now, title=title, undoes=taken)
 
 
@@ -155,10 +151,8 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
     """Return the plan of a loop's decision: approved by the loop itself (auto), or proposed (advise).
 
     The same entry gives the same plan, however often it is requested. Unanswered proposals of the same loop
-    become void
-    with a newer one; one with the same moves stays as it is, and nothing is made. No other plan is proposed
-    before the
-    loop's cool-down is over: people take time to read it.
+    become void with a newer one; one with the same moves stays as it is, and nothing is made. No other plan
+    is proposed before the loop's cool-down is over: people take time to read it.
     """
     if (made := Plan.objects.filter(entry=entry).first()) is not None:
         return made
@@ -173,7 +167,7 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
         if not approved and any(row.moves == [move.to_json() for move in planned_moves] for row in waiting):
             return None
         for row in waiting:
-            plans.end(row, Plan.State.VOID, "A newer decision took its place.", now)
+            plans.end(row, Plan.State.VOID, "A newer decision replaced it.", now)
         plan = _propose(
             wish.kind,
             planned_moves,

@@ -3,18 +3,14 @@ containers again.
 
 Publishers have routed around it within a second; this changes the plan for longer. A node that is OFFLINE for
 RESTORE_SECONDS loses its points to the queue's other nodes, in proportion to theirs. A queue that has fewer
-live
-containers than its minimum gets new ones on the least loaded nodes, with equal parts of what was lost
-(Houtman,
-3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and it gets
-new points
-only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a person's.
+live containers than its minimum gets new ones on the least loaded nodes, with equal parts of what was lost
+(Houtman, 3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and
+it gets new points only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a
+person's.
 
 One process does this at a time (a lease), and its number fences every write in the database. In addition, a
-container
-is unique, and points move only from what they were computed from. So two recoveries that see different nodes
-(a split
-brain) never make a container twice.
+container is unique, and points move only from what they were computed from. So two recoveries that see
+different nodes (a split brain) never make a container twice.
 """
 
 import logging
@@ -128,8 +124,7 @@ def _claim(fence: int) -> bool:
     """Claim the number; return False if it, or a greater one, was there.
 
     Two control servers that both consider themselves the primary may give the same number to two recoveries:
-    the database
-    gives it to one.
+    the database gives it to one.
     """
     if _greatest() >= fence:
         return False
@@ -162,9 +157,10 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         if not found:
             return None
         reason = (
-            f"{', '.join(sorted(lost))} not heard for {RESTORE_SECONDS:g} s; its points go to live nodes."
+            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; its points move"
+            " to live nodes."
             if lost
-            else "A queue is below its minimum of containers; it gets new ones."
+            else "A queue has fewer containers than its minimum; it gets new ones."
         )
         return proposals.restore(found, reason, snapshot, now)
 
@@ -176,8 +172,7 @@ def plan_restoring(
     restores them.
 
     `rates` [events/s] by queue say which node is least loaded. A queue that no node can take (no live node
-    takes points) keeps
-    its points where they are.
+    takes points) keeps its points where they are.
     """
     allocation = from_observation(
         {

@@ -1,10 +1,8 @@
 """Transfer of waiting blocks from one node to others: each arrives once, through any crash of any process.
 
 `depart` on the source marks a block with its one target, `receive` on the target takes it unless it was
-taken, `confirm`
-on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any time, by any
-process: the
-next pass finishes one that died, and two passes at once do the work of one.
+taken, `confirm` on the source removes it (docs/understand/how/placement.md). Each step may be repeated at any
+time, by any process: the next pass finishes one that died, and two passes at once do the work of one.
 """
 
 import math
@@ -80,9 +78,8 @@ class Route:
         deadline is over.
 
         After the deadline, too, one block is moved, so that every pass makes progress. A target that does not
-        answer or is full
-        is skipped for the rest of the pass; its blocks stay marked. Raises `NodeUnavailable` if the source
-        does not answer.
+        answer or is full is skipped for the rest of the pass; its blocks stay marked. Raises
+        `NodeUnavailable` if the source does not answer.
         """
         done = Transferred()
         weights = dict(self.weights)
@@ -102,8 +99,7 @@ class Route:
 
     def letters(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
         """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
-        over (as for `run`),
-        to the target of the greatest weight that has room.
+        over (as for `run`), to the target of the greatest weight that has room.
 
         A target that does not answer may have taken a letter: the letter waits for it, and goes to no other.
         """

@@ -75,9 +75,9 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         if count != len(ids):
-            raise BadInput("ids", f"takes {count}, one per worker, not {len(ids)}")
+            raise BadInput("ids", f"must have {count} ids, one per worker, not {len(ids)}")
         if (queue, node) not in self._waiting_to_run:
-            raise BadInput("node", f"holds no container of {queue}")
+            raise BadInput("node", f"has no container of {queue}")
         submitted = self._waiting_to_run[queue, node]
         submitted += [entry_id for entry_id in ids if entry_id not in submitted and entry_id not in self.ran]
         self.ahead += ids[:ahead]
@@ -88,7 +88,7 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         if not 1 <= threads <= MOST_THREADS:
-            raise BadInput("threads", f"takes a whole number from 1 to {MOST_THREADS}, not {threads}.")
+            raise BadInput("threads", f"must be a whole number from 1 to {MOST_THREADS}, not {threads}.")
         if host not in self.hosts or not self.hosts[host]["resizable"]:
             raise BadInput("host", f"{host} does not report, or can't be resized.")
         self.hosts[host]["slots"] = threads
@@ -106,7 +106,7 @@ class MemoryPlant:
 
     def topology(self) -> MeasuredTopology:
         """Return its chain, without measures."""
-        source = MeasuredOperator("source", "source", 1, 1, 1, "it only brings events in")
+        source = MeasuredOperator("source", "source", 1, 1, 1, "a source, which only brings events in")
         chain = [
             source,
             *(

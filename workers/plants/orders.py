@@ -221,4 +221,4 @@ def explain_unreached(row: PlantStatus | None) -> str | None:
     if not found:
         return None
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    return f"{found[0]}{more}; a person lets the loop go on, on the plant's page"
+    return f"{found[0]}{more}; to let the loop continue, release it on the plant's page"

@@ -75,9 +75,9 @@ class Plant(Elastic, Protocol):
     def start_workers(
         self, queue: str, node: str, count: int, ids: Sequence[str], ahead: int = 0
     ) -> list[str]:
-        """Submit `count` short-lived workers for one container, and return their ids.
+        """Submit `count` short-lived workers for one container under the given ids, and return the ids.
 
-        The ids are given. The first `ahead` of them run before workers of any other queue, the rest by the
+        The first `ahead` of them run before workers of any other queue, the rest by the
         queue's priority.
 
         This is called after the intent is recorded in the ledger, and again with the same ids if a tick died

@@ -18,8 +18,10 @@ from workers.plants.steered import SteeredPlant
 
 logger = logging.getLogger(__name__)
 CANT_READ = (
-    "The snapshot can't be read (%s): its observer is of another version of Weir. Until it is of this one no "
-    "loop ticks and no node is recovered. In an upgrade that passes; else start all parts from one version."
+    "The snapshot can't be read (%s): its observer has another version of Weir. Loops don't tick"
+    " and nodes are not "
+    "recovered until the versions match. During an upgrade this is temporary; otherwise start all processes "
+    "from one version."
 )
 
 

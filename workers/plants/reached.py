@@ -148,13 +148,13 @@ def explain_fault(operator: str, order: OrderStatus) -> str | None:
     """Return the fault as a sentence without its full stop; None while there is none."""
     ordered = f"{operator} was ordered {_tasks(order.tasks)} by {order.by}"
     if order.state == MISSED and order.now is None:
-        return f"{ordered}, and nothing shows whether it took effect"
+        return f"{ordered}, and it is unknown whether it took effect"
     if order.state == MISSED:
         return f"{ordered} and has {order.now}: no effect so far"
     if order.state != UNDONE:
         return None
     has_again = f", and it has {order.now} again" if order.now == order.tasks else ""
-    return f"{ordered}; something else set it to {_undone_to(order)}{has_again}"
+    return f"{ordered}; another controller set it to {_undone_to(order)}{has_again}"
 
 
 def _undone_to(order: OrderStatus) -> str:

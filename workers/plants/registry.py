@@ -24,7 +24,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
     others = snapshot.plants
     if name not in others:
         known = ", ".join([snapshot.plant, *others])
-        raise UnknownPlant("plant", f"{name} is not known; the plants are {known}.")
+        raise UnknownPlant("plant", f"{name} is unknown; known plants: {known}.")
     row = others[name]
     if row.state != "seen" or row.topology is None:
         raise PlantSilent(explain_unseen(name, row))
@@ -33,7 +33,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
 
 def explain_unseen(name: str, row: PlantStatus) -> str:
     """Return why the plant is not observed, as a sentence."""
-    because = row.error or "it has not been asked yet"
+    because = row.error or "it has not been observed yet"
     if row.age_seconds is None:
-        return f"{name} has not been seen yet: {because}"
-    return f"{name} was last seen {row.age_seconds:.0f} s ago: {because}"
+        return f"{name} has not been observed yet: {because}"
+    return f"{name} was last observed {row.age_seconds:.0f} s ago: {because}"

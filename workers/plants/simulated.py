@@ -43,7 +43,7 @@ class SimulatedPlant:
         """Return the topology of the seconds since the last call."""
         chain, window = self._chain, self._chain.second - self._since
         if window == 0:
-            raise PlantSilent(f"{self._name} has measured nothing since the last observation.")
+            raise PlantSilent(f"{self._name} has no new measurements since the last observation.")
         then, self._since = self._since, chain.second
         measured = chain.measure()
         chain.measure()
@@ -55,7 +55,7 @@ class SimulatedPlant:
             1,
             1,
             1,
-            "it only brings events in",
+            "a source, which only brings events in",
             float(failed),
             float(left),
             ({"outputs": float(arrived)},),
@@ -83,7 +83,7 @@ class SimulatedPlant:
 
 
 def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
-    source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "it only brings events in")
+    source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "a source, which only brings events in")
     operators = {
         name: MeasuredOperator(name, "operator", count, 1, MOST_TASKS) for name, count in tasks.items()
     }

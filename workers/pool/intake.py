@@ -1,8 +1,7 @@
 """The queues that a worker host takes work from: none while it is drained (`weir:drain:{host}`).
 
 The key expires, so a host whose console is gone goes back to work. Work that the host had received is
-finished: none
-is interrupted.
+finished: none is interrupted.
 """
 
 import logging

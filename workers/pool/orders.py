@@ -1,12 +1,9 @@
 """The number of processes that a worker host is to have: ordered on the control server, followed by the host.
 
 `weir:pool:{host}`: JSON {"threads", "pid"}, valid for ORDER_SECONDS unless its loop confirms it (`keep`). A
-repeated
-order is therefore harmless, a host that misses a message misses nothing, and a pool whose loop is gone, or
-only
-advises now, goes back to its initial size. An order is for one life of a host: a restarted one starts with
-its own
-size, and gets a new order.
+repeated order is therefore harmless, a host that misses a message misses nothing, and a pool whose loop is
+gone, or only advises now, goes back to its initial size. An order is for one life of a host: a restarted one
+starts with its own size, and gets a new order.
 """
 
 import orjson
@@ -28,7 +25,7 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     processes.
     """
     if not 1 <= threads <= MOST_THREADS:
-        raise BadInput("threads", f"takes a whole number from 1 to {MOST_THREADS}, not {threads}.")
+        raise BadInput("threads", f"must be a whole number from 1 to {MOST_THREADS}, not {threads}.")
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")

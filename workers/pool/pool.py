@@ -1,10 +1,8 @@
 """The pool of a worker host, which grows and shrinks while it works.
 
 Celery grows a pool of processes (prefork) at once. Its `shrink` takes only idle processes, of which a busy
-pool has
-none. A pool therefore shrinks by a message to leave (`leave`), queued behind the work that the pool received
-before:
-the next free process takes it, and ends. No work is interrupted.
+pool has none. A pool therefore shrinks by a message to leave (`leave`), queued behind the work that the pool
+received before: the next free process takes it, and ends. No work is interrupted.
 """
 
 import logging
@@ -80,7 +78,7 @@ class Pool:
             self.last_error = ""
         except Exception as error:  # too little memory, too many processes, a pool that is being closed
             if not self.last_error:
-                logger.warning("The pool can't be brought to %d processes: %r", threads, error)
+                logger.warning("The pool can't be resized to %d processes: %r", threads, error)
             self.last_error = f"{type(error).__name__}: {error}"
 
     def _grow(self, count: int) -> None:

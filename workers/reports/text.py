@@ -20,10 +20,10 @@ def title(report: WeekReport) -> str:
 def text(report: WeekReport) -> str:
     """Return the whole report, section by section; an empty section says so."""
     sections = [
-        ("Service levels", _promises(report), "No objective is set."),
+        ("Service levels", _promises(report), "No objectives."),
         ("Incidents", _incidents(report), "None."),
-        ("What the control loops did", _loops(report), "No loop acted."),
-        ("What people overrode, and why", _overrides(report), "Nothing."),
+        ("Control loops", _loops(report), "No loop acted."),
+        ("Overrides", _overrides(report), "Nothing."),
         ("Proposals", _proposals(report), "None."),
     ]
     said = one_line(report.figures.sentence)
@@ -32,16 +32,17 @@ def text(report: WeekReport) -> str:
         # Each row is one line: no reason or title looks like another row, or like one of our links.
         parts.append("\n".join([name, *(list(map(one_line, lines)) or [otherwise])]))
     parts.append(
-        f"With links, and to print: {settings.WEIR_PUBLIC_URL}{PATH}?until={report.until:%Y-%m-%dT%H:%M:%SZ}"
+        "Online version, for links and printing:"
+        f" {settings.WEIR_PUBLIC_URL}{PATH}?until={report.until:%Y-%m-%dT%H:%M:%SZ}"
     )
     return "\n\n".join(parts)
 
 
 def _promises(report: WeekReport) -> Iterator[str]:
     for promise in report.promises:
-        known = f" Known only from {promise.known_from:%a %Y-%m-%d %H:%M} on." if promise.known_from else ""
+        known = f" Data only since {promise.known_from:%a %Y-%m-%d %H:%M}." if promise.known_from else ""
         if promise.good_share is None:
-            yield f"- {promise.name}: nobody counted.{known}"
+            yield f"- {promise.name}: no data.{known}"
             continue
         burnt = "" if promise.burnt is None else f"; {promise.burnt:.0%} of the error budget"
         missed = "MISSED, " if promise.missed else ""
@@ -54,7 +55,7 @@ def _incidents(report: WeekReport) -> Iterator[str]:
 
 
 def _incident(row: Row) -> str:
-    who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "acknowledged by nobody"
+    who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "not acknowledged"
     at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
     still = "" if row.alert.resolved_at else "still open, so far "
     lasted = f"{still}{duration_words(row.seconds)}, {who}. {row.outcome.words}"

@@ -25,10 +25,8 @@ class PromiseOutcome:
     """An objective in the week.
 
     `good_share`: the good share of the total, None if nothing was counted. `burnt`: the share of a whole
-    window's
-    error budget that the week used up. `known_from`: set if its stored record starts only during the week;
-    None: the
-    whole week is known.
+    window's error budget that the week used up. `known_from`: set if its stored record starts only during the
+    week; None: the whole week is known.
     """
 
     name: str
@@ -142,8 +140,7 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
 
 def _find_known_start(objective: Objective, first: int) -> datetime | None:
     """Return where its record starts, if its oldest minute is newer than this one: earlier minutes were not
-    stored or
-    never counted.
+    stored or never counted.
     """
     oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
     is_later = oldest is not None and oldest > first
@@ -213,7 +210,9 @@ def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
 
 def _describe_tuning(tuning: Tuning) -> WeekProposal:
     values = ", ".join(f"{name} = {_value(value)}" for name, value in tuning.values.items())
-    expected = f"{tuning.improvement:.0%} less cost on the days after ({tuning.confidence:.0%} sure)"
+    expected = (
+        f"{tuning.improvement:.0%} lower cost on the following days ({tuning.confidence:.0%} confidence)"
+    )
     return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)
 
 

@@ -1,1 +1,1 @@
-"""The plant at one instant: read, composed into one document, published each second."""
+"""The plant's state at one instant: read, composed into one document, published each second."""

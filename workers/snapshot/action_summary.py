@@ -1,4 +1,4 @@
-"""What plans, loops and people are doing about the plant's state: the action summary."""
+"""The action summary: what plans, loops, and people are doing about the plant's state."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,13 +15,13 @@ from workers.placement.plans import BEING_EXECUTED
 
 LATELY_SECONDS = 120.0
 MOST_PARTS = 3
-REPORTED_SECONDS = 2.0  # of backlog: below, its trend is noise
-TRENDS = {"rising": "more events wait", "falling": "fewer events wait", "steady": "the backlog is steady"}
+REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
+TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "backlog steady"}
 WARNING = SEVERITIES.index("warning")
 
 
 def add_action_summary(snapshot: Snapshot) -> PlantHealth:
-    """The snapshot's health with what is being done about it."""
+    """Return the snapshot's health with the actions that address it."""
     health = snapshot.health
     abnormal = SEVERITIES.index(health.severity) >= WARNING
     parts = [
@@ -40,7 +40,10 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
 
 
 def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
-    """What loops have enabled and not yet disabled, the most first: it may cost delay, or events."""
+    """Describe what loops have enabled and not yet disabled, the highest first.
+
+    It may cost delay or events.
+    """
     engaged = [
         (loop.actuator, words(loop))
         for _, loop in sorted(snapshot.loops.items())
@@ -53,7 +56,7 @@ def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _loops_could_act(snapshot: Snapshot) -> bool:
-    """A node with too much to do, or a queue that falls behind; dead letters wait for a person."""
+    """Return whether a node is overloaded or a queue falls behind; dead letters require a person."""
     rows = [state for state in snapshot.states.values() if SEVERITIES.index(state.severity) >= WARNING]
     overloaded = any(row.kind == "node" and row.sign in OVERLOADED for row in rows)
     return overloaded or any(map(falls_behind, rows))
@@ -62,15 +65,17 @@ def _loops_could_act(snapshot: Snapshot) -> bool:
 def _plans(snapshot: Snapshot) -> Iterator[str]:
     for plan in snapshot.plans:
         if plan.state == Plan.State.PROPOSED:
-            yield f"plan {plan.id} ({format_count(plan.points, 'point')}) waits for approval"
+            yield f"plan {plan.id} ({format_count(plan.points, 'point')}) is waiting for approval"
         elif plan.state in BEING_EXECUTED:
             done = f"{100 * plan.progress_share:.0f} % done"
             yield f"plan {plan.id} moves {format_count(plan.points, 'point')}, {done}"
 
 
 def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
-    """What each law did last, the newest first; the moves of a plan are in the plan's part. While all is
-    well only moves of points count: workers start all the time.
+    """Return the last action of each law, the newest first.
+
+    Moves of a plan are left out, since they have their own part. Without problems only moves of points count,
+    since workers start all the time.
     """
     planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
     for action in _lately(snapshot):
@@ -79,10 +84,10 @@ def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
 
 
 def _lately(snapshot: Snapshot) -> Iterator[RecentAction]:
-    """What is news of the last minutes: some laws act at every tick."""
+    """Return the notable actions of the last minutes; some laws act at every tick."""
     for action in snapshot.deeds:
         age_seconds = (snapshot.at or 0.0) - action.at
-        # The distance: what was done before the clock was set back was not done just now.
+        # The absolute difference: an action from before a clock was set back did not happen just now.
         if abs(age_seconds) <= LATELY_SECONDS and display_of(action.law).is_news:
             yield action
 
@@ -94,7 +99,7 @@ def _describe_held(snapshot: Snapshot) -> Iterator[str]:
         mode = snapshot.loops[name].mode
         yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'in manual'}"
     elif held:
-        yield f"{len(held)} loops are on hold or in manual"
+        yield f"{len(held)} loops are on hold or in manual mode"
 
 
 def _trend(totals: PlantTotals) -> Sequence[str]:
@@ -104,7 +109,7 @@ def _trend(totals: PlantTotals) -> Sequence[str]:
 
 
 def ago(seconds: float) -> str:
-    """Coarse on purpose: a sentence that changes each second is read by nobody."""
+    """Return an age in coarse steps, because a sentence that changes each second is unreadable."""
     if seconds < 10:
         return "just now"
     return f"{seconds // 10 * 10:.0f} s ago" if seconds < 60 else f"{seconds // 60:.0f} min ago"

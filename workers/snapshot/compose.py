@@ -1,4 +1,7 @@
-"""Composing the snapshot (`workers.documents.snapshot`) from what was read and watched. Unknown is None."""
+"""Composition of the snapshot (`workers.documents.snapshot`) from readings and observations.
+
+Unknown is None.
+"""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -29,35 +32,40 @@ MOST_SAMPLES = 50
 PIPELINE_OFFLINE_SECONDS = 10.0
 TAIL = 0.95
 Number = TypeVar("Number", int, float)
-# Of each counter, the part that only went from node to node.
+# For each counter, the part that was only transferred between nodes.
 MOVED_BY = {"inserted_events": "received_events", "removed_events": "sent_events"}
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is heard, at one instant of the watcher's monotonic clock."""
+    """The ages of heartbeats at one instant of the watcher's monotonic clock."""
 
     membership: Membership
     now_seconds: float
 
     def age_seconds(self, node: str) -> float | None:
-        """Since its last beat; None when it has not been heard for certain."""
+        """Return the age of its last heartbeat; None when none was certainly received."""
         age_seconds = self.membership.age_seconds(node, self.now_seconds)
         return None if age_seconds is None else round(age_seconds, 3)
 
     def offline(self, node: str) -> bool:
-        """Not heard for three beats, or never."""
+        """Return whether no heartbeat was received for three intervals, or ever."""
         return self.membership.is_offline(node, self.now_seconds)
 
     def stale(self, node: str) -> bool:
-        """Not heard for two beats, or only what lay there when the watch began."""
+        """Return whether no heartbeat was received for two intervals.
+
+        One from before the watch started does not count.
+        """
         return self.age_seconds(node) is None or self.membership.is_stale(node, self.now_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInputs:
-    """Readings, with ages in seconds by (kind, name) of hosts, producers and pipeline, rates per second by
-    counter name, recent latencies by queue.
+    """Readings and derived values.
+
+    They are ages in seconds by (kind, name) of hosts, producers, and pipeline, rates per second by counter
+    name, and recent latencies by queue.
     """
 
     readings: Readings
@@ -70,7 +78,7 @@ class SnapshotInputs:
 def compose(
     inputs: SnapshotInputs, loops: dict[str, LoopStatus], overrides: list[OverrideStatus]
 ) -> Snapshot:
-    """What the inputs and the record of control make of a snapshot; its other parts are as by default."""
+    """Compose a snapshot from the inputs and the control record; other parts have their defaults."""
     topology = inputs.readings.topology
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
     nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
@@ -89,7 +97,7 @@ def compose(
 
 
 def add_stops(snapshot: Snapshot) -> Snapshot:
-    """What people have paused and drained, where it is shown; the loops of it hold, whatever their mode."""
+    """Add people's pauses and drains where they are displayed; their loops hold, whatever their mode."""
     rows = snapshot.overrides
     queues = {name: stopped.pauses_of(name, rows) for name in snapshot.queues}
     hosts = {name: stopped.drain_of(name, rows) for name in snapshot.hosts}
@@ -110,27 +118,28 @@ def add_stops(snapshot: Snapshot) -> Snapshot:
 
 
 def total(values: Iterable[Number | None]) -> Number | None:
-    """The sum of what is known; None when nothing is."""
+    """Return the sum of the known values; None when none is known."""
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known else None
 
 
 def longest(seconds: Iterable[float | None]) -> float | None:
-    """The longest of what is known; None when nothing is."""
+    """Return the maximum of the known values; None when none is known."""
     return max((second for second in seconds if second is not None), default=None)
 
 
 def wait_seconds(waiting_events: int | None, oldest_seconds: float | None) -> float | None:
-    """For how long the oldest event has waited: 0 when none waits, None when that isn't known.
+    """Return how long the oldest event has waited: 0 when none waits, None when unknown.
 
-    It is measured. What waits over the rate at which it leaves (`clearing_seconds`) is a forecast, and says
-    nothing where little leaves: one event that left in 15 s made the next wait 15 s, and 30,000 five days.
+    This is measured. The backlog divided by the output rate (`clearing_seconds`) is a forecast and is
+    meaningless at a low output: with one event that left in 15 s, the next would wait 15 s, and 30,000 events
+    five days.
     """
     return 0.0 if waiting_events == 0 else oldest_seconds
 
 
 def compute_clearing_seconds(waiting_events: int | None, out_per_second: float | None) -> float | None:
-    """How long what waits takes at the present rate (Little's law); None while nothing leaves."""
+    """Return the time to clear the backlog at the present rate (Little's law); None while nothing leaves."""
     if waiting_events is None or not out_per_second:
         return 0.0 if waiting_events == 0 else None
     return round(waiting_events / out_per_second, 3)
@@ -169,7 +178,7 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
 
 
 def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float | None]:
-    """How many workers were at work at once, and how long one of their events took; unknown where none is."""
+    """Return the mean number of busy workers, and their time per event; unknown where none is busy."""
 
     def rate(counter: str) -> float | None:
         return total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
@@ -180,7 +189,7 @@ def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float 
 
 
 def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
-    """Nodes that hold points of the queue, and those that only hold what is left of its events."""
+    """Return nodes that have points of the queue, and those that only have a rest of its events."""
     left = [
         node
         for node, beat in inputs.readings.heartbeats.items()
@@ -194,7 +203,7 @@ def _count_waiting(counters: ContainerCounters | None) -> int | None:
 
 
 def count_work(counters: ContainerCounters, name: str) -> int:
-    """What producers inserted, or workers removed or gave up: without what was transferred between nodes."""
+    """Return the events that producers inserted, or workers removed or gave up, without transfers."""
     moved: int = getattr(counters, MOVED_BY[name]) if name in MOVED_BY else 0
     whole: int = getattr(counters, name)
     return whole - moved
@@ -229,7 +238,7 @@ def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerS
 
 
 def _oldest_seconds(inputs: SnapshotInputs, node: str, counters: ContainerCounters) -> float | None:
-    """At a node that is silent the oldest event grows older, though nobody says so."""
+    """Return the age of the oldest event, which increases at a silent node, too."""
     oldest, age = counters.oldest_seconds, inputs.watch.age_seconds(node)
     if oldest is None or age is None or not inputs.watch.stale(node):
         return oldest
@@ -244,10 +253,10 @@ def _count_waiting_bytes(counters: ContainerCounters) -> int | None:
 def _load(
     inputs: SnapshotInputs, node: str, in_per_second: float | None, server_time_share: float | None
 ) -> float | None:
-    """The container's share of its node's capacity: of events/s or of the server's core, whichever is more.
+    """Return the container's share of its node's capacity: of events/s or of the server's core.
 
-    As a node's utilisation is the greatest of its parts, so is a container's load; memory, which follows what
-    waits rather than what comes, is left out.
+    The larger of the two counts. Like a node's utilization, a container's load is the maximum of its parts;
+    memory is left out, because it follows the backlog and not the arrivals.
     """
     if in_per_second is None or node not in inputs.readings.topology.nodes:
         return None
@@ -256,7 +265,10 @@ def _load(
 
 
 def _rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
-    """A node that is offline has no known rate: its counters stand still because nobody reads them."""
+    """Return a counter's rate, which is unknown for an offline node.
+
+    The counters of such a node do not change because they are not read.
+    """
     return None if inputs.watch.offline(node) else inputs.rates.get(counter)
 
 
@@ -290,7 +302,10 @@ def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStat
 
 
 def _shed_share(inputs: SnapshotInputs) -> float | None:
-    """Of what the pipeline's patterns could use; None while a pipeline that is needed doesn't say."""
+    """Return the shed share of the events that the pipeline's patterns could use.
+
+    None while a required pipeline does not report.
+    """
     status, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
     silent = status is None or (age is not None and age > PIPELINE_OFFLINE_SECONDS)
     if silent and any(spec.kind == "pipeline" for spec in inputs.readings.topology.queues.values()):
@@ -310,7 +325,7 @@ def _totals(
     latencies = Latencies()
     for action in inputs.recent.values():
         latencies = latencies.merge(action)
-    # A drained host finishes what it has, and takes nothing: its slots are nobody's.
+    # A drained host finishes its tasks and takes no new ones: its slots are unavailable.
     jobs = [host for host in hosts.values() if host.role == "jobs" and not host.drained]
     in_use = [n for n in nodes.values() if n.state not in SILENT and n.points and not n.drained]
     return PlantTotals(
@@ -318,7 +333,8 @@ def _totals(
         out_per_second=total(row.out_per_second for row in rows),
         latency_p95_seconds=latencies.quantile(TAIL),
         backlog_events=total(row.waiting_events for row in rows),
-        # The queue that waits longest: a sum over queues would hide one that stands still behind a quick one.
+        # The queue with the longest wait: a sum over queues would hide one that stands still behind a fast
+        # one.
         backlog_seconds=longest(row.wait_seconds for row in rows),
         shed_share=_shed_share(inputs),
         nodes_in_use=len(in_use),
@@ -331,7 +347,7 @@ def _totals(
 
 
 def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
-    """Producers heard of lately, their queues together."""
+    """Return the producers heard of recently, their queues together."""
     producers: dict[str, ProducerStatus] = {}
     for (producer, queue), report in inputs.readings.producers.items():
         age = inputs.ages["producer", f"{producer}|{queue}"]
@@ -355,7 +371,7 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
 def _samples(
     inputs: SnapshotInputs, producers: Mapping[str, ProducerStatus]
 ) -> dict[tuple[str, str], EventSample]:
-    """Of the MOST_SAMPLES busiest producers' queues, what they publish is made of."""
+    """Return the compositions of events of the MOST_SAMPLES busiest producers' queues."""
     busy = [
         (rate, producer, queue)
         for producer, shown in producers.items()
@@ -370,7 +386,7 @@ def _samples(
 
 
 def limit_sample(sample: EventSample) -> EventSample:
-    """As large as `queues.events.composition` makes it: whoever may publish may write another."""
+    """Limit a sample to the size that `queues.events.composition` makes; a publisher may write more."""
     found = {}
     for name in COLUMNS:
         most = heapq.nlargest(MOST_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
@@ -388,7 +404,7 @@ def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
 
 
 def _pipeline(inputs: SnapshotInputs) -> PipelineStatus:
-    """The pipeline's own status and its age."""
+    """Return the pipeline's own status and its age."""
     report, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
     if report is None:
         return PipelineStatus(age_seconds=age)

@@ -1,4 +1,4 @@
-"""Whether the console answers, asked from a thread of its own: who watches the plant waits for no page."""
+"""A probe of whether the console answers, in its own thread, so that the observer waits for no page."""
 
 import http.client
 import threading
@@ -8,26 +8,26 @@ import urllib.request
 from collections.abc import Callable
 
 EVERY_SECONDS, TIMEOUT_SECONDS = 5.0, 2.0
-# What was answered longer ago says nothing of now.
+# An older answer says nothing about now.
 KNOWN_SECONDS = 3 * EVERY_SECONDS
 SERVER_ERROR = 500
-# A proxy of the environment is for what is far away; it would be asked for the console next door, too.
+# A proxy of the environment is for remote addresses; it would be used for the local console, too.
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def answers(address: str) -> bool:
-    """Whether a console at this address (http://host:port) answers in time, and not that it fails."""
+    """Return whether a console at this address (http://host:port) answers in time and without a failure."""
     try:
         with _DIRECTLY.open(f"{address}/healthz", timeout=TIMEOUT_SECONDS):
             return True
     except urllib.error.HTTPError as error:
-        return error.code < SERVER_ERROR  # it does not know the name that it is asked by, and it is there
-    except (OSError, ValueError, http.client.HTTPException):  # the last: what answers speaks no HTTP
+        return error.code < SERVER_ERROR  # it does not know the name in the request, but it runs
+    except (OSError, ValueError, http.client.HTTPException):  # the latter: the answer is not HTTP
         return False
 
 
 class ConsoleProbe:
-    """Asks now and then; `available` is what came of it last."""
+    """A periodic probe; `available` is its last result."""
 
     def __init__(self, ask: Callable[[], bool], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._ask, self._monotonic = ask, monotonic
@@ -35,7 +35,7 @@ class ConsoleProbe:
 
     @classmethod
     def start(cls, address: str) -> "ConsoleProbe | None":
-        """One that asks until the process ends; None for no address: nobody knows then."""
+        """Start a probe that runs until the process ends; None without an address."""
         if not address:
             return None
         probe = cls(lambda: answers(address.rstrip("/")))
@@ -45,19 +45,19 @@ class ConsoleProbe:
         return probe
 
     def ask(self) -> None:
-        """Once."""
+        """Probe once."""
         found = self._ask()
         self._found = self._monotonic(), found
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`."""
+        """Probe until `stop`."""
         while True:
             self.ask()
             if stop.wait(EVERY_SECONDS):
                 return
 
     def available(self) -> float | None:
-        """1 where it answered last, 0 where it did not; None while that is not known."""
+        """Return 1 where it answered last, 0 where it did not, None while unknown."""
         if self._found is None or self._monotonic() - self._found[0] > KNOWN_SECONDS:
             return None
         return float(self._found[1])

@@ -1,5 +1,7 @@
-"""What the database records of control now, in the shape of the snapshot: the loops' last decisions and what
-they did lately, the overrides in force, the open plans, the open runs of batch tasks, the open alerts.
+"""The database's control records in the form of the snapshot.
+
+They are the loops' last decisions and recent actions, the overrides in force, and the open plans, runs of
+batch tasks, and alerts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,10 +45,11 @@ NOTHING_BEFORE: Mapping[str, LoopStatus] = {}
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """`loops` by name, `overrides`, the soonest to expire first, `plans`, the oldest first, `runs` by number,
-    `alerts`, the most severe first, `recent_actions`, the newest first; all as the snapshot has
-    them. `limits`: of the alert rules, which the states follow. `caps`: the highest level of ladders that
-    have one, by queue.
+    """The control records, all in the form of the snapshot.
+
+    `loops` by name, `overrides`, the earliest expiry first, `plans`, the oldest first, `runs` by number,
+    `alerts`, the most severe first, `recent_actions`, the newest first. `limits`: of the alert rules, which
+    the states follow. `caps`: the maximum level of ladders that have one, by queue.
     """
 
     loops: dict[str, LoopStatus]
@@ -60,9 +63,11 @@ class ControlRecord:
 
 
 def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEFORE) -> ControlRecord:
-    """What is recorded at this instant: nine queries, however many there are of each, and two for each loop
-    without a valid measurement. before: the loops of the snapshot before; one that is not among them begins
-    anew: its target has come back.
+    """Return the records at this instant.
+
+    This takes nine queries, however many records of each kind exist, and two for each loop without a valid
+    measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because
+    its target has returned.
     """
     rows = list(soonest_first(list_active(now).select_related("loop", "node", "owner")))
     loops = list(active_loops().order_by("name").annotate(last=Subquery(ledger.last_entry_ids())))
@@ -85,10 +90,11 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
 
 
 def _recent_actions(now: datetime) -> list[RecentAction]:
-    """What each law's loops did last, if that was lately; actions that were applied only. Laws that act at
-    every tick are read apart from the others, which they would push out.
+    """Return the last applied action of each law's loops, if recent.
+
+    Laws that act at every tick are read separately, because they would displace the others.
     """
-    # What is noted for later was done before a clock was set back, and would hide what was done since.
+    # A record with a future time was made before a clock was set back, and would hide newer actions.
     lately = (now - ACTIONS_SHOWN, now + MOST_AHEAD)
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__range=lately, applied=True)
     ordered = acted.select_related("loop").order_by("-at")
@@ -113,7 +119,7 @@ def _recent_action(entry: LedgerEntry) -> RecentAction:
 
 
 def _runs(now: datetime) -> dict[str, RunStatus]:
-    """Open runs, and those that have just ended, so that a page sees how."""
+    """Return open runs and those that have just ended, so that a page shows how."""
     lately = Q(state__in=OPEN) | Q(ended_at__gt=now - RUN_SHOWN)
     rows = Run.objects.filter(lately).select_related("task").order_by("created_at", "pk")
     return {str(row.pk): _run(row) for row in rows}
@@ -145,7 +151,7 @@ def _loop(
     before: LoopStatus | None,
     others_before: bool,
 ) -> LoopStatus:
-    """An override shows at once, though the loop's next tick is seconds away."""
+    """Return a loop; an override shows at once, even if the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     about = (entry.observation or {}) if entry else {}
     display = display_of(loop.law, loop.target)
@@ -173,7 +179,10 @@ def _loop(
 
 
 def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
-    """A ladder that a person let reach less than every level; where an override says how far, that counts."""
+    """Return the ladders that a person has limited to some levels.
+
+    An override of the limit takes precedence.
+    """
     queues = [loop for loop in loops if loop.law == ladder.LAW.name and "queue" in loop.target]
     ladders = [loop for loop in queues if "cap" not in overridden[loop.pk]]
     caps = {loop.target["queue"]: str(loop.parameters.get("cap", ladder.LEVELS[-1])) for loop in ladders}
@@ -181,9 +190,10 @@ def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) ->
 
 
 def _blind_since(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
-    """When the first of the decisions in a row was that had no valid measurement; None: the last had one.
-    What was known a second ago is not read again: it may be a row of weeks. While its target was gone a loop
-    was not blind.
+    """Return the time of the first of the latest consecutive decisions without a valid measurement.
+
+    None: the last decision had one. Values known a second ago are not read again, because there may be weeks
+    of entries. The time while its target was missing does not count.
     """
     if entry.limited_by != STALE:
         return None
@@ -206,7 +216,7 @@ def _blind_since(entry: LedgerEntry, before: LoopStatus | None, others_before: b
 
 
 def _terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:
-    """What a page shows of the last decision's terms; what isn't known is left out, it would only be sent."""
+    """Return the terms of the last decision that a page shows, without unknown ones."""
     terms = entry.terms if entry else {}
     return {name: _short(terms[name]) for name in display.terms if terms.get(name) is not None}
 
@@ -223,13 +233,20 @@ def _measure_display(display: Display, entry: LedgerEntry | None) -> Any:
 
 
 def _format_terms(law: str, entry: LedgerEntry) -> dict[str, Any]:
-    """The terms. What cools down is not in force: the guard says so in the terms of one number alone."""
+    """Return the terms.
+
+    During a cool-down the terms are not in force; only for a law with one number does the guard say so in the
+    terms.
+    """
     cools = entry.limited_by == guard.COOL_DOWN and catalog.law(law).actuator is None
     return {} if cools else entry.terms
 
 
 def _actuator(display: Display, law: str, entry: LedgerEntry | None) -> float | None:
-    """What was applied: 0 when nothing was, unknown without an entry; of one that stays, what there is."""
+    """Return the applied value: 0 when nothing was applied, unknown without an entry.
+
+    For a value that stays, it is the value in force.
+    """
     if entry is None:
         return None
     if display.lasting:

@@ -1,5 +1,6 @@
-"""Every hand on the plant that is no override of a loop: what a person or another controller set, as long as
-it stands.
+"""Manual changes that are no override of a loop.
+
+They are values set by a person or another controller, while in force.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,20 +14,21 @@ from workers.documents.snapshot import Snapshot
 def hands(
     snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
 ) -> list[HandStatus]:
-    """The soonest to end first. caps: of remedy ladders that may not reach every level, by queue; orders:
-    what people want of applications.
+    """Return the manual changes, the earliest end first.
+
+    caps: of limited remedy ladders, by queue; orders: people's orders for applications.
     """
     found = [*_tasks(snapshot), *_criteria(snapshot), *_list_stops(orders), *_caps(caps), *_nodes(snapshot)]
     return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
 def _tasks(snapshot: Snapshot) -> Iterator[HandStatus]:
-    """The loops of parallelism hold meanwhile."""
+    """Return the tasks set by other controllers, during which the parallelism loops hold."""
     holders = {snapshot.plant: snapshot.steered_by}
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
     for plant, holder in holders.items():
         if holder is not None:
-            value, owner = "its loops of parallelism hold", holder.holder or ""
+            value, owner = "its parallelism loops hold", holder.holder or ""
             yield HandStatus(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
 
 
@@ -65,6 +67,6 @@ def _caps(caps: Mapping[str, str]) -> Iterator[HandStatus]:
 def _nodes(snapshot: Snapshot) -> Iterator[HandStatus]:
     for name, node in snapshot.nodes.items():
         if node.drained:
-            yield HandStatus(kind="drain", of=f"node/{name}", value="takes no points")
+            yield HandStatus(kind="drain", of=f"node/{name}", value="accepts no points")
         elif node.cordoned:
-            yield HandStatus(kind="cordon", of=f"node/{name}", value="takes nothing new")
+            yield HandStatus(kind="cordon", of=f"node/{name}", value="accepts no new work")

@@ -1,5 +1,6 @@
-"""The plant's state in one calm sentence: that of its worst subject, or alert of no subject. The others are
-a list.
+"""The plant's state in one sentence: that of its worst subject, or of an alert without a subject.
+
+The others form a list.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,8 @@ from workers.documents.states import SEVERITIES, Severity, SubjectFinding, Subje
 from workers.snapshot.states.judgement import SIGNS, WORDS
 
 LOOPS_ALONE = 2  # more loops with the same fault are one finding
-# What the states of the subjects say already, as it is now: their alerts fire later and end later.
+# Conditions that the states of the subjects already show, and more currently: their alerts fire later and end
+# later.
 JUDGED = frozenset(
     {
         "node_lost",
@@ -39,7 +41,7 @@ OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent
 
 
 def health(snapshot: Snapshot) -> PlantHealth:
-    """Of a snapshot whose states are evaluated."""
+    """Return the health of a snapshot whose states are evaluated."""
     found = [*_findings(snapshot), *_describe_alerts(snapshot.alerts)]
     place = _place_in_incidents(snapshot.alerts)
     findings = sorted(
@@ -52,7 +54,7 @@ def health(snapshot: Snapshot) -> PlantHealth:
     if not findings:
         return PlantHealth(NORMAL, _describe_all_well(snapshot), word=WORDS["well"])
     worst = findings[0]
-    # A node that was emptied and taken away is offline, and the plant is not.
+    # A node that was emptied and removed is offline, but the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
     sign = NORMAL if emptied else worst.sign or NORMAL
     word = _word(worst, snapshot.states.get(worst.subject))
@@ -60,16 +62,19 @@ def health(snapshot: Snapshot) -> PlantHealth:
 
 
 def _word(finding: SubjectFinding, state: SubjectState | None) -> str:
-    """What is true of the finding: the subject's own word where the state is of it, as a node's load and
-    silence are; else how severe it is.
+    """Return the word of the finding.
+
+    This is the subject's own word where it states the problem, such as a node's load or silence; else the
+    severity.
     """
     own = state is not None and state.finding == finding.sentence and state.severity == finding.severity
     return state.word if state is not None and own else WORDS[finding.severity]
 
 
 def _place_in_incidents(alerts: Iterable[AlertStatus]) -> dict[str, int]:
-    """{"kind/name": 1 where an alert of it explains others, -1 where each one of its alerts is explained}: of
-    findings as bad as each other, the headline is that of the incident.
+    """Return {"kind/name": 1 where an alert of it explains others, -1 where all its alerts are explained}.
+
+    Among findings of the same severity, the headline is that of the incident.
     """
     rows = [(f"{kind}/{name}", alert) for alert in alerts for kind, name in alert.labels.items()]
     explaining = {alert.under for alert in alerts}
@@ -79,20 +84,22 @@ def _place_in_incidents(alerts: Iterable[AlertStatus]) -> dict[str, int]:
 
 
 def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:
-    """Whether a critical finding is about a part that does not start."""
+    """Return whether a critical finding is about a part that does not start."""
     kind, _, name = finding.subject.partition("/")
     return finding.severity == "critical" and not {kind, f"{kind} {name}"} & set(names)
 
 
 def badness(state: SubjectState | SubjectFinding) -> tuple[int, int]:
-    """How bad it is, for lists: by severity, then by sign."""
+    """Return the sort key of a state, for lists: by severity, then by sign."""
     sign = STATES.index(state.sign) if state.sign in STATES else -1
     return SEVERITIES.index(state.severity), sign
 
 
 def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
-    """What another subject, or an alert about all loops or about those of an attached plant, explains is left
-    out; loops with the same fault are one.
+    """Return the findings that nothing else explains.
+
+    Findings explained by another subject, or by an alert about all loops or those of an attached plant, are
+    left out. Loops with the same fault are one finding.
     """
     heard = [alert for alert in snapshot.alerts if _is_heard(alert)]
     all_loops = any(subject.condition in OF_ALL_LOOPS for subject in heard)
@@ -119,8 +126,10 @@ def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
 
 
 def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
-    """What no state of a subject says: an open alert about Weir itself, its host, its audit, a plan, an
-    objective. One that is explained, silenced or snoozed is left out.
+    """Describe open alerts that no subject's state shows.
+
+    They are about Weir itself, its host, its audit log, a plan, or an objective. Explained, silenced, and
+    snoozed alerts are left out.
     """
     for alert in alerts:
         if alert.severity == "notice" or alert.condition in JUDGED or not _is_heard(alert):
@@ -137,7 +146,10 @@ def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
 
 
 def _is_heard(alert: AlertStatus) -> bool:
-    """One that is silenced, snoozed or explained says nothing here, and so explains nothing either."""
+    """Return whether the alert is active.
+
+    A silenced, snoozed, or explained alert is not shown here and explains nothing.
+    """
     return alert.quiet in (None, "acknowledged")
 
 
@@ -168,9 +180,9 @@ def _together(loops: list[SubjectState]) -> SubjectFinding:
 def _describe_all_well(snapshot: Snapshot) -> str:
     unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
-        return f"Nothing is wrong; not known yet: {format_names(unknown)}."
+        return f"No problems found; not known yet: {format_names(unknown)}."
     count = len(snapshot.nodes)
     nodes = "The only node is" if count == 1 else f"All {count} nodes"
     share = snapshot.totals.shed_share
-    shed = f"{percent(share, 2)} of what patterns could use is shed" if share else "nothing shed"
+    shed = f"{percent(share, 2)} of the events that patterns could use is shed" if share else "nothing shed"
     return f"{nodes} normal; every queue keeps up; {shed}."

@@ -1,6 +1,4 @@
-"""Forgets producers that have left, so that names which come once (a run, a host that is made anew) do not
-gather for ever.
-"""
+"""Removal of producers that have left, so that one-time names (a run, a new host) do not accumulate."""
 
 import logging
 import math
@@ -18,17 +16,17 @@ from workers.coordination.freshness import Freshness
 from workers.documents.queues import ReportedProducer
 
 EVERY_SECONDS = 60.0
-MOST_AT_ONCE = 500  # for a script of some milliseconds, which nobody waits for
+MOST_AT_ONCE = 500  # for a script of some milliseconds, for which no process waits
 KIND = "producer"
 logger = logging.getLogger(__name__)
 
 
 class LeftProducers:
-    """Takes away the rows of producers that have been silent for LEFT_SECONDS, once a minute: by their own
-    time stamps, or by this watcher's clock.
+    """A process that removes the rows of producers that have been silent for LEFT_SECONDS, once a minute.
 
-    It never goes by a time stamp alone: a row has to stand unchanged for KNOWN_SECONDS before this watcher's
-    eyes, so that a producer whose clock is days behind goes on while it publishes.
+    The silence is judged by their own time stamps or by this watcher's clock. A time stamp alone is never
+    enough: a row must be unchanged for KNOWN_SECONDS by this watcher's observation, so that a producer whose
+    clock is days behind stays while it publishes.
     """
 
     def __init__(self, control: redis.Redis) -> None:
@@ -39,7 +37,7 @@ class LeftProducers:
         self._is_failing = False
 
     def step(self, now: float, monotonic_seconds: float) -> int:
-        """Forget who has left, where a minute is over; how many rows went. What fails is logged once."""
+        """Remove producers that have left, once a minute; return how many rows. A failure is logged once."""
         if monotonic_seconds < self._due_seconds:
             return 0
         self._due_seconds = monotonic_seconds + EVERY_SECONDS
@@ -49,7 +47,9 @@ class LeftProducers:
             self._is_failing = False
         except redis.RedisError as error:
             if not self._is_failing:
-                logger.warning("Producers that have left are not forgotten until this is over: %s", error)
+                logger.warning(
+                    "Rows of producers that have left are not removed because of an error: %s", error
+                )
             self._is_failing = True
             return 0
         return gone
@@ -61,7 +61,7 @@ class LeftProducers:
         for first in range(0, len(names), MOST_AT_ONCE):
             pairs = [part for name in names[first : first + MOST_AT_ONCE] for part in (name, left[name])]
             gone += int(self._forget(keys=[keys.PRODUCERS], args=pairs))
-        # One that comes back is a new one, also to us.
+        # A producer that returns is a new one here, too.
         there = [name.decode() for name in rows if name not in left]
         for watched in (self._silent, self._unchanged):
             watched.forget_others(KIND, there)

@@ -52,13 +52,13 @@ COUNTED = {
     "dead_events": LEAVING_WINDOW_SECONDS,
 }
 WORKED = ("busy_ms", "events")
-DIGITS = 3  # a millisecond, a thousandth of an event a second: more only makes the message longer
+DIGITS = 3  # a millisecond, a thousandth of an event per second: more digits only make the message longer
 
 
 class LocalPlant(SteeredPlant):
-    """Watches the control server; one instance per watching process, called about once a second.
+    """An observer of the control server; one instance per watching process, called about once a second.
 
-    `clock` gives wall time (what is shown), `monotonic` the time that ages and rates are measured by.
+    `clock` gives wall time (for display), `monotonic` the time for ages and rates.
     """
 
     def __init__(
@@ -73,9 +73,12 @@ class LocalPlant(SteeredPlant):
         console: ConsoleProbe | None = None,
         plant_time: Callable[[], float] | None = None,
     ) -> None:
-        """others: the registered plants, where this one's watcher observes them, too; forecasts: of what is
-        offered to applications and plants, bands: in which rates are expected, where it makes them; console:
-        where it asks whether the console answers; plant_time: by which workers sign, else `clock`.
+        """Initialize the observer.
+
+        others: the registered plants, where this watcher observes them, too; forecasts: of the load offered
+        to applications and plants, bands: expected ranges of rates, where this watcher computes them;
+        console: the probe of the console, where it has one; plant_time: the clock of workers' signs of life,
+        else `clock`.
         """
         super().__init__(control, clock)
         self._monotonic, self._name, self._others = monotonic, name, others
@@ -85,7 +88,7 @@ class LocalPlant(SteeredPlant):
         self._known, self._reader = KnownTopology(), ReportReader(logger)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._producer_rates, self._report_times = Rates(), ReportTimes()
-        self._sampled: dict[str, int] = {}  # node → the beat whose counters are in the rates
+        self._sampled: dict[str, int] = {}  # node → the heartbeat whose counters are in the rates
         self._trends: dict[str, TrendWatch] = {}
         self._group_trends: dict[tuple[str, str], TrendWatch] = {}  # plant, group: of those seen last
         self._states: Mapping[str, SubjectState] | None = None
@@ -95,7 +98,7 @@ class LocalPlant(SteeredPlant):
         self._seq = 0
 
     def observe(self) -> Snapshot:
-        """The plant now. Raises `redis.RedisError` when the control server is away."""
+        """Observe the plant now. Raises `redis.RedisError` when the control server is away."""
         now, plant_now = self._clock(), self._plant_time()
         readings = read(self._control, plant_now, self._known, self._reader)
         monotonic_seconds = self._monotonic()
@@ -135,12 +138,13 @@ class LocalPlant(SteeredPlant):
         return replace_fields(snapshot, health=add_action_summary(snapshot))
 
     def _load_previous(self) -> Snapshot:
-        """What was published last: a watcher that has just begun knows no other past."""
+        """Load the previously published snapshot: a new watcher knows no other past."""
         return readable(Snapshot, self._control.get(keys.SNAPSHOT)) or NOTHING_SEEN
 
     def _add_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
-        """What only who watches knows: the trends of what waits, of each queue and of all together, and
-        whether the console answers.
+        """Add facts that only a watcher knows: trends of the backlog and whether the console answers.
+
+        The trends are of each queue and of all together.
         """
         queues = {}
         for name, queue in snapshot.queues.items():
@@ -159,15 +163,16 @@ class LocalPlant(SteeredPlant):
         return replace_fields(snapshot, queues=queues, totals=totals)
 
     def _parts_record(self) -> PartsRecord:
-        """Goes on from what another watcher has left, if it was there just now."""
+        """Return the record of the parts, continued from another watcher's if it ran just before."""
         if self._parts is None:
             stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
             self._parts = PartsRecord(readable(Snapshot, stored))
         return self._parts
 
     def _plants(self, now: float, at_seconds: float) -> dict[str, PlantStatus]:
-        """The registered plants, with who holds each here, what became of what was ordered of them, and the
-        trends of their groups' lag.
+        """Return the registered plants.
+
+        They include their holders here, the outcomes of their orders, and the trends of their groups' lags.
         """
         rows = self._orders.step(self._others.rows(), now) if self._others else {}
         statuses, trends = {}, {}
@@ -184,7 +189,7 @@ class LocalPlant(SteeredPlant):
     def _forecasts(
         self, pipeline: PipelineStatus, plants: Mapping[str, PlantStatus], now: float
     ) -> dict[str, LoadForecast]:
-        """What will be offered to each application at work, and to each plant whose tasks can be set."""
+        """Return load forecasts for running applications and for plants with adjustable tasks."""
         if self._load_forecasts is None:
             return {}
         here = {name: LoadSource(tuple(row.queues)) for name, row in pipeline.applications.items()}
@@ -192,7 +197,7 @@ class LocalPlant(SteeredPlant):
         return self._load_forecasts.rows({**here, **there}, now)
 
     def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
-        """The readings with what only a watcher knows: ages, rates, recent latencies."""
+        """Return the readings with facts that only a watcher knows: ages, rates, recent latencies."""
 
         def age(kind: str, name: str, at: float, mark: float) -> float:
             lag = now - at
@@ -214,8 +219,10 @@ class LocalPlant(SteeredPlant):
         return SnapshotInputs(readings, watch, ages, self._compute_rates(readings, monotonic_seconds), recent)
 
     def _compute_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
-        """Rates per second of every cumulative counter, by name. A beat that was sampled already is no new
-        sample: after a silent agent what came meanwhile would else fall into one second.
+        """Return rates per second of every cumulative counter, by name.
+
+        A heartbeat that was already sampled is no new sample: otherwise, after a silence of the agent, all
+        events in between would count in one second.
         """
         rates = {}
         for node, heartbeat in readings.heartbeats.items():
@@ -234,7 +241,7 @@ class LocalPlant(SteeredPlant):
         return {**rates, **self._compute_producer_rates(readings, at_seconds)}
 
     def _compute_producer_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
-        """The same of producers, whose names come and go: those that are gone are forgotten."""
+        """Return rates of producers, whose names change; those of producers that are gone are removed."""
         rows = {f"{name}|{queue}.events": row for (name, queue), row in readings.producers.items()}
         self._producer_rates.forget_others(rows)
         self._report_times.forget_others(rows)
@@ -255,7 +262,7 @@ class LocalPlant(SteeredPlant):
         return None if rate is None else round(rate, DIGITS)
 
     def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
-        """The latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
+        """Return the latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
         self._histograms.append((at_seconds, dict(now_by_queue)))
         while len(self._histograms) > 2 and self._histograms[1][0] <= at_seconds - LATENCY_WINDOW_SECONDS:
             self._histograms.popleft()

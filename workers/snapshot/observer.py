@@ -1,9 +1,11 @@
-"""Makes one snapshot a second, and publishes it: stored, as a row of history, and to the web processes; and
-keeps it, if it is given a recorder, counts what it says of the objectives, and shows it to `sent`, which must
-not wait for anything. It forgets producers that have left.
+"""The observer, which makes and publishes one snapshot per second.
 
-It observes .2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
-observers may run; the one that holds the lease publishes, the other takes over within LEASE_SECONDS when it
+It publishes the snapshot as stored data, as a row of history, and to the web processes. It also records it if
+it has a recorder, counts objectives, passes it to `sent`, which must not block, and removes producers that
+have left.
+
+It observes 0.2 s after the full second, when the agents' heartbeats (on the full second) have arrived. Two
+observers may run; the one with the lease publishes, and the other takes over within LEASE_SECONDS when it
 dies.
 """
 
@@ -35,24 +37,25 @@ logger = logging.getLogger(__name__)
 
 
 def compute_wait_seconds(now: float) -> float:
-    """From wall time `now` to the next .2 of a second: in (0, 1], whatever the clock did meanwhile.
+    """Return the time from wall time `now` to the next 0.2 of a second: in (0, 1], whatever the clock did.
 
-    Only the fraction of the second is read off the wall clock, so a clock that jumps can neither stall nor
-    storm.
+    Only the fraction of the second is taken from the wall clock, so a clock that jumps causes neither a stall
+    nor a burst.
     """
     return (OBSERVE_AT_SECONDS - now) % 1.0 or 1.0
 
 
 def message(snapshot: Snapshot, stored: bytes, patch: JsonObject | None) -> bytes:
-    """What goes to the web processes: the snapshot as it is stored, and (unless it is the first) the merge
-    patch from the one before.
+    """Return the message to the web processes.
+
+    It has the stored snapshot and (unless it is the first) the merge patch from the previous one.
     """
     document = {"seq": snapshot.seq, "at": snapshot.at, "topic": TOPIC, "snapshot": msgspec.Raw(stored)}
     return encode_document(document if patch is None else {**document, "delta": patch})
 
 
 class Observer:
-    """Publishes what a plant shows. `step` is one check; `run` checks once a second until asked to stop."""
+    """A publisher of a plant's snapshots. `step` is one check; `run` checks once a second until stopped."""
 
     def __init__(
         self,
@@ -72,9 +75,9 @@ class Observer:
         self._is_failing, self._unrecorded = False, False
 
     def step(self) -> Snapshot | None:
-        """Observe, and publish when the lease is ours. Answers what was published.
+        """Observe, and publish when the lease is held. Return what was published.
 
-        It observes also without the lease: who takes over must have watched, to know ages and rates.
+        It also observes without the lease: a successor must have watched to know ages and rates.
         """
         snapshot = self._plant.observe()
         if not self._ours():
@@ -92,7 +95,7 @@ class Observer:
             pipe.publish(keys.LIVE, message(snapshot, stored, patch))
             pipe.execute()
         self._before = snapshot
-        # Last: what is live must not wait for a disk that is full or slow.
+        # This is last: live data must not wait for a disk that is full or slow.
         self._record(snapshot, stored)
         if self._objectives is not None:
             self._objectives.keep()
@@ -102,32 +105,34 @@ class Observer:
         return snapshot
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop`.
+        """Run until `stop`.
 
-        What fails (the control server or the database is away) is logged once, and tried again each second.
+        A failure (the control server or the database is away) is logged once, and retried each second.
         """
         while not stop.wait(compute_wait_seconds(self._clock())):
             try:
                 self.step()
                 self._is_failing = False
             except Exception as error:
-                # Whatever it is, the next check may find it gone; nobody is helped by an observer that ends.
+                # Any failure may be over at the next check; an observer that exits helps no one.
                 self._complain(error)
             heartbeat_file.touch()
         self.close()
 
     def close(self) -> None:
-        """Give the lease up, so that another takes over at once."""
+        """Release the lease, so that another observer takes over at once."""
         if self._objectives is not None:
             self._objectives.close()
         try:
             self._lease.release()
         except redis.RedisError:
-            logger.info("The observer's lease could not be released; it runs out by itself.")
+            logger.info("The observer's lease could not be released; it expires on its own.")
 
     def _record(self, snapshot: Snapshot, stored: bytes) -> None:
-        """Keep the snapshot. A disk that is full is logged once, tried again each second, and stops nothing
-        behind it: minutes of the objectives, figures for a collector.
+        """Record the snapshot.
+
+        A full disk is logged once, retried each second, and does not stop the following steps: minutes of the
+        objectives, metrics for a collector.
         """
         if self._recorder is None:
             return
@@ -136,13 +141,14 @@ class Observer:
             self._unrecorded = False
         except OSError as error:
             if not self._unrecorded:
-                logger.warning("Snapshots are not kept for the history until this is over: %s", error)
+                logger.warning("Snapshots are not recorded for the history because of an error: %s", error)
             self._unrecorded = True
 
     def _ours(self) -> bool:
         if self._lease.renew():
             return True
-        # Lost or never held. Who gets it goes on from what was published last, by whomever.
+        # Lost or never held. The next holder continues from the last published snapshot, whoever published
+        # it.
         if self._lease.acquire() is None:
             return False
         stored = self._control.get(keys.SNAPSHOT)
@@ -158,9 +164,9 @@ class Observer:
 
 
 def _readable(stored: bytes | str) -> Snapshot | None:
-    """What another version left may be none that we can read: then we begin anew."""
+    """Return the stored snapshot; None where it is another version's and unreadable."""
     try:
         return Snapshot.from_json(stored)
     except BadDocument as error:
-        logger.warning("The stored snapshot can't be read: %s", error)
+        logger.warning("The stored snapshot cannot be read: %s", error)
         return None

@@ -1,8 +1,8 @@
-"""Which parts of the plant run, judged from one snapshot after the other.
+"""Which parts of the plant run, judged from consecutive snapshots.
 
-A part that is seen for the first time and does not run yet is *starting*: for `STARTING_SECONDS` that it is
-not there is no finding. Once it runs after such a start it has `SETTLING_SECONDS` to catch up. Both are of
-the part, and end by the clock: one that never comes is silent then, and one that dies later gets no grace.
+A part that is seen for the first time and does not run yet is *starting*: for `STARTING_SECONDS` its absence
+is no finding. Once it runs after such a start it has `SETTLING_SECONDS` to catch up. Both periods are
+limited: a part that never starts then becomes silent, and one that dies later gets no grace period.
 """
 
 from collections.abc import Iterator
@@ -14,22 +14,23 @@ from workers.documents.snapshot import Snapshot
 
 STARTING_SECONDS = 180.0
 SETTLING_SECONDS = 120.0
-# A start that took no longer was none: who watches has only begun to watch.
+# A shorter start was none: the watcher has only just started to watch.
 SHORT_SECONDS = 10.0
 # A snapshot this old is of another run of the plant.
 SAME_RUN_SECONDS = 60.0
 
 
 class PartsRecord:
-    """What was known of the parts at the step before. before: the snapshot that another watcher left."""
+    """The state of the parts at the previous step. before: the snapshot that another watcher left."""
 
     def __init__(self, before: Snapshot | None = None) -> None:
         self._left = before
         self._parts: dict[str, PartStatus] = {}
 
     def step(self, snapshot: Snapshot, at: float) -> dict[str, PartStatus]:
-        """The parts as of a snapshot that is composed otherwise, without nodes that simply run: of these
-        there may be a thousand.
+        """Return the parts as of an otherwise complete snapshot.
+
+        Nodes that simply run are left out, as there may be a thousand.
         """
         states = dict(observe_parts(snapshot))
         if self._left is not None and abs(at - (self._left.at or 0.0)) <= SAME_RUN_SECONDS:
@@ -45,7 +46,7 @@ def _simply_runs(name: str, part: PartStatus) -> bool:
 
 
 def observe_parts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Each part that the plant needs, and its state as it looks, whatever was before."""
+    """Return each part that the plant requires with its apparent state, regardless of the past."""
     for name, node in snapshot.nodes.items():
         heard = node.age_seconds is not None and not node.stale and node.state not in SILENT
         yield node_part(name), "running" if heard else "silent"
@@ -66,7 +67,7 @@ def _read_pipeline_state(pipeline: PipelineStatus) -> str:
 
 
 def advance_part(before: PartStatus | None, state: str, at: float) -> PartStatus:
-    """A part's status after the one before, by the state that it shows at an instant."""
+    """Return a part's status after the previous one, from its apparent state."""
     grace = None if before is None or before.grace_until is None else before.grace_until
     grace = grace if grace is not None and at < grace else None
     if state == "running":

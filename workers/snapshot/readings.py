@@ -1,4 +1,4 @@
-"""Everything the control server knows of the plant at one instant, read in two round trips and parsed."""
+"""The control server's data about the plant at one instant, read in two round trips and parsed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The workers of one container: submitted and not started, at work now, and their cumulative counts."""
+    """The workers of one container: those submitted and not started, busy ones, and cumulative counts."""
 
     waiting_to_run: int = 0
     busy: int = 0
@@ -33,8 +33,9 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """`containers` holds the workers by (queue, node), `latencies` the cumulative histogram by queue.
-    unreadable_nodes, unreadable_hosts: those whose newest report can't be read, with the reason.
+    """The data.
+
+    `containers` has the workers by (queue, node), `latencies` the cumulative histogram by queue.
     """
 
     topology: Topology
@@ -87,7 +88,7 @@ def _read_work(
     pairs = [(queue.name, node) for queue in jobs for node in queue.points]
     with control.pipeline(transaction=False) as pipe:
         for queue, node in pairs:
-            # Counted by time, not by presence: what has expired counts no more, also when nobody tidies up.
+            # Counted by time and not by presence: expired entries do not count, even before they are removed.
             for key, seconds in (
                 (keys.SUBMITTED.build(queue, node), SUBMISSION_EXPIRES_SECONDS),
                 (keys.RUNNING.build(queue, node), RUNNING_EXPIRES_SECONDS),

@@ -1,29 +1,32 @@
-"""When cumulative counts that others report were as they are, by the watcher's monotonic clock.
+"""When reported cumulative counts were valid, by the watcher's monotonic clock.
 
-A producer reports once a second, and so does the watcher read: of 3 s it sees two to four reports, and a
-steady rate would seem to waver by a third. Each report bears its time by a clock of its own, which says
-nothing but how far apart two reports are.
+A producer reports once a second, and the watcher reads once a second: in 3 s it sees two to four reports, and
+a steady rate would seem to vary by a third. Each report has a time by its own clock, which only says how far
+apart two reports are.
 """
 
 from collections.abc import Container
 
-# So long after a report the next is overdue: nothing has been published since.
+# After this time the next report is overdue: nothing has been published since.
 LATE_SECONDS = 1.5
-DRIFT = 1e-3  # of one clock beside the other, and what a shorter way to the watcher may change
+DRIFT = 1e-3  # drift of one clock against the other, and the possible effect of a shorter network path
 
 
 class ReportTimes:
-    """time = the report's own + offset; offset: the least (watcher's now - report's own) so far, let grow by
-    DRIFT a second. A clock that was set, by which a report lies LATE_SECONDS from where it was read, gets
-    a new offset.
+    """The times of reports: time = the report's own + offset.
+
+    offset: the minimum (watcher's now - report's own) so far, which grows by DRIFT per second. A clock that
+    was set, so that a report is LATE_SECONDS away from its reading, gets a new offset.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, float, float]] = {}  # name → own time, offset, time
 
     def estimate(self, name: str, own_seconds: float, now_seconds: float) -> float | None:
-        """When its newest report was made, never earlier than the one before; None while nothing is new to
-        be said. Of one that is overdue, so long ago as the next may still be on its way.
+        """Return when its newest report was made; None while nothing is new.
+
+        The time is never earlier than that of the previous report. For an overdue report, it is the time up
+        to which the next one may still be in transit.
         """
         known = self._known.get(name)
         if known is None:
@@ -43,6 +46,6 @@ class ReportTimes:
         return time
 
     def forget_others(self, names: Container[str]) -> None:
-        """Only those of these names stay."""
+        """Keep only the reports with these names."""
         for name in [each for each in self._known if each not in names]:
             del self._known[name]

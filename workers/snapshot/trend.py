@@ -1,4 +1,4 @@
-"""Whether what waits rises or falls, from several samples: one that is odd decides nothing."""
+"""The trend of a backlog from several samples, robust against outliers."""
 
 from collections import deque
 from statistics import median
@@ -6,10 +6,10 @@ from statistics import median
 from workers.documents.queues import Trend
 
 WINDOW_SECONDS = 30.0
-LEAST_SECONDS = 15.0  # of samples, before anything is said
+LEAST_SECONDS = 15.0  # of samples before there is a result
 LEAST_SAMPLES = 9
-BEGINS_EVENTS, BEGINS_SHARE = 50.0, 0.02  # a change that is less is none
-ENDS = 0.5  # and one that is said ends below half of it
+BEGINS_EVENTS, BEGINS_SHARE = 50.0, 0.02  # a smaller change is none
+ENDS = 0.5  # a trend ends below half of it
 
 
 class TrendWatch:
@@ -20,7 +20,7 @@ class TrendWatch:
         self._trend: Trend | None = None
 
     def add(self, value: float | None, at_seconds: float) -> None:
-        """A sample, about one a second, by a clock that can't jump. An unknown one begins anew."""
+        """Add a sample, about one per second, by a monotonic clock. An unknown value restarts the window."""
         if value is None:
             self._samples.clear()
             self._trend = None
@@ -32,7 +32,7 @@ class TrendWatch:
 
     @property
     def change(self) -> float | None:
-        """Over the window; None while too little was watched."""
+        """Return the change over the window; None with too few samples."""
         samples = self._samples
         if len(samples) < LEAST_SAMPLES or samples[-1][0] - samples[0][0] < LEAST_SECONDS:
             return None
@@ -42,7 +42,7 @@ class TrendWatch:
 
     @property
     def trend(self) -> Trend | None:
-        """None while too little was watched."""
+        """Return the trend; None with too few samples."""
         return self._trend
 
     def _judge_trend(self) -> Trend | None:

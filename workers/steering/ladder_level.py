@@ -1,6 +1,5 @@
 """How far the remedy ladder of a queue has gone, as the snapshot shows it: what is in force, not what it
-advises,
-would do on hold, or decided in another mode than its present one.
+advises, would do on hold, or decided in another mode than its present one.
 """
 
 from controllers.shedding.ladder import LAW, LEVELS, allows
@@ -13,8 +12,7 @@ SHED = LEVELS.index("shed") + 1
 
 def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
     """Return the highest level that the ladder, or a person in its place, has enabled; None while that is not
-    known,
-    since its last tick had no valid measurement. Without an acting ladder, no level is enabled.
+    known, since its last tick had no valid measurement. Without an acting ladder, no level is enabled.
     """
     loop = _ladder(queue, snapshot)
     if loop is None or not loop.was_decided_in(*Loop.ACTING):

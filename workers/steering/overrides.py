@@ -1,12 +1,9 @@
 """Overrides: a person's value in place of a parameter, a guard setting, an actuator, a mode, or a node's
-threshold;
-and temporary stops of a queue's intake or consumption, or of the work of a worker host.
+threshold; and temporary stops of a queue's intake or consumption, or of the work of a worker host.
 
 Every override has an owner, a reason, and an expiry. It reverts automatically: only overrides that have
-neither ended
-nor reached `expires_at` are in force, so no job has to run for it; `expire_due` merely records the end, and
-notifies
-the agents.
+neither ended nor reached `expires_at` are in force, so no job has to run for it; `expire_due` merely records
+the end, and notifies the agents.
 
 | scope | names | values |
 |---|---|---|
@@ -19,10 +16,8 @@ the agents.
 | a worker host | `work` | draining |
 
 Of two on the same loop under the same name, the newer one is in force, and says which one it replaces; if it
-ends
-first, the older one is in force again. Each value's range is checked and, with all that is in force beside
-it,
-`Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
+ends first, the older one is in force again. Each value's range is checked and, with all that is in force
+beside it, `Law.check` for every loop in the scope: there a law also refuses what would make it unstable.
 """
 
 import json
@@ -112,8 +107,7 @@ def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Return why the overrides of parameters and guard don't apply, without the full stop; "" if they do.
 
     Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may
-    change: then
-    the loop runs with its own values rather than with values that its law refuses.
+    change: then the loop runs with its own values rather than with values that its law refuses.
     """
     law, rows = catalog.law(loop.law), list(in_force)
     if not rows:
@@ -196,16 +190,14 @@ def set_override(
     """Put a value in force until it expires; one under the same name on the same scope ends.
 
     Give `minutes`, `expires_at`, or `endless`. `beside` are values that come into force with it: they must be
-    valid
-    together, not one after the other (gains are stable as a set). With `control`, an override on a node, a
-    queue, or a
-    host itself is in force there within a second. `by` is who sets it, if that is not the owner. Raises
-    `BadInput` naming
-    the field (scope, name, value, reason, minutes, expires_at); nothing is changed then.
+    valid together, not one after the other (gains are stable as a set). With `control`, an override on a
+    node, a queue, or a host itself is in force there within a second. `by` is who sets it, if that is not the
+    owner. Raises `BadInput` naming the field (scope, name, value, reason, minutes, expires_at); nothing is
+    changed then.
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
-        raise BadInput("scope", "takes a loop, or a law, a queue, a node or several of these.")
+        raise BadInput("scope", "must be a loop, or a law, a queue, a node, or several of these.")
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).compute(now)
     with transaction.atomic():
@@ -213,7 +205,9 @@ def set_override(
         lock_until_commit(LOCK)
         itself = scope.is_itself(name)
         if itself and endless and node is None:
-            raise BadInput("expires_at", f"is missing; {name} of {scope} resumes by itself, say when.")
+            raise BadInput(
+                "expires_at", f"is missing; {name} of {scope} resumes automatically, so give its end."
+            )
         checked = (
             _validate_value(scope, name, value, now, beside or {})
             if itself
@@ -270,7 +264,7 @@ def extend(
     """Extend an override, counted from now. Raises `BadInput` (field override if it is over)."""
     until = Expiry(minutes, expires_at).compute(now)
     if override.expires_at is None:
-        raise BadInput("override", "has no end that could be later; end it, or set it again with one.")
+        raise BadInput("override", "has no expiry to extend; end it, or set it again with one.")
     # One conditional write: an override that somebody ended just now is not restored.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     with transaction.atomic():
@@ -325,19 +319,21 @@ def _validate_override(
         else [active_loop for active_loop in active_loops() if scope.covers(active_loop)]
     )
     if not covered:
-        raise BadInput("scope", f"{scope} has no loop; choose another law, queue or node.")
+        raise BadInput("scope", f"{scope} has no loops; choose another law, queue, or node.")
     loops = [each for each in covered if _reaches(scope, name, value, each)]
     if not loops:
-        raise BadInput("scope", f"{scope} has loops of attached plants alone; they are let act one by one.")
+        raise BadInput("scope", f"{scope} has only loops of attached plants; enable them one by one.")
     if name == "mode":
         if value not in Loop.Mode.values:
-            raise BadInput("value", f"takes one of {', '.join(Loop.Mode.values)}, not {value!r}")
+            raise BadInput("value", f"must be one of {', '.join(Loop.Mode.values)}, not {value!r}")
         demand_one_owner(loops, value, now, "value")
         return value, _common(loop.mode for loop in loops)
     if name.startswith("guard.") and scope.is_wide:
         loops = [loop for loop in loops if _knows(loop, name)] or loops
     elif len({loop.law for loop in loops}) > 1:
-        raise BadInput("name", f"{name} is of one law, and {scope} has loops of several; choose the law too.")
+        raise BadInput(
+            "name", f"{name} belongs to one law, and {scope} has loops of several; choose the law, too."
+        )
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _common(before for _, before in checked)
 
@@ -346,8 +342,7 @@ def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str
     """Raise `BadInput` naming the field if loops may not act (`mode`).
 
     They may not if another loop sets the same tasks of an attached plant, or would once an override has
-    ended; or if they
-    only advise there.
+    ended; or if they only advise there.
     """
     chosen = list(loops)
     begins = [loop for loop in chosen if mode in Loop.ACTING and "plant" in loop.target]
@@ -449,7 +444,7 @@ def _validate_value(
         return _validate_threshold(scope.node, name, value, now, beside)
     stopped, usual = (DRAINED, AT_WORK) if scope.host else (PAUSED, OPEN)
     if value != stopped:
-        raise BadInput("value", f"takes {stopped}, not {checks.shorten_for_message(value)}")
+        raise BadInput("value", f"must be {stopped}, not {checks.shorten_for_message(value)}")
     return value, usual
 
 
@@ -457,7 +452,7 @@ def _validate_threshold(
     node: Node, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[float, float]:
     if name not in THRESHOLDS:
-        raise BadInput("name", f"takes {' or '.join(THRESHOLDS)} for a node, not {name!r}")
+        raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
     checks.greater_than(0, 1, "a share of capacity").validate(value, "value")
     holding = node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
@@ -465,7 +460,7 @@ def _validate_threshold(
     proposed = {**holding, **others, key: float(value)}
     if not proposed["busy"] < proposed["toobusy"]:
         busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"
-        raise BadInput("value", f"takes a share {toobusy if key == 'busy' else busy}, not {value:g}")
+        raise BadInput("value", f"must be a share {toobusy if key == 'busy' else busy}, not {value:g}")
     return float(value), holding[key]
 
 
@@ -477,8 +472,7 @@ def _order_thresholds(name: str, values: Mapping[str, float]) -> dict[str, float
     """Order the thresholds.
 
     Two overrides that were in order together may not be once one has expired: then BUSY is put just below
-    TOOBUSY, so
-    that the agents always get an order that they accept.
+    TOOBUSY, so that the agents always get an order that they accept.
     """
     busy, toobusy = values["busy_threshold"], values["toobusy_threshold"]
     if busy >= toobusy:
@@ -490,9 +484,9 @@ def read_reason(reason: Any) -> str:
     """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
-        raise BadInput("reason", "is missing; say in a sentence why, for who reads it at night")
+        raise BadInput("reason", "is missing; say why in one sentence, for the people on call")
     if len(text) > MAXIMUM_REASON_LENGTH:
-        raise BadInput("reason", f"takes at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
+        raise BadInput("reason", f"must have at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
     return text
 
 

@@ -2,10 +2,8 @@
 
 A loop of a whole plant (target {"plant"}) sets those of each of its operators, a loop of one operator (target
 {"plant", "operator"}) its own. Of two loops of different kinds, if one is of an operator, only one may act:
-enabling
-the second is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as those of
-an
-application do: `workers.control.parts.operators`.)
+enabling the second is refused, whichever it is. (Loops of a whole plant yield to each other automatically, as
+those of an application do: `workers.control.parts.operators`.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +15,7 @@ from workers.models import Loop
 
 Target = Mapping[str, Any]
 LADDER_ADVISES = (
-    "takes advise or hold: the remedy ladder of an attached plant applies nothing there; put a loop of the"
+    "must be advise or hold: the remedy ladder of an attached plant applies nothing there; put a loop of the"
     " plant on auto for more tasks, and pause a queue on the plant's page."
 )
 
@@ -65,6 +63,6 @@ def explain_refusal(loop: Loop, rival: Loop) -> str:
     """Explain in a sentence, with what to do."""
     what = loop.target.get("operator") or rival.target.get("operator")
     return (
-        f"can't be that of {loop.name}: {rival.name} sets the tasks of {what}, and they have one owner;"
+        f"can't be set for {loop.name}: {rival.name} sets the tasks of {what}, and they have one owner;"
         f" put {rival.name} on advise first."
     )

@@ -13,19 +13,19 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from workers.models import Setting
 
-CURRENCY = "In whatever currency the other prices are in; without a price nothing is priced."
+CURRENCY = "In the currency of the other prices; without a price, no cost is computed."
 PRICES = {
-    "worker_hour": "What a process of a worker host costs while it works for an hour.",
-    "node_hour": "What a node in use costs in an hour.",
-    "lost_event": "What an event is worth that is shed.",
-    "delay_second": "What a second costs in which the oldest event of a container waits longer than it may.",
+    "worker_hour": "Cost of a process of a worker host while it works for an hour.",
+    "node_hour": "Cost of a node in use per hour.",
+    "lost_event": "Value of an event that is shed.",
+    "delay_second": "Cost of a second in which the oldest event of a container waits longer than allowed.",
 }
 DECLARED = (
     Parameter(
         "approvals.operator",
         "persons",
-        "How many have to approve a plan when an operator approves it. 2: somebody else must agree, and who "
-        "proposed the plan can't be the second.",
+        "Number of approvals that a plan needs if an operator approves it. 2: somebody else must agree, and"
+        " the proposer can't be the second.",
         1,
         1,
         2,
@@ -34,7 +34,7 @@ DECLARED = (
     Parameter(
         "approvals.administrator",
         "persons",
-        "How many have to approve a plan when an administrator approves it.",
+        "Number of approvals that a plan needs if an administrator approves it.",
         1,
         1,
         2,
@@ -43,8 +43,8 @@ DECLARED = (
     Parameter(
         "plan.expires_seconds",
         "s",
-        "A proposed plan that nobody approved for so long is void; a first approval of two begins the time "
-        "anew.",
+        "Time after which a proposed plan without approval is void; a first approval of two restarts the"
+        " time.",
         300.0,
         60.0,
         3_600.0,
@@ -52,8 +52,8 @@ DECLARED = (
     Parameter(
         "override.maximum_days",
         "days",
-        "The longest an override may run before it reverts by itself. An administrator may set one without "
-        "an end.",
+        "Maximum time of an override before it reverts automatically. An administrator may set one without"
+        " an end.",
         7.0,
         1.0,
         31.0,
@@ -61,8 +61,8 @@ DECLARED = (
     Parameter(
         "override.notice_seconds",
         "s",
-        "So long before an override reverts, the strip says so and offers more time (for a short override: "
-        "from half of its time).",
+        "Time before an override reverts at which the strip says so and offers more time (for a short"
+        " override: from half of its time).",
         120.0,
         10.0,
         3_600.0,
@@ -70,17 +70,17 @@ DECLARED = (
     Parameter(
         "report.weekday",
         "weekday",
-        "The weekly report is sent on this day, UTC; 1 is Monday.",
+        "Day of the weekly report, UTC; 1 is Monday.",
         1,
         1,
         7,
         "integer",
     ),
-    Parameter("report.hour", "h", "The weekly report is sent at this hour, UTC.", 7, 0, 23, "integer"),
+    Parameter("report.hour", "h", "Hour of the weekly report, UTC.", 7, 0, 23, "integer"),
     Parameter(
         "session.hours",
         "h",
-        "A login ends after so long. It concerns those who log in from now on.",
+        "Maximum length of a login. Applies to new logins.",
         336.0,
         0.5,
         720.0,
@@ -88,8 +88,8 @@ DECLARED = (
     Parameter(
         "session.idle_minutes",
         "min",
-        "A login ends when its person has opened no page and sent nothing for so long. An open page that "
-        "follows the plant does not count; raise this for a screen on a wall.",
+        "Time after which a login ends if its user opens no page and sends nothing. An open page that"
+        " follows the plant does not count; raise this for a screen on a wall.",
         480.0,
         5.0,
         43_200.0,
@@ -97,16 +97,14 @@ DECLARED = (
     Parameter(
         "login.second_factor",
         "0 or 1",
-        "1: an administrator with a local account acts as a viewer until a second factor (codes of an app) "
-        "is set up. 0: a second factor is everybody's own choice.",
+        "1: an administrator with a local account acts as a viewer until a second factor (codes of an app)"
+        " is set up. 0: a second factor is optional.",
         0,
         0,
         1,
         "integer",
     ),
-    Parameter(
-        "token.maximum_days", "days", "The longest an API token may be valid.", 366, 1, 1_830, "integer"
-    ),
+    Parameter("token.maximum_days", "days", "Maximum validity of an API token.", 366, 1, 1_830, "integer"),
     *(
         Parameter(f"price.{name}", "money", f"{words} {CURRENCY}", None, 0.0, 1e9, or_null=True)
         for name, words in PRICES.items()
@@ -114,8 +112,8 @@ DECLARED = (
     Parameter(
         "quota.events_per_second",
         "events/s",
-        "How many events a token may publish over HTTP per second, on average over 10 s. A token may have "
-        "its own quota.",
+        "Maximum number of events that a token may publish over HTTP per second, on average over 10 s. A"
+        " token may have its own quota.",
         100_000,
         1,
         100_000_000,
@@ -124,8 +122,8 @@ DECLARED = (
     Parameter(
         "quota.bytes_per_second",
         "bytes/s",
-        "How many bytes of events (unpacked) a token may publish over HTTP per second, on average over 10 s. "
-        "A token may have its own quota.",
+        "Maximum number of bytes of events (unpacked) that a token may publish over HTTP per second, on"
+        " average over 10 s. A token may have its own quota.",
         32 * 2**20,
         1_000,
         10_000_000_000,
@@ -134,7 +132,8 @@ DECLARED = (
     Parameter(
         "quota.open_runs",
         "runs",
-        "How many runs of batch tasks and experiments a person may have waiting or running at once.",
+        "Maximum number of runs of batch tasks and experiments that a user may have waiting or running at"
+        " once.",
         10,
         1,
         1_000,
@@ -143,7 +142,8 @@ DECLARED = (
     Parameter(
         "quota.batch_seconds",
         "s/h",
-        "How long batch workers may work for one person within an hour. A further run is refused until then.",
+        "Maximum time that batch workers may work for one user within an hour. A further run is refused"
+        " until then.",
         3_600,
         60,
         1_000_000,
@@ -156,7 +156,7 @@ BY_NAME = {each.name: each for each in DECLARED}
 def find_declaration(name: str) -> Parameter:
     """Return a setting's declaration. Raises `BadInput` for an unknown name."""
     if name not in BY_NAME:
-        raise BadInput("name", f"{name[:60]!r} is no setting; the settings are {', '.join(BY_NAME)}.")
+        raise BadInput("name", f"{name[:60]!r} is not a setting; the settings are {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 
@@ -185,7 +185,7 @@ def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, An
     except BadInput as error:
         raise BadInput("value", error.message) from None
     if new == before:
-        raise BadInput("value", f"is {format_setting(before)} already.")
+        raise BadInput("value", f"is already {format_setting(before)}.")
     if new is None:  # The database stores what differs from the default.
         Setting.objects.filter(name=name).delete()
         return before, new

@@ -1,6 +1,5 @@
 """The scope of an override: one loop, or every loop of a law, a queue, a node, or of a combination of these;
-or a node,
-a queue, or a worker host itself.
+or a node, a queue, or a worker host itself.
 """
 
 from collections.abc import Iterable
@@ -23,8 +22,7 @@ class Scope:
     """A scope: `loop` alone, or one or more of law, queue, and node: the loops that match all of them.
 
     A `node` alone may also be the node itself: then the override's name is one of its thresholds. A `queue`
-    alone may be
-    the queue itself: the name is the part of it that is paused. A `host` is a worker host.
+    alone may be the queue itself: the name is the part of it that is paused. A `host` is a worker host.
     """
 
     loop: Loop | None = None

@@ -1,8 +1,7 @@
 """What people have stopped temporarily, as the snapshot shows it, and which loops hold meanwhile.
 
 A loop whose target is stopped would measure nothing useful: workers that start and find a paused queue, a
-pool that is
-empty because it drains. It holds until the target resumes, and says so.
+pool that is empty because it drains. It holds until the target resumes, and says so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -96,8 +95,7 @@ def _host_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 
 def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """Return why a queue's loop holds: a loop of a whole queue decides on its arrivals, one of a container on
-    its
-    consumption.
+    its consumption.
     """
     queue = target.get("queue", "")
     for part in pausing.PARTS:

@@ -22,10 +22,8 @@ def undo(
     they ended.
 
     Restored are those that have time left, under their owner and reason, until their own end. Does nothing if
-    the
-    override is over already. Raises `BadInput` if what was in force before is no longer valid beside what has
-    been set
-    since; nothing is changed then.
+    the override is over already. Raises `BadInput` if what was in force before is no longer valid beside what
+    has been set since; nothing is changed then.
     """
     with transaction.atomic():
         pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]

@@ -68,7 +68,7 @@ def drain_host(
         raise BadInput(
             "host", f"{host[:100]} does not report; the worker hosts are {', '.join(hosts) or 'none'}."
         )
-    projection.lock_revision()  # if two users drain the last two hosts at once, the later one sees the other's drain
+    projection.lock_revision()  # a second user who drains the last host at once sees the other's drain
     if hosts[host].role == CONTROL_ROLE and not _others_run_loops(host, hosts, now):
         raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
     scope = Scope(host=host)

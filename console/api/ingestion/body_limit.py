@@ -126,9 +126,7 @@ class _Body:
             try:
                 async with asyncio.timeout(self._limit.asking_seconds):
                     allowance = await self._limit.allowed(self._scope)
-            except (
-                TimeoutError
-            ):  # many senders are looked up at once, and each may wait for a server that hangs
+            except TimeoutError:  # many may be looked up at once, while a server hangs
                 raise RequestRefused(503, UNANSWERED, 2) from None
             self._most_bytes = allowance.most_bytes
             if size_bytes <= self._most_bytes:

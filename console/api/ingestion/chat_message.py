@@ -1,4 +1,4 @@
-"""What a chat service posts when somebody answers there, proven by a secret that it shares with us.
+"""Posts of chat services when a person answers there, authenticated by a secret shared with Weir.
 
     Slack                   X-Slack-Signature: HMAC-SHA256 of "v0:time:body", at most five minutes old
     Microsoft Teams         Authorization: HMAC …, HMAC-SHA256 of the body, under a key in base64
@@ -6,11 +6,11 @@
     Mattermost              Authorization: Token …, the secret itself, or `token` in the body
     Rocket.Chat, Zulip      `token` in the body, a form or JSON: the secret itself
 
-Each proof is judged by itself, and one that holds is enough. What a proven service posts is read or ignored,
-never refused: services repeat a refused request, and hold back what comes after it.
+Each proof is checked separately, and one valid proof is enough. A post of an authenticated service is read or
+ignored, never rejected: services repeat a rejected request, and delay the following ones.
 
-An answer names its alert: by its number at the beginning ("12 n3 is restarted"), or by the link in the
-message that it answers.
+An answer names its alert: by its number at the start ("12 n3 is restarted"), or by the link in the message
+that it answers.
 """
 
 import base64

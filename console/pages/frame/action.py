@@ -96,9 +96,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     and back.
     """
     if isinstance(exception, ConfirmationNeeded):
-        cast(
-            WebRequest, request
-        ).weir_not_done = True  # its key is free: the request is sent again after that
+        cast(WebRequest, request).weir_not_done = True  # frees its key: the request is sent again
         if not wants_json(request):
             return redirect(address_with_next(reverse("confirm"), page_of(request)))
         said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}

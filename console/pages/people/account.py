@@ -100,9 +100,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
         return _settings_page(request, _password_form(request), {error.field: [error.message]}, status=422)
     fresh = TokenShownOnce(token.name, secret)
     page = _settings_page(request, _password_form(request), new_token=fresh)
-    page["Cache-Control"] = (
-        "no-store"  # not stored anywhere, not even among the answers that a repeated click gets
-    )
+    page["Cache-Control"] = "no-store"  # not stored, not even for a repeated click
     return page
 
 

@@ -56,9 +56,7 @@ class TimelinePage(FormPage):
     marks: Sequence[Mark]
     older_marks: int  # number that is not listed
     may_share: bool
-    links: Sequence[
-        tuple[SharedLink, str]
-    ]  # active links, with their addresses; only for those who may share
+    links: Sequence[tuple[SharedLink, str]]  # active links with addresses, if may_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +151,8 @@ def table(request: HttpRequest) -> HttpResponseBase:
     try:
         window = window_of(request.GET, timezone.now())
         header, pages = export.table(what, window, control(), settings.WEIR_DATA)
-        control().ping()  # Requested before the file starts: a row that can't be read later only truncates the file.
+        # Checked before the file starts: a row that can't be read later only truncates the file.
+        control().ping()
     except BadInput as error:
         return _report_refusal(request, {error.field: [error.message]})
     except redis.RedisError as error:

@@ -1,1 +1,1 @@
-"""A plant as one file, and back: its database, what its servers keep, and its folder."""
+"""Backup and restore: a plant as one file, with its database, its servers' data, and its folder."""

@@ -1,6 +1,6 @@
-"""The file of a backup: a ZIP of tables, keys and files, and at its end the manifest that says what is in it.
+"""The file of a backup: a ZIP of tables, keys, and files, and at its end the manifest of its contents.
 
-Without a manifest it is half a backup, and refused: a ZIP has its index at the end, too.
+Without a manifest it is incomplete, and rejected: a ZIP has its index at the end, too.
 """
 
 import lzma
@@ -22,7 +22,7 @@ from queues.files.inside_folder import parts_inside
 FORMAT = 1
 MANIFEST = "manifest.json"
 HALF = "is no whole backup: {why}. Take another one."
-# What reading a damaged ZIP may raise, each from another of its bytes.
+# Errors when a damaged ZIP is read, depending on which bytes are damaged.
 DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -35,18 +35,18 @@ DAMAGED = (
     TypeError,
 )
 MIN_CHANGED_AT, MAX_CHANGED_AT = 0, 7_258_118_400  # seconds, 1970 to 2199
-LEVEL = 3  # most of the content is packed already
+LEVEL = 3  # most of the content is compressed already
 
 
 class Writer:
-    """Members are written one after the other."""
+    """Writes members one after the other."""
 
     def __init__(self, target: zipfile.ZipFile) -> None:
         self._target = target
         self.members: dict[str, int] = {}
 
     def lines(self, name: str, lines: Iterable[bytes]) -> int:
-        """A member of lines; how many."""
+        """Write a member of lines; return their number."""
         count = 0
         with self._target.open(name, "w", force_zip64=True) as member:
             for line in lines:
@@ -56,7 +56,7 @@ class Writer:
         return count
 
     def pieces(self, name: str, pieces: Iterable[bytes]) -> int:
-        """A member of bytes; how many."""
+        """Write a member of bytes; return their number."""
         with self._target.open(name, "w", force_zip64=True) as member:
             size = sum(member.write(piece) for piece in pieces)
         self.members[name] = size
@@ -64,12 +64,12 @@ class Writer:
 
 
 def build_partial_path(path: Path) -> Path:
-    """Where a backup is written until it is whole."""
+    """Return where a backup is written until it is complete."""
     return path.with_name(f"{path.name}.part")
 
 
 def check_free(path: Path) -> None:
-    """Raises BadInput where no backup can be written to this path."""
+    """Raise `BadInput` if no backup can be written to this path."""
     if path.exists():
         raise BadInput("FILE", f"{path} is there already; give another name.")
     if not path.parent.is_dir():
@@ -77,17 +77,20 @@ def check_free(path: Path) -> None:
 
 
 def create_file(part: Path) -> int:
-    """A new file, for its owner alone, opened to be written. In a folder that others write to, what stands
-    there may be theirs, or a link. Raises OSError.
+    """Create a file for its owner alone, and open it for writing.
+
+    In a folder that others write to, an existing file may be theirs, or a link. Raises `OSError`.
     """
-    part.unlink(missing_ok=True)  # of a try that was killed
+    part.unlink(missing_ok=True)  # of an attempt that was killed
     return os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 @contextmanager
 def write_backup(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
-    """A backup at this path once the block ends well, for its owner alone; nothing is there otherwise. What
-    is put into the manifest within the block is in it. Raises BadInput.
+    """Write a backup to this path once the block ends successfully, for its owner alone; otherwise nothing
+    remains.
+
+    Changes of the manifest within the block are included. Raises `BadInput`.
     """
     check_free(path)
     part = build_partial_path(path)
@@ -107,7 +110,7 @@ def write_backup(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
 
 
 class Backup:
-    """One that can be read: whole, and of a format that is known."""
+    """A readable backup: complete, and of a known format."""
 
     def __init__(self, path: Path, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
         self.path, self._source, self.manifest = path, source, manifest
@@ -123,14 +126,14 @@ class Backup:
                 yield piece
 
     def list_members(self, folder: str) -> list[str]:
-        """The members below a folder, without it."""
+        """Return the members below a folder, without it."""
         start = f"{folder}/"
         return [name.removeprefix(start) for name in self.manifest["members"] if name.startswith(start)]
 
 
 @contextmanager
 def open_backup(path: Path) -> Iterator[Backup]:
-    """Raises BadInput where it is not a whole backup, or one of a newer format."""
+    """Open a backup. Raises `BadInput` if it is incomplete, or of a newer format."""
     try:
         source = zipfile.ZipFile(path)
     except OSError as error:
@@ -165,7 +168,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _check_entries(manifest: dict[str, Any]) -> None:
-    """Check what the restore reads of the manifest. Raises BadInput."""
+    """Check what the restore reads of the manifest. Raises `BadInput`."""
     names = {name.removeprefix("nodes/") for name in manifest["members"] if name.startswith("nodes/")}
     if unknown := sorted(names - set(manifest.get("nodes", ()))):
         raise BadInput("FILE", HALF.format(why=f"its manifest does not list node {unknown[0][:40]!r}"))

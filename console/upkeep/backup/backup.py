@@ -1,4 +1,4 @@
-"""Making a backup, and a plant of it."""
+"""Creating a backup, and restoring a plant from it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,8 +26,9 @@ Connect = Callable[[str], redis.Redis]
 
 
 def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: Rest) -> dict[str, Any]:
-    """A backup of a plant that rests; what is in it. `connect`: a node's client, by its URL. Raises BadInput,
-    Unrest, redis.RedisError, OSError; then there is no file.
+    """Back up a paused plant; return the contents. `connect`: returns a node's client, by its URL.
+
+    Raises BadInput, Unrest, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
         raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
@@ -38,15 +39,15 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         "migrations": database.list_applied(),
         "nodes": sorted(Node.objects.values_list("name", flat=True)),
         "pauses": [pause.pk for pause in rest.pauses],
-        # Retention goes by how long ago a file was written; so do roll-ups.
+        # Retention depends on how long ago a file was written; so do roll-ups.
         "modified": modified,
     }
     with archive.write_backup(path, manifest) as writer:
         before = passages.count_all(control, connect)
-        # The nodes first: what is published meanwhile is in none of the parts.
+        # The nodes first: what is published in the meantime is in none of the parts.
         for node in Node.objects.order_by("name"):
             writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
-        # The audit grows meanwhile. What says how long it is comes before its rows: these may be more.
+        # The audit log grows in the meantime. Its recorded length precedes its rows, which may be more.
         heads = data / witness.FILE
         writer.lines("control", servers.lines_of(control, on_nodes=False))
         if heads.exists():
@@ -58,7 +59,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
             written_at = (data / inside).stat().st_mtime
             writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
             modified[inside.as_posix()] = written_at
-        # Within the block: where it did not rest there is no file.
+        # Within the block: if the plant was not at rest there is no file.
         rest.check()
         if changed := passages.find_differences(before, passages.count_all(control, connect)):
             raise Unrest(f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}")
@@ -67,15 +68,15 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
 
 @contextmanager
 def _one_state() -> Iterator[None]:
-    """What is read within is of one state, and whoever writes meanwhile does not wait."""
+    """Read from one state within the block, without blocking writers."""
     if connection.vendor == "postgresql":
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield
         return
-    # Our transactions on SQLite begin with its write lock (settings: IMMEDIATE), which the rows of a long
-    # ledger would hold for minutes. One that only reads sees one state without it.
+    # Our transactions on SQLite start with its write lock (settings: IMMEDIATE), which the rows of a long
+    # ledger would hold for minutes. A read-only one sees one state without it.
     sqlite: Any = connection
     sqlite.ensure_connection()
     mode, sqlite.transaction_mode = sqlite.transaction_mode, "DEFERRED"
@@ -89,7 +90,7 @@ def _one_state() -> Iterator[None]:
 def check(
     backup: archive.Backup, data: Path, control: redis.Redis, urls: dict[str, str], connect: Connect
 ) -> None:
-    """Whether it can be restored here. Raises BadInput; nothing was changed."""
+    """Check whether it can be restored here. Raises `BadInput`; nothing was changed."""
     database.check_known(map(tuple, backup.manifest["migrations"]))
     if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
         raise BadInput(variables.NODES.name, f"lacks {missing[0]}, which the backup has; name all its nodes.")
@@ -130,8 +131,10 @@ def restore(
     urls: dict[str, str],
     connect: Connect,
 ) -> dict[str, Any]:
-    """Fill an empty plant; how much came. Raises BadInput before anything is changed (`check`). One that is
-    killed on the way leaves half a plant, which no start takes for a whole one.
+    """Restore an empty plant; return how much was restored. Raises `BadInput` before anything is changed
+    (`check`).
+
+    If it is killed midway it leaves a partial plant, which no start accepts as complete.
     """
     check(backup, data, control, urls, connect)
     private_folder(data)
@@ -173,13 +176,14 @@ def _restore_database(backup: archive.Backup) -> int:
 
 
 def _end_pauses(backup: archive.Backup) -> None:
-    """The plant that was copied rested; this one need not."""
+    """End the pauses of the backup: the copied plant was paused; this one need not be."""
     Override.objects.filter(pk__in=backup.manifest["pauses"], ended_at=None).update(ended_at=timezone.now())
 
 
 def _kept_files(backup: archive.Backup) -> list[str]:
-    """Return the files that a backup keeps today. An older or a forged one may hold more, such as the folder
-    that Spark runs Python from.
+    """Return the files that a backup keeps today.
+
+    An older or a forged one may contain more, such as the folder from which Spark runs Python.
     """
     return [inside for inside in backup.list_members("files") if files.is_kept(Path(inside))]
 

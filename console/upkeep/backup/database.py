@@ -1,7 +1,7 @@
 """The rows of all tables, as lines of JSON, and back: on SQLite and PostgreSQL, from either to either.
 
-A backup names the migrations it was made with. Into a newer Weir its rows go as its tables were then, and
-the migrations since are applied to them: what an upgrade does.
+A backup names the migrations it was made with. In a newer Weir its rows are loaded into the tables of that
+time, and later migrations are applied to them, as in an upgrade.
 """
 
 import json
@@ -24,7 +24,7 @@ from queues.errors import BadInput
 from workers.coordination.packed_json import PackedJSONField
 
 AT_ONCE = 1_000
-# Who is logged in stays behind; rights are made by the migrations.
+# Login sessions are left out; permissions are created by the migrations.
 PASSING = {
     "console.session",
     "console.usersession",
@@ -34,23 +34,23 @@ PASSING = {
     "axes.accesslog",
 }
 DOCUMENTS = (models.JSONField, PackedJSONField)
-Field = Any  # Django's own takes its types only where it is checked
+Field = Any  # Django's own class is generic only for type checkers
 Migration = tuple[str, str]
 
 
 def list_applied() -> list[Migration]:
-    """The migrations that this database has."""
+    """Return the migrations that this database has."""
     return sorted(MigrationRecorder(connection).applied_migrations())
 
 
 def is_complete() -> bool:
-    """Whether the tables are as this code has them."""
+    """Return whether the tables are those of this code."""
     executor = MigrationExecutor(connection)
     return not executor.migration_plan(executor.loader.graph.leaf_nodes())
 
 
 def tables(models_of: Any = apps) -> list[type[models.Model]]:
-    """Models whose rows a backup holds, those that are referred to first."""
+    """Return the models whose rows a backup contains, referenced ones first."""
     found = [
         model
         for model in models_of.get_models(include_auto_created=True)
@@ -77,7 +77,7 @@ def _needs(model: type[models.Model]) -> set[str]:
 
 
 def rows(model: type[models.Model]) -> Iterator[bytes]:
-    """The names of the fields, then each row as a list of their values."""
+    """Yield the names of the fields, then each row as a list of their values."""
     columns = fields(model)
     yield orjson.dumps([field.attname for field in columns])
     for row in model._base_manager.order_by("pk").iterator(chunk_size=AT_ONCE):
@@ -89,7 +89,7 @@ def fields(model: type[models.Model]) -> list[Field]:
 
 
 def _value_text(field: Field, row: models.Model) -> Any:
-    """A value as the text that Django's serializers have for it; a document as a document's text."""
+    """Return a value as the text of Django's serializers; a document as a document's text."""
     value = field.value_from_object(row)
     if value is None:
         return None
@@ -108,7 +108,7 @@ def _read(field: Field, text: str | None) -> Any:
 
 
 def check_known(migrations: Iterable[Migration]) -> None:
-    """Raises BadInput where the backup has migrations that this code has not: it is of a newer Weir."""
+    """Raise `BadInput` if the backup has migrations that this code has not: it is of a newer Weir."""
     known = set(MigrationExecutor(connection).loader.disk_migrations)
     newer = sorted(f"{app}.{name}" for app, name in set(migrations) - known)
     if newer:
@@ -118,7 +118,7 @@ def check_known(migrations: Iterable[Migration]) -> None:
 
 
 def migrate_to(migrations: Iterable[Migration]) -> Any:
-    """Tables as they were when the backup was made; their models. Raises BadInput."""
+    """Migrate tables to the state of the backup; return their models. Raises `BadInput`."""
     wanted = set(migrations)
     check_known(wanted)
     executor = MigrationExecutor(connection)
@@ -140,13 +140,15 @@ def migrate_forward() -> None:
 
 
 def clear(tables: list[type[models.Model]]) -> None:
-    """What migrations and a first start have put there goes: the backup's rows take its place."""
+    """Delete the rows of migrations and a first start: the backup's rows replace them."""
     for model in reversed(tables):
         model._base_manager.all()._raw_delete(connection.alias)
 
 
 def load(model: type[models.Model], lines: Iterator[bytes]) -> int:
-    """Write the rows that `rows` gave; how many. Raises KeyError where a field is not the model's."""
+    """Write the rows that `rows` returned; return their number. Raises `KeyError` if a field is not the
+    model's.
+    """
     by_name = {field.attname: field for field in fields(model)}
     names, count = orjson.loads(next(lines)), 0
     columns = [by_name[name] for name in names]
@@ -160,7 +162,7 @@ def load(model: type[models.Model], lines: Iterator[bytes]) -> int:
 
 @contextmanager
 def _as_given(columns: list[Field]) -> Iterator[None]:
-    """When a row was made or changed is as the backup has it, and not now."""
+    """Keep the backup's creation and change times, instead of now."""
     kinds = ("auto_now", "auto_now_add")
     automatic = [(field, kind) for field in columns for kind in kinds if getattr(field, kind, False)]
     for field, kind in automatic:
@@ -173,14 +175,14 @@ def _as_given(columns: list[Field]) -> Iterator[None]:
 
 
 def count_on(tables: list[type[models.Model]]) -> None:
-    """New rows get numbers after the highest one that came."""
+    """Number new rows after the highest restored number."""
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), tables):
             cursor.execute(statement)
 
 
 def protect(on: bool) -> None:
-    """The audit's rows are there to stay, once they are there."""
+    """Protect the audit log's rows once they are restored."""
     with connection.cursor() as cursor:
         for statement in (append_only.protect if on else append_only.release)(connection.vendor):
             cursor.execute(statement)

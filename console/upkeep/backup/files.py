@@ -1,6 +1,4 @@
-"""What the data folder holds beside database and servers: the archive, snapshots, effects, and how far the
-pipeline is.
-"""
+"""The data folder's other files: the archive, snapshots, effects, and the progress of the pipeline."""
 
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -19,11 +17,11 @@ PASSING = {
     "first-login",
     "process-ends.json",
     "spark",
-    "backups",  # each would hold all that were made before it
+    "backups",  # each would contain all earlier ones
 }
-# Of the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
+# In the pipeline's folder: what Spark and Java unpack; the folders of applications stay.
 PASSING_OF_PIPELINE = {"python", "java", "tmp", "scratch", "warehouse"}
-# What is an application's in its folder: it may be named as one of those.
+# An application's own files in its folder: they may have the same names.
 OF_APPLICATIONS = {"run.json", "spark"}
 OWN_DATABASE = "weir.sqlite3"
 SIGNING_KEY = "secret-key"
@@ -32,8 +30,9 @@ SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
 def list_files(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
-    """Files of the data folder that a backup holds, relative to it. `without`: the backup itself, which may
-    lie there: copied into itself it would grow for ever.
+    """Return the files of the data folder that a backup contains, relative to it.
+
+    `without`: the backup itself, which may be there: copied into itself it would grow without end.
     """
     apart = {path.resolve() for path in without}
     for path in sorted(data.rglob("*")):
@@ -45,7 +44,7 @@ def list_files(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
 
 
 def is_kept(inside: Path) -> bool:
-    """Whether a backup holds this file of the data folder."""
+    """Return whether a backup contains this file of the data folder."""
     return not _passes(inside)
 
 
@@ -58,28 +57,29 @@ def _passes(inside: Path) -> bool:
         if unpacked and not OF_APPLICATIONS.intersection(inside.parts[2:3]):
             return True
     if first == "archive" and name.endswith(f".parquet{TEMPORARY}"):
-        # The archive's index may name it: who gets its blocks again shows it (`consumer.handlers.parquet`).
+        # The archive's index may name it: a consumer that gets its blocks again shows it
+        # (`consumer.handlers.parquet`).
         return False
     return name == "lock" or name.endswith((*SQLITE_BESIDE, TEMPORARY))
 
 
 def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:
-    """What of an older plant the folder holds, relative to it; `without`: the backup that is restored."""
+    """Return files of an older plant in the folder, relative to it; `without`: the backup that is restored."""
     found = [inside for inside in list_files(data, without) if inside.as_posix() != SIGNING_KEY]
-    # What SQLite would apply to the database that is put beside it. The plant's own is in use already.
+    # What SQLite would apply to the database that is put beside it. The plant's own is already in use.
     logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))
     return found + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
 
 
 def content(path: Path) -> Iterator[bytes]:
-    """The file's content; of a SQLite database a copy as of one transaction. Raises OSError."""
+    """Return the file's content; for a SQLite database a consistent copy. Raises `OSError`."""
     if path.suffix != ".sqlite3":
         yield from _pieces(path)
         return
     # Beside it: the folder for temporary files may be far too small (in Compose it is memory).
     copy = path.with_name(f"{path.name}{TEMPORARY}")
     try:
-        _remove(copy)  # what a backup left that was killed
+        _remove(copy)  # left by a backup that was killed
         copy.touch(mode=0o600)
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
@@ -102,7 +102,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def list_unsettled(data: Path) -> list[str]:
-    """Queries of the pipeline with a batch that has begun and is not committed, by their folder."""
+    """Return queries of the pipeline with a batch that has started and is not committed, by their folder."""
     found = []
     for offsets in sorted((data / "pipeline").glob("*/spark/*/offsets")):
         begun, committed = _newest(offsets), _newest(offsets.parent / "commits")

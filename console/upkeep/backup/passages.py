@@ -1,8 +1,8 @@
-"""What has left containers or come to them from others, by the nodes' own counts, and how far the pipeline
-is: equal before and after the copying, or what was copied one after the other does not belong together.
+"""Counts of events that left containers or arrived from others, and the progress of the pipeline.
 
-It finds what no lease and no pause can stop: a worker or a transfer that was frozen, and goes on; a step of
-the pipeline's dispatcher that began before the pause; complex events that are published at last.
+They must be equal before and after copying, or the parts of the copy are inconsistent. This detects what no
+lease and no pause can stop: a frozen worker or transfer that continues; a step of the pipeline's dispatcher
+that started before the pause; complex events that are finally published.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,21 +15,22 @@ from queues.models import Node, Queue
 from queues.redis_types import Fields
 from queues.segments.gauge import read_gauges
 
-# Events that arrive change none of them.
+# Arriving events change none of them.
 COUNTS = ("received_events", "sent_events", "dead_letters", "leaving_blocks")
-# What the pipeline has read by its checkpoint may be removed at any time.
+# What the pipeline has read according to its checkpoint may be removed at any time.
 OF_JOBS = ("removed_blocks", "dead_events")
 Passages = Mapping[str, tuple[object, ...]]
 
 
 def count_all(control: redis.Redis, connect: Callable[[str], redis.Redis]) -> Passages:
-    """Of all containers, and of the pipeline. Raises redis.RedisError."""
+    """Return the counts of all containers, and of the pipeline. Raises `redis.RedisError`."""
     return {**count_containers(connect), "the pipeline": count_pipeline(control)}
 
 
 def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
-    """Of each application how often it has dispatched, what has its result, and what waits to be published:
-    complex events that go out are on a node, and no more on the control server. Raises redis.RedisError.
+    """Return for each application how often it has dispatched, its results, and what waits to be published.
+
+    Published complex events are on a node, and no longer on the control server. Raises `redis.RedisError`.
     """
     cursors, rooms, outboxes = (
         sorted(cast(Iterator[bytes], control.scan_iter(pattern, 1_000)))
@@ -51,7 +52,7 @@ def count_pipeline(control: redis.Redis) -> tuple[object, ...]:
 
 
 def count_containers(connect: Callable[[str], redis.Redis]) -> Passages:
-    """{"queue on node": its counts}. Raises redis.RedisError."""
+    """Return {"queue on node": its counts}. Raises `redis.RedisError`."""
     kinds = dict(Queue.objects.order_by("name").values_list("name", "kind"))
     return {
         f"{queue} on {node.name}": tuple(
@@ -63,5 +64,5 @@ def count_containers(connect: Callable[[str], redis.Redis]) -> Passages:
 
 
 def find_differences(before: Passages, after: Passages) -> list[str]:
-    """Those whose counts are not what they were."""
+    """Return those whose counts have changed."""
     return [name for name, counts in after.items() if counts != before.get(name, counts)]

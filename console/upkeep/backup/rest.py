@@ -1,8 +1,9 @@
-"""A plant that rests: no queue hands out events, nothing that was handed out is still worked on, and no block
-goes from one node to another.
+"""A plant at rest: no queue hands out events, no claimed work is in progress, and no block moves between
+nodes.
 
-What is copied one after the other then belongs together, so that nothing is lost or done twice where it is
-restored. Events go on arriving; they wait. Whether it did rest is asked again at the end (`Rest.check`).
+The parts copied one after the other are then consistent, so that nothing is lost or done twice after a
+restore. New events still arrive and wait. Whether the plant was at rest is checked again at the end
+(`Rest.check`).
 """
 
 import logging
@@ -34,10 +35,10 @@ from workers.steering import overrides
 LONGEST_SECONDS = 120.0
 ALIVE_SECONDS = 20.0
 INTERVAL_SECONDS = 0.5
-# Nothing is at work now, nor so much later: whoever had begun before the pause (a claim, a step of the
-# pipeline's dispatcher) is seen by then.
+# The time between two checks without work: work that started before the pause (a claim, a step of the
+# pipeline's dispatcher) is visible by then.
 IDLE_SECONDS = 3.0
-# Should this process be killed, the plant goes on by itself after this; as long as it lives it prolongs them.
+# If this process is killed, the plant continues after this time; while it lives it extends the pauses.
 PAUSE = timedelta(minutes=5)
 REASON = "a backup is made"
 AGAIN = "Make the backup again."
@@ -59,7 +60,7 @@ class Rest:
     pauses: list[Override]
 
     def check(self) -> None:
-        """Raises Unrest where it rests no more: the copy is none of one instant then."""
+        """Raise `Unrest` if it is not at rest any more: the copy is then inconsistent."""
         if not self.lease.renew():
             raise Unrest(f"The lease of the backup was lost. {AGAIN}")
         if awake := _list_unpaused(self.control):
@@ -77,8 +78,9 @@ def quiesce(
     sleep: Callable[[float], object] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Rest]:
-    """The plant rests as long as the block. Raises Unrest, saying what is still worked on; the pauses have
-    ended then.
+    """Keep the plant at rest during the block.
+
+    Raises `Unrest` that says what is still in progress, after ending the pauses.
     """
     lease = backup_lease(control)
     with lease as fence:
@@ -145,15 +147,16 @@ def _pause(queue: str, by: User, control: redis.Redis) -> Override:
 
 
 def _end_left(by: User, control: redis.Redis) -> None:
-    """End what a backup that was killed has left paused. Call it under the lease: no other backup is made."""
+    """End the pauses of a backup that was killed. Call it with the lease: no other backup is running."""
     now = timezone.now()
     for override in overrides.list_active(now).filter(name=pausing.CONSUMPTION, reason=REASON):
         overrides.end(override, by=by, now=now, control=control)
 
 
 def _prolong_apart(pauses: list[Override], control: redis.Redis) -> None:
-    """`prolong`, in a thread of its own. Where it does not succeed the next time is soon, and a pause that
-    ended is found (`Rest.check`).
+    """Extend the pauses in a separate thread.
+
+    If it fails it is tried again soon, and a pause that ended is detected (`Rest.check`).
     """
     try:
         prolong(list(pauses), timezone.now(), control)
@@ -164,8 +167,9 @@ def _prolong_apart(pauses: list[Override], control: redis.Redis) -> None:
 
 
 def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None:
-    """Let those that end soon last for their full time again; one that somebody has ended stays so. Raises
-    DatabaseError, RedisError, BadInput.
+    """Extend pauses that end soon to their full time again; one that a person has ended stays ended.
+
+    Raises DatabaseError, RedisError, BadInput.
     """
     soon = overrides.list_active(now).filter(
         pk__in=[pause.pk for pause in pauses], expires_at__lt=now + PAUSE / 2
@@ -175,12 +179,14 @@ def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None
 
 
 def list_active_work(control: redis.Redis, data: Path) -> list[str]:
-    """What is still at work, in words."""
+    """Return what is still in progress, in words."""
     return [*_workers(control), *_transfers(control), *_pipeline(control, data)]
 
 
 def _workers(control: redis.Redis) -> Iterator[str]:
-    """A worker that has given no sign for a while is dead: what it held is given to another one. Signs bear
+    """Return active workers.
+
+    A worker without a sign of life for a while is dead: its blocks are given to another one. The signs have
     the time of the worker's host, whose clock may be behind.
     """
     seconds, _ = control.time()
@@ -192,7 +198,7 @@ def _workers(control: redis.Redis) -> Iterator[str]:
 
 
 def _compute_clock_lag(control: redis.Redis) -> float:
-    """By how much the clock of a worker host is behind the control server's at most."""
+    """Return the maximum by which a worker host's clock is behind the control server's."""
     ahead = [report.ahead_seconds or 0.0 for report in host_reports(control).values()]
     return max(0.0, -min(ahead, default=0.0))
 
@@ -203,7 +209,9 @@ def _transfers(control: redis.Redis) -> Iterator[str]:
 
 
 def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
-    """Of one that does not run nothing moves: its last batch is worked again, to the same effect."""
+    """Return the pipeline's work; while it does not run nothing moves: its last batch is repeated with the
+    same effect.
+    """
     if not _pipeline_runs(control):
         return
     for name in sorted(control.scan_iter(keys.PIPELINE_ROOM.pattern)):
@@ -214,7 +222,9 @@ def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
 
 
 def _pipeline_runs(control: redis.Redis) -> bool:
-    """By its report's own time: that the key is read, each second, says nothing of who writes it."""
+    """Return whether it runs, by its report's own time: the key is read each second, which says nothing about
+    its writer.
+    """
     stored = cast(bytes | None, control.get(keys.PIPELINE))
     with suppress(BadDocument):
         seconds, _ = control.time()

@@ -1,8 +1,8 @@
-"""What lasts on the control server and on the nodes, as lines of JSON, and back by plain commands.
+"""The persistent data of the control server and the nodes, as lines of JSON, and back by plain commands.
 
-A line begins a key: {key, type, expires_ms, …}; the lines after it hold its content, up to a thousand items
-each, until the next key. Names and values are base64. By plain commands, since RESTORE is no role's right
-(`queues.nodes.server_roles`), and any server that speaks the protocol can take them.
+A line starts a key: {key, type, expires_ms, …}; the lines after it contain its content, up to a thousand
+items each, until the next key. Names and values are base64. It uses plain commands, since no role has RESTORE
+(`queues.nodes.server_roles`), and any server of the protocol supports them.
 """
 
 from base64 import b64decode, b64encode
@@ -17,7 +17,7 @@ from queues.redis_types import Entries
 from queues.segments.segment import Segment
 
 AT_ONCE = 1_000
-# What the plant's processes write anew when they start, or what only its running processes meant.
+# What the plant's processes write again when they start, or what only concerned its running processes.
 PASSING = (
     keys.TOPOLOGY.pattern,
     keys.HEARTBEATS.pattern,
@@ -46,30 +46,32 @@ Item = list[Any]
 
 
 def list_key_patterns(on_nodes: bool) -> list[str]:
-    """The patterns of the keys that a backup holds."""
+    """Return the patterns of the keys that a backup contains."""
     return [key.pattern for key in keys.KEYS if key.on_nodes == on_nodes and key.pattern not in PASSING]
 
 
 def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
-    """Everything that lasts on this server. Raises redis.RedisError."""
+    """Yield all persistent data of this server. Raises `redis.RedisError`."""
     found = {name for pattern in list_key_patterns(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
     for name in sorted(found):
         kind = cast(bytes, server.type(name)).decode()
-        if kind == "none":  # it ended meanwhile
+        if kind == "none":  # it ended in the meantime
             continue
         expires_ms = server.pexpiretime(name)
         head = {"key": _text(name), "type": kind, "expires_ms": expires_ms if expires_ms > 0 else None}
         about = _stream_head(server, name) if kind == "stream" else {}
         yield orjson.dumps({**head, **about})
-        # Entries go on arriving: a stream is copied as far as its head says, whose last id it gets.
+        # Entries keep arriving: a stream is copied up to its recorded head, and gets that last id.
         content = _stream(server, name, about["last_id"]) if about else CONTENT[kind](server, name)
         for items in _chunks(content):
             yield orjson.dumps([[_text(part) for part in item] for item in items])
 
 
 def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
-    """The same as `load`, on a node: what its counters say waits is what waits. They were copied before the
-    segments, which were filled and trimmed meanwhile. Raises what `load` does, and WeirError.
+    """Load as `load` does, on a node, and correct its counters of waiting events.
+
+    They were copied before the segments, which were filled and trimmed in the meantime. Raises what `load`
+    does, and `WeirError`.
     """
     count = load(server, lines)
     begin, end = keys.SEGMENT.build("\0").split("\0")
@@ -79,7 +81,9 @@ def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
 
 
 def load(server: redis.Redis, lines: Iterable[bytes]) -> int:
-    """Write what `lines_of` gave; how many keys. Raises redis.RedisError, ValueError, KeyError."""
+    """Write what `lines_of` returned; return the number of keys. Raises redis.RedisError, ValueError,
+    KeyError.
+    """
     head: dict[str, Any] = {}
     count = 0
     for line in lines:
@@ -137,7 +141,7 @@ CONTENT = {
 
 
 def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
-    """What a stream knows beyond its entries: its last id, and who has been given what."""
+    """Return a stream's data besides its entries: its last id, and its pending entries."""
     about: Any = server.xinfo_stream(name)
     groups = []
     for group in cast(list[Any], server.xinfo_groups(name)):
@@ -171,7 +175,7 @@ def _write(pipe: Any, name: bytes, kind: str, items: list[Item]) -> None:
 
 
 def _finish(server: redis.Redis, head: dict[str, Any]) -> None:
-    """What belongs to a key as a whole, once its content is there."""
+    """Restore what belongs to a key as a whole, once its content is there."""
     if not head:
         return
     name = b64decode(head["key"])
@@ -184,7 +188,7 @@ def _finish(server: redis.Redis, head: dict[str, Any]) -> None:
 def _finish_stream(server: redis.Redis, name: bytes, head: dict[str, Any]) -> None:
     groups = head["groups"]
     if not server.exists(name):
-        # An empty stream comes into being with an entry that goes again.
+        # An empty stream is created by an entry that is deleted again.
         server.xadd(name, {"-": ""}, id="0-1")
         server.xtrim(name, maxlen=0, approximate=False)
     plain: Any = server

@@ -1,1 +1,1 @@
-"""What manage.py finds of this room."""
+"""The commands of manage.py from this package."""

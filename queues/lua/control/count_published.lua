@@ -1,11 +1,11 @@
--- Adds to what a producer has published to a queue, once however often it is said: two processes under one name
--- count together, and a restart goes on.
+-- Adds to the counts of what a producer has published to a queue, once for each report, even if it is repeated.
+-- Two processes under one name count together, and a restart continues the counts.
 -- KEYS    producers
 -- ARGV    producer|queue, instant (s), events, blocks, rejected, rerouted, process, number of its report, s that
 --         a process is known without one, how many processes are known, what a sample of the events is made of
 --         (JSON of at most 16384 bytes; "": the last one stays)
 -- Answer  nothing
--- What of a row is no count, or no report, is as if it were not there: it would refuse all reports after it.
+-- An invalid count or report in a row is ignored, since it would otherwise block all later reports.
 local function object(value) return type(value) == 'table' and value or {} end
 local function count(value) return type(value) == 'number' and value or 0 end
 

@@ -1,4 +1,4 @@
--- Adds what a worker did to its container's counts, once however often it is said.
+-- Adds the results of a worker to its container's counts, once, even if it is repeated.
 -- KEYS    the worker's id, the container's running workers, its work, its queue's latency
 -- ARGV    worker, s that its id is kept, why it ended early, how many counts, then counts and buckets: name, number
 -- Answer  1, or 0 when it was added before

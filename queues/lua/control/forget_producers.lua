@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Takes away rows of producers, each only as it was read: one that has reported since goes on.
+-- Removes rows of producers, each only if it is as it was read: a producer that has reported since stays.
 -- KEYS    producers
 -- ARGV    producer|queue and its row, for each
--- Answer  how many rows went
+-- Answer  how many rows were removed
 local gone = 0
 for i = 1, #ARGV, 2 do
   if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then

@@ -1,7 +1,7 @@
--- Keeps the head of the longest audit: several processes tell at once.
+-- Keeps the head of the longest audit log: several processes report at once.
 -- KEYS    the audit's head
 -- ARGV    its sequence, what would be written
--- Answer  1, or 0 when it is no longer than what is known
+-- Answer  1, or 0 when it is no longer than the known one
 local known = redis.call('GET', KEYS[1])
 if known then
   local found, document = pcall(cjson.decode, known)

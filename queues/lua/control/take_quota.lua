@@ -1,14 +1,14 @@
--- Takes what a request costs from two token buckets, of events and of bytes. What is not asked for is
--- taken in any case.
+-- Takes the cost of a request from two token buckets, of events and of bytes. Without a check first, it is taken in
+-- any case.
 -- KEYS    the subject's quota
--- ARGV    events and bytes per second, burst (s), events and bytes to take, 1 to ask first
+-- ARGV    events and bytes per second, burst (s), events and bytes to take, 1 to check first
 -- Answer  ms to wait; 0 when it was taken
 local now = redis.call('TIME')
 now = now[1] + now[2] / 1e6
 local burst = tonumber(ARGV[3])
 local kept = redis.call('HMGET', KEYS[1], 'at', 'events', 'bytes')
 local elapsed = now - (tonumber(kept[1]) or now)
-if elapsed < 0 then -- the clock was set back, or is another server's: what is owed passes from now on
+if elapsed < 0 then -- the clock was set back, or is another server's: the debt is paid off from now on
   elapsed = 0
   redis.call('HSET', KEYS[1], 'at', string.format('%.6f', now))
 end

@@ -1,10 +1,10 @@
--- Takes a lease that nobody holds. Its number passes all that were ever given, also by a server that has
--- forgotten them since (it came back empty, or another took its place): none is less than the server's clock in
--- microseconds, and no lease changes hands as often. It passes what was written under it, too: a clock may
--- have been set back. Whoever holds it already never heard the answer: it holds it on, for its full time.
+-- Takes a free lease. Its number exceeds all that were ever given, even by a server that has forgotten them since
+-- (it came back empty, or another took its place): none is less than the server's clock in microseconds, and no lease
+-- changes its holder as often. It also exceeds what was written under it, since a clock may have been set back. If
+-- the holder requests it again, it never received the answer: it keeps the lease for its full time.
 -- KEYS    the lease, its fencing number
--- ARGV    token, ms, a number that is to be passed
--- Answer  the fencing number, or 0 while another holds it
+-- ARGV    token, ms, a number to exceed
+-- Answer  the fencing number, or 0 while another process holds it
 local held = redis.call('GET', KEYS[1])
 if held then
   local token, number = string.match(held, '^(.*):(%d+)$')

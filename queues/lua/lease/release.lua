@@ -1,4 +1,4 @@
--- Gives a lease up; another's is never touched.
+-- Releases a lease; the lease of another holder is never touched.
 -- KEYS    the lease
 -- ARGV    token and number
 -- Answer  1, or 0 when it was lost

@@ -1,4 +1,4 @@
--- Holds a lease for its full time again.
+-- Renews a lease for its full time.
 -- KEYS    the lease
 -- ARGV    token and number, ms
 -- Answer  1, or 0 when it was lost

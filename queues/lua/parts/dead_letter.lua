@@ -1,4 +1,4 @@
--- The dead letter of an id as it was shown, else nothing and why: 0 gone, -1 changed.
+-- Returns the dead letter of an id if it is as it was shown, or else nothing and why: 0 gone, -1 changed.
 local function shown(id, digest)
   local entry = redis.call('XRANGE', dead, id, id)[1]
   if not entry then return nil, 0 end

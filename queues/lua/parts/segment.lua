@@ -1,4 +1,4 @@
--- What the scripts of a segment begin with: its keys (keys.OF_QUEUE), its consumer group, and what counts.
+-- The common start of a segment's scripts: its keys (keys.OF_QUEUE), its consumer group, and its counts.
 local stream, counters, retry, dead, leaving, received = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local group = ARGV[1]
 local function fields(entry)
@@ -6,7 +6,7 @@ local function fields(entry)
   for i = 1, #entry[2], 2 do found[entry[2][i]] = entry[2][i + 1] end
   return found
 end
--- A number of an entry; 0 where somebody else wrote something else: no entry may stop what comes behind it.
+-- Returns a number of an entry; 0 for a foreign value, since no entry may block those after it.
 local function count(text)
   local number = tonumber(text)
   if not number or number ~= math.floor(number) or number < 0 or number > 2^53 then return 0 end
@@ -17,8 +17,8 @@ local function now_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local CLOCK_MS = 1000  -- a clock that NTP slows is not set back
--- The time, for who claims by it. After a clock was set back, what was claimed before, or is to be tried again, would
--- be due at an instant to come.
+-- Returns the time for claims. After a clock was set back, entries that were claimed before, or are to be retried,
+-- would be due in the future.
 local function followed_clock()
   local now = now_ms()
   local latest = tonumber(redis.call('HGET', counters, 'claimed_at_ms') or now - 2 * CLOCK_MS)
@@ -35,12 +35,12 @@ local function followed_clock()
   until #pending < 1000
   return now
 end
--- Whether an id is beyond all that the stream has ever had: it is of a stream that this one was put in the place of,
--- since ids rise as long as the key lives.
+-- Returns whether an id is greater than all that the stream has ever had. Then it belongs to an earlier stream, since
+-- ids rise as long as the key exists.
 local function is_of_another_stream(id)
   local ms, seq = id:match('^(%d+)-(%d+)$')
   if not ms or redis.call('XLEN', stream) == 0 then return false end
-  -- What has an entry behind the id has had it. Only else is the last one asked for: with it come two payloads.
+  -- A stream with an entry after the id has had it. The last id is read only otherwise: it comes with two payloads.
   if #redis.call('XRANGE', stream, '(' .. id, '+', 'COUNT', 1) > 0 then return false end
   local info = redis.call('XINFO', 'STREAM', stream)
   for i = 1, #info, 2 do
@@ -53,15 +53,15 @@ local function is_of_another_stream(id)
   return false
 end
 local function grouped()
-  -- Answers BUSYGROUP when it is there already.
+  -- Answers BUSYGROUP if it exists already.
   redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
 end
--- Whether a worker holds an entry: one that was paused and overtaken may say nothing about it any more.
+-- Returns whether a worker holds an entry: a worker that was paused and overtaken may not change it any more.
 local function is_held(id, worker)
   local mine = redis.pcall('XPENDING', stream, group, id, id, 1, worker)
   return mine[1] ~= nil and mine[1][1] == id
 end
--- Removes one entry and counts it, if it is still there: whoever comes second counts nothing.
+-- Removes one entry and counts it, if it is still there: a second caller counts nothing.
 local function remove(id)
   local entry = redis.call('XRANGE', stream, id, id)[1]
   redis.pcall('XACK', stream, group, id)

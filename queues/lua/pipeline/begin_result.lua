@@ -1,4 +1,4 @@
--- Begins an attempt at a batch: what one before has left is deleted, and that one may add nothing any more.
+-- Starts an attempt at a batch: what an earlier attempt has left is deleted, and that one can add nothing any more.
 -- KEYS    room, blobs
 -- ARGV    replica, tick, attempt
 -- Answer  1, or 0 when the batch was published

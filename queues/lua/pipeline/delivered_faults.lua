@@ -1,4 +1,4 @@
--- Forgets faults that are dead letters now, and the batch once it has none.
+-- Removes faults that are dead letters now, and the batch once it has none.
 -- KEYS    faults of the batch, the batches that have any
 -- ARGV    the batch, then the places
 -- Answer  how many the batch still has

@@ -1,7 +1,7 @@
 -- Publishes a batch's result, once.
 -- KEYS    room, results
--- ARGV    replica, tick, attempt, events worked, bytes, result
--- Answer  1, 0 when it was published before, or -1 when another attempt has begun
+-- ARGV    replica, tick, attempt, events processed, bytes, result
+-- Answer  1, 0 when it was published before, or -1 when another attempt has started
 local field, attempt = 'published:' .. ARGV[1], 'attempt:' .. ARGV[1]
 if tonumber(redis.call('HGET', KEYS[1], field) or '0') >= tonumber(ARGV[2]) then return 0 end
 if redis.call('HGET', KEYS[1], attempt) ~= ARGV[3] then return -1 end

@@ -1,4 +1,4 @@
--- Frees a result that the watermark has passed, once.
+-- Releases a result that the watermark has passed, once.
 -- KEYS    room, results, blobs
 -- ARGV    bytes, entry id of the result
 -- Answer  1, or 0 when it was released before

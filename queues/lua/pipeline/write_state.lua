@@ -1,7 +1,7 @@
--- Writes what a task made of a batch, whole or not at all.
+-- Writes the results of a task for a batch, atomically.
 -- KEYS    state, pending, between, outbox, late
 -- ARGV    batch, places, then for each place: its name, its state, when it is due (µs) or ''; then two
---         counted lists of name and blob: between, outbox; then 1, late events, how many, the most to
+--         counted lists of name and blob: between, outbox; then 1, late events, how many, the maximum to
 --         keep, or 0
 -- Answer  1 (also when the batch was written before: nothing is written twice), or 0 when a later batch has
 local batch, count, at, written = ARGV[1], tonumber(ARGV[2]), 3, false

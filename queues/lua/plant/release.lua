@@ -1,7 +1,7 @@
--- Lets a plant go.
+-- Releases a plant.
 -- KEYS    the plant's holder
--- ARGV    who asks
--- Answer  1, or 0 when it was not this one's
+-- ARGV    the caller
+-- Answer  1, or 0 when the caller did not hold it
 local stored = redis.call('GET', KEYS[1])
 if not stored or cjson.decode(stored).holder ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])

@@ -1,7 +1,7 @@
--- Replaces what is noted, unless it has become something else since it was read.
+-- Replaces a note, unless it has changed since it was read.
 -- KEYS    a hash
--- ARGV    field, what was read, what stands there from now on (nothing: the field is removed)
--- Answer  1, or 0 where something else stands there
+-- ARGV    field, the value as read, the new value (nothing: the field is removed)
+-- Answer  1, or 0 if it has another value
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 if ARGV[3] == '' then return redis.call('HDEL', KEYS[1], ARGV[1]) end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Removes entries that were handled, and counts them.
+-- Removes handled entries, and counts them.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, ids
 -- Answer  {events, blocks} that were still there

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Adds dead letters of an entry that is read by id and removed by trim, once.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, passage, ms that it is remembered, worker, block, then for each dead letter: batch, error,
+-- ARGV    group, passage, ms for which it is remembered, worker, block, then for each dead letter: batch, error,
 --         events, newest time
 -- Answer  1, or 0 when they are here already
 -- include parts/segment

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Puts other events in place of a dead letter's, if it is as it was shown.
+-- Replaces the events of a dead letter, if it is as it was shown.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, dead id, its digest as shown, then the new batch, events, newest time
 -- Answer  its new id, 0 when it is gone, -1 when it has changed
@@ -8,7 +8,7 @@
 local got, why = shown(ARGV[2], ARGV[3])
 if not got then return why end
 local since = got.since or string.match(ARGV[2], '^%d+')
--- What a stream holds can't be changed: the dead letter moves to the stream's end, and keeps its age.
+-- An entry of a stream can't be changed: the dead letter moves to the stream's end, and keeps its age.
 local id = redis.call('XADD', dead, '*', 'e', ARGV[4], 'error', got.error or '', 'n', ARGV[5], 't', ARGV[6],
   'tries', count(got.tries), 'worker', got.worker or '', 'block', got.block or '', 'since', since,
   'fixes', (tonumber(got.fixes) or 0) + 1)

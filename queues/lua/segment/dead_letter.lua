@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Removes an entry and keeps its poison rows as dead letters, in one step: only a worker that holds it.
+-- Removes an entry and keeps its poison rows as dead letters, in one step, if the worker holds it.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, id, worker, tries, block, then for each dead letter: batch, error, events, newest time
--- Answer  {events, blocks} that were still there, and the worker's
+-- Answer  {events, blocks} that were still there and belonged to the worker
 -- include parts/segment
 if not is_held(ARGV[2], ARGV[3]) then return {0, 0} end
 local events, blocks = remove(ARGV[2])

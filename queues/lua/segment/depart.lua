@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Marks entries for other nodes by weight, and gives them for transfer; those marked before come first.
+-- Marks entries for other nodes by weight, and returns them for transfer; entries marked before come first.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, most blocks, most bytes, then for each node: its name, its weight
+-- ARGV    group, maximum blocks, maximum bytes, then for each node: its name, its weight
 -- Answer  {{id, node, block, events, newest time, data}, …}
 -- include parts/segment
 grouped()
@@ -11,7 +11,7 @@ for i = 4, #ARGV, 2 do
   known[ARGV[i]] = true
   total = total + tonumber(ARGV[i + 1])
 end
--- The same block goes the same way whoever asks, while the weights stay; when they change the mark holds.
+-- A block goes to the same node for every caller while the weights stay; when they change, its mark is kept.
 local function target_of(block)
   local place = (tonumber(string.sub(block or '', -7), 16) or 0) * 7919 % total
   for i = 4, #ARGV, 2 do
@@ -32,7 +32,7 @@ for i = 1, #marked, 2 do
   end
 end
 while total > 0 and #rows < most_blocks and bytes < most_bytes do
-  -- Only what no worker has been given: claimed, it is nobody else's, and marked it stays so.
+  -- Only entries that no worker was given: this claim keeps workers away, and so does the mark after it.
   local reply = redis.call('XREADGROUP', 'GROUP', group, 'transfer', 'COUNT', 1, 'STREAMS', stream, '>')
   if not reply then break end
   local entry = reply[1][2][1]

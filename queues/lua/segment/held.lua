@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Counts what the stream holds, as it will be counted when it is removed.
+-- Counts the content of the stream, as it will be counted when it is removed.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, from where (as XRANGE has it), most entries
+-- ARGV    group, start (as for XRANGE), maximum entries
 -- Answer  events, blocks, bytes, the last entry's id
 -- include parts/segment
 local events, bytes = 0, 0

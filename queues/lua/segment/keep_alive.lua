@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Says that a worker is still at its entries.
+-- Records that a worker is still processing its entries.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, worker, ids
 -- Answer  the ids that are still its own
@@ -7,7 +7,7 @@
 local held = {}
 if #ARGV > 2 and redis.call('EXISTS', stream) == 1 then followed_clock() end
 for i = 3, #ARGV do
-  -- Only what is still this worker's: a worker that was paused must not steal its entry back.
+  -- Only entries that are still this worker's: a worker that was paused must not steal its entry back.
   if is_held(ARGV[i], ARGV[2]) then
     redis.call('XCLAIM', stream, group, ARGV[2], 0, ARGV[i], 'JUSTID')
     held[#held + 1] = ARGV[i]

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- The gauges of a segment, all of one instant.
+-- Returns the gauges of a segment, all of one instant.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, names of counters
 -- Answer  the counters; entries, pending, retrying, dead and leaving entries; ms since the oldest was
---         stored: "" where there is none, negative where the clock was set back since
+--         stored: "" if there is none, negative if the clock was set back since
 -- include parts/segment
 local values = {}
 for i = 2, #ARGV do values[#values + 1] = redis.call('HGET', counters, ARGV[i]) or '0' end

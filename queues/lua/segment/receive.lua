@@ -1,7 +1,7 @@
 #!lua
--- Takes a block from another node, once. A full node refuses it.
+-- Takes a block from another node, once. A full node rejects it.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, passage, block, events, newest time, data, ms that a passage is remembered
+-- ARGV    group, passage, block, events, newest time, data, ms for which a passage is remembered
 -- Answer  1, or 0 when it was taken before
 -- include parts/segment
 if redis.call('ZSCORE', received, ARGV[2]) then return 0 end

@@ -1,7 +1,7 @@
 #!lua
--- Takes a dead letter from another node, once. A full node refuses it.
+-- Takes a dead letter from another node, once. A full node rejects it.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, passage, ms that it is remembered, then the dead letter's fields and values
+-- ARGV    group, passage, ms for which it is remembered, then the dead letter's fields and values
 -- Answer  1, or 0 when it was taken before
 -- include parts/segment
 if redis.call('ZSCORE', received, ARGV[2]) then return 0 end

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Gives a worker its due retries, and what workers that died have left; what is new it reads after this.
+-- Gives a worker its due retries, and the entries of dead workers; it reads new entries afterwards.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, worker, most events, most bytes, after how many ms of silence a worker is dead
+-- ARGV    group, worker, maximum events, maximum bytes, after how many ms of silence a worker is dead
 -- Answer  {{id, fields, tries}, …}, events and bytes that wait, entries of the stream
 -- include parts/segment
 grouped()
 local worker, idle = ARGV[2], tonumber(ARGV[5])
--- What is left of the limits: the last block may pass them, so that a large one is taken, too.
+-- What is left of the limits: the last block may exceed them, so that a large one is taken too.
 local events_left, bytes_left = tonumber(ARGV[3]), tonumber(ARGV[4])
 local found, now = {}, followed_clock()
 local function has_room() return events_left > 0 and bytes_left > 0 end
@@ -23,12 +23,12 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', retry, '-inf', now, 'LIMIT', 0, 
   if not has_room() then break end
   take(id)
 end
--- So many at a time are enough to hold up the node. Where more are idle, the next claim goes on behind them.
+-- More at a time would hold up the node. If more are idle, the next claim continues after them.
 local from, left = redis.call('HGET', counters, 'reclaim_from') or '-', 20
 while has_room() and left > 0 do
   local pending = redis.call('XPENDING', stream, group, 'IDLE', idle, from, '+', 100)
   for _, each in ipairs(pending) do
-    -- A block that waits for its retry, or is being transferred, is idle, but not abandoned.
+    -- A block that waits for its retry, or is being transferred, is idle but not abandoned.
     local kept = redis.call('ZSCORE', retry, each[1]) or redis.call('HEXISTS', leaving, each[1]) == 1
     if has_room() and not kept then take(each[1]) end
     from = '(' .. each[1]

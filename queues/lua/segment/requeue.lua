@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Puts dead letters into the stream again, if they are as they were shown.
+-- Requeues dead letters into the stream, if they are as they were shown.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, then for each: dead id, its digest as shown, a new block id
--- Answer  for each: its events (1 at least), 0 when it is gone, -1 when it has changed
+-- Answer  for each: its events (at least 1), 0 when it is gone, -1 when it has changed
 -- include parts/segment
 -- include parts/dead_letter
 local moved = {}

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Lists what waits behind an entry, without payloads.
+-- Lists what waits after an entry, without payloads.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, id, most events, 1: from the begin where the id is of another stream
--- Answer  {{id, events, newest time}, …}, one row at least if anything waits
+-- ARGV    group, id, maximum events, 1: from the beginning if the id is of another stream
+-- Answer  {{id, events, newest time}, …}, at least one row if anything waits
 -- include parts/segment
 local rows, events, limit = {}, 0, tonumber(ARGV[3])
 local function read(from)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Lets entries be handled here that are marked for nodes which are there no more.
+-- Unmarks entries for nodes that no longer exist, so that they are handled here.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, nodes
 -- Answer  how many

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Forgets consumers of workers that ended.
+-- Removes consumers of workers that ended.
 -- KEYS    the queue's, as keys.OF_QUEUE
 -- ARGV    group, ms of silence
 -- Answer  how many

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Removes everything through an entry, and counts it; nothing where the entry is of another stream.
+-- Removes everything up to and including an entry, and counts it; nothing if the entry is of another stream.
 -- KEYS    the queue's, as keys.OF_QUEUE
--- ARGV    group, id, most entries
+-- ARGV    group, id, maximum entries
 -- Answer  {events, blocks} removed
 -- include parts/segment
 local events, blocks = 0, 0

@@ -43,7 +43,7 @@ async function allow() {
 async function test() {
   if (!("Notification" in window)) return;
   if (Notification.permission === "default") await allow();
-  if (Notification.permission === "granted") await show({ id: "test", severity: "notice", title: "Test of a receiver", sentence: "Alerts reach this browser.", url: location.pathname });
+  if (Notification.permission === "granted") await show({ id: "test", severity: "notice", title: "Receiver test", sentence: "Alerts reach this browser.", url: location.pathname });
 }
 
 let pending = null;

@@ -151,7 +151,7 @@ def test_what_names_no_alert_is_answered_with_how_to_and_noted_nowhere(alert, te
 
 
 def test_an_alert_that_is_not_there_and_words_without_end_are_refused_in_words(alert):
-    assert "is not known" in post(mattermost(text="999999 on it")).json()["text"]
+    assert "does not exist" in post(mattermost(text="999999 on it")).json()["text"]
     assert "Not noted" in post(mattermost(text=f"{alert.pk} {'x' * 5_000}")).json()["text"]
     assert notes() == []
 

@@ -226,7 +226,7 @@ def test_what_a_hand_set_is_counted_as_an_override(open_page, observer):
     hand = {
         "kind": "tasks",
         "of": "plant/main",
-        "value": "its loops of parallelism hold",
+        "value": "its parallelism loops hold",
         "owner": "anna",
         "reason": "",
         "until": 4_000_000_000.0,
@@ -237,4 +237,4 @@ def test_what_a_hand_set_is_counted_as_an_override(open_page, observer):
     observer.publish(lambda snapshot: snapshot.update(hands=[hand]))
     expect(page.locator("#strip-overrides")).to_contain_text(re.compile(r"1\s+override"))
     page.reload()
-    expect(page.locator("#hands")).to_contain_text("Tasks of plant main: its loops of parallelism hold")
+    expect(page.locator("#hands")).to_contain_text("Tasks of plant main: its parallelism loops hold")

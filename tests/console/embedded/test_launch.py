@@ -50,7 +50,7 @@ def _signals() -> Iterator[None]:
     ("name", "value", "remedy"),
     [
         ("WEIR_NODES", "n1", "takes name=redis://host:port/0 pairs"),
-        ("WEIR_NODES", "n1=redis://a:1/0 n1=redis://b:1/0", "give each node a name of its own"),
+        ("WEIR_NODES", "n1=redis://a:1/0 n1=redis://b:1/0", "give each node a different name"),
         ("WEIR_PRODUCTION", "yes", "takes 1 or 0"),
     ],
 )

@@ -67,4 +67,4 @@ def test_a_process_ends_that_waits_for_a_thread_without_memory(process, surround
     finally:
         started.kill()
         started.wait()
-    assert "waits for a thread that never begins; it ends" in log.read_text()
+    assert "waits for a thread that never starts; it ends" in log.read_text()

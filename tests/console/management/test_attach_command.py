@@ -122,12 +122,12 @@ def attach_gone(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("storm", "redis://broker.example"), "kind: takes broker, page"),
+        (("storm", "redis://broker.example"), "kind: must be one of broker, page"),
         (("broker", "redis://me:pa55word@broker.example"), "without user and password"),
         (("broker", "redis://silent.example"), "url: did not answer within 2 s."),
         (("broker", "redis://broker.example", "--option", "queue"), "--option: takes name=value"),
-        (("broker", "redis://broker.example", "--option", "other=x"), "other: is not known"),
-        (("broker", "redis://broker.example", "--secret", "WEIR_SECRET_GONE"), "which is not set here"),
+        (("broker", "redis://broker.example", "--option", "other=x"), "other: is unknown"),
+        (("broker", "redis://broker.example", "--secret", "WEIR_SECRET_GONE"), "which is not set"),
         (("broker", "redis://broker.example", "--secret", "HOME"), "secret_environment: takes a name"),
     ],
 )

@@ -46,7 +46,7 @@ def test_the_list_has_every_shipped_task_with_its_parameters_and_schedule() -> N
 def test_the_list_names_a_task_whose_job_does_not_import() -> None:
     Task.objects.filter(name="parts").update(job="python:no.such.JOB")
     parts = next(task for task in job("list")["tasks"] if task["name"] == "parts")
-    assert "no.such.JOB can't be imported" in parts["help"]
+    assert "no.such.JOB cannot be imported" in parts["help"]
 
 
 def test_a_run_here_is_done_when_the_command_ends_and_stands_in_the_audit() -> None:

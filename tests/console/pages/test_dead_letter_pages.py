@@ -157,7 +157,7 @@ def test_a_letter_that_is_gone_or_changed_is_refused_by_itself(operator, many, c
     report = answer.json()
     assert (report["letters"], report["events"]) == (1, 4)
     assert {each["letter"]: each["why"] for each in report["refused"]} == {
-        f"n1 {names[0].split('/')[2]}": "was requeued, mended or discarded meanwhile",
+        f"n1 {names[0].split('/')[2]}": "was requeued, amended or discarded in the meantime",
         f"n1 {names[1].split('/')[2]}": "has changed since it was shown; open it again",
     }
     again = fetch(operator, ACT, {"action": "requeue", "letter": [names[0]], **REASON})

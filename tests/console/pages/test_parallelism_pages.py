@@ -149,7 +149,7 @@ def test_a_person_who_puts_another_law_on_auto_makes_it_the_owner(browsers, plan
     plant.snapshot()
     plant.tick()
     joint = loop_of("parallelism_joint")
-    assert "they have one owner" in joint.entries.latest("pk").reason
+    assert "only one loop may" in joint.entries.latest("pk").reason
     page = page_of(browsers["viewer"], joint)
     assert page.index('class="steers"') < page.index("Parallelism queueing</a>")
 

@@ -260,7 +260,7 @@ def test_a_node_that_was_lost_is_offered_its_points_again(operator, plant, calm)
     assert "Give n3 its points again" in operator.get("/nodes/n3/").content.decode()
     answer = fetch(operator, "/nodes/use", {"node": "n3", "use": "give-back", **REASON})
     plan = Plan.objects.get(pk=answer.json()["plan"])
-    assert (plan.state, plan.title) == ("proposed", "Give n3 its points again: 999 points")
+    assert (plan.state, plan.title) == ("proposed", "Give n3 its points back: 999 points")
     again = fetch(operator, "/nodes/use", {"node": "n1", "use": "give-back", **REASON})
     assert list(again.json()["errors"]) == ["node"]
 
@@ -269,7 +269,7 @@ def test_a_cordoned_node_says_so_to_producers_and_is_taken_back(operator, plant,
     assert fetch(operator, "/nodes/use", {"node": "n2", "use": "cordon", **REASON}).status_code == 200
     assert Topology.from_json(plant.control.get(keys.TOPOLOGY)).nodes["n2"].cordoned
     again = fetch(operator, "/nodes/use", {"node": "n2", "use": "cordon", **REASON})
-    assert "cordoned already" in again.json()["errors"]["node"][0]
+    assert "already cordoned" in again.json()["errors"]["node"][0]
     assert fetch(operator, "/nodes/use", {"node": "n2", "use": "return", **REASON}).status_code == 200
     assert not Topology.from_json(plant.control.get(keys.TOPOLOGY)).nodes["n2"].cordoned
     assert len(audited()) == 2
@@ -378,7 +378,7 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])
     page = browsers["operator"].get(f"/plans/{plan.pk}/")
     assert "1 of 2 has approved it" in page.content.decode()
-    assert "approved by you already" in page.context["approval"].refusal
+    assert "already approved by you" in page.context["approval"].refusal
     execution.advance_all(plant.control, plant.now)
     assert Plan.objects.get().state == "proposed"
     assert fetch(browsers["administrator"], address, posted).status_code == 200

@@ -76,7 +76,7 @@ def east(stored_snapshot, control):
 
 def test_this_plant_is_shown_as_operators_tasks_and_paths(browsers, stored_snapshot):
     page = browsers["viewer"].get("/plants/main/").content.decode()
-    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are sent for"):
+    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are started"):
         assert text in page
     assert "Set by hand" not in page  # a viewer can't
 
@@ -98,7 +98,7 @@ def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
             ["Stale", "9 s ago"],
         ),
         (
-            {"error": "east answers 200 with what is no JSON, or only half of it."},
+            {"error": "east returned 200 with invalid or incomplete JSON."},
             ["Answers wrongly", "half"],
         ),
         ({"state": "unseen", "age_seconds": None, "topology": None, "error": "east: no"}, ["Not seen yet"]),
@@ -282,7 +282,7 @@ def part_of(page, name):
 def test_sections_and_orders_come_and_go_while_the_page_is_open(browsers, east, rows):
     at = timezone.now().timestamp()
     order = {"tasks": 4, "at": at, "by": "loop x", "now": 4, "since": at, "state": "reached"}
-    section = {"title": "Not seen", "columns": ["Queue", "Ready"], "rows": rows, "empty": "All is seen."}
+    section = {"title": "Not observed", "columns": ["Queue", "Ready"], "rows": rows, "empty": "All is seen."}
     east(sections=[section], orders={"work": order} if rows else {})
     page = browsers["viewer"].get("/plants/east/").content.decode()
     assert ("queue mail" if rows else "All is seen.") in part_of(page, "plant-section-1")
@@ -480,7 +480,7 @@ def test_a_declaration_is_begun_from_an_example_and_the_line_of_what_is_wrong_is
     refused = administrator.post("/plants/attach", posted)
     assert refused.status_code == 422
     page = refused.content.decode()
-    assert 'data-wrong-line="3"' in page and "takes one of promql, sql, redis, url, file" in page
+    assert 'data-wrong-line="3"' in page and "must have exactly one of promql, sql, redis, url, file" in page
 
 
 def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_the_api(

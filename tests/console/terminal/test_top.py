@@ -162,7 +162,7 @@ async def test_a_queue_is_paused_and_what_the_console_refuses_is_said_in_place(l
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         app.screen.query_one("#minutes", Input).value = "9e9"
         await type_reason(pilot, "a bad release")
-        await until(pilot, lambda: "minutes: takes" in screen(app))
+        await until(pilot, lambda: "minutes: must be" in screen(app))
         assert line.ask("GET", "/api/v1/overrides")["overrides"] == []
         app.screen.query_one("#minutes", Input).value = "5"
         await pilot.press("enter")

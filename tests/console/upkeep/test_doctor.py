@@ -111,7 +111,7 @@ def test_a_node_list_with_a_name_twice_is_refused_naming_it(control) -> None:
     text = control.get(keys.TOPOLOGY).decode()
     control.set(keys.TOPOLOGY, text.replace('"n9": {', '"n9": {}, "n9": {', 1))
     (row,) = rows_of("nodes")
-    assert "n9: is given twice" in row["text"]
+    assert "n9: is a duplicate" in row["text"]
     assert row["remedy"]
 
 

@@ -37,10 +37,10 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("http://secret@a/control", "begins with redis://"),
-        ("secret", "begins with redis://"),
-        ("redis://u:secret/more@a:6379/0", "/ is written as %2F"),
-        ("redis://u:1/secret@a:6379/0", "/ is written as %2F"),
+        ("http://secret@a/control", "starts with redis://"),
+        ("secret", "starts with redis://"),
+        ("redis://u:secret/more@a:6379/0", "write / as %2F"),
+        ("redis://u:1/secret@a:6379/0", "write / as %2F"),
         ("redis://u:secret?more@a:6379/0", "? as %3F"),
         ("redis://u:secret#more@a:6379/0", "# as %23"),
         ("redis://u:secret[more@a:6379/0", "takes redis://"),
@@ -51,11 +51,11 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
         ("sentinel://u:secret@a:1,[::1/control/0", "sentinel 2 is none"),
         ("sentinel://u:secret@a:70000/control/0", "sentinel 1 is none"),
         ("sentinel://u:secret@a:1,b:1,a:1/control/0", "names sentinel 3 twice"),
-        ("sentinel://u:secret@a:1", "names what the sentinels watch"),
-        ("sentinel://u:secret@a:1/0 0/0", "names what the sentinels watch"),
+        ("sentinel://u:secret@a:1", "needs the name that the sentinels monitor"),
+        ("sentinel://u:secret@a:1/0 0/0", "needs the name that the sentinels monitor"),
         ("sentinel://u:secret@a:1/control/x", "a database from 0 to 15"),
         ("sentinel://u:secret@a:1/control/16", "a database from 0 to 15"),
-        ("sentinel://u:secret@a:1/control/0?timeout=secret", "nothing behind the database"),
+        ("sentinel://u:secret@a:1/control/0?timeout=secret", "nothing after the database"),
     ],
 )
 def test_what_is_none_is_refused_by_name_and_never_quoted(url, said):

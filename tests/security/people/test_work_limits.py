@@ -88,7 +88,7 @@ def test_a_person_has_so_many_runs_open_and_others_have_theirs(browsers, people,
     refused = begin(browsers["operator"])
     assert refused.status_code == 429 and int(refused["Retry-After"]) > 0
     (said,) = refused.json()["errors"]["run"]
-    assert said.startswith("operator has 3 runs waiting or running; the limit is 3 (quota.open_runs).")
+    assert said.startswith("operator has 3 runs queued or running; the limit is 3 (quota.open_runs).")
     assert Experiment.objects.count() == Run.objects.count() == 3
     assert begin(browsers["administrator"]).status_code == 200
     assert runs.begin("retention", plant)  # the schedule's

@@ -147,7 +147,7 @@ def test_a_page_in_place_of_its_answer_is_no_arrival(looks, content_type):
     channels = {"alertmanager": partial(alertmanager.send, transport=httpx.MockTransport(lambda _: page))}
     assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
     message = Message.objects.get()
-    assert message.error.startswith("alerts.example:9093 answered 200 with a page")
+    assert message.error.startswith("alerts.example:9093 answered 200 with a web page")
     assert message.tries == 1 and message.due_at > looks.at
 
 
@@ -193,8 +193,8 @@ def test_a_token_that_no_header_takes_is_not_quoted(looks, monkeypatch):
     receiver = to("http://alerts.example:9093", secret_environment="WEIR_SECRET_AM")
     monkeypatch.setenv("WEIR_SECRET_AM", "hunter2\n")
     error = alertmanager.setup_error(receiver)
-    assert "names WEIR_SECRET_AM, whose value can't be sent" in error and "hunter2" not in error
-    with pytest.raises(Failed, match="can't be sent"):
+    assert "names WEIR_SECRET_AM, whose value cannot be sent" in error and "hunter2" not in error
+    with pytest.raises(Failed, match="cannot be sent"):
         alertmanager.send(outbox.test_message(receiver, "chief", looks.at), looks.now)
 
 

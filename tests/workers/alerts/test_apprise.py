@@ -68,7 +68,7 @@ def test_a_message_to_an_address_of_apprise_says_what_is_wrong_and_links_to_what
         f"Silence: https://weir.example/alerts/silences/?alert={alert}",
     ):
         assert part in document["message"], part
-    assert "Begin an answer" not in document["message"]
+    assert "Start a reply" not in document["message"]
 
 
 def test_a_message_to_a_chat_whose_answers_are_taken_says_how_to_answer(looks, posts, monkeypatch):
@@ -78,7 +78,7 @@ def test_a_message_to_a_chat_whose_answers_are_taken_says_how_to_answer(looks, p
     assert deliver(looks) == 1, Message.objects.get().error
     ((_, body),) = posts.posts
     alert = Message.objects.get().content["alerts"][0]["id"]
-    said = f"Begin an answer with {alert}: it stands beside the alert then."
+    said = f"Start a reply with {alert} to add it to the alert."
     assert said in orjson.loads(body)["message"]
 
 
@@ -108,7 +108,7 @@ def test_of_several_that_an_address_names_those_that_took_a_message_do_not_get_i
     message = Message.objects.get()
     assert len(posts.paths) == 3 and len(set(channels(posts))) == 2
     assert message.state == "waiting" and "404" in message.error
-    assert message.error.startswith("Did not reach all that the address names: Mattermost: ")
+    assert message.error.startswith("Not delivered to all targets of the address: Mattermost: ")
     assert len(message.reached) == 2 and not any(name in str(message.reached) for name in NAMES)
     looks.now += 10
     assert deliver(looks) == 1, Message.objects.get().error
@@ -197,7 +197,7 @@ def test_an_address_that_apprise_does_not_know_is_said(looks, monkeypatch):
     chat(monkeypatch, "bogus://x")
     fire(looks)
     assert deliver(looks) == 0
-    assert "none that apprise knows" in Message.objects.get().error
+    assert "unknown to apprise" in Message.objects.get().error
 
 
 def test_an_address_that_is_not_set_says_what_to_set(monkeypatch):

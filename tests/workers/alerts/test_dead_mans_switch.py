@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
         (WatchFacts(0.4, 31.0, 2.0), "The alerter has checked no rule for 31 s."),
         (WatchFacts(0.4, 1.0, 91.0), "The delivery has not run for 91 s."),
         (WatchFacts(-60.0, 1.0, 2.0), "The observer has published no snapshot for -60 s."),
-        (WatchFacts(0.4, 1.0, 2.0, "answered 503"), "No message reaches anybody: answered 503"),
+        (WatchFacts(0.4, 1.0, 2.0, "answered 503"), "No message is delivered: answered 503"),
     ],
 )
 def test_what_does_not_work_is_said(facts, said):
@@ -98,7 +98,7 @@ def test_one_failed_try_a_receiver_that_is_off_and_the_test_of_a_schedule_say_no
     rota = receivers.define("rota", "schedule", {"secret_environment": "WEIR_SECRET_R", "otherwise": "desk"})
     fails(desk, NOW, "no route", times=1)
     fails(off, NOW, "no route")
-    fails(rota, NOW, "gets no message", times=1, for_good=True)
+    fails(rota, NOW, "receives no messages", times=1, for_good=True)
     Receiver.objects.filter(pk=off.pk).update(enabled=False)
     assert find_undelivered_error() == ""
 

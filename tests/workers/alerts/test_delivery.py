@@ -69,7 +69,7 @@ def test_a_mail_says_what_is_wrong_what_it_means_and_what_to_open(looks, mails, 
     text = mail.get_payload()
     for part in (
         "has not reported for 14 s",
-        "It holds 1,000 points",
+        "It has 1,000 points",
         "https://wiki/nodes",
         f"https://weir.example/alerts/{the_alert().pk}/",
     ):
@@ -107,7 +107,7 @@ def test_who_of_several_was_refused_stands_at_the_message_and_at_the_alert(looks
     mails.answers = [250, 550]
     fire(looks)
     assert deliver(looks) == 1 and deliver(looks) == 0, "the others have it, and get it once"
-    message, said = Message.objects.get(), "refused gone@b.example (550 not here), and took the others"
+    message, said = Message.objects.get(), "refused gone@b.example (550 not here), and accepted the others"
     assert message.state == "sent" and said in message.error
     assert said in the_alert().events.order_by("pk").last().text
     assert list_failing_receivers(looks.at - timedelta(hours=1)) == []
@@ -181,7 +181,7 @@ def test_a_dispatcher_that_dies_after_sending_sends_the_same_message_again(looks
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(outbox, "sent", die)
+        patched.setattr(outbox, "mark_delivered", die)
         deliver(looks)
     looks.now += 60
     assert deliver(looks) == 1
@@ -216,7 +216,7 @@ def test_a_message_whose_failure_can_not_be_noted_lets_no_other_be_sent_again(lo
     def mail(*_):
         assert refused.wait(MAX_SECONDS), "sent, but noted after the failure"
 
-    monkeypatch.setattr(outbox, "failed", unnoted)
+    monkeypatch.setattr(outbox, "mark_failed", unnoted)
     with pytest.raises(DatabaseError, match="refused"):
         dispatcher.deliver(lambda: looks.at, lambda: True, {"webhook": away, "email": mail})
     states = dict(Message.objects.values_list("receiver__name", "state"))

@@ -45,7 +45,7 @@ def test_a_lost_node_fires_notifies_once_and_ends(looks):
     looks.look()
     alert = the_alert()
     assert (alert.state, alert.title, alert.labels) == ("firing", "Node n1 is lost", {"node": "n1"})
-    assert "has not reported for 14 s" in alert.sentence and "It holds 1,000 points of alert" in alert.impact
+    assert "has not reported for 14 s" in alert.sentence and "It has 1,000 points of alert" in alert.impact
     looks.pass_seconds(20)
     assert [each.step for each in Delivery.objects.all()] == [0]
     looks.snapshot = plant()
@@ -66,9 +66,7 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     looks.snapshot = plant()
     looks.pass_seconds(14)
     alert = the_alert(state="resolved")
-    assert "for 90 s" in alert.worst_sentence and "It holds 1,000 points" in impact.read_recorded_impact(
-        alert
-    )
+    assert "for 90 s" in alert.worst_sentence and "It has 1,000 points" in impact.read_recorded_impact(alert)
 
 
 def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
@@ -82,7 +80,7 @@ def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
 
 
 def test_the_sentence_of_its_worst_stays_where_no_impact_is_known(looks, monkeypatch):
-    monkeypatch.setattr(impact.Impacts, "of", lambda self, alert, with_others=True: "")
+    monkeypatch.setattr(impact.Impacts, "collect", lambda self, alert, with_others=True: "")
     rule()
     for seconds in (14.0, 90.0, 20.0):
         looks.snapshot = lost(seconds=seconds)
@@ -274,7 +272,7 @@ def test_the_notice_of_failed_notifying_does_not_go_the_failed_way(looks):
     rule(
         "delivery-failing",
         condition="delivery_failing",
-        title="Messages to {receiver} fail",
+        title="Delivery to {receiver} fails",
         threshold=3,
         clear_threshold=1,
     )
@@ -354,7 +352,7 @@ def test_nine_loops_without_measurement_on_one_busy_host_are_one_incident(looks)
     (cause,) = open_now.filter(under=None)
     assert cause.rule_name == "host-overloaded" and open_now.count() >= 9 + 2 + 1
     assert cause.sentence.startswith("9 of 9 loops tick late or lack a measurement")
-    assert "4.1 for each core" in cause.sentence
+    assert "4.1 per core" in cause.sentence
     notified = Delivery.objects.filter(alert__condition="loop_stale")
     assert not notified.exists(), "nobody is called for each loop"
 

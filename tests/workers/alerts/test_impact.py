@@ -40,7 +40,7 @@ def test_what_the_other_queues_do(others, said):
 
 def test_points_of_a_lost_node_are_said_to_move_only_while_it_has_some():
     assert first_step("node_lost", points=3).endswith("after 10 s, as long as the loops decide.")
-    assert first_step("node_lost", points=0) == "Check its host, its server and its agent."
+    assert first_step("node_lost", points=0) == "Check its host, server, and agent."
 
 
 def test_a_slow_queue_is_as_late_as_its_slowest_events_are():
@@ -69,8 +69,8 @@ def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        (0, "It holds no points, so no new events go to it. Nothing acknowledged is lost."),
-        (3, "It holds 3 points of a. n2 takes new events. Nothing acknowledged is lost."),
+        (0, "It has no points, so no new events go to it. Nothing acknowledged is lost."),
+        (3, "It has 3 points of a. n2 takes new events. Nothing acknowledged is lost."),
     ],
 )
 def test_of_a_lost_node_that_was_emptied_nobody_is_said_to_take_no_events(points, said):

@@ -101,7 +101,7 @@ def test_who_was_notified_and_who_is_next():
 
 def test_no_receiver_covers_it():
     assert said(notification(facts(steps=()), BOTH, {}, [])) == (
-        "No receiver covers it: the rule node-lost names none."
+        "No receiver: the rule node-lost names none."
     )
 
 
@@ -126,8 +126,8 @@ def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
 @pytest.mark.parametrize(
     ("suppression", "words"),
     [
-        ("snoozed", "Its delay begins once the alert notifies again."),
-        (None, "Its delay begins when the alerter next sees the alert."),
+        ("snoozed", "Its delay starts when the alert notifies again."),
+        (None, "Its delay starts when the alerter next evaluates the alert."),
     ],
 )
 def test_a_step_whose_delay_has_not_begun_says_what_begins_it(suppression, words):
@@ -141,7 +141,7 @@ def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
     found = notification(facts(next_step=2), BOTH, {}, [given_up, waits])
     assert found.reasons == [
         "desk: Not delivered, given up after 10 tries: answered 503",
-        "chief: Not delivered in 2 tries, tried again at 03:00:09 UTC: hung",
+        "chief: Not delivered after 2 tries, next try at 03:00:09 UTC: hung",
     ]
 
 
@@ -149,7 +149,7 @@ def test_it_still_waits_for_its_delay():
     late = ({"after_minutes": 5, "receivers": ["desk"]},)
     found = notification(facts(steps=late, next_step=0), BOTH, {}, [])
     assert found.reasons == [
-        "desk: Waits for its delay: notified at 03:05:00 UTC unless somebody acknowledges."
+        "desk: Waiting for its delay: notified at 03:05:00 UTC unless somebody acknowledges."
     ]
 
 
@@ -158,9 +158,9 @@ def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
     alert = facts(steps=steps, about_receiver="chief")
     found = notification(alert, {"chief": "apprise"}, {"desk": "email"}, [])
     assert found.reasons == [
-        "desk: It is switched off.",
-        "gone: There is no receiver of this name any more.",
-        "chief: The alert is about messages to this very receiver.",
+        "desk: It is disabled.",
+        "gone: This receiver no longer exists.",
+        "chief: The alert is about messages to this receiver.",
     ]
 
 
@@ -177,10 +177,10 @@ def test_an_alert_that_came_back_is_not_said_to_have_ended_before_its_message():
     flapping = facts(next_step=0, counted_from=AT + timedelta(minutes=35))
     found = notification(flapping, BOTH, {}, [owed(state="dropped")])
     assert found.reasons == [
-        "desk: Waits for its delay: notified at 03:35:00 UTC unless somebody acknowledges."
+        "desk: Waiting for its delay: notified at 03:35:00 UTC unless somebody acknowledges."
     ]
     off = notification(facts(), {}, BOTH, [owed(state="dropped")])
-    assert off.reasons == ["desk: It is switched off.", "chief: It is switched off."]
+    assert off.reasons == ["desk: It is disabled.", "chief: It is disabled."]
 
 
 def test_who_was_notified_of_the_end_is_not_said_to_know_that_the_alert_came_back():
@@ -193,7 +193,7 @@ def test_who_was_notified_of_the_end_is_not_said_to_know_that_the_alert_came_bac
     steps = STEPS[:1]
     found = notification(facts(steps=steps), BOTH, {}, rows)
     assert found.reasons == [
-        "desk: Not delivered in 3 tries, tried again at 03:31:00 UTC: No route."
+        "desk: Not delivered after 3 tries, next try at 03:31:00 UTC: No route."
         " Notified of the end at 03:01:00 UTC."
     ]
     over = notification(facts(steps=steps, resolved_at=AT + timedelta(minutes=2)), BOTH, {}, rows)
@@ -261,11 +261,11 @@ def test_it_follows_what_really_happens_to_an_alert():
     rule(escalation=[{"after_minutes": 0, "receivers": ["desk"]}])
     looks.snapshot = lost()
     looks.look()
-    assert "on its way" in said(notification_of(the_alert()))
+    assert "queued" in said(notification_of(the_alert()))
     looks.now += 6
     (message,) = outbox.bundle(looks.at)
     outbox.mark_failed(message, "answered 503", looks.at)
-    assert "Not delivered in 1 try" in said(notification_of(the_alert()))
+    assert "Not delivered after 1 try" in said(notification_of(the_alert()))
     outbox.mark_delivered(Message.objects.get(), looks.at)
     assert not notification_of(the_alert()).nobody
 

@@ -76,7 +76,7 @@ def test_a_matcher_leaves_what_it_does_not_match(control, plant_topology, tmp_pa
 
 
 def test_without_anything_stored_it_says_so(control, plant_topology, tmp_path):
-    assert "Nothing is stored" in preview(rule("queue_wait", 30), control, tmp_path).sentence()
+    assert "No data is stored" in preview(rule("queue_wait", 30), control, tmp_path).sentence()
     assert "from now on" in preview(rule("throttled", 1), control, tmp_path).sentence()
 
 

@@ -100,7 +100,7 @@ def test_a_time_in_a_zone_that_nobody_knows_is_refused_and_not_taken_for_one_of_
     known = event("carl", ":20260105T080000Z", ":20260105T200000Z")
     assert schedule.shifts(calendar(old, known), NOW) == schedule.shifts(calendar(known), NOW) != []
     rota = event("eva", f"{moon}:20260101T080000", f"{moon}:20260101T200000", "RRULE:FREQ=DAILY")
-    with pytest.raises(BadInput, match=r"names no known time zone in TZID \(The Moon\)"):
+    with pytest.raises(BadInput, match=r"names an unknown time zone in TZID \(The Moon\)"):
         schedule.shifts(calendar(rota), NOW)
     days = event("eva", f"{moon};VALUE=DATE:20260105", f"{moon};VALUE=DATE:20260106")
     assert [each.people for each in schedule.shifts(calendar(days), NOW)] == [("eva",)]
@@ -131,8 +131,8 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"<html>login</html>", "no iCalendar"),
-        (b"", "no iCalendar"),
+        (b"<html>login</html>", "not a readable iCalendar"),
+        (b"", "not a readable iCalendar"),
         (calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")), "daily"),
         (
             calendar(
@@ -205,7 +205,7 @@ def test_whoever_is_on_call_is_notified_and_the_alert_says_so(rota, feed):
     looks.look()
     assert [each.receiver.name for each in Delivery.objects.all()] == ["anna"]
     notices = {each.receiver: each.words for each in notification_of(the_alert()).notices}
-    assert "whoever was on call" in notices["rota"] and "on its way" in notices["anna"]
+    assert "for the person on call" in notices["rota"] and "queued" in notices["anna"]
 
 
 def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_receiver_is_notified(
@@ -257,7 +257,7 @@ def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
     assert read.step(NOW) == 1, OnCallFeed.objects.get().error
     kept = OnCallFeed.objects.get()
     assert kept.shifts == [each.document() for each in schedule.shifts(WEEKLY, NOW)]
-    with pytest.raises(BadInput, match="no iCalendar"):
+    with pytest.raises(BadInput, match="not a readable iCalendar"):
         schedule_process.read(b"<html>login</html>", NOW)
 
 
@@ -293,7 +293,7 @@ def test_an_unreadable_event_is_named_until_it_is_fixed(rota, feed):
     )
     reader(feed).step(NOW)
     assert [each.name for each in resolve_recipients(rota, enabled(), NOW)] == ["anna"]
-    assert OnCallFeed.objects.get().broken == ['Event 2 "old" (UID 1) ends before it begins.']
+    assert OnCallFeed.objects.get().broken == ['Event 2 "old" (UID 1) ends before it starts.']
     feed.body = WEEKLY
     reader(feed).step(NOW + timedelta(hours=1))
     assert OnCallFeed.objects.get().broken == []
@@ -368,5 +368,5 @@ def test_where_nobody_was_on_call_and_the_other_receiver_was_off_the_alert_says_
     looks.look()
     assert not Delivery.objects.exists()
     assert notification_of(the_alert()).reasons == [
-        "rota: When its step was due, nobody was on call by it, and its other receiver was switched off."
+        "rota: When its step was due, nobody was on call, and its fallback receiver was disabled."
     ]

@@ -32,7 +32,7 @@ def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_i
     looks.snapshot["totals"]["worker_slots"] = 0
     looks.pass_seconds(6)
     alert = the_alert(condition="workers_missing")
-    words = "No worker takes events of the jobs queues: host jobs@a is drained (ada: a disk is changed)."
+    words = "No worker processes events of the jobs queues: host jobs@a is drained (ada: a disk is changed)."
     assert (alert.sentence, alert.explanation) == (words, "")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"No worker"}
 
@@ -81,7 +81,7 @@ def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     words = "Consumption of alert is paused until somebody ends it (ada: a disk is changed)."
     assert alert.explanation == words
     assert suppression_of(alert) == ("paused", None)
-    assert situation(alert).words.startswith("Notifies nobody: Consumption of alert is paused")
+    assert situation(alert).words.startswith("Suppressed: Consumption of alert is paused")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"other behind"}
     looks.snapshot = plant(queues={"alert": queue(99), "other": queue(99)})
     looks.pass_seconds(4)

@@ -62,7 +62,7 @@ def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
     (fault,) = event_archive.demand(found, "skip", tmp_path)
     assert fault["file"] == "archive/queue=process/day=2026-11-19/a.parquet"
     with pytest.raises(
-        BadInput, match=r"on_error: archive/queue=process/day=2026-11-19/a\.parquet has a foreign"
+        BadInput, match=r"on_error: archive/queue=process/day=2026-11-19/a\.parquet has an unexpected"
     ):
         event_archive.demand(found, "stop", tmp_path)
 

@@ -141,7 +141,7 @@ def test_a_worker_that_was_paused_and_revived_cannot_write_after_its_successor(p
     assert part.read_text() == str(successor.pid)
     os.kill(paused.pid, signal.SIGCONT)
     out, err = paused.communicate(timeout=MAX_SECONDS)
-    assert "is not this worker's any more" in err
+    assert "no longer belongs to this worker" in err
     assert part.read_text() == str(successor.pid)
     assert json.loads(out)["state"] == "done" and json.loads(out)["chunks_done"] == 1
     assert [path.name for path in part.parent.iterdir()] == ["part-0.txt"]
@@ -264,7 +264,7 @@ def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> 
     torn.write_bytes(damaged)
     made = spark.make("stream_statistics", content)
     assert [(Path(each["file"]).name, each["why"].split(":")[0]) for each in made["skipped"]] == [
-        ("b.parquet", "has a foreign schema"),
+        ("b.parquet", "has an unexpected schema"),
         ("c.parquet", "is corrupt"),
     ]
     assert made["rows"] == 5_000

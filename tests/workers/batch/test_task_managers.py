@@ -344,7 +344,7 @@ def test_a_job_that_does_not_import_any_more_ends_its_run_and_is_named(bench: Be
     bench.manage()
     assert bench.work() == 0
     run.refresh_from_db()
-    assert run.state == "failed" and "job_samples.GONE can't be imported" in run.error
+    assert run.state == "failed" and "job_samples.GONE cannot be imported" in run.error
 
 
 @pytest.mark.parametrize("text", ["def (", "raise RuntimeError('no licence')", "JOB = absent"])
@@ -354,7 +354,7 @@ def test_a_job_whose_module_fails_as_it_is_imported_is_named_like_one_that_is_go
     """Who lists all tasks asks for the job of each: with one such job no task was shown."""
     (tmp_path / "own_jobs_that_fail.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(BadInput, match=r"own_jobs_that_fail\.JOB can't be imported") as refused:
+    with pytest.raises(BadInput, match=r"own_jobs_that_fail\.JOB cannot be imported") as refused:
         catalog.job("python:own_jobs_that_fail.JOB")
     assert refused.value.field == "job"
 
@@ -465,7 +465,7 @@ def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(benc
         bench.pass_seconds(16)
     first = Chunk.objects.filter(run=run).order_by("place").first()
     assert (first.state, first.tries) == ("failed", 3)
-    assert first.error == "Its worker died or fell silent 3 times."
+    assert first.error == "Its worker died or became silent 3 times."
     assert claimed is not None and claimed.pk != first.pk
 
 

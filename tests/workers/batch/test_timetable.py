@@ -25,7 +25,7 @@ def by_calendar(line: str) -> PeriodicTask:
 @pytest.mark.parametrize(
     ("periodic", "words"),
     [
-        (None, "when asked"),
+        (None, "on request"),
         (by_interval(1), "every second"),
         (by_interval(90), "every 90 seconds"),
         (by_interval(600), "every 10 minutes"),

@@ -109,12 +109,12 @@ def defaults() -> dict[str, Any]:
 
 
 def test_what_can_not_be_replayed_is_refused_by_name(loop):
-    with pytest.raises(BadInput, match="0 s of record"):
+    with pytest.raises(BadInput, match="record of 0 s"):
         ask(loop)
     with pytest.raises(BadInput, match="takes hours above 0"):
         ask(loop, 7.0)
     other = Loop.objects.create(name="flow/performance", law="flow", target={"application": "performance"})
-    with pytest.raises(BadInput, match="no rival that is replayed; loops of worker_rate have"):
+    with pytest.raises(BadInput, match="no baseline that can be replayed; loops of worker_rate have"):
         ask(other)
 
 

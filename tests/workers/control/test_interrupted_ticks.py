@@ -119,7 +119,7 @@ def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_holds_t
     assert tick(loop, plant, clock, control).mode == "hold"
     assert submitted(plant) == 0
     first = LedgerEntry.objects.order_by("pk").first()
-    assert not first.applied and "is in mode hold now" in first.error
+    assert not first.applied and "is now in mode hold" in first.error
 
 
 def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_has_set_another_value(
@@ -133,7 +133,7 @@ def test_what_a_tick_that_died_had_recorded_is_not_applied_once_a_person_has_set
     assert tick(loop, plant, clock, control).action == {"start": 1}
     assert submitted(plant) == 1
     first = LedgerEntry.objects.order_by("pk").first()
-    assert not first.applied and "another value is set by hand now" in first.error
+    assert not first.applied and "the value set manually has changed" in first.error
 
 
 def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_there(

@@ -122,7 +122,7 @@ def test_a_loop_whose_stored_state_is_not_valid_begins_anew_and_says_so(loop, pl
     loop.refresh_from_db()
     entry = engine.tick(loop, plant, clock.pass_seconds(5), control)
     assert entry is not None and entry.state_before["law"]["history"] == []
-    assert "begins anew: what it remembers is not valid (state.rate: takes" in caplog.text
+    assert "starts with an empty memory: the stored one is invalid (state.rate: takes" in caplog.text
 
 
 def test_a_counter_that_was_reset_counts_from_zero_again(loop, plant, clock, control):
@@ -464,7 +464,7 @@ def test_a_loop_goes_on_where_another_plant_says_something_with_a_nul(
 ):
     entry = tick(loop, plant, clock, control)
     ledger.fail(entry, "PlantConfused: shop answers 400: a\0b")
-    monkeypatch.setattr(worker_rate, "_measured", lambda *_: Measured(1.0, "shop answers 400: a\0b"))
+    monkeypatch.setattr(worker_rate, "_check_measurement", lambda *_: Measured(1.0, "shop answers 400: a\0b"))
     held = tick(loop, plant, clock, control)
     entry.refresh_from_db(), held.refresh_from_db()
     assert entry.error == "PlantConfused: shop answers 400: a\ufffdb"

@@ -74,7 +74,7 @@ def test_the_search_does_not_see_the_days_that_prove_it(loop, monkeypatch):
 def test_too_short_a_record_is_said_and_not_guessed_from(loop):
     record(loop, [*SEARCHED, 1])
     learned = learn(loop)
-    assert learned.why == "1 of the 3 days that it takes are recorded"
+    assert learned.why == "1 of the required 3 days are recorded"
     assert tuning.propose(learned, NOW) is None
     assert not Tuning.objects.exists()
 
@@ -83,7 +83,7 @@ def test_too_short_a_record_is_said_and_not_guessed_from(loop):
 def test_where_nothing_costs_less_nothing_is_proposed(loop, monkeypatch):
     record(loop, [*SEARCHED, *PROVEN])
     monkeypatch.setattr(tuning.design, "search", lambda cost, ranges, begin, *_: dict(begin))
-    assert learn(loop).why == "nothing that was tried costs less than what is in force"
+    assert learn(loop).why == "no tried values cost less than those in force"
 
 
 @pytest.mark.thorough
@@ -101,7 +101,7 @@ def test_a_newer_proposal_stands_in_the_place_of_the_one_before(loop):
     assert first is not None
     assert tuning.open_tuning(loop) == second
     first.refresh_from_db()
-    assert (first.state, first.note) == ("void", "A newer one stands in its place.")
+    assert (first.state, first.note) == ("void", "A newer one has replaced it.")
 
 
 def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
@@ -139,7 +139,7 @@ def test_a_flow_loop_with_sluggish_gains_learns_better_ones(monkeypatch):
 
 def test_a_loop_whose_kind_has_no_model_is_refused_by_name():
     other = Loop.objects.create(name="rebalancing", law="rebalancing")
-    with pytest.raises(BadInput, match=r"rebalancing can't be tuned on its record; loops of .*worker_rate"):
+    with pytest.raises(BadInput, match=r"rebalancing cannot be tuned on its record; loops of .*worker_rate"):
         tuning.learn(other, NOW, DAYS)
 
 

@@ -117,7 +117,7 @@ def send(url: str, *tasks: str) -> None:
     ("ends", "task", "why"),
     [
         (True, "tests.begins", "threads free and 1 tasks taken; it ends"),
-        (False, "tests.starts", "waits for a thread that never begins; it ends"),
+        (False, "tests.starts", "waits for a thread that never starts; it ends"),
     ],
 )
 def test_a_worker_of_threads_ends_once_they_are_stuck(control_server, tmp_path, ends, task, why):
@@ -135,4 +135,4 @@ def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_take
         send(control_server.url, "tests.starts", "tests.begins")
         until((tmp_path / "ending.begun").exists, START_SECONDS)
         assert worker.poll() is None
-    assert "waits for a thread that never begins; it ends" in (tmp_path / "log").read_text()
+    assert "waits for a thread that never starts; it ends" in (tmp_path / "log").read_text()

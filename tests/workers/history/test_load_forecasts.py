@@ -148,21 +148,21 @@ def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path,
             lambda data: write_day(
                 data, days_before(1)[0], schema=TABLE.append(pa.field("more", pa.int64()))
             ),
-            "has other columns",
+            "does not have the columns",
         ),
-        (lambda data: write_day(data, days_before(1)[0]).write_bytes(b"PAR1"), "can't be read"),
+        (lambda data: write_day(data, days_before(1)[0]).write_bytes(b"PAR1"), "cannot be read"),
         (
             lambda data: [
                 write_day(data, each, window=600 * (1 + place)) for place, each in enumerate(days_before(2))
             ],
             "days with different windows",
         ),
-        (lambda data: write_day(data, days_before(1)[0], window=7_200), "no even windows"),
+        (lambda data: write_day(data, days_before(1)[0], window=7_200), "no equal windows"),
         (
             lambda data: write_day(data, days_before(1)[0]).rename(
                 data / "training" / "queue=orders" / "day=soon.parquet"
             ),
-            "names no day",
+            "has no day in its name",
         ),
     ],
 )

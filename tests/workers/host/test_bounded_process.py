@@ -29,7 +29,7 @@ def test_it_is_given_no_secret_and_no_proxy(monkeypatch):
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("spin", "was ended: it used more CPU time than it may"),
+        ("spin", "was ended: it exceeded its CPU time limit"),
         ("grow", "without an answer .exit status 1."),
         ("exit", "without an answer .exit status 3."),
     ],
@@ -46,5 +46,5 @@ def test_one_that_hangs_is_ended_when_its_time_is_over():
 
 def test_a_host_without_room_for_a_process_is_said(monkeypatch):
     monkeypatch.setattr(bounded_process.sys, "executable", "/nowhere/python")
-    with pytest.raises(ProcessFailed, match="can't be started: No such file"):
+    with pytest.raises(ProcessFailed, match="cannot be started: No such file"):
         answer_of("echo")

@@ -43,5 +43,5 @@ def test_restart_stop_and_start_are_obeyed_within_seconds(running, control_serve
     until(lambda: row(running)["state"] == "stopped", START_SECONDS)
     orders.start("exact", "anna", "a test")
     until(lambda: works(running, url, row(running)["batch"] or 0), START_SECONDS)
-    assert any("is stopped by anna: a test" in line.text for line in newest(control))
+    assert any("was stopped by anna: a test" in line.text for line in newest(control))
     assert running.process.poll() is None

@@ -306,7 +306,7 @@ def test_a_tick_ends_in_time_where_each_block_takes_long_and_the_next_goes_on(pl
 
 def test_the_lease_of_a_plan_is_renewed_while_it_waits_for_nodes(plant, user, monkeypatch):
     plan = drained(plant, user)
-    monkeypatch.setattr(Lease, "renewed", partialmethod(Lease.keep_renewed, every_seconds=0.001))
+    monkeypatch.setattr(Lease, "keep_renewed", partialmethod(Lease.keep_renewed, every_seconds=0.001))
     key, empty = keys.LEASE.build(f"plan:{plan.pk}"), execution.empty_container
 
     def waits(topology, queue, *arguments):

@@ -82,7 +82,7 @@ def test_a_plan_that_nobody_approves_for_five_minutes_is_void(plant, user, snaps
     plan = by_hand(plant, user, snapshot)
     late = plant.now + timedelta(seconds=300)
     refused = refusal(lambda: plans.approve(plan, plan.hash, user, "Late.", snapshot=snapshot, now=late))
-    assert "has expired" in refused.message
+    assert "expired at" in refused.message
     assert plans.open_plans(late) == []
     assert plans.void_due(plant.now) == 0
     assert plans.void_due(late) == 1
@@ -230,7 +230,7 @@ def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
     assert not Plan.objects.exists()
 
 
-@pytest.mark.parametrize(("node", "why"), [("n9", "not known"), ("n2", "drained already"), ("n1", "OFFLINE")])
+@pytest.mark.parametrize(("node", "why"), [("n9", "not known"), ("n2", "already drained"), ("n1", "OFFLINE")])
 def test_a_drain_of_a_node_that_is_not_in_use_is_refused(plant, user, node, why):
     Node.objects.filter(name="n2").update(drained=True)
     silent = plant.pass_seconds(5, silent=("n1",))
@@ -311,8 +311,8 @@ def test_of_two_approvals_the_second_is_another_persons(plant, user, another, sn
     plan = by_hand(plant, user, snapshot)
     first = agree(plant, snapshot, plan, user)
     assert (first.state, first.note) == ("proposed", "desk-2 has approved it; somebody else has to agree.")
-    assert "by you already" in refusal(lambda: agree(plant, snapshot, plan, user)).message
-    assert "by you already" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
+    assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user)).message
+    assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
     second = agree(plant, snapshot, plan, another)
     assert (second.state, [each["by"] for each in second.approvals]) == ("approved", ["desk-2", "desk-3"])
 

@@ -75,7 +75,7 @@ def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant
     assert plant.points() == {"n1": 501, "n2": 499}
     plan = Plan.objects.get()
     assert (plan.kind, plan.state) == ("restore", "done")
-    assert "n3 not heard" in plan.reason
+    assert "No report from n3" in plan.reason
     assert plan.title.startswith("Move points off n3, which is lost: 6 moves, ")
     assert plan.approvals[0]["by"] == "recovery"
     for name in ("alert", "process", "telemetry"):
@@ -287,8 +287,8 @@ def test_a_node_that_is_back_for_long_enough_gets_its_points_again_from_those_wh
     assert plant.points() == EVEN
     plan = Plan.objects.latest("pk")
     assert (plan.kind, plan.state, plan.approvals[0]["by"]) == ("roll-back", "done", "recovery")
-    assert plan.title == "Give n3 its points again: 999 points"
-    assert plan.reason == "n3 is back for 5 s."
+    assert plan.title == "Give n3 its points back: 999 points"
+    assert plan.reason == "n3 has been back for 5 s."
 
 
 @pytest.mark.thorough
@@ -320,11 +320,11 @@ def test_points_are_given_back_also_where_the_database_failed_at_the_plan(plant,
 
     recover(plant, 14, silent=("n3",))
     approved = plans.record_approval
-    monkeypatch.setattr(plans, "approved", away)
+    monkeypatch.setattr(plans, "record_approval", away)
     with pytest.raises(OperationalError):
         recover(plant, 9)
     assert not Plan.objects.filter(kind="roll-back").exists()
-    monkeypatch.setattr(plans, "approved", approved)
+    monkeypatch.setattr(plans, "record_approval", approved)
     recover(plant, 2)
     assert plant.points() == EVEN
 

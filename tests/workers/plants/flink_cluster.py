@@ -1,7 +1,7 @@
 """A real Flink session cluster on this machine, from the PyPI package `apache-flink`, and a job on it.
 
-The package's pins don't go with the project's, so it lives in an environment of its own, in the cache or
-where WEIR_TEST_FLINK says; only what a job of plain SQL needs is installed beside it.
+The package's pinned versions conflict with the project's, so it is installed in an environment of its own, in
+the cache or at WEIR_TEST_FLINK. Only the dependencies of a plain SQL job are installed with it.
 """
 
 import os
@@ -30,7 +30,7 @@ SETTINGS = {
     "jobmanager.memory.process.size": "900m",
     "taskmanager.memory.process.size": "1200m",
     "taskmanager.numberOfTaskSlots": 2,
-    # Rescaling waits for nothing here: resources don't come and go.
+    # Rescaling has no delay here, because resources don't come and go.
     "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "1 s",
     "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout": "1 s",
     "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "1 s",
@@ -56,11 +56,11 @@ table.execute_sql("INSERT INTO gone SELECT SHA512(REPEAT(k, 4000)) FROM came")
 
 
 class NoFlinkError(Exception):
-    """It can't be had here, and why."""
+    """Flink is not available here; the message says why."""
 
 
 def environment() -> Path:
-    """The environment that holds Flink; made when it is not there. Raises NoFlinkError."""
+    """Return the environment with Flink, and make it if it does not exist. Raise `NoFlinkError`."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weir"
     found = Path(os.environ.get("WEIR_TEST_FLINK", cache / f"flink-{VERSION}"))
     if not home(found).exists():
@@ -88,7 +88,7 @@ def _install(command: list[str]) -> None:
 
 
 class FlinkCluster:
-    """A job manager and a task manager with two slots; `url` is of the REST API."""
+    """A job manager and a task manager with two slots; `url` is that of the REST API."""
 
     def __init__(self, found: Path, folder: Path) -> None:
         self.folder, self._found, self._home = folder, found, home(found)
@@ -115,14 +115,14 @@ class FlinkCluster:
         until(self._has_slots, START_SECONDS, 0.5)
 
     def submit(self, text: str, *arguments: str) -> None:
-        """A job of Python's Table API; it goes on by itself."""
+        """Submit a job of Python's Table API, which keeps running."""
         job = self.folder / "job.py"
         job.write_text(text)
         python = str(self._found / "bin/python")
         self._run("flink", "run", "-d", "-pyclientexec", python, "-py", str(job), *arguments)
 
     def stop(self) -> None:
-        """At once: they keep nothing, and on a busy host an orderly end takes minutes."""
+        """Stop at once: nothing has to be kept, and on a busy host an orderly stop takes minutes."""
         for file in (self.folder / "pid").glob("*.pid"):
             for pid in file.read_text().split():
                 with suppress(ProcessLookupError):
@@ -153,7 +153,7 @@ def cluster(found: Path, folder: Path) -> Iterator[FlinkCluster]:
 
 
 class Load:
-    """Rows that come to a folder at `per_second`, in small files, until it is closed."""
+    """Rows that arrive in a folder at `per_second`, in small files, until it is closed."""
 
     def __init__(self, folder: Path, per_second: float) -> None:
         folder.mkdir(parents=True)

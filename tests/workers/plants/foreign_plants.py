@@ -1,6 +1,4 @@
-"""Other people's systems as their REST APIs answer: Flink's in the shapes recorded from a cluster of version
-2.3, and Heron's tracker in those that its documentation describes.
-"""
+"""REST APIs of attached systems: Flink's as recorded from a cluster of version 2.3, Heron's as documented."""
 
 import json
 import subprocess
@@ -14,12 +12,12 @@ PATIENCE_SECONDS = 3_600.0
 
 
 def client_of(name: str, url: str, transport: httpx.BaseTransport) -> PlantClient:
-    """Of what answers from memory: no pause of a busy host makes it late."""
+    """Return a client of answers from memory: no pause of a busy host makes it late."""
     return PlantClient(name, url, timeout_seconds=PATIENCE_SECONDS, transport=transport)
 
 
 class FakeFlink:
-    """A session cluster with one job of three vertices, that rescales at once. error: what it answers."""
+    """A session cluster with one job of three vertices, which rescales at once. error: its answer."""
 
     job = "54d8d6d62e9e0e5d4c8b6b5f3c9d5c11"
     names = {"a" * 32: "Source: came[1]", "b" * 32: "Calc[2]", "c" * 32: "gone[3]: Writer"}
@@ -112,7 +110,7 @@ class FakeFlink:
         return httpx.Response(200, json={})
 
     def metrics(self, wanted):
-        """Counters grow by 100 records a look, each task is busy for half of its time."""
+        """Return metrics: counters grow by 100 per observation, each task is busy half of the time."""
         self.records += 100
         values = {
             "numRecordsIn": self.records,
@@ -181,7 +179,7 @@ class FakeHeron:
         }
 
     def timeline(self, query):
-        """Three minutes; 600 tuples a minute at the spout, 1 ms each at a bolt."""
+        """Return three minutes; 600 tuples per minute at the spout, 1 ms each at a bolt."""
         name, start = query["component"][0], int(query["starttime"][0])
         minutes = [str(start + 60 * n) for n in range(3)]
 

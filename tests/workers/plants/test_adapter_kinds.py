@@ -1,4 +1,4 @@
-"""Kinds of foreign plants: found because they are there; what each declares checks its registrations."""
+"""Kinds of attached plants: found because they exist; the declaration of each checks its registrations."""
 
 import tomllib
 from pathlib import Path
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Small(MemoryPlant, Adapter):
-    """Whether its client was closed stands in `closed`."""
+    """A plant that records in `closed` whether its client was closed."""
 
     closed = 0
 
@@ -82,7 +82,9 @@ def test_a_kind_of_its_own_scheme_takes_its_own_port_and_no_other_service(broker
             adapters.check(registration(url=url))
         assert refused.value.field == "url", url
     with pytest.raises(BadInput, match="port"):
-        egress.check_url("http://broker.example:6379/")  # what one protocol may, no other may
+        egress.check_url(
+            "http://broker.example:6379/"
+        )  # what is allowed for one protocol is not allowed for another
 
 
 def test_options_are_checked_by_what_their_kind_says_of_them(broker):
@@ -104,7 +106,7 @@ def test_a_kind_without_schemes_takes_no_address(monkeypatch):
     kind = AdapterKind(name="page", title="A page", schemes={}, make=BROKER.make)
     monkeypatch.setattr(adapters, "kinds", lambda: {"page": kind})
     adapters.check(registration(kind="page", url="", options={}))
-    with pytest.raises(BadInput, match="stays empty"):
+    with pytest.raises(BadInput, match="must be empty"):
         adapters.check(registration(kind="page", url="http://page.example", options={}))
 
 

@@ -1,5 +1,6 @@
-"""One contract for everything whose parallelism is seen and set: ours, those that others built, and every
-example of a declared plant.
+"""One contract for everything whose parallelism is observed and set.
+
+It covers Weir's own plant, attached plants, and every example of a declared plant.
 """
 
 import json
@@ -42,7 +43,7 @@ URL = "http://weir.example/control/main/v1"
 
 
 class Rig:
-    """A plant and the hands that its parts have: `settle` lets time pass until what was set is in force."""
+    """A plant, with control over its parts: `settle` lets time pass until the order is in force."""
 
     operators = ("performance/hosts", "performance/sites")
     is_chain = True
@@ -86,7 +87,7 @@ class SimulatedRig(Rig):
 
 
 class LocalRig(Rig):
-    """The pipeline's part is to take its controls, and to say what is in force."""
+    """The pipeline takes its controls, and reports what is in force."""
 
     def __init__(self, control):
         self.control, self.application = control, sample_application()
@@ -146,7 +147,7 @@ class FlinkRig(Rig):
 
 
 class KubernetesRig(Rig):
-    """A Deployment's controller takes what is ordered once time passes."""
+    """A Deployment's controller carries out the order when time passes."""
 
     operators = ("parse", "score")
 
@@ -184,7 +185,7 @@ class HeronRig(Rig):
 
 
 class CeleryRig(Rig):
-    """Two workers of one queue: beside each other, not one after the other."""
+    """Two workers of one queue: in parallel, not one after the other."""
 
     operators = ("celery@one", "celery@two")
     is_chain = False
@@ -205,7 +206,7 @@ class CeleryRig(Rig):
 
 
 def through_django(request):
-    """The console's own views, as a server would call them."""
+    """Answer with the console's own views, as a server would call them."""
     headers = {"HTTP_AUTHORIZATION": request.headers["authorization"]}
     send = Browser().get if request.method == "GET" else Browser().post
     answer = send(request.url.raw_path.decode(), **headers)
@@ -349,7 +350,7 @@ def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
     assert holder_of(control, "main") is None
 
 
-# What only a remote plant can do wrongly
+# Errors that only a remote plant can make
 
 
 def remote(answer, timeout_seconds=20.0, **more):
@@ -383,8 +384,8 @@ GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "li
         (away, PlantSilent, "can't be reached"),
         (broken_off, PlantSilent, "can't be reached"),
         (answering(503, json={"errors": {"snapshot": ["seen 9 s ago"]}}), PlantSilent, "seen 9 s ago"),
-        (answering(content=orjson.dumps(GOOD)[:40]), PlantConfused, "only half of it"),
-        (answering(text="<html>"), PlantConfused, "no JSON"),
+        (answering(content=orjson.dumps(GOOD)[:40]), PlantConfused, "incomplete JSON"),
+        (answering(text="<html>"), PlantConfused, "incomplete JSON"),
         (answering(json=[1, 2]), PlantConfused, "topology: takes an object"),
         (answering(json={**GOOD, "operators": None}), PlantConfused, "topology.operators"),
         (answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}), PlantConfused, "no operator"),
@@ -408,7 +409,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
             yield b" "
 
     plant = remote(answering(content=drops()), timeout_seconds=20.0, monotonic=lambda: now[0])
-    with pytest.raises(PlantSilent, match="did not end its answer within 20 s"):
+    with pytest.raises(PlantSilent, match="did not complete its answer within 20 s"):
         plant.topology()
     assert now[0] == 21.0
 
@@ -423,7 +424,7 @@ def test_the_answer_to_a_second_controller_of_a_plant_says_who_holds_it_and_unti
     assert (held.value.holder, held.value.until) == ("token:weir-3", until)
     with pytest.raises(PlantHeld):
         rig.plant.hold(30.0)
-    rig.plant.release()  # of what another holds: nothing
+    rig.plant.release()  # nothing about another holder
     assert holder_of(control, "main").holder == "token:weir-3"
     rig.settle()
     assert rig.parallelism()[rig.operators[0]] == 2

@@ -17,7 +17,7 @@ from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(390)]
 LOW, HIGH = 0.2, 2.5  # tasks that the load keeps busy
-START_PER_SECOND, WARM_EVENTS = 1_000.0, 12_000  # a virtual machine that is cold takes ten times as long
+START_PER_SECOND, WARM_EVENTS = 1_000.0, 12_000  # a cold virtual machine takes ten times as long
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         return find_topology(snapshot, "flink") if row and row.state == "seen" else None
 
     def busy_operator():
-        """The one that works, once it has been measured."""
+        """Return the busy operator, once it has been measured."""
         topology = look()
         return topology and next(
             (
@@ -69,7 +69,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
         )
 
     def history(snapshot):
-        """The sections, once the cluster tells of both rescales; the job's start is one for it, too."""
+        """Return the sections once the cluster reports both rescales; the job's start counts as one, too."""
         sections = snapshot.plants["flink"].sections
         said = " ".join(str(row[1]) for each in sections if each.title == "Rescales" for row in each.rows)
         both = all(f"{operator.name}: {change}" in said for change in ("1 → 2", "2 → 1"))
@@ -94,7 +94,7 @@ def test_a_flink_job_is_rescaled_by_a_loop_when_its_load_steps_up_and_back(
     finally:
         watch.close()
     acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")
-    # An order is repeated as long as the cluster has not followed it.
+    # An order is repeated until the cluster has followed it.
     ordered = [entry.action["tasks"][operator.name] for entry in acted]
     assert [tasks for tasks, _ in groupby(ordered)] == [2, 1]
     assert all(entry.error == "" for entry in acted)

@@ -1,4 +1,4 @@
-"""What is measured of a job of Flink and a topology of Heron, and what is not taken for a measurement."""
+"""Measures of a Flink job and a Heron topology, and what is not accepted as a measurement."""
 
 import subprocess
 from itertools import count
@@ -23,7 +23,7 @@ def flink():
 
 @pytest.fixture
 def job(flink):
-    """Looked at once in 2 s."""
+    """Return the topology, observed once in 2 s."""
     seconds = count(0, 2)
     client = client_of("flink", "http://flink", flink.transport())
     return FlinkPlant(client, "hashes", lambda: 1_790_000_000.0, lambda: float(next(seconds)))
@@ -32,12 +32,12 @@ def job(flink):
 def test_a_job_of_flink_is_measured_from_observation_to_observation(flink, job):
     first = job.topology()
     assert first.paths == {"path1": ("Source: came[1]", "Calc[2]", "gone[3]: Writer")}
-    assert first.operators["Calc[2]"].measure("executions") is None  # one look counts nothing
+    assert first.operators["Calc[2]"].measure("executions") is None  # one observation counts nothing
     job.topology()
     topology = job.topology()
     calc = topology.operators["Calc[2]"]
     assert topology.window_seconds == 4.0
-    # Three vertices are asked a look, 100 records each time: 300 to each of two tasks in 2 s.
+    # An observation reads three vertices, 100 records each: 300 to each of two tasks in 2 s.
     assert (calc.measure("inputs"), calc.measure("outputs")) == (1_200.0, 600.0)
     assert calc.measure("utilisation") == 0.5
     assert calc.measure("service_seconds") == pytest.approx(0.5 * 4 / 600, rel=1e-5)
@@ -60,7 +60,7 @@ def measured(topology, name="Calc[2]"):
 
 
 def test_metrics_of_flink_that_come_late_make_no_load_that_is_lower_than_it_is(flink, job):
-    """After a rescale there are none at first; that nothing came then would have a loop end tasks."""
+    """After a rescale there are none at first; if that counted as no arrivals, a loop would end tasks."""
     answers = flink.metrics
     flink.metrics = lambda wanted: []
     for _ in range(6):
@@ -83,11 +83,13 @@ def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_no
 def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_each_observation(
     flink, job, per_second
 ):
-    """As Flink does unless it is set otherwise: between two fetches it answers the same."""
+    """This is Flink's default: between two fetches it repeats its answer."""
     looks = count()
 
     def fetched(wanted):
-        records = next(looks) // 3 // 5 * 10 * per_second  # three vertices a look, a fetch each fifth look
+        records = (
+            next(looks) // 3 // 5 * 10 * per_second
+        )  # three vertices per observation, a fetch every fifth
         values = {"numRecordsIn": records, "numRecordsOut": records, "busyTimeMsPerSecond": 5.0 * per_second}
         return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
 
@@ -99,7 +101,7 @@ def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_ea
 
 
 def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_before(flink, job):
-    """As each new version of a job is: else the loop would hold until a person has it go on."""
+    """A new version of a job is one: otherwise the loop would hold until a person releases it."""
     topology, begun = job.topology(), job.lives()
     assert begun == dict.fromkeys(topology.operators, 1_790_000_000.0 - 600)
     flink.started, flink.age_seconds = flink.started + 5_000, 605.0  # restarted by its cluster
@@ -114,7 +116,7 @@ def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_b
 def test_a_job_of_flink_with_tasks_that_would_fill_the_memory_is_no_job(flink, job, tasks):
     flink.tasks["b" * 32] = tasks
     for ask in (job.topology, lambda: job.set_parallelism({"Calc[2]": 2})):
-        with pytest.raises(PlantConfused, match="no job of Flink"):
+        with pytest.raises(PlantConfused, match="invalid Flink job"):
             ask()
 
 
@@ -128,15 +130,15 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
 
     confused = FlinkPlant(client_of("flink", "http://flink", httpx.MockTransport(answer)))
     for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
-        with pytest.raises(PlantConfused, match="what Flink does not"):
+        with pytest.raises(PlantConfused, match="that is not from Flink"):
             ask()
 
 
 def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(flink, job):
-    """It is written there at each tick."""
+    """The text is written to the ledger at each tick."""
     rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
     flink.error = httpx.Response(200, json={"jobs": rows})
-    with pytest.raises(PlantSilent, match="0 jobs named hashes") as silent:
+    with pytest.raises(PlantSilent, match="0 running jobs named hashes") as silent:
         job.set_parallelism({"Calc[2]": 2})
     assert len(str(silent.value)) < 3_000
 
@@ -195,7 +197,7 @@ def test_the_lower_bound_that_somebody_gave_stays():
     ("wrong", "error", "said"),
     [
         (lambda flink: setattr(flink, "state", "RESTARTING"), PlantSilent, "the job is RESTARTING"),
-        (lambda flink: setattr(flink, "state", "FINISHED"), PlantSilent, "0 jobs named hashes"),
+        (lambda flink: setattr(flink, "state", "FINISHED"), PlantSilent, "0 running jobs named hashes"),
         (
             lambda flink: setattr(flink, "error", httpx.Response(500, json={"errors": ["boom"]})),
             PlantConfused,
@@ -204,14 +206,18 @@ def test_the_lower_bound_that_somebody_gave_stays():
         (
             lambda flink: setattr(flink, "error", httpx.Response(200, json={"jobs": [{}]})),
             PlantConfused,
-            "no job",
+            "invalid Flink job",
         ),
         (
             lambda flink: setattr(flink, "details", lambda: {"jid": "x", "state": "RUNNING"}),
             PlantConfused,
             "plan",
         ),
-        (lambda flink: setattr(flink, "metrics", lambda _: [{"id": "0.x"}]), PlantConfused, "no metrics"),
+        (
+            lambda flink: setattr(flink, "metrics", lambda _: [{"id": "0.x"}]),
+            PlantConfused,
+            "invalid Flink metrics",
+        ),
     ],
 )
 def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink, job, wrong, error, said):
@@ -311,7 +317,7 @@ def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job
     pressure, rescales, checkpoints, exceptions = job.sections()
     assert pressure.rows[1] == ["Calc[2]", "high", 90.0, 70.0, 25.0, 5.0]
     assert rescales.rows == [
-        ["2026-09-21 14:13:25", "not asked yet", "", "under way", None, ""],
+        ["2026-09-21 14:13:25", "not requested yet", "", "in progress", None, ""],
         [TIME, "Calc[2]: 2 → 4", "update requirement", "completed", 2.4, "succeeded"],
     ]
     assert checkpoints.about == "8 completed, 1 failed, 0 in progress"
@@ -328,7 +334,7 @@ def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
     flink.said = {**SAID, path: wrong}
     sections = job.sections()
     assert len(sections) == 4
-    assert sum("answers what is not Flink's" in each.about for each in sections) <= 1
+    assert sum("returned an answer that is not from Flink" in each.about for each in sections) <= 1
 
 
 def test_what_flink_refuses_is_said(flink, job):
@@ -361,7 +367,7 @@ def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
 
 
 def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_is(heron, topology_of_heron):
-    """Of the minutes before nothing is said of it, and of one that says nothing at all nothing is known."""
+    """The minutes before its start are not reported, and an instance without any minute is unknown."""
     usual, minutes = topology_of_heron.topology().operators, heron.timeline
 
     def changed_to(change):
@@ -404,9 +410,9 @@ def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_other
             PlantConfused,
             "not running",
         ),
-        (FileNotFoundError("heron"), PlantConfused, "no program heron"),
+        (FileNotFoundError("heron"), PlantConfused, "the program heron was not found"),
         (PermissionError(13, "Permission denied"), PlantConfused, "can't be started"),
-        (subprocess.TimeoutExpired("heron", 120), PlantSilent, "took over 120 s"),
+        (subprocess.TimeoutExpired("heron", 120), PlantSilent, "took more than 120 s"),
     ],
 )
 def test_an_update_that_fails_says_why(heron, run, error, said):
@@ -426,9 +432,9 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
         (httpx.Response(200, json={"status": "failure", "message": "no such topology"}), "no such topology"),
         (
             httpx.Response(200, json={"status": "success", "result": {"logical_plan": {}}}),
-            "no topology of Heron",
+            "invalid Heron topology",
         ),
-        (httpx.Response(200, json={"status": "success", "result": None}), "no topology of Heron"),
+        (httpx.Response(200, json={"status": "success", "result": None}), "invalid Heron topology"),
     ],
 )
 def test_a_tracker_that_answers_wrongly_is_no_topology(heron, topology_of_heron, answer, said):
@@ -458,7 +464,7 @@ def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well(
     plant.set_parallelism({"Calc[2]": 3})
     far.config["job.autoscaler.enabled"] = "true"
     assert "autoscaler" in plant.topology().operators["Calc[2]"].fixed
-    with pytest.raises(BadInput, match="autoscaler steers the job"):
+    with pytest.raises(BadInput, match="controls the job"):
         plant.set_parallelism({"Calc[2]": 4})
     assert far.puts == 1
     far.config["job.autoscaler.enabled"] = "false"

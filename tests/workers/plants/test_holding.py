@@ -1,4 +1,4 @@
-"""One controller at a time steers a plant; another is told who, and until when."""
+"""One controller at a time controls a plant; another is told who holds it, and until when."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Orders to other plants: noted with who gave them, followed in the snapshot, and loops hold for them."""
+"""Orders at other plants: recorded with who gave them, followed in the snapshot, and loops hold for them."""
 
 from datetime import UTC, datetime
 
@@ -77,7 +77,7 @@ def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(r
 
 
 def course(row, watch, tasks, seconds, begin=1, **more):
-    """The plant's row after so many seconds of snapshots."""
+    """Return the plant's row after `seconds` of snapshots."""
     for second in range(begin, begin + seconds):
         rows = watch.step({"east": replace_fields(status(tasks), **more)}, NOW + second)
     return rows["east"]
@@ -111,7 +111,7 @@ def test_a_rollout_undoes_no_order_and_a_second_controller_does(row):
         found = course(row, watch, there, 7, begin, set_to={"parse": set_to})
         states.append(found.orders["parse"].state)
     assert states == ["pending", "reached", "reached", "reached", "undone"]
-    assert "something else set it to 7" in explain_unreached(found)
+    assert "another controller set it to 7" in explain_unreached(found)
     assert course(row, watch, 4, 70, 100, set_to={"parse": 4}).orders["parse"].state == "reached"
 
 
@@ -158,7 +158,7 @@ def test_what_was_seen_before_the_order_and_a_plant_that_is_not_seen_say_nothing
 
 
 def gone(row, watch, seconds, begin):
-    """As `course`, while the operator is not there."""
+    """Return the row as `course` does, while the operator is missing."""
     topology = MeasuredTopology("east", NOW, 10.0, {"in": MeasuredOperator("in", "source", 1)}, ())
     for second in range(begin, begin + seconds):
         rows = watch.step({"east": replace_fields(status(2), topology=topology.to_document())}, NOW + second)
@@ -166,7 +166,7 @@ def gone(row, watch, seconds, begin):
 
 
 def reached(row):
-    """A watch that has seen 4 tasks where 4 were ordered at NOW."""
+    """Return a watch that has observed 4 tasks after 4 were ordered at NOW."""
     ordered(row, MemoryPlant(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 4})
     watch = OrderWatch()
     assert course(row, watch, 4, 5).orders["parse"].state == "reached"
@@ -203,7 +203,7 @@ def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(
     gone(row, watch, 60, begin=6)
     assert course(row, watch, 2, 1, begin=66, lives={"parse": NOW - 500}).orders["parse"].state == "reached"
     found = course(row, watch, 2, 10, begin=67, lives={"parse": NOW - 500})
-    assert "something else set it to 2" in explain_unreached(found)
+    assert "another controller set it to 2" in explain_unreached(found)
 
 
 def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was_published(row):

@@ -1,4 +1,4 @@
-"""One contract for every plant: the twin in memory, and the real one on real servers."""
+"""One contract for every plant: the plant in memory, and the real one on real servers."""
 
 import json
 import time
@@ -26,7 +26,7 @@ BLOCK = 500
 
 
 class MemoryRig:
-    """The twin in memory, and the hands that a real plant's workers have."""
+    """The plant in memory, with the actions of a real plant's workers."""
 
     def __init__(self):
         seconds = count(1_790_000_000)

@@ -1,5 +1,6 @@
-"""A real Prometheus: PromQL as a loop's sensor, from the load to the call to the proof; what is scraped as a
-plant; and what it answers wrongly.
+"""A real Prometheus: PromQL as a loop's sensor, from the load to the call to the proof.
+
+It also covers the scraped targets as a plant, and invalid answers.
 """
 
 import json
@@ -49,8 +50,9 @@ operators:
 
 
 class Shop(ThreadingHTTPServer):
-    """A service of so many replicas, each SERVICE_SECONDS a request: it counts what comes, and what waits. A
-    replica that is ordered is ready a second later.
+    """A service with replicas that take SERVICE_SECONDS per request: it counts arrivals and the backlog.
+
+    An ordered replica is ready one second later.
     """
 
     daemon_threads = True
@@ -124,7 +126,7 @@ def test_a_loop_follows_promql_from_the_load_to_the_call_to_the_proof(
         plant = LocalPlant(control, others=watch)
         ensured(control, PARALLELISM)
         loop = Loop.objects.get(name="parallelism_queueing/plant:shop")
-        assert loop.mode == Loop.Mode.ADVISE  # a plant of others is advised until somebody trusts the loop
+        assert loop.mode == Loop.Mode.ADVISE  # loops of an attached plant start in advise
         loop.mode = Loop.Mode.AUTO
         loop.parameters = {"bound_seconds": 1.0, "maximum": 8, "only_changes": True}
         loop.interval_seconds, loop.guard = 1.0, {"cooldown_seconds": 5.0}
@@ -144,7 +146,7 @@ def test_a_loop_follows_promql_from_the_load_to_the_call_to_the_proof(
             return found.state == "seen" and is_reached(found.topology["operators"]["shop"]["parallelism"])
 
         try:
-            shop.per_second = 5.0  # a quarter of what one replica can
+            shop.per_second = 5.0  # a quarter of one replica's capacity
             until(lambda: comes() > 3, 30.0, 0.5)
             assert not ticked(lambda tasks: tasks != 1)
             shop.per_second = 70.0  # three and a half of them

@@ -1,4 +1,4 @@
-"""What was ordered of other plants against what they have: not doubted without reason, found in time."""
+"""Orders compared with the state of other plants: not doubted without reason, found in time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +24,10 @@ START = 1_790_000_000.0
 
 
 class Course:
-    """A plant whose operator is observed each 2 s, and a loop that ticks each 5 s and orders what it wants
-    unless it has to hold. `plant(second, ordered)` is what the operator has.
+    """A plant whose operator is observed every 2 s, and a loop that ticks every 5 s.
+
+    The loop orders what it wants unless it has to hold. `plant(second, ordered)` is the number that the
+    operator has.
     """
 
     def __init__(self, wants, plant, tasks):
@@ -83,7 +85,7 @@ def test_an_order_without_effect_is_found_by_the_third_tick_however_often_it_is_
 
 @given(COUNTS, st.integers(0, 20), st.integers(1, 4))
 def test_a_second_controller_is_found_by_the_third_tick_after_it_undid_an_order(first, begins, delay):
-    """It sets its own again each time, some seconds after ours was in force."""
+    """The other controller sets its value again each time, some seconds after Weir's was in force."""
     wanted, obeys, undone = first + 3, obedient(delay), []
 
     def plant(second, course):
@@ -101,14 +103,14 @@ def test_a_second_controller_is_found_by_the_third_tick_after_it_undid_an_order(
 def test_a_plant_that_comes_nearer_is_given_time():
     order = GivenOrder(10, START, "loop x")
     status = None
-    for second in range(2, 70, 8):  # a task more each 8 s
+    for second in range(2, 70, 8):  # one more task every 8 s
         status = follow_order(status, order, min(10, 1 + second // 8), START + second)
         assert status.state == PENDING
     assert follow_order(status, order, 10, START + 88).state == REACHED
 
 
 def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more():
-    """A pool of Celery: it forks each five seconds, and ends a process only when its task has ended."""
+    """A Celery pool forks every five seconds, and ends a process only when its task has ended."""
     patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
     more, fewer = GivenOrder(8, START, "loop x"), GivenOrder(2, START, "loop x")
     assert follow_order(None, more, 4, START + 15, patience).state == PENDING
@@ -118,7 +120,7 @@ def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more()
 
 
 def test_who_wants_more_while_fewer_are_pending_is_given_the_time_that_more_takes():
-    """Load rises ten minutes after a pool was to shrink, whose tasks take half an hour."""
+    """The load rises ten minutes after an order to shrink a pool whose tasks take half an hour."""
     patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
     fewer, more = GivenOrder(10, START, "loop x"), GivenOrder(14, START + 600, "loop x")
     status = follow_order(None, fewer, 12, START + 598, patience)
@@ -134,7 +136,7 @@ def test_a_proof_that_shows_nothing_is_no_zero():
         assert (status.state, status.now) == (PENDING, 2)
     assert follow_order(status, order, 2, START + 14).state == MISSED
     unseen = follow_order(follow_order(None, order, None, START + 2), order, None, START + 11)
-    assert "nothing shows whether it took effect" in explain_fault("parse", unseen)
+    assert "it is unknown whether it took effect" in explain_fault("parse", unseen)
     assert follow_order(unseen, order, 4, START + 12).state == REACHED
 
 
@@ -150,7 +152,7 @@ def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trust
     status = follow_order(status, order, 4, START + 34)
     status = follow_order(status, order, 3, START + 36)
     status = follow_order(status, order, 3, START + 36 + CONFIRM_SECONDS)
-    assert status.state == UNDONE and "something else set it to 3" in explain_fault("parse", status)
+    assert status.state == UNDONE and "another controller set it to 3" in explain_fault("parse", status)
     status = follow_order(status, order, 4, START + 60)
     assert status.state == UNDONE  # it may be taken away again at once
     assert follow_order(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED
@@ -162,9 +164,9 @@ def test_what_a_second_controller_set_is_said_also_after_the_loop_has_ordered_ag
     again = GivenOrder(1, START + 6, "loop x")  # before the change was confirmed
     status = follow_order(status, again, 1, START + 8)
     assert status.state == UNDONE
-    assert explain_fault("parse", status).endswith("; something else set it to 3, and it has 1 again")
+    assert explain_fault("parse", status).endswith("; another controller set it to 3, and it has 1 again")
     status = follow_order(status, again, 4, START + 10)
-    assert explain_fault("parse", status).endswith("; something else set it to 4")
+    assert explain_fault("parse", status).endswith("; another controller set it to 4")
     status = follow_order(status, again, 1, START + 12)
     status = follow_order(status, again, 1, START + 12 + TRUSTED_SECONDS)
     assert (status.state, status.undone_to) == (REACHED, None)

@@ -1,4 +1,4 @@
-"""One owner of tasks: while somebody steers from outside, the loops here hold, and the ledger says who."""
+"""One owner of tasks: while an outside controller has the plant, loops hold, and the ledger names it."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ HELD = {"holder": "token:weir-2", "until": NOW + 60}
 
 
 class Seen:
-    """A plant that shows a given snapshot, and keeps what is set."""
+    """A plant that shows a given snapshot, and records what is set."""
 
     def __init__(self, **more):
         self.snapshot, self.set = {**sample_snapshot(), "at": NOW, **more}, []
@@ -61,7 +61,7 @@ def test_a_loop_holds_while_another_steers_and_the_ledger_says_who(loop, control
     plant = Seen(steered_by=HELD)
     entry = tick(loop, plant, control)
     assert plant.set == [] and entry.action is None
-    assert "token:weir-2 steers the tasks until" in entry.reason
+    assert "token:weir-2 controls the tasks until" in entry.reason
 
 
 def test_a_loop_holds_where_an_operator_was_not_measured(loop, control):

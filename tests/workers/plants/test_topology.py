@@ -1,4 +1,4 @@
-"""The local plant's topology: what of a snapshot becomes operators, tasks, links and measures."""
+"""The local plant's topology: which parts of a snapshot become operators, tasks, links, and measures."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Registered plants: each is looked at by itself; a silent one goes stale, and no loop decides on it."""
+"""Registered plants are observed independently; no loop decides on a silent, stale one."""
 
 import threading
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ NOW = 1_790_000_000.0
 
 
 class Far(Adapter):
-    """An adapter in this process: it answers, or raises, or is waited for."""
+    """An adapter in this process: it answers, raises, or blocks."""
 
     def __init__(self):
         self.error, self.gate, self.closed = None, threading.Event(), False
@@ -107,7 +107,7 @@ def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, t
 
 
 def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, times):
-    """A broker that was started anew: its name leads elsewhere, and the adapter went on asking there."""
+    """A restarted broker's name resolves to another address; the adapter kept using the old one."""
     moved = Far()
     makes = iter([far, moved])
     lookout = Lookout(row(), lambda _: next(makes), lambda: times.now)
@@ -165,7 +165,7 @@ def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(look
 
 @pytest.mark.parametrize("kind", [PlantSilent, PlantConfused])
 def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(lookout, far, kind):
-    """A broker's error quotes what stands in a message there, whoever put it in."""
+    """A broker's error quotes the content of a message, whoever sent it."""
     far.error = kind("east refuses content of type half \ud800.")
     lookout.observe()
     status = lookout.status()
@@ -185,7 +185,7 @@ def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     times.now += 2 * SECTIONS_SECONDS
     lookout.observe()
     said, *old = lookout.status().sections
-    assert said.rows == [["east refuses to list autoscalers (403). What follows is of 20 s ago."]]
+    assert said.rows == [["east refuses to list autoscalers (403). The following was read 20 s ago."]]
     assert old == [table] and lookout.status().error is None
     far.sections = lambda: [table]
     times.now += SECTIONS_SECONDS
@@ -210,11 +210,11 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     measured = topology_inputs({"plant": "east"}, held, NOW)[1]
-    assert measured.invalid is None and measured.idle.startswith("desk-2 steers the tasks until")
-    far.error = PlantSilent("east answers 200 with what is no JSON, or only half of it.")
+    assert measured.invalid is None and measured.idle.startswith("desk-2 controls the tasks until")
+    far.error = PlantSilent("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
-    assert "only half of it" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
-    assert "west is not known" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
+    assert "incomplete JSON" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
+    assert "west is unknown" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
 
 def test_one_slow_plant_keeps_no_other_waiting(times):
@@ -298,7 +298,7 @@ def test_a_registration_that_cannot_be_is_refused_by_name(given, field):
 def test_a_token_that_is_not_in_the_environment_is_named_and_never_another_word():
     made = row(secret_environment="WEIR_EAST_TOKEN")
     check(made)
-    with pytest.raises(BadInput, match="names WEIR_EAST_TOKEN, which is not set here"):
+    with pytest.raises(BadInput, match="names WEIR_EAST_TOKEN, which is not set in Weir's environment"):
         adapter_of(made, environment={})
     assert adapter_of(made, environment={"WEIR_EAST_TOKEN": "weir_x"})
 
@@ -318,7 +318,7 @@ def test_plants_are_found_by_name():
 
 
 def test_what_was_measured_does_not_wait_for_tables_and_is_no_younger_for_them(lookout, far, times):
-    """Tables take many requests at some plants; loops decide meanwhile, and on what is as old as it says."""
+    """Sections take many requests at some plants; loops decide meanwhile, with the correct age."""
     seen_meanwhile = []
 
     def sections():

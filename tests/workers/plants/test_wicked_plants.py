@@ -1,4 +1,4 @@
-"""A plant that answers slowly, wrongly or half: nobody waits for it, whatever its kind; it is not seen."""
+"""A plant that answers slowly, wrongly, or partly: no caller waits for it, whatever its kind."""
 
 import gc
 import threading
@@ -21,7 +21,7 @@ from workers.plants.plant import PlantSilent
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 ORDER_SECONDS = 3.0  # shorter than in production, longer than any protocol's own limit
-# One of each sort: late, unreadable, readable.
+# One of each type: late, unreadable, readable.
 QUICK = ("drip", "garbage", "wrong")
 DECLARED = """
 name: shop
@@ -38,7 +38,7 @@ operators:
     waiting_events: jobs
     set: {{http: {{method: PUT, url: "http://127.0.0.1:{port}/scale", body: {{tasks: $tasks}}}}}}
 """
-# Kind → how each of its protocols is reached.
+# kind → addresses of its protocols
 ADDRESSES = {
     "celery": ("redis://127.0.0.1:{port}/0", "amqp://127.0.0.1:{port}/shop"),
     "declared": ("",),
@@ -68,7 +68,7 @@ def registered(kind, address, port, way):
 
 @pytest.fixture
 def rows(request):
-    """A plant of each kind and protocol for each way, and the servers that answer so."""
+    """Yield a plant of each kind and protocol for each way, with the servers that answer so."""
     with ExitStack() as stack:
         servers = {way: stack.enter_context(wicked(way)) for way in request.param}
         yield [
@@ -77,10 +77,10 @@ def rows(request):
             for kind, addresses in ADDRESSES.items()
             for address in addresses
         ]
-    for thread in threading.enumerate():  # now that nobody answers any more, those that waited end
+    for thread in threading.enumerate():  # when the servers are gone, callers that still wait end
         if thread.name.startswith(("plant ", "order to ")):
             thread.join(15.0)
-    gc.collect()  # of a connection that broke off, its library closes the socket no sooner
+    gc.collect()  # after a broken connection, its library does not close the socket earlier
 
 
 def test_every_kind_of_plant_is_asked():
@@ -97,7 +97,7 @@ def test_each_of_them_is_one_that_could_be_registered(kind):
 
 
 def ordered(row):
-    """How long whoever orders something there waits, and with what error it ends."""
+    """Return how long an order there takes, and the error that it ends with."""
     began = time.monotonic()
     try:
         with closing(BoundedPlant(row.name, adapters.adapter_of(row), ORDER_SECONDS)) as plant:
@@ -108,7 +108,7 @@ def ordered(row):
 
 
 def nothing_comes():
-    """As long as it takes here, now, to wait for ORDER_SECONDS and to close: what the others are held to."""
+    """Return how long it takes here to wait for ORDER_SECONDS and to close: the limit for the others."""
     began = time.monotonic()
     with suppress(PlantSilent):
         call_within(ORDER_SECONDS + CLOSE_SECONDS, "nobody", threading.Event().wait, ORDER_SECONDS + 2)
@@ -127,7 +127,7 @@ def test_who_orders_something_there_waits_no_longer_than_a_tick_may_take_and_rea
     late = {name: seconds for name, (seconds, _) in found.items() if seconds > 2 * limit.result()}
     assert not late
     assert not [name for name, (_, error) in found.items() if not str(error or "")]
-    # A BadInput would be of what was asked, so nobody would have been asked.
+    # A BadInput would concern the request, so no server would have been asked.
     assert not {name: str(error) for name, (_, error) in found.items() if isinstance(error, BadInput)}
 
 
@@ -162,4 +162,4 @@ def test_the_snapshot_has_a_good_plant_beside_them_at_once_and_each_wicked_one_a
     finally:
         for _, ended, _ in watch._running.values():
             ended.set()
-    assert max(took) < len(rows)  # one after the other would take twice that at least
+    assert max(took) < len(rows)  # one after the other would take at least twice as long

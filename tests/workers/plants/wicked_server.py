@@ -1,7 +1,7 @@
-"""A server that answers as no plant should: slowly, wrongly, or half. One for every protocol.
+"""A server that answers as no plant should: slowly, wrongly, or partly. One for every protocol.
 
-It looks at the first bytes of a connection, and answers HTTP, Redis, AMQP or Kafka, or what would pass for
-the beginning of it. What it sends ends: MOST_SECONDS a connection, MOST_BYTES.
+It reads the first bytes of a connection, and answers in HTTP, Redis, AMQP, or Kafka, or with something that
+could be its beginning. Its output ends: MOST_SECONDS per connection, MOST_BYTES.
 """
 
 import json
@@ -36,7 +36,7 @@ class Wicked(socketserver.BaseRequestHandler):
         self.server.closing.wait(MOST_SECONDS)
 
     def drip(self, protocol):
-        """A beginning that promises a megabyte, and then a byte now and then."""
+        """Send a beginning that promises a megabyte, and then a byte now and then."""
         self.request.sendall(PROMISES[protocol])
         while time.monotonic() < self.ends and not self.server.closing.wait(DRIP_SECONDS):
             self.request.sendall(b" ")
@@ -59,7 +59,7 @@ class Wicked(socketserver.BaseRequestHandler):
             self.request.sendall(b"[" * CHUNK)
 
     def wrong(self, protocol):
-        """Valid, and something else each time."""
+        """Send valid answers, another one each time."""
         self.server.asked += 1
         if protocol != "http":
             self.request.sendall(WRONG_TYPES[protocol])
@@ -126,7 +126,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 @contextmanager
 def wicked(way):
-    """One that answers this way, on a port that the system gives."""
+    """Yield a server that answers this way, on a port that the system chooses."""
     server = Server(way)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

@@ -109,7 +109,7 @@ def test_a_pool_that_refuses_to_grow_is_reported_with_its_reason_and_taken_for_i
         (None, "does not report"),
         (host_report(age_seconds=None), "does not report"),
         (host_report(age_seconds=60.0), "old"),
-        (host_report(resizable=False), "no processes to add or remove"),
+        (host_report(resizable=False), "cannot add or remove processes"),
     ],
 )
 def test_a_host_that_can_not_be_measured_or_steered_is_held_with_the_reason(plant, row, words):

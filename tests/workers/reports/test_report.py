@@ -44,7 +44,7 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     said = text.text(found)
     for part in (
         "- orders: MISSED, 98.000% of 99.000%; 0% of the error budget.",
-        "Node n1 is lost (critical), 10 min, acknowledged by nobody.",
+        "Node n1 is lost (critical), 10 min, not acknowledged.",
         "upper_limit of",
         "the sale begins at nine",
         "worker_rate/alert/n1: events_per_worker = 4000 (proposed): 12% less cost",
@@ -67,7 +67,7 @@ def test_what_is_still_open_has_not_lasted_but_lasts(happened):
     Alert.objects.filter(pk=row.alert.pk).update(
         fired_at=MONDAY - timedelta(seconds=23), state="firing", resolved_at=None
     )
-    assert "still open, so far 23 s, acknowledged by nobody." in text.text(week(MONDAY))
+    assert "still open, so far 23 s, not acknowledged." in text.text(week(MONDAY))
 
 
 def counted(days: int, bad_day: int, window_days: int) -> None:
@@ -102,7 +102,7 @@ def test_a_week_of_which_not_all_is_kept_says_from_when_it_is_known():
     assert week(MONDAY).promises[0].known_from is None
     (promise,) = week(MONDAY - LENGTH).promises
     assert promise.known_from == MONDAY - timedelta(days=10, minutes=-6)
-    assert "Known only from Fri 2025-12-26 07:06 on." in text.text(week(MONDAY - LENGTH))
+    assert "Data only since Fri 2025-12-26 07:06." in text.text(week(MONDAY - LENGTH))
     (older,) = week(MONDAY - 2 * LENGTH).promises
     assert older.good_share is None and older.known_from == promise.known_from
 

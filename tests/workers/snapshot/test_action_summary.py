@@ -47,7 +47,7 @@ def test_what_a_loop_did_is_said_with_its_age_and_its_effect_on_the_backlog():
     deeds = [deed("rebalancing", "moved 120 points", 955.0, 120)]
     totals = {"backlog_events": 900, "backlog_trend": "falling", "backlog_seconds": 9.0}
     told = sentence(health=BUSY, deeds=deeds, totals=totals)
-    assert told == "Rebalancing moved 120 points 40 s ago; fewer events wait."
+    assert told == "Rebalancing moved 120 points 40 s ago; backlog falling."
 
 
 def test_what_was_done_before_the_clock_was_set_back_was_not_done_just_now():
@@ -101,15 +101,15 @@ def test_a_proposal_and_a_held_loop_are_shown_also_while_all_is_well():
     plan = {"id": 12, "state": "proposed", "points": 120, "progress_share": 0.0}
     loops = {"worker_rate/alert/n1": {"mode": "hold"}}
     told = sentence(plans=[plan], loops=loops)
-    assert told == ("Plan 12 (120 points) waits for approval; worker rate/alert/n1 is on hold.")
+    assert told == ("Plan 12 (120 points) is waiting for approval; worker rate/alert/n1 is on hold.")
 
 
 @pytest.mark.parametrize(
     ("trend", "words"),
     [
-        ("falling", "fewer events wait"),
-        ("rising", "more events wait"),
-        ("steady", "the backlog is steady"),
+        ("falling", "backlog falling"),
+        ("rising", "backlog rising"),
+        ("steady", "backlog steady"),
         (None, ""),
     ],
 )
@@ -127,7 +127,7 @@ def test_the_backlogs_trend_is_shown_where_it_is_known(trend, words):
         (
             "node_scaling",
             {"use": ["n3"], "release": ["n4"], "restore": []},
-            "took into use n3 and released n4",
+            "added n3 and released n4",
         ),
         ("node_scaling", {"use": [], "release": [], "restore": [{}]}, "restored points"),
         ("flow", {"admit": 412.3456}, "set admit 412.3"),

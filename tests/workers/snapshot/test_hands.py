@@ -36,4 +36,4 @@ def test_what_ends_soonest_stands_first():
     pipeline = {"applications": {"performance": row}}
     plant = {"at": 10.0, "pipeline": pipeline, "nodes": {"n1": {"drained": True}}}
     found = hands(snapshot_of(plant), {}, {})
-    assert [hand.value for hand in found] == ["load = 2", "cpu = 3", "takes no points"]
+    assert [hand.value for hand in found] == ["load = 2", "cpu = 3", "accepts no points"]

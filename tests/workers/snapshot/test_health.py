@@ -100,13 +100,13 @@ def test_how_long_what_waits_takes_is_unknown_while_nothing_leaves():
 
 def test_nobody_says_that_every_queue_keeps_up_while_one_fills():
     found = health(plant(queues={"alert": queue(waiting_events=74_412, wait_seconds=3.0, in_per_second=9.0)}))
-    assert found.sentence == "Queue alert fills: 74,412 events wait."
+    assert found.sentence == "Queue alert is filling: 74,412 events waiting."
     assert (found.state, found.severity) == ("NORMAL", "notice")
 
 
 def test_what_is_not_known_yet_is_said_and_is_not_well():
     found = health(plant(queues={"alert": queue(waiting_events=None, wait_seconds=None)}))
-    assert found.sentence == "Nothing is wrong; not known yet: alert."
+    assert found.sentence == "No problems found; not known yet: alert."
 
 
 def test_the_headline_is_one_finding_and_the_others_are_its_list():
@@ -200,7 +200,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         (
             {"totals": {"worker_slots": 0}, "hosts": {"jobs@here": {"role": "jobs", "draining": DRAIN}}},
             "TOOBUSY",
-            "No worker takes events of the jobs queues: host jobs@here is drained (ada: a disk).",
+            "No worker processes events of the jobs queues: host jobs@here is drained (ada: a disk).",
         ),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},
@@ -248,7 +248,7 @@ def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
     )
     snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
     said = plant_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
-    assert said.endswith("every queue keeps up; 3.00 % of what patterns could use is shed.")
+    assert said.endswith("every queue keeps up; 3.00 % of the events that patterns could use is shed.")
     little = health(plant(totals={"worker_slots": 2, "shed_share": 0.0003})).sentence
     assert little == "Events are shed: 0.03 % of the events that patterns could use."
 

@@ -527,7 +527,7 @@ def test_dead_letters_and_failing_workers_are_reported(
     WorkReporter(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
     health = plain(plant.observe())["health"]
     assert health["state"] == "BUSY"
-    assert health["sentence"] == "Queue alert holds 6 dead letters."
+    assert health["sentence"] == "Queue alert has 6 dead letters."
     sentences = [each["sentence"] for each in health["findings"]]
     assert "Queue alert: a worker ended early (handler: no.such is missing)." in sentences
 

@@ -168,7 +168,7 @@ def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_onc
         observer.step()
     assert sent == [1, 2, 3] and minutes.kept == 3
     (complaint,) = [record.getMessage() for record in caplog.records]
-    assert complaint.startswith("Snapshots are not kept") and "observation" not in complaint
+    assert complaint.startswith("Snapshots are not recorded") and "observation" not in complaint
     (tmp_path / "snapshots").unlink()
     observer.step()
     assert list((tmp_path / "snapshots").glob("open-*"))
@@ -296,7 +296,7 @@ def test_the_command_closes_what_it_watched_at_plants_of_others(
     monkeypatch.setenv("REDIS_URL", control_server.url)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(PlantWatch, "close", lambda watch: closed.append(watch))
-    monkeypatch.setattr(ConsoleProbe, "started", lambda _: None)
+    monkeypatch.setattr(ConsoleProbe, "start", lambda _: None)
 
     def fails(observer: Observer, stop: threading.Event) -> None:
         raise RuntimeError("an error of the observer's own")

@@ -36,7 +36,7 @@ NOT_AT_THE_LIMIT = {
 # How much the clocks of hosts may differ; a later timestamp dates from before a clock was set back.
 AHEAD_SECONDS = 5.0
 JUDGED = ("effective", "ineffective", "harmful")
-INEFFECTIVE = {0: "no action of late was without effect", 1: "its last action had no effect"}
+INEFFECTIVE = {0: "recent actions were effective", 1: "its last action had no effect"}
 # Limits of a tick that requested nothing. A loop that has requested nothing for this long has reached what it
 # acted for.
 WANTS_NOTHING = (None, "nothing to decide")
@@ -131,7 +131,7 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         )
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         if count and _is_at_rest(loop, evidence.now):
-            count, what = 0, f"{what}, and it has wanted nothing since"
+            count, what = 0, f"{what}, and it has requested nothing since"
         yield _build_reading(evidence, loop, count, f"{_name(loop)}: {what}.")
 
 
@@ -176,8 +176,7 @@ def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return how long loops have had no valid measurement; unknown for a loop that does not tick, which
-    another
-    condition covers.
+    another condition covers.
     """
     for loop in evidence.loops:
         if not loop.ticks:
@@ -221,8 +220,8 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _find_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     overdue = _compute_overdue_seconds(evidence)
     if overdue is not None:
-        cause = "beat, the worker of role control or the database does not answer"
-        yield Reading({}, overdue, f"No loop ticks, due for {overdue:.0f} s: {cause}.")
+        cause = "beat, the worker of role control, or the database does not respond"
+        yield Reading({}, overdue, f"No loop has ticked; a tick is {overdue:.0f} s overdue: {cause}.")
 
 
 def _compute_overdue_seconds(evidence: Evidence) -> float | None:
@@ -239,10 +238,8 @@ def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Read
     """Return the share of loops that tick late, or lack a fresh measurement, while processes wait for a core.
 
     On a host with spare cores they are late for another reason, such as an observer that has ended. The same
-    is
-    true while only one part has stopped: the observer, with ticks on time, or all loops at once, with an
-    observer
-    on time.
+    is true while only one part has stopped: the observer, with ticks on time, or all loops at once, with an
+    observer on time.
     """
     load = evidence.load_per_core
     if not evidence.loops or load is None:
@@ -259,8 +256,8 @@ def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Read
         for loop in evidence.loops
     )
     said = (
-        f"{count} of {format_count(len(evidence.loops), 'loop')} tick late or lack a measurement, because"
-        f" the host is too busy for the processes of Weir. Its load is {load:.1f} for each core."
+        f"{count} of {format_count(len(evidence.loops), 'loop')} tick late or lack a measurement because"
+        f" the host is overloaded. Its load is {load:.1f} per core."
     )
     yield Reading({}, 100 * count / len(evidence.loops), said)
 
@@ -298,10 +295,10 @@ def _describe_end(row: OverrideStatus) -> tuple[str, str]:
     if row.name == DRAINING:
         return f"Drain of {row.host}", "the host takes work again"
     if row.name == pausing.INTAKE:
-        return f"Pause of the intake of {row.queue}", "it takes events again"
+        return f"Pause of the intake of {row.queue}", "it accepts events again"
     if row.name == pausing.CONSUMPTION:
-        return f"Pause of the consumption of {row.queue}", "its events are handled again"
-    back = "" if row.instead_of is None else f"the value goes back to {row.instead_of}"
+        return f"Pause of the consumption of {row.queue}", "its events are processed again"
+    back = "" if row.instead_of is None else f"the value returns to {row.instead_of}"
     return f"Override of {row.name.replace('_', ' ')} of {row.scope}", back
 
 
@@ -310,7 +307,7 @@ def _find_ending(
 ) -> Iterator[Reading]:
     for row in rows:
         if evidence.now - window <= row.at <= evidence.now + window:
-            why = row.why.strip().rstrip(".") or "no reason was recorded"
+            why = row.why.strip().rstrip(".") or "no reason recorded"
             subject = str(row.id) if label == "plan" else row.name
             yield Reading({label: subject}, 1.0, f"{noun} {subject} failed: {why}.")
 
@@ -332,7 +329,7 @@ def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Rea
         tries = [_tries(receiver.tries)] if receiver.tries else []
         given_up = [f"{format_count(receiver.given_up, 'message')} given up"] if receiver.given_up else []
         said = (
-            f"Messages do not reach {receiver.receiver}: {', '.join([*tries, *given_up])}. {receiver.error}"
+            f"Delivery to {receiver.receiver} is failing: {', '.join([*tries, *given_up])}. {receiver.error}"
         )
         # A message that was given up had all of its tries.
         yield Reading(
@@ -349,13 +346,14 @@ def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         return
     facts = evidence.audit
     if not facts.findings:
-        yield Reading({}, 0.0, "The audit is unaltered.")
+        yield Reading({}, 0.0, "The audit log is intact.")
         return
     what = " ".join(facts.texts[:2])
     more = f" And {facts.findings - 2} more." if facts.findings > 2 else ""
     said = (
-        f"The audit was altered: {what}{more} Run manage.py audit verify on the host, compare with the last"
-        " backup and find out who can write to the database. When you know the cause, record it: manage.py"
+        f"The audit log was altered: {what}{more} Run manage.py audit verify on the host, compare"
+        " with the last"
+        " backup, and find out who can write to the database. When you know the cause, record it: manage.py"
         " audit accept --reason."
     )
     yield Reading({}, float(facts.findings), said)
@@ -364,7 +362,7 @@ def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 def _audit_unchecked(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     if evidence.audit is not None:
         age = evidence.audit.age_seconds
-        said = f"The audit was last checked {age:.0f} s ago. See the log of the alerter process."
+        said = f"The audit log was last checked {age:.0f} s ago. See the log of the alerter process."
         yield Reading({}, age, said)
 
 
@@ -376,7 +374,7 @@ ACTUATOR = ("loops.{loop}.actuator",)
 CONDITIONS = (
     _ledger(
         "loop_oscillation",
-        "How often a loop's output reversed its direction in the window.",
+        "Number of times that a loop's output reversed direction in the window.",
         "reversals",
         _oscillation,
         series=ACTUATOR,
@@ -384,7 +382,7 @@ CONDITIONS = (
     ),
     _ledger(
         "loop_saturated",
-        "The share of the window in which a loop was at its limit.",
+        "Share of the window in which a loop was at its limit.",
         "%",
         _find_saturated,
         series=ACTUATOR,
@@ -393,7 +391,7 @@ CONDITIONS = (
     ),
     _ledger(
         "loop_ineffective",
-        "The latest actions in a row that had no effect, of a loop that goes on acting.",
+        "Number of latest actions in a row without effect, for a loop that continues to act.",
         "actions",
         _ineffective,
         series=ACTUATOR,
@@ -401,7 +399,7 @@ CONDITIONS = (
     ),
     _ledger(
         "loop_harmful",
-        "Actions in the window that made the measurement worse.",
+        "Number of actions in the window that made the measurement worse.",
         "actions",
         _harmful,
         series=ACTUATOR,
@@ -409,7 +407,7 @@ CONDITIONS = (
     ),
     Condition(
         "loop_stale",
-        "How long a loop has had no valid measurement.",
+        "Time for which a loop has had no valid measurement.",
         "s",
         "loop",
         _stale,
@@ -419,7 +417,7 @@ CONDITIONS = (
     ),
     Condition(
         "loop_silent",
-        "Intervals that a loop has missed.",
+        "Number of intervals that a loop has missed.",
         "intervals",
         "loop",
         _silent,
@@ -428,7 +426,7 @@ CONDITIONS = (
     ),
     Condition(
         "audit_altered",
-        "Entries of the audit that were altered, removed or inserted.",
+        "Entries of the audit log that were altered, removed, or inserted.",
         "findings",
         "",
         _audit_altered,
@@ -437,7 +435,7 @@ CONDITIONS = (
     ),
     Condition(
         "audit_unchecked",
-        "How long ago the audit was checked.",
+        "Time since the last check of the audit log.",
         "s",
         "",
         _audit_unchecked,
@@ -446,7 +444,7 @@ CONDITIONS = (
     ),
     Condition(
         "loops_stopped",
-        "How long no loop has ticked, beyond the shortest interval.",
+        "Time since any loop ticked, beyond the shortest interval.",
         "s",
         "",
         _find_stopped,
@@ -456,7 +454,7 @@ CONDITIONS = (
     ),
     Condition(
         "host_overloaded",
-        "The share of the loops that tick late, or lack a measurement, for want of processor time.",
+        "Share of the loops that tick late or lack a measurement because processor time is short.",
         "%",
         "",
         _host_overloaded,
@@ -466,7 +464,7 @@ CONDITIONS = (
     ),
     Condition(
         "loop_held",
-        "How long a loop has been on hold or in manual.",
+        "Time for which a loop has been on hold or in manual.",
         "min",
         "loop",
         _find_held,
@@ -474,7 +472,7 @@ CONDITIONS = (
     ),
     Condition(
         "override_ending",
-        "The time an override has left.",
+        "Time until an override expires.",
         "s",
         "override",
         _override_ending,
@@ -500,7 +498,7 @@ CONDITIONS = (
     ),
     Condition(
         "delivery_failing",
-        "The most tries of a message that did not arrive.",
+        "Maximum number of tries of an undelivered message.",
         "tries",
         "receiver",
         _delivery_failing,

@@ -1,6 +1,5 @@
 """The evidence that conditions read, gathered at one instant: the snapshot, and the records of the database
-and
-the control server.
+and the control server.
 """
 
 import math
@@ -66,8 +65,7 @@ class LoopFacts:
     """A loop and its ticks for as long as a rule looks back, oldest first.
 
     `blind_since`: the time of the first of the ticks that were held on a stale measurement up to now, if it
-    is
-    further back. `cause`: the cause of its present invalid measurement, if known
+    is further back. `cause`: the cause of its present invalid measurement, if known
     (`workers.control.parts.quality`). `is_late`: whether the tick that found no measurement was late.
     """
 
@@ -109,8 +107,7 @@ class Failing:
 @dataclass(frozen=True, slots=True)
 class AuditFacts:
     """What the last check of the audit found (`texts`: the first of `findings`), and its age in seconds;
-    without a
-    check, the age counts since the watch started.
+    without a check, the age counts since the watch started.
     """
 
     age_seconds: float
@@ -249,8 +246,7 @@ class Gatherer:
 
     def _forget_others(self, loops: Collection[int]) -> None:
         """Forget the entries of loops whose targets are gone: a new loop starts with its target, and has not
-        been blind
-        or without an effect in between.
+        been blind or without an effect in between.
         """
         for loop in self._ticks.keys() - loops:
             self._checking -= {tick.id for tick in self._ticks.pop(loop)}
@@ -412,8 +408,7 @@ def list_failed_runs(since: datetime) -> list[Ended]:
 
 def list_failing_receivers(since: datetime) -> list[Failing]:
     """Return the receivers that fail: enabled, with a message that failed and waits for another try or was
-    given up
-    recently, and with none delivered since.
+    given up recently, and with none delivered since.
     """
     trouble = Message.objects.filter(
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),

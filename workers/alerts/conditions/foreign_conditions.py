@@ -1,6 +1,5 @@
 """Conditions of attached plants: whether they answer, missing workers, queues without consumers, and the lag
-of
-the consumer groups of a log.
+of the consumer groups of a log.
 """
 
 from collections.abc import Iterator
@@ -37,21 +36,21 @@ def _workers_missed(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 def _list_missed_workers(plant: str, row: PlantStatus) -> str:
     """Return the missed workers, those that answered last first."""
     if row.state != SEEN:
-        return f"Workers of {plant}: not known, as it is not observed."
+        return f"Workers of {plant}: unknown, because the plant is not observed."
     names = sorted(row.missed_workers, key=lambda name: (row.missed_workers[name], name))
     if not names:
-        return f"Every worker of {plant} that answered of late answers."
+        return f"All workers of {plant} that responded recently still respond."
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     of = f"{format_count(len(names), 'worker')} of {plant}"
     has = "has" if len(names) == 1 else "have"
-    return f"{of} {has} stopped answering: {', '.join(names[:NAMED])}{more}."
+    return f"{of} {has} stopped responding: {', '.join(names[:NAMED])}{more}."
 
 
 def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, row in evidence.plant.plants.items():
         for name, queue in row.unserved_queues.items():
             tasks = f"{format_count(queue.waiting, 'task')} {'waits' if queue.waiting == 1 else 'wait'}"
-            said = f"No worker has taken from {name} of {plant} for {queue.seconds:.0f} s; {tasks}."
+            said = f"No worker has consumed from {name} of {plant} for {queue.seconds:.0f} s; {tasks}."
             yield Reading(
                 {"plant": plant, "plant_queue": name}, queue.seconds if row.state == SEEN else None, said
             )
@@ -69,19 +68,19 @@ def _consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 def _describe_lag(name: str, plant: str, group: ConsumerGroup, lag: float | None) -> str:
     """Describe how large the lag is, and whether it shrinks."""
     if lag is None:
-        return f"Group {name} of {plant}: its lag is not known."
+        return f"Group {name} of {plant}: lag unknown."
     least = "at least " if group.at_least else ""
     behind = f"Group {name} of {plant} is {least}{lag:,.0f} s behind ({group.lag_events:,} events)"
     rates = ""
     if group.in_per_second is not None and group.out_per_second is not None:
-        rates = f"; {group.in_per_second:,.0f}/s come, {group.out_per_second:,.0f}/s are read"
+        rates = f"; {group.in_per_second:,.0f}/s arrive, {group.out_per_second:,.0f}/s are read"
     return f"{behind}{rates}, by {format_count(len(group.members), 'member')}."
 
 
 CONDITIONS = (
     Condition(
         "plant_silent",
-        "How long an attached plant has not been observed.",
+        "Time for which an attached plant has not been observed.",
         "s",
         "plant",
         _plant_silent,
@@ -89,7 +88,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missed",
-        "How long workers of an attached plant have not answered, though nothing was heard of their end.",
+        "Time for which workers of an attached plant have not responded without a report that they ended.",
         "s",
         "plant",
         _workers_missed,
@@ -97,7 +96,7 @@ CONDITIONS = (
     ),
     Condition(
         "queue_unserved",
-        "How long tasks have waited in a queue of an attached plant from which no worker takes.",
+        "Time for which tasks have waited in a queue of an attached plant without a consumer.",
         "s",
         "plant_queue",
         _queue_unserved,
@@ -105,7 +104,7 @@ CONDITIONS = (
     ),
     Condition(
         "consumer_lag",
-        "How old the event is that a consumer group reads next.",
+        "Age of the event that a consumer group reads next.",
         "s",
         "group",
         _consumer_lag,

@@ -23,7 +23,7 @@ def _windows(pair: BurnPair) -> str:
 def _burn(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
         rate = objective.burn.get(pair.name)
-        speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the rate it may"
+        speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the allowed rate"
         left = _compute_left_share(objective)
         said = f"Objective {name}: its error budget burns {speed} over {_windows(pair)}. {left}"
         yield Reading(_labels(name, objective), rate, said)
@@ -42,7 +42,9 @@ def _find_spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
         share = objective.window_left_share
         spent = None if share is None else 100 * (1 - share)
-        said = f"Objective {name}: {100 * objective.target:g} % is promised. {_compute_left_share(objective)}"
+        said = (
+            f"Objective {name}: the target is {100 * objective.target:g} %. {_compute_left_share(objective)}"
+        )
         yield Reading(_labels(name, objective), spent, said)
 
 
@@ -54,7 +56,8 @@ CONDITIONS = (
     *(
         Condition(
             f"budget_burn_{pair.name}",
-            f"How many times as fast as it may an error budget burns, over {_windows(pair)}: the lesser.",
+            f"Multiple of the allowed rate at which an error budget burns, over {_windows(pair)}:"
+            " the lower one.",
             "times",
             "objective",
             _reader(pair),
@@ -64,7 +67,7 @@ CONDITIONS = (
     ),
     Condition(
         "budget_spent",
-        "The share of an error budget that is used up.",
+        "Share of an error budget that is used up.",
         "%",
         "objective",
         _find_spent,

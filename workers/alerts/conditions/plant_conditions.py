@@ -22,8 +22,7 @@ def _seconds(value: float | None) -> str:
 
 def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
     """Return the nodes that hold the queue's points or its remaining events, what consumes it, and the queue
-    whose
-    workers make it wait.
+    whose workers make it wait.
     """
     queue, crowd = evidence.plant.queues[name], evidence.crowd
     rows = queue.containers
@@ -45,7 +44,7 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         # Nothing is handled while nothing arrives: there is no latency then, and none that is too long.
         if latency is None and not queue.waiting_events:
             continue
-        said = f"Queue {name}: 5 % of the events take longer than {_seconds(latency)} (95th percentile)."
+        said = f"Queue {name}: p95 latency is {_seconds(latency)}."
         yield Reading({"queue": name}, latency, said, _list_related_subjects(evidence, name))
 
 
@@ -56,11 +55,11 @@ def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Read
         if band is None or band.days < KNOWN_DAYS:
             continue
         if band.minute is None:
-            yield Reading({"queue": name}, None, f"Queue {name}: its rate of the last minute is not known.")
+            yield Reading({"queue": name}, None, f"Queue {name}: rate of the last minute unknown.")
             continue
         outside = ForecastBand(band.low, band.high, band.days).outside(band.minute)
         said = (
-            f"Queue {name} got {band.minute:,.1f} events/s in the last minute;"
+            f"Queue {name} received {band.minute:,.1f} events/s in the last minute;"
             f" {band.low:,.1f} to {band.high:,.1f} were expected."
         )
         yield Reading({"queue": name}, outside, said)
@@ -118,7 +117,9 @@ def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Read
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
         free = f"{slots or 0:.0f} worker slots are available for the jobs queues."
-        none = f"No worker takes events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
+        none = (
+            f"No worker processes events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
+        )
         yield Reading({}, slots, free if slots else none)
 
 
@@ -133,8 +134,8 @@ def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Re
 def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, host in evidence.plant.hosts.items():
         error = host.trouble
-        wrong = f"Pool of {name}: its size differs from the one set, {error}."
-        said = wrong if error else f"Pool of {name}: its size is as set."
+        wrong = f"Pool of {name}: its size differs from the requested one: {error}."
+        said = wrong if error else f"Pool of {name}: its size is as requested."
         yield Reading({"host": name}, 1.0 if error else 0.0, said)
 
 
@@ -191,7 +192,7 @@ def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
     pipeline = evidence.plant.pipeline
     if _has_unknown_lag(pipeline):
         if _needs_pipeline(evidence):
-            yield Reading({"pipeline": "main"}, None, "The pipeline's watermark is not known.")
+            yield Reading({"pipeline": "main"}, None, "The pipeline's watermark is unknown.")
     elif (lag := pipeline.watermark_lag_seconds) is not None:
         said = f"The pipeline's watermark is {lag:,.0f} s behind."
         yield Reading({"pipeline": "main"}, lag, said, _read_by_the_pipeline(evidence))
@@ -199,8 +200,7 @@ def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 def _has_unknown_lag(pipeline: PipelineStatus) -> bool:
     """Return whether its lag is unknown: its last report is outdated, and after a start it knows no lag
-    before its
-    first batch.
+    before its first batch.
     """
     if pipeline.state in UNHEARD:
         return True
@@ -215,7 +215,7 @@ def _needs_pipeline(evidence: Evidence) -> bool:
 def _find_throttled(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name in evidence.throttled:
         yield Reading(
-            {"queue": name}, 1.0, f"Queue {name}: admission is throttled, its producers have to wait."
+            {"queue": name}, 1.0, f"Queue {name}: admission is throttled; its producers have to wait."
         )
 
 
@@ -232,20 +232,22 @@ def _find_shedding(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     if evidence.snapshot is None:
         return
     share = evidence.plant.totals.shed_share
-    known = f"{percent(share or 0.0, 2)} of the events that patterns could use are shed, and lost to them."
-    said = "How much is shed is not known: the pipeline does not report." if share is None else known
+    known = f"{percent(share or 0.0, 2)} of the events that patterns could use are shed."
+    said = "Shed share unknown: the pipeline does not report." if share is None else known
     yield Reading({}, None if share is None else 100 * share, said)
 
 
 def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     age = evidence.silent_seconds
-    yield Reading({}, age, f"The plant was last observed {_seconds(age)} ago. All other figures are of then.")
+    yield Reading(
+        {}, age, f"The plant was last observed {_seconds(age)} ago. All other figures are from that time."
+    )
 
 
 CONDITIONS = (
     Condition(
         "queue_wait",
-        "For how long the oldest event of a queue has waited.",
+        "Time for which the oldest event of a queue has waited.",
         "s",
         "queue",
         _queue_wait,
@@ -254,7 +256,7 @@ CONDITIONS = (
     ),
     Condition(
         "queue_latency",
-        "The time from publishing to acknowledging that 5 % of the events exceed.",
+        "95th percentile of the time from publishing to acknowledging an event.",
         "s",
         "queue",
         _queue_latency,
@@ -263,8 +265,11 @@ CONDITIONS = (
     ),
     Condition(
         "rate_unexpected",
-        "How far the last minute's rate is from the middle of its expected band, in halves of its width: 1 is"
-        " its edge.",
+        (
+            "Distance of the last minute's rate from the middle of its expected band, in halves"
+            " of its width: 1 is"
+            " its edge."
+        ),
         "times",
         "queue",
         _rate_unexpected,
@@ -273,7 +278,7 @@ CONDITIONS = (
     ),
     Condition(
         "dead_letters",
-        "Dead letters: events that failed for good and wait for a person.",
+        "Dead letters: events that failed on every attempt and wait for a person.",
         "events",
         "queue",
         _dead_letters,
@@ -281,7 +286,7 @@ CONDITIONS = (
     ),
     Condition(
         "node_lost",
-        "How long a node has not reported.",
+        "Time since a node's last report.",
         "s",
         "node",
         _node_lost,
@@ -291,7 +296,7 @@ CONDITIONS = (
     ),
     Condition(
         "node_toobusy",
-        "A node's utilisation.",
+        "Utilization of a node.",
         "%",
         "node",
         _node_toobusy,
@@ -301,7 +306,7 @@ CONDITIONS = (
     ),
     Condition(
         "node_memory",
-        "The share of its memory that a node uses.",
+        "Share of a node's memory that is used.",
         "%",
         "node",
         _node_memory,
@@ -310,7 +315,7 @@ CONDITIONS = (
     ),
     Condition(
         "producer_silent",
-        "How long a producer has published nothing; after a day it counts as gone.",
+        "Time since a producer last published; after a day it counts as gone.",
         "s",
         "producer",
         _producer_silent,
@@ -320,7 +325,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missing",
-        "Worker slots of role jobs, where a queue needs them.",
+        "Worker slots of role jobs, if a queue needs them.",
         "slots",
         "",
         _workers_missing,
@@ -330,7 +335,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_saturated",
-        "The share of worker slots that are busy.",
+        "Share of worker slots that are busy.",
         "%",
         "",
         _workers_saturated,
@@ -340,14 +345,14 @@ CONDITIONS = (
     ),
     Condition(
         "pool_refuses",
-        "Whether a worker host's pool can't reach the size that was set.",
+        "Whether a worker host's pool can't reach the requested size.",
         "",
         "host",
         _pool_refuses,
     ),
     Condition(
         "pipeline_down",
-        "How long the pipeline has not reported, where a queue needs it, or has failed.",
+        "Time for which the pipeline has not reported, if a queue needs it, or has failed.",
         "s",
         "pipeline",
         _pipeline_down,
@@ -366,7 +371,7 @@ CONDITIONS = (
     ),
     Condition(
         "pipeline_lag",
-        "How far the pipeline's watermark is behind.",
+        "Lag of the pipeline's watermark.",
         "s",
         "pipeline",
         _pipeline_lag,
@@ -383,14 +388,14 @@ CONDITIONS = (
     ),
     Condition(
         "order_unreached",
-        "Operators of another plant whose tasks are not as ordered: without effect, or undone there.",
+        "Operators of an attached plant whose tasks are not as ordered: without effect, or undone there.",
         "operators",
         "plant",
         _order_unreached,
     ),
     Condition(
         "shedding",
-        "The share of the events that patterns could use that is shed.",
+        "Share of the events that patterns could use that is shed.",
         "%",
         "",
         _find_shedding,
@@ -399,7 +404,7 @@ CONDITIONS = (
     ),
     Condition(
         "observer_silent",
-        "How long the plant has not been observed.",
+        "Time since the plant was last observed.",
         "s",
         "",
         _observer_silent,

@@ -20,7 +20,7 @@ def _value(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, name, sensor in _sensors(evidence):
         why = f" {sensor.error.rstrip('.')}." if sensor.error else ""
-        said = f"{_title(plant, name, sensor)}: no number for {sensor.silent_seconds:.0f} s.{why}"
+        said = f"{_title(plant, name, sensor)}: no value for {sensor.silent_seconds:.0f} s.{why}"
         yield Reading(_labels(plant, name), sensor.silent_seconds, said)
 
 
@@ -41,7 +41,7 @@ def _title(plant: str, name: str, sensor: SensorStatus) -> str:
 CONDITIONS = (
     Condition(
         "sensor_above",
-        "The value of a declared plant's sensor: its title and unit are the declaration's.",
+        "Value of a declared plant's sensor, with the title and unit of its declaration.",
         "",
         "sensor",
         _value,
@@ -51,7 +51,7 @@ CONDITIONS = (
     ),
     Condition(
         "sensor_below",
-        "The same, where a small value is what matters.",
+        "The same, for sensors whose low values are critical.",
         "",
         "sensor",
         _value,
@@ -61,7 +61,7 @@ CONDITIONS = (
     ),
     Condition(
         "sensor_silent",
-        "How long a declared plant's sensor has had no number.",
+        "Time for which a declared plant's sensor has had no value.",
         "s",
         "sensor",
         _silent,

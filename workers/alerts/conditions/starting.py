@@ -3,8 +3,7 @@ subjects are unknown until it settles.
 
 This is true only for conditions that say so (`Condition.waits`), only for subjects that depend on such a
 part, and only for as long as that part is given (`workers.snapshot.parts`). Conditions whose records outlast
-a
-stop of the whole plant (when a loop last ticked, when the observer published) wait while the plant itself
+a stop of the whole plant (when a loop last ticked, when the observer published) wait while the plant itself
 starts.
 """
 

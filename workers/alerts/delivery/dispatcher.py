@@ -22,7 +22,9 @@ def skip_browser_message(message: Message, now_seconds: float) -> None:
 
 def refuse_schedule_message(message: Message, now_seconds: float) -> None:
     """Refuse a message to a schedule: the person on call receives it. Only a test gets here."""
-    raise Failed("A schedule gets no message; test the receivers of the people it names.", for_good=True)
+    raise Failed(
+        "A schedule receives no messages; test the receivers of the people that it names.", for_good=True
+    )
 
 
 CHANNELS: Mapping[str, Send] = {
@@ -41,8 +43,7 @@ def deliver(
     """Bundle what is owed and send what is due, until nothing is; return how many messages were delivered.
 
     A message that becomes due meanwhile is sent at once: a receiver that hangs doesn't delay the others.
-    `alive` is
-    called before each round: a process that lost the lease sends nothing more.
+    `alive` is called before each round: a process that lost the lease sends nothing more.
     """
     arrived = 0
     on_way: dict[Future[str | None], Message] = {}

@@ -19,8 +19,8 @@ from workers.steering.expiry import time_words
 # was not to be notified.
 NoticeState = Literal["notified", "on its way", "failed", "not yet", "never"]
 NoticeWords = tuple[NoticeState, str, datetime | None]  # as a notice has them
-OF_A_SCHEDULE = "Not itself: whoever was on call by it is owed the message."
-NOBODY_ON_CALL = "When its step was due, nobody was on call by it, and its other receiver was switched off."
+OF_A_SCHEDULE = "Not notified itself: the message is for the person on call."
+NOBODY_ON_CALL = "When its step was due, nobody was on call, and its fallback receiver was disabled."
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class AlertFacts:
     """What decides whether an alert notifies.
 
     `steps`: as in AlertRule.escalation; `suppression`: why it notifies nobody now
-    (`open_alerts.suppression_of`),
-    with `who` and `until`; `said`: its reason.
+    (`open_alerts.suppression_of`), with `who` and `until`; `said`: its reason.
     """
 
     rule: str
@@ -80,8 +79,7 @@ class Notification:
     """Who was notified.
 
     `notices`: one for each receiver, in the order of the steps; `reasons`: why nobody was notified, each a
-    sentence;
-    empty if somebody was.
+    sentence; empty if somebody was.
     """
 
     notices: list[Notice]
@@ -152,10 +150,10 @@ def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | N
             return "failed", words, None
         if delivery.message == "waiting" and delivery.tries:
             again = _clock(delivery.due_at, alert.now)
-            words = f"Not delivered in {_tries(delivery.tries)}, tried again at {again}: {delivery.error}"
+            words = f"Not delivered after {_tries(delivery.tries)}, next try at {again}: {delivery.error}"
             return "on its way", words, delivery.due_at
         if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
-            return "on its way", "Its message is on its way.", delivery.created_at
+            return "on its way", "Its message is queued.", delivery.created_at
     # A delivery that was dropped before the alert came back says nothing about now: its step may still become
     # due.
     if own and alert.resolved_at is not None:
@@ -172,29 +170,29 @@ def _explain_missing_notification(
 ) -> NoticeWords:
     """Explain why there is no notification. `steps`: those for which somebody is owed something."""
     if name == alert.about_receiver:
-        return "never", "The alert is about messages to this very receiver.", None
+        return "never", "The alert is about messages to this receiver.", None
     if name in switched_off:
-        return "never", "It is switched off.", None
+        return "never", "It is disabled.", None
     if name not in channels:
-        return "never", "There is no receiver of this name any more.", None
+        return "never", "This receiver no longer exists.", None
     at = next((at for at, step in enumerate(alert.steps) if name in step["receivers"]), None)
     if at is None:
-        return "never", "The rule does not name it any more.", None
+        return "never", "The rule no longer names it.", None
     if at < alert.next_step and channels[name] == Receiver.Channel.SCHEDULE:
         return "never", OF_A_SCHEDULE if at in steps else NOBODY_ON_CALL, None
     if at < alert.next_step:
-        return "never", "It was switched off, or was not named by the rule, when its step was due.", None
+        return "never", "It was disabled, or the rule did not name it, when its step was due.", None
     if alert.resolved_at is not None:
         delay = alert.steps[at]["after_minutes"]
         return "never", f"The alert ended before its step was due ({delay:g} min).", None
     if alert.suppression is not None:
-        return "not yet", "Its delay begins once the alert notifies again.", None
+        return "not yet", "Its delay starts when the alert notifies again.", None
     if alert.counted_from is None:
-        return "not yet", "Its delay begins when the alerter next sees the alert.", None
+        return "not yet", "Its delay starts when the alerter next evaluates the alert.", None
     due = alert.counted_from + timedelta(minutes=alert.steps[at]["after_minutes"])
     return (
         "not yet",
-        f"Waits for its delay: notified at {_clock(due, alert.now)} unless somebody acknowledges.",
+        f"Waiting for its delay: notified at {_clock(due, alert.now)} unless somebody acknowledges.",
         due,
     )
 
@@ -211,7 +209,7 @@ def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
     if alert.suppression is not None:
         yield _explain_suppression(alert)
     if not notices:
-        yield f"No receiver covers it: the rule {alert.rule} names none."
+        yield f"No receiver: the rule {alert.rule} names none."
         return
     for notice in notices:
         if notice.state in ("failed", "on its way"):

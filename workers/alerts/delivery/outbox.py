@@ -1,9 +1,8 @@
 """The outbox: what is owed to receivers, bundled into messages, and sent until it is delivered.
 
 A delivery is owed once for each (alert, receiver, kind, round, step): the database guarantees it. Deliveries
-of
-one group that wait together become one message. Its key and content are frozen before it is first sent, so a
-process that dies between sending and recording sends the same message again, and the receiver drops it.
+of one group that wait together become one message. Its key and content are frozen before it is first sent, so
+a process that dies between sending and recording sends the same message again, and the receiver drops it.
 """
 
 import logging
@@ -38,8 +37,7 @@ def owe(
     """Return the deliveries that a due step owes its receivers (not saved yet).
 
     A receiver that is gone or disabled is skipped. An alert about failing messages to a receiver isn't sent
-    to that
-    receiver, through a schedule either.
+    to that receiver, through a schedule either.
     """
     owed = []
     able = {name: each for name, each in receivers.items() if name != alert.labels.get("receiver")}
@@ -59,8 +57,7 @@ def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
     """Return the deliveries that alerts which ended owe (not saved yet).
 
     A receiver that is or will be notified of an alert, and not of its end since, is owed its end, too. An
-    alert that
-    came back and notified nobody has no end of its own.
+    alert that came back and notified nobody has no end of its own.
     """
     known = {alert.pk: alert for alert in alerts}
     if not known:
@@ -127,12 +124,10 @@ def give_up_switched_off() -> None:
 @transaction.atomic
 def _take_back_ends(now: datetime) -> None:
     """Give up ends that wait for their next try while their alert fires again, and bundle the rest of their
-    messages
-    anew.
+    messages anew.
 
     A message that is due may be in flight, and is left alone. One failed try is not the receiver's fault;
-    what has
-    failed more often says why.
+    what has failed more often says why.
     """
     put_off = Message.objects.filter(state=Waiting, tries__gt=0, due_at__gt=now)
     goes_on = put_off.filter(
@@ -203,8 +198,7 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
     """Return whether the end is void: the alert ended before anybody was notified, it fires again, or the
-    receiver was
-    not notified of its start.
+    receiver was not notified of its start.
     """
     is_over = delivery.alert.resolved_at is not None
     if delivery.kind == Delivery.Kind.FIRING:
@@ -268,8 +262,8 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
     said = {
         "kind": "test",
         "severity": "notice",
-        "title": "Test of a receiver",
-        "sentence": f"{by} tests whether messages reach {receiver.name}. Nothing has happened.",
+        "title": "Receiver test",
+        "sentence": f"{by} is testing delivery to {receiver.name}. No action is needed.",
         "alerts": [],
     }
     return Message.objects.create(
@@ -322,10 +316,8 @@ def mark_failed(
     """Record that a message was not delivered.
 
     It is tried again later. It is given up at once if a repetition can't help, else after MOST_TRIES, but not
-    while
-    an alert in it is open: somebody still has to know. `reached`: marks of those that have it, if the
-    receiver is
-    several; the rest is tried TRIES_OF_REST times.
+    while an alert in it is open: somebody still has to know. `reached`: marks of those that have it, if the
+    receiver is several; the rest is tried TRIES_OF_REST times.
     """
     tries, have = message.tries + 1, list(reached) or message.reached
     if have and tries >= TRIES_OF_REST:
@@ -340,4 +332,4 @@ def mark_failed(
         state=Message.State.FAILED if given_up else Waiting,
         due_at=now + timedelta(seconds=delay),
     )
-    logger.warning("A message to %s did not arrive (try %d): %s", message.receiver.name, tries, error)
+    logger.warning("A message to %s was not delivered (try %d): %s", message.receiver.name, tries, error)

@@ -1,6 +1,5 @@
 """Receivers as people define them: checked by channel, never deleted while a rule names them, and never
-disabled
-while a schedule names them for when nobody is on call.
+disabled while a schedule names them for when nobody is on call.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,12 +46,14 @@ def define(
     checks.name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
     checks.choice(channels, ", ".join(channels)).validate(channel, "channel", end=".")
-    unknown = f"is not known to {channel}; its settings: {{known}}."
+    unknown = f"is not a setting of {channel}; its settings: {{known}}."
     checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
-        raise BadInput("tells_resolved", "stays on: Alertmanager would take every alert as open for days.")
+        raise BadInput(
+            "tells_resolved", "must stay on: Alertmanager would otherwise treat every alert as open for days."
+        )
     if gets_reports and channel not in READ_BY_PEOPLE:
-        raise BadInput("gets_reports", f"is for {', '.join(READ_BY_PEOPLE)}, not {channel}.")
+        raise BadInput("gets_reports", f"is available for {', '.join(READ_BY_PEOPLE)}, not {channel}.")
     _check_schedules(name, channel, settings, enabled)
     fields = {
         "channel": channel,
@@ -98,34 +99,34 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
     """
     named = [schedule for schedule in schedules_of(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
-    by = f"{', '.join(sorted(used)[:5])} names it for when nobody is on call; name another there first."
+    by = f"{', '.join(sorted(used)[:5])} uses it when nobody is on call; choose another one there first."
     if used and channel == Receiver.Channel.SCHEDULE:
-        raise BadInput("channel", f"can't become schedule: {by}")
+        raise BadInput("channel", f"can't become a schedule: {by}")
     if used and not enabled:
-        raise BadInput("enabled", f"stays on: {by}")
+        raise BadInput("enabled", f"can't be disabled: {by}")
     otherwise = settings.get("otherwise")
     if channel != Receiver.Channel.SCHEDULE or not enabled:
         return
     if otherwise == name or Receiver.objects.filter(name=str(otherwise), enabled=False).exists():
-        raise BadInput("otherwise", "takes another receiver that is switched on; switch it on first.")
+        raise BadInput("otherwise", "must be another receiver that is enabled; enable it first.")
 
 
 def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = settings.get("addresses")
     if not isinstance(addresses, list) or not 1 <= len(addresses) <= MOST_ADDRESSES:
-        raise BadInput("addresses", f"takes 1 to {MOST_ADDRESSES} e-mail addresses.")
+        raise BadInput("addresses", f"must have 1 to {MOST_ADDRESSES} e-mail addresses.")
     for address in addresses:
         try:
             validate_email(address)
         except (ValidationError, TypeError):
-            raise BadInput("addresses", f"{str(address)[:60]!r} is no e-mail address.") from None
+            raise BadInput("addresses", f"{str(address)[:60]!r} is not an e-mail address.") from None
     return {"addresses": list(dict.fromkeys(addresses))}
 
 
 def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
     url, variable = settings.get("url"), settings.get("secret_environment") or ""
     if isinstance(url, str) and len(url) > LONGEST_URL:
-        raise BadInput("url", f"takes at most {LONGEST_URL} characters.")
+        raise BadInput("url", f"must have at most {LONGEST_URL} characters.")
     host = egress.check_url(url).host
     if variable:
         egress.check_secret_name(str(variable), "secret_environment")
@@ -135,8 +136,7 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked settings of an apprise receiver. The address is a secret, and so is what proves
-    answers: only
-    names of variables are stored.
+    answers: only names of variables are stored.
     """
     answers = settings.get("answers_environment") or ""
     if answers:
@@ -152,13 +152,12 @@ def _find_secret_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked settings of a schedule. Alerts don't wait for a calendar: a receiver is named for
-    when nobody
-    is on call.
+    when nobody is on call.
     """
     otherwise = settings.get("otherwise")
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)
     if not isinstance(otherwise, str) or not people.filter(name=otherwise).exists():
-        raise BadInput("otherwise", "takes a receiver that is no schedule, for when nobody is on call.")
+        raise BadInput("otherwise", "must be a receiver other than a schedule, for when nobody is on call.")
     return {**_find_secret_name(settings), "otherwise": otherwise}
 
 

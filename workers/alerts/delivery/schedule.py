@@ -5,11 +5,9 @@ zones; a canceled event is no shift. A shift names the people of its summary ("a
 attendees, by their e-mail addresses or else their names, except those who declined (`schedule_people`).
 
 A time without a zone, and the midnight at which an all-day event starts and ends, are in the calendar's own
-zone
-(X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters only
-if
-there is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call the wrong
-people.
+zone (X-WR-TIMEZONE, by its IANA or its Windows name), or UTC if it has none. An unknown calendar zone matters
+only if there is such a time. So does an unknown zone of a time (TZID): read in another zone, it would call
+the wrong people.
 
 An event that can't be read is reported, and the others count (`schedule_events`).
 """
@@ -80,8 +78,7 @@ def read_rota(
     """Read a calendar.
 
     Raises `BadInput` saying what the calendar must be, and if no event can be read. `bounded` is entered for
-    the
-    events of each UID: if it raises `BrokenEvent`, only these events are skipped.
+    the events of each UID: if it raises `BrokenEvent`, only these events are skipped.
     """
     # Imported here: it takes half a second, which only a process that reads a feed should pay.
     import icalendar
@@ -91,9 +88,7 @@ def read_rota(
         events = calendar.walk("VEVENT")
         zone = _own_zone(calendar)
     except Exception as error:  # any error of data from outside
-        raise BadInput(
-            "calendar", f"is no iCalendar that can be read: {one_line(str(error))[:120]}"
-        ) from None
+        raise BadInput("calendar", f"is not a readable iCalendar: {one_line(str(error))[:120]}") from None
     if len(events) > MOST_EVENTS:
         raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
     broken: list[str] = []
@@ -122,7 +117,7 @@ def read_rota(
             if len(found) > MOST_SHIFTS:
                 raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
-        raise BadInput("calendar", f"has no event that can be read: {broken[0]}")
+        raise BadInput("calendar", f"has no readable event: {broken[0]}")
     ordered = sorted((fromkey for fromkey in dict.fromkeys(found) if fromkey.people), key=_in_order)
     return Rota(ordered, broken[:MAX_BROKEN_NAMED])
 
@@ -184,8 +179,7 @@ def _mark_unknown_zones(components: Iterable[Any]) -> None:
     """Mark events whose zone is unknown.
 
     A time in an unknown zone is read as one without a zone, and the events that a rule generates don't have
-    the zone
-    any more, so the event itself is marked.
+    the zone any more, so the event itself is marked.
     """
     for event in components:
         for time_of_event in filter(None, map(event.get, ("DTSTART", "DTEND"))):
@@ -219,5 +213,5 @@ def _instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if at.tzinfo is not None:
         return at.astimezone(UTC)
     if isinstance(zone, str):
-        raise BrokenEvent(f"names no known time zone in {zone}; write one as Europe/Berlin.")
+        raise BrokenEvent(f"names an unknown time zone in {zone}; use a name such as Europe/Berlin.")
     return at.replace(tzinfo=zone).astimezone(UTC)

@@ -1,6 +1,5 @@
 """Events of a calendar before they are expanded: which can be read, which belong together, and their rules in
-the
-one form that the expanding library reads correctly.
+the one form that the expanding library reads correctly.
 """
 
 from collections.abc import Sequence
@@ -72,15 +71,15 @@ def _check_rules(event: Any) -> None:
 def _check_length(event: Any) -> None:
     start = event["DTSTART"].dt
     if not isinstance(start, date):
-        raise BrokenEvent("has a DTSTART that is no date and no time of a day.")
+        raise BrokenEvent("has a DTSTART that is neither a date nor a time of a day.")
     if "DTEND" in event:
         end = event["DTEND"].dt
         if not isinstance(end, date):
-            raise BrokenEvent("has a DTEND that is no date and no time of a day.")
+            raise BrokenEvent("has a DTEND that is neither a date nor a time of a day.")
         if _comparable(end, start) < _comparable(start, end):
-            raise BrokenEvent("ends before it begins.")
+            raise BrokenEvent("ends before it starts.")
     elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:
-        raise BrokenEvent("ends before it begins.")
+        raise BrokenEvent("ends before it starts.")
 
 
 def _comparable(at: date, other: date) -> datetime:
@@ -96,8 +95,7 @@ def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any
     """Return each event with its exceptions, of events of the same UID.
 
     The highest SEQUENCE replaces the others. Several events with the same UID and SEQUENCE are separate
-    events:
-    merged calendars contain them.
+    events: merged calendars contain them.
     """
     exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
     events = [member for member in members if "RECURRENCE-ID" not in member[1]]

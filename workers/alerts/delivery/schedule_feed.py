@@ -1,10 +1,8 @@
 """Feeds of on-call schedules: each is read every five minutes, and the last result is stored.
 
 A receiver of channel `schedule` names the variable with the feed's address, and a receiver for times when
-nobody
-is on call or the feed can't be read: an alert never waits for a calendar. While a feed fails, the last result
-is
-valid for VALID_FOR; then that other receiver is notified, and the page says so.
+nobody is on call or the feed can't be read: an alert never waits for a calendar. While a feed fails, the last
+result is valid for VALID_FOR; then that other receiver is notified, and the page says so.
 """
 
 import logging
@@ -35,8 +33,7 @@ def resolve_recipients(
     named: Receiver, receivers: Mapping[str, Receiver], now: datetime
 ) -> Sequence[Receiver]:
     """Return the receivers that a receiver resolves to now: itself, or the receivers of the people on call by
-    its
-    schedule, found by their names or e-mail addresses; else the one for other times.
+    its schedule, found by their names or e-mail addresses; else the one for other times.
 
     `receivers`: the enabled ones.
     """

@@ -4,8 +4,7 @@ A calendar comes from outside, and a few lines of it can take a year of arithmet
 bound on time and memory therefore reads it, never the one that notifies.
 
 Standard input: {"calendar", "now"}; standard output: {"shifts", "broken", "error"}. An event that takes too
-much
-time is reported, and the others count. If all of them together take too much, the calendar is refused.
+much time is reported, and the others count. If all of them together take too much, the calendar is refused.
 """
 
 import signal

@@ -13,8 +13,7 @@ class AlertCheck:
     """The state of a check.
 
     `alerts`: those that are open, or ended just now; `lately`: by fingerprint, those that ended so recently
-    that
-    what fires now is the same alert.
+    that what fires now is the same alert.
     """
 
     now: float

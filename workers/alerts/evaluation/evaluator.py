@@ -1,12 +1,9 @@
 """One check of the plant: compares readings with rules, advances alerts, and finds due steps, all written in
-one
-transaction.
+one transaction.
 
 The database contains all that is known between two checks. An evaluator that dies at any instant has written
-its
-check completely or not at all, and the next one continues from there. Of two at once, the lease's fencing
-number
-admits only the newer write.
+its check completely or not at all, and the next one continues from there. Of two at once, the lease's fencing
+number admits only the newer write.
 """
 
 import hashlib
@@ -72,8 +69,7 @@ def _storable(reading: Reading) -> Reading:
     """Return the reading with text that the database accepts.
 
     A reading quotes other plants and services. All alerts are written in one transaction: a refused one would
-    end
-    the alerting of all.
+    end the alerting of all.
     """
     labels, touches = storable(reading.labels), storable(reading.touches)
     return replace(reading, labels=labels, sentence=storable(reading.sentence), touches=touches)
@@ -155,8 +151,7 @@ def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
     """Return whether the subject is not observed.
 
     Either nothing is observed, or its plant is not observed yet: an observer that has just started knows no
-    part of
-    a plant before it has reached it.
+    part of a plant before it has reached it.
     """
     plant = evidence.plant.plants.get(labels.get("plant", ""))
     return evidence.snapshot is None or (plant is not None and plant.state == UNSEEN)
@@ -172,7 +167,7 @@ def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: autom
     if before.state == automaton.PENDING and after.state == automaton.FIRING:
         alert = _fire_alert(this, alert)
     elif before.state == automaton.ACKNOWLEDGED and after.state == automaton.FIRING:
-        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement expired, and the condition still holds.")
+        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement expired, and the condition is still true.")
     elif before.snoozed_until is not None and after.snoozed_until is None and after.state == automaton.FIRING:
         this.note(alert, Kind.SNOOZE_ENDED)
     elif after.state == automaton.RESOLVED:

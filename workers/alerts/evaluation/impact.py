@@ -50,9 +50,9 @@ class Impacts:
         if node is None:
             return "The node is no longer part of the plant."
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
-        held = "It holds no points, so no new events go to it."
+        held = "It has no points, so no new events go to it."
         if queues:
-            held = f"It holds {format_count(node.points or 0, 'point')} of {join_names(queues)}."
+            held = f"It has {format_count(node.points or 0, 'point')} of {join_names(queues)}."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
@@ -145,7 +145,7 @@ def read_recorded_impact(alert: Alert) -> str:
 GENERAL = {
     "workers_missing": f"Events of the jobs queues wait; none is handled. {SAFE}",
     "workers_saturated": "Started workers wait for a slot; queues of low priority wait longest.",
-    "pool_refuses": "The pool works with the processes it has; its loop takes their number as its limit.",
+    "pool_refuses": "The pool continues with its present processes; its loop uses their number as its limit.",
     "pipeline_down": f"Events of the pipeline's queues wait; no complex event is detected. {SAFE}",
     "pipeline_stalled": f"Events of its queues wait; no complex event is detected. {SAFE}",
     "pipeline_lag": "Complex events are detected late, by the lag of the watermark.",
@@ -158,75 +158,81 @@ GENERAL = {
     "loop_silent": "The actuator of the loop keeps its last value.",
     "loop_held": "Only a person changes the actuator while the mode lasts.",
     "loop_oscillation": "The actuator swings up and down, which costs more than it gains.",
-    "loop_saturated": "The loop can do no more. The next remedy or a higher limit has to help.",
+    "loop_saturated": "The loop has reached its limit. The next remedy or a higher limit has to help.",
     "loop_ineffective": "Actions of the loop do not change its measurement.",
     "loop_harmful": "Actions of the loop changed its measurement in the wrong direction.",
-    "plan_failed": "Moves that are done stay done; the others were not begun.",
-    "run_failed": "The result of the task is missing; chunks that are done stay done.",
+    "plan_failed": "Completed moves remain; the others were not started.",
+    "run_failed": "The result of the task is missing; completed chunks remain.",
     "delivery_failing": "People behind this receiver get no notification; other receivers do.",
     "budget_burn_fast": "At this rate the error budget is used up long before its window ends.",
     "budget_burn_medium": "At this rate the error budget is used up long before its window ends.",
     "budget_burn_slow": "At this rate the error budget is used up before its window ends.",
-    "budget_spent": "What was promised is not kept. Loops shed or throttle no more on this budget.",
-    "rate_unexpected": "Loops follow what comes; limits and plans were made for the usual rate.",
+    "budget_spent": "The target was missed. Loops no longer shed or throttle on this budget.",
+    "rate_unexpected": "Loops follow the arrivals; limits and plans were made for the usual rate.",
     "producer_silent": "Either its source has no events, or they do not reach the plant.",
     "throttled": "Producers over HTTP are asked to wait. Their events stay with them; none is lost.",
     "sensor_silent": "Loops that need the sensor take no action and keep their last value.",
-    "consumer_lag": "Events of the group take effect late. What its topic's retention takes before is lost.",
-    "plant_silent": "Its loops take no action. Whether the plant itself works is not known here.",
-    "workers_missed": "What they had taken may wait until the broker gives it to others.",
-    "queue_unserved": "Its tasks wait; none is begun.",
-    "audit_altered": "What the audit says can't be relied on until somebody knows why.",
-    "audit_unchecked": "If the audit were altered now, nobody would notice.",
+    "consumer_lag": (
+        "Events of the group take effect late. Events that the topic's retention deletes before are lost."
+    ),
+    "plant_silent": "Its loops take no action. Whether the plant itself runs is unknown.",
+    "workers_missed": "Tasks that they had taken may wait until the broker delivers them to others.",
+    "queue_unserved": "Its tasks wait; none is started.",
+    "audit_altered": "The audit log can't be trusted until the cause is known.",
+    "audit_unchecked": "If the audit log were altered now, nobody would notice.",
 }
 FIRST_STEPS = {
-    "node_lost": "Check its host, its server and its agent.",
+    "node_lost": "Check its host, server, and agent.",
     "node_toobusy": "Find the queue that loads it. Move points away, or drain the node.",
     "node_memory": "Find out what waits there, and why. Move points away before the memory is full.",
     "queue_wait": "Check whether workers run and their services answer. Then raise the loop's limit.",
     "queue_latency": "Find the slow node, and how long the handler takes per event.",
     "rate_unexpected": "See which producer or key differs (What is different), and ask its owner.",
-    "dead_letters": "Open one: its error says whether the event or the handler is at fault.",
+    "dead_letters": "Open one: its error shows whether the event or the handler is at fault.",
     "producer_silent": "Ask its owner. Check whether it reaches the console or the control server.",
-    "workers_missing": "Start a worker host of role jobs, or let one that is drained work again.",
+    "workers_missing": "Start a worker host of role jobs, or end the drain of one.",
     "pool_refuses": "Check the host's memory and its limit of processes. Lower the loop's maximum.",
     "pipeline_down": "Read the pipeline's log. It resumes from its checkpoint when it starts.",
-    "pipeline_stalled": "The sentence names the stall reason. A stuck part is restarted automatically.",
+    "pipeline_stalled": "The alert names the stall reason. A stuck part is restarted automatically.",
     "pipeline_lag": "Check whether batches take longer than their interval.",
-    "order_unreached": "Find the other controller, or why the plant refuses. Then let the loops go on.",
+    "order_unreached": "Find the other controller, or why the plant refuses. Then resume the loops.",
     "observer_silent": "Start the observer (manage.py observe). Check whether the control server answers.",
     "loops_stopped": "Check whether beat and the worker of role control run and the database answers.",
-    "host_overloaded": "Find what takes the processor (top), and stop or move it. Weir recovers by itself.",
-    "loop_saturated": "Check whether the limit is still right. An override raises it for a time.",
+    "host_overloaded": (
+        "Find the process that uses the CPU (top), and stop or move it. Weir recovers automatically."
+    ),
+    "loop_saturated": "Check whether the limit is still right. An override raises it temporarily.",
     "loop_oscillation": "Put the loop on hold. Then widen its slew or its window.",
     "loop_ineffective": "Find what else limits the target: the node, the handler, the slots.",
     "loop_harmful": "Put the loop on hold, and read the decision.",
     "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
-    "budget_burn_fast": "Open the objective: it says when, at which subject, during which alerts.",
-    "budget_burn_medium": "Open the objective: it says when, at which subject, during which alerts.",
-    "budget_burn_slow": "Open the objective, and find what burns it a little each day.",
-    "budget_spent": "Find what used it up. Then make that better, or promise less.",
+    "budget_burn_fast": "Open the objective: it shows when, at which subject, and during which alerts.",
+    "budget_burn_medium": "Open the objective: it shows when, at which subject, and during which alerts.",
+    "budget_burn_slow": "Open the objective, and find what burns the budget a little each day.",
+    "budget_spent": "Find what used it up. Then improve that, or lower the target.",
     "run_failed": "Read the run's error. Resume the run when the cause is gone.",
     "plan_failed": "Read the plan's note. Propose it again when the cause is gone.",
-    "throttled": "On the queue's page find the cheaper remedy that is held or at its limit, and free it.",
-    "shedding": "On the shedding loop's page find the bottleneck, and give that operator more capacity.",
-    "sensor_silent": "The sentence quotes the source. Ask it by hand with the same query.",
-    "consumer_lag": "See on the plant's page if the group has members, and if one partition alone is late.",
-    "plant_silent": "Check its address from another host. If it was moved, change it under Plants.",
-    "workers_missed": "Start them again on their host. The plant's page says which, and since when.",
+    "throttled": "On the queue's page, find the cheaper remedy that is held or at its limit, and release it.",
+    "shedding": "On the shedding loop's page, find the bottleneck, and give that operator more capacity.",
+    "sensor_silent": "The alert quotes the source. Run the same query manually.",
+    "consumer_lag": (
+        "Check on the plant's page whether the group has members, and whether only one partition is late."
+    ),
+    "plant_silent": "Check its address from another host. If it has moved, change it under Plants.",
+    "workers_missed": "Restart them on their host. The plant's page lists them with the time.",
     "queue_unserved": "Start a worker with this queue, or check the queue's name where tasks are sent.",
     "loop_silent": "Read the loop's last entry. Search the log of the control worker for its name.",
     "loop_held": "Let it act again when the reason is gone.",
-    "override_ending": "Extend it where its reason still holds.",
-    "workers_saturated": "See whether queues fall behind. If none does, nothing is wrong.",
+    "override_ending": "Extend it if its reason still applies.",
+    "workers_saturated": "Check whether queues fall behind. If none does, nothing is wrong.",
     "audit_altered": "Run manage.py audit verify on the host: it names the entries.",
     "audit_unchecked": "Check whether the alerter runs, and whether the database answers.",
 }
-POINTS_MOVE = "Its points move to other nodes by themselves after 10 s, as long as the loops decide."
+POINTS_MOVE = "Its points move to other nodes automatically after 10 s, as long as the loops decide."
 STEPS_OF_PIPELINE = {
     "queue_wait": "Check under Pipeline whether the application that reads it runs and keeps up.",
-    "queue_latency": "See under Pipeline which operator is slow, and how long its batches take.",
+    "queue_latency": "Check under Pipeline which operator is slow, and how long its batches take.",
 }
 
 
@@ -234,8 +240,7 @@ def first_step(condition: str, consumers: str = "", points: int = 0) -> str:
     """Return the first step to take.
 
     `consumers`: the consumers of the queue that it is about, jobs or pipeline. `points`: the points of the
-    node that
-    it is about, which has none once they were moved.
+    node that it is about, which has none once they were moved.
     """
     own = STEPS_OF_PIPELINE.get(condition) if consumers == "pipeline" else None
     step = own or FIRST_STEPS.get(condition, "")

@@ -1,10 +1,8 @@
 """What a rule would have done over the last day, by the same conditions and the same state machine, on stored
-data:
-the metrics, and the ledger.
+data: the metrics, and the ledger.
 
 A day's metrics have two rows a minute (the minimum and the maximum), so a duration below a minute is judged
-on
-half-minutes. An alert that came back within 10 minutes counts once, as it does live.
+on half-minutes. An alert that came back within 10 minutes counts once, as it does live.
 """
 
 from bisect import bisect_right
@@ -117,7 +115,7 @@ def _checks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) ->
         return _metric_checks(watched, control, data, since, until)
     if watched.name in ("plan_failed", "run_failed"):
         return _record_checks(since, until)
-    raise NothingStored("Nothing stored says when it would have fired; it is judged from now on.")
+    raise NothingStored("No stored data shows when it would have fired; it is evaluated from now on.")
 
 
 class _Subject:
@@ -162,7 +160,7 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
             subject = subjects.setdefault(key, _Subject(dict(key)))
             subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
     fired = sorted((each for row in subjects.values() for each in row.fired), key=lambda each: each.at)
-    return Preview(fired, stored, "" if stored else "Nothing is stored of the last 24 h yet.")
+    return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h yet.")
 
 
 def _signals(
@@ -181,7 +179,7 @@ def _metric_checks(
     try:
         topology = Topology.from_json(control.get(keys.TOPOLOGY))
     except BadTopology:
-        raise NothingStored("The plant has no nodes yet: nothing is stored to judge by.") from None
+        raise NothingStored("The plant has no nodes yet: no data is stored to evaluate.") from None
     names = [
         name.format(queue=queue, node=node, plant=plant, sensor=sensor)
         for name in watched.series

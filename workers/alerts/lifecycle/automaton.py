@@ -10,8 +10,7 @@
 Time that was not watched counts towards no duration: after an unknown check, the clocks of `for` and `keep`
 continue from where they were. After a late check they have continued as after one on time: on a plant whose
 checks are all late, nothing would ever fire or end otherwise. A wall clock that is set back can't delay
-anything:
-a time in the future is now, and a timeout is at most its own length ahead.
+anything: a time in the future is now, and a timeout is at most its own length ahead.
 """
 
 from collections.abc import Sequence
@@ -43,8 +42,7 @@ class Episode:
     """The state of an alert.
 
     `told_from`: when the steps of this round started to count, None while it notifies nobody; `next_step`:
-    the number
-    of steps that are done.
+    the number of steps that are done.
     """
 
     state: str
@@ -100,8 +98,7 @@ def reopen(ended: Episode, now: float) -> Episode:
     its own.
 
     A person who had acknowledged it was notified of its end, so it is no longer acknowledged. If it flaps,
-    its steps
-    count only after a calm time, so that an alert that ends within it notifies nobody.
+    its steps count only after a calm time, so that an alert that ends within it notifies nobody.
     """
     came_back = ended.came_back + 1
     calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
@@ -143,8 +140,7 @@ def due_steps(
 
     `after_seconds`: the delay of each step, from the time the alert started to notify. While it is suppressed
     (snoozed, silenced, explained by another) or acknowledged it notifies nobody; afterwards a new round
-    starts with
-    the first step, unless nobody had been notified yet.
+    starts with the first step, unless nobody had been notified yet.
     """
     if suppressed or episode.state != FIRING:
         return replace(episode, told_from=None), []

@@ -1,14 +1,11 @@
 """Which alert explains which: an explained alert is listed below its cause and notifies nobody.
 
 A cause explains only alerts that are not more severe than itself, so that a warning never hides a critical
-alert.
-It does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that burnt
-burns on
-over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
+alert. It does so until LINGER_SECONDS after its end: what it delayed has to catch up first. A budget that
+burnt burns on over longer windows, until the shorter window of their pair is past the outage (LINGER_OF).
 
 What ties the two may end with the outage (a node that is back is emptied): from the cause's first clear check
-on,
-it goes on explaining what it has explained.
+on, it goes on explaining what it has explained.
 """
 
 from collections.abc import Iterable, Mapping

@@ -10,8 +10,7 @@ from django.utils import timezone
 
 def seconds_between(since: datetime | None, until: datetime | None) -> float | None:
     """Return the seconds between two times; None also if the clock was set back between them: the length is
-    not
-    recorded.
+    not recorded.
     """
     if since is None or until is None or until < since:
         return None
@@ -23,8 +22,7 @@ class Receiver(models.Model):
 
     `settings`: email {"addresses": […]}, webhook and alertmanager {"url", "secret_environment"}, apprise
     {"secret_environment"}, schedule {"secret_environment", "otherwise"} (notifies the person on call by a
-    calendar),
-    browser {}.
+    calendar), browser {}.
     """
 
     class Channel(models.TextChoices):
@@ -51,8 +49,7 @@ class OnCallFeed(models.Model):
     """The last reading of the calendar of a receiver of channel `schedule`.
 
     `shifts`: as in `workers.alerts.delivery.schedule`; `broken`: a sentence for each event that can't be
-    read;
-    `error`: of the last try, "" if it was read.
+    read; `error`: of the last try, "" if it was read.
     """
 
     receiver = models.OneToOneField(Receiver, on_delete=models.CASCADE, primary_key=True, related_name="feed")
@@ -123,8 +120,7 @@ class Alert(models.Model):
     """One episode of a rule at a subject, from the first sign to the end. While pending it is not shown.
 
     `labels` say what it is about: {"rule", "severity", and by condition "queue", "node", "loop", …};
-    `touches` what it
-    may be explained by: {"nodes": […]}.
+    `touches` what it may be explained by: {"nodes": […]}.
     """
 
     class State(models.TextChoices):
@@ -245,12 +241,10 @@ class AlertEvent(models.Model):
 
 class Incident(models.Model):
     """What is stored of an alert that no other explains, in addition to the alert: what came before it, and
-    what people
-    record. No row: nothing yet.
+    what people record. No row: nothing yet.
 
     `changes`: as `console.incidents.changes` found them, the likeliest cause first; `roles`: {role: who};
-    `review`: in
-    Markdown, "" while nobody has edited the draft.
+    `review`: in Markdown, "" while nobody has edited the draft.
     """
 
     alert = models.OneToOneField(Alert, on_delete=models.CASCADE, primary_key=True, related_name="incident")
@@ -353,8 +347,7 @@ class AlertWatch(models.Model):
     """The alerter's own row.
 
     It says when it last checked, the greatest fencing number that wrote, when it last processed what is to be
-    sent,
-    and when the dead man's switch was last called, or why it was not ("": it was).
+    sent, and when the dead man's switch was last called, or why it was not ("": it was).
     """
 
     fence = models.PositiveBigIntegerField(default=0)

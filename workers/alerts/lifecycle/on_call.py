@@ -42,16 +42,16 @@ def situation(alert: Alert) -> AlertSituation:
         who = alert.snoozed_by.get_username() if alert.snoozed_by else "somebody"
         return AlertSituation(f"Snoozed by {who}; notifies again in", until)
     if suppression == "explained":
-        return AlertSituation("Notifies nobody: another alert explains it.")
+        return AlertSituation("Suppressed: another alert explains it.")
     if suppression == "paused":
-        return AlertSituation(f"Notifies nobody: {alert.explanation}")
+        return AlertSituation(f"Suppressed: {alert.explanation}")
     return _lists_as_notifying(alert)
 
 
 def _lists_as_notifying(alert: Alert) -> AlertSituation:
     steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
     if not steps:
-        return AlertSituation("Not acknowledged; its rule notifies nobody.")
+        return AlertSituation("Not acknowledged; its rule has no receivers.")
     if alert.next_step >= len(steps):
         return AlertSituation(f"Not acknowledged; no further step. {_list_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])

@@ -2,8 +2,7 @@
 evidence.
 
 They notify nobody and steer nothing. The newest MOST_KEPT alerts are stored for KEPT_DAYS, each with a
-bounded
-text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
+bounded text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +53,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MOST_ALERTS:
         raise BadInput(
-            "alerts", f"takes a list of at most {MOST_ALERTS} alerts; set max_alerts at the receiver."
+            "alerts", f"must be a list of at most {MOST_ALERTS} alerts; set max_alerts in the receiver."
         )
     rows, refused = _readable(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
@@ -101,11 +100,11 @@ def _readable(
 
 def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
     if not isinstance(alert, Mapping):
-        raise BadInput(where, "takes an object of labels, annotations, startsAt, endsAt and fingerprint.")
+        raise BadInput(where, "must be an object of labels, annotations, startsAt, endsAt, and fingerprint.")
     labels, notes = (_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
     fingerprint = alert.get("fingerprint")
     if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= LONGEST_FINGERPRINT:
-        raise BadInput(f"{where}.fingerprint", f"takes a text of at most {LONGEST_FINGERPRINT} characters.")
+        raise BadInput(f"{where}.fingerprint", f"must be a text of at most {LONGEST_FINGERPRINT} characters.")
     ended = str(alert.get("endsAt") or NEVER)
     return ReportedAlert(
         source=source[:80],
@@ -138,9 +137,9 @@ def _instant(text: Any, where: str) -> datetime:
     try:
         read = checks.timestamp(text)
     except (TypeError, ValueError):
-        raise BadInput(where, "takes a time as 2026-11-20T06:00:00Z.") from None
+        raise BadInput(where, "must be a time such as 2026-11-20T06:00:00Z.") from None
     if not EARLIEST <= read < LATEST:
-        raise BadInput(where, "takes a time from 1970 to 2199, as 2026-11-20T06:00:00Z.")
+        raise BadInput(where, "must be a time from 1970 to 2199, such as 2026-11-20T06:00:00Z.")
     return read
 
 

@@ -1,8 +1,7 @@
 """The pause or drain that explains an alert: what a person has stopped for a time is expected to be idle.
 
 It explains only its own effects: a node that is lost while a queue is paused still alerts, and so does a
-plant
-whose last worker host is drained.
+plant whose last worker host is drained.
 """
 
 from collections.abc import Mapping

@@ -54,13 +54,13 @@ def _holds(matcher: Matcher, value: str | None) -> bool:
 def read(matchers: Any, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
     """Return the checked matchers of a request. Raises `BadInput` naming the wrong one."""
     if not isinstance(matchers, list) or not least <= len(matchers) <= MOST_MATCHERS:
-        raise BadInput(field, f"takes {least} to {MOST_MATCHERS} matchers of label, is and value.")
+        raise BadInput(field, f"must have {least} to {MOST_MATCHERS} matchers of label, is, and value.")
     return [_read(each, f"{field}[{at}]") for at, each in enumerate(matchers)]
 
 
 def _read(matcher: Any, where: str) -> dict[str, str]:
     if not isinstance(matcher, Mapping) or set(matcher) != KEYS:
-        raise BadInput(where, "takes label, is and value.")
+        raise BadInput(where, "must have label, is, and value.")
     label, operator, value = (matcher[key] for key in ("label", "is", "value"))
     checks.choice(LABELS).validate(label, f"{where}.label", end=".")
     checks.choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(operator, f"{where}.is", end=".")

@@ -23,16 +23,16 @@ LONGEST_DELAY_MINUTES = 24 * 60
 LONGEST_TITLE, LONGEST_RUNBOOK = 120, 500
 # The numbers of a rule, with the help texts of their fields.
 NUMBERS = (
-    Parameter("threshold", "the condition's unit", "It fires at this value or beyond.", 1.0, -1e9, 1e9),
+    Parameter("threshold", "the condition's unit", "Fires at this value or beyond.", 1.0, -1e9, 1e9),
     Parameter(
-        "clear_threshold", "the condition's unit", "It ends before this value; in between nothing changes.",
+        "clear_threshold", "the condition's unit", "Ends before this value; in between, nothing changes.",
         None, -1e9, 1e9,
     ),
-    Parameter("window_seconds", "s", "How far back it counts.", 600.0, 10.0, LONGEST_WINDOW_SECONDS),
-    Parameter("for_seconds", "s", "It fires once it has held for so long.", 0.0, 0.0, 86_400.0),
-    Parameter("keep_seconds", "s", "It ends once it has been clear for so long.", 30.0, 0.0, 86_400.0),
+    Parameter("window_seconds", "s", "Window of the count.", 600.0, 10.0, LONGEST_WINDOW_SECONDS),
+    Parameter("for_seconds", "s", "Fires after being true for this time.", 0.0, 0.0, 86_400.0),
+    Parameter("keep_seconds", "s", "Ends after being clear for this time.", 30.0, 0.0, 86_400.0),
     Parameter(
-        "acknowledge_minutes", "min", "So long an acknowledgement lasts; then it fires again.", 60.0, 1.0,
+        "acknowledge_minutes", "min", "An acknowledged alert fires again after this.", 60.0, 1.0,
         1_440.0,
     ),
 )  # fmt: skip
@@ -71,13 +71,12 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     """Create a rule, or change the one of that name; omitted fields stay (or have their defaults).
 
     `revision`: the revision that was edited; if somebody else has changed the rule meanwhile, the change is
-    refused.
-    None overwrites. Raises `BadInput`.
+    refused. None overwrites. Raises `BadInput`.
     """
     checks.name().validate(name, "name", end=".")
     found = AlertRule.objects.select_for_update().filter(name=name).first()
     if found is not None and revision is not None and found.revision != revision:
-        raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; open it again.")
+        raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; reload it.")
     rule = found or AlertRule(name=name)
     for field, value in validate_fields(fields, None if found is None else document(found)).items():
         setattr(rule, field, value)
@@ -122,7 +121,7 @@ def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:
 def _check_order(threshold: float, clear: float, above: bool) -> None:
     if (clear > threshold) if above else (clear < threshold):
         side = "at most" if above else "at least"
-        raise BadInput("clear_threshold", f"takes {side} the threshold ({threshold:g}), not {clear:g}.")
+        raise BadInput("clear_threshold", f"must be {side} the threshold ({threshold:g}), not {clear:g}.")
 
 
 def _title(title: Any) -> str:
@@ -142,9 +141,9 @@ def _runbook(link: Any) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
     if text and not _is_of_the_web(text):
-        raise BadInput("runbook", "takes an address that begins with https:// or http://, or nothing.")
+        raise BadInput("runbook", "must be an address that starts with https:// or http://, or empty.")
     if len(text) > LONGEST_RUNBOOK:
-        raise BadInput("runbook", f"takes at most {LONGEST_RUNBOOK} characters.")
+        raise BadInput("runbook", f"must have at most {LONGEST_RUNBOOK} characters.")
     return text
 
 
@@ -173,17 +172,17 @@ def _labels(labels: Any) -> list[str]:
 
 def _escalation(steps: Any) -> list[dict[str, Any]]:
     if not isinstance(steps, list) or len(steps) > MOST_STEPS:
-        raise BadInput("escalation", f"takes at most {MOST_STEPS} steps of after_minutes and receivers.")
+        raise BadInput("escalation", f"must have at most {MOST_STEPS} steps of after_minutes and receivers.")
     escalation = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
     delays = [step["after_minutes"] for step in escalation]
     if delays != sorted(set(delays)):
-        raise BadInput("escalation", "takes delays that grow from step to step.")
+        raise BadInput("escalation", "must have delays that increase from step to step.")
     return escalation
 
 
 def _step(step: Any, where: str) -> dict[str, Any]:
     if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
-        raise BadInput(where, "takes after_minutes and receivers.")
+        raise BadInput(where, "must have after_minutes and receivers.")
     minutes, names = step["after_minutes"], step["receivers"]
     checks.number(0, LONGEST_DELAY_MINUTES, "minutes").validate(minutes, f"{where}.after_minutes", end=".")
     return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
@@ -193,5 +192,5 @@ def _receivers(names: Any, where: str) -> list[str]:
     known = set(Receiver.objects.values_list("name", flat=True))
     given = checks.list_of(checks.choice(known), "a list of names")
     if not names or not given.accepts(names):
-        raise BadInput(where, f"takes one or more of {', '.join(sorted(known)) or 'none yet'}.")
+        raise BadInput(where, f"must be one or more of {', '.join(sorted(known)) or 'none yet'}.")
     return list(dict.fromkeys(names))

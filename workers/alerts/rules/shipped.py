@@ -24,14 +24,14 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "node-too-busy": _rule(
         "node_toobusy", "Node {node} is too busy", 90, 80, for_seconds=60, severity="critical"
     ),
-    "node-memory": _rule("node_memory", "Node {node} runs out of memory", 85, 75, for_seconds=30),
+    "node-memory": _rule("node_memory", "Node {node} is running out of memory", 85, 75, for_seconds=30),
     "queue-behind": _rule("queue_wait", "Queue {queue} falls behind", 30, 15, for_seconds=60),
     "queue-latency": _rule("queue_latency", "Queue {queue} is slow", 15, 10, for_seconds=120),
     # Outside the band by half of its width, for ten minutes: nobody is called for it.
     "rate-unexpected": _rule(
-        "rate_unexpected", "Queue {queue} gets an unusual rate", 2, 1.2, for_seconds=600, severity="notice"
+        "rate_unexpected", "Queue {queue} has an unusual rate", 2, 1.2, for_seconds=600, severity="notice"
     ),
-    "dead-letters": _rule("dead_letters", "Queue {queue} holds dead letters", 1, 1),
+    "dead-letters": _rule("dead_letters", "Queue {queue} has dead letters", 1, 1),
     "producer-silent": _rule(
         "producer_silent",
         "Producer {producer} is silent",
@@ -40,7 +40,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         # Others come and go; a person says which must not fall silent.
         matchers=[{"label": "producer", "is": "=", "value": "host"}],
     ),
-    "sensor-silent": _rule("sensor_silent", "Sensor {sensor} of {plant} says nothing", 60, 10),
+    "sensor-silent": _rule("sensor_silent", "Sensor {sensor} of {plant} has no value", 60, 10),
     "workers-missing": _rule(
         "workers_missing", "No worker handles the jobs queues", 0, 0, for_seconds=15, severity="critical"
     ),
@@ -58,9 +58,9 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     ),
     "pipeline-lag": _rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
     "consumer-lag": _rule("consumer_lag", "Group {group} of {plant} falls behind", 60, 30, for_seconds=60),
-    "plant-silent": _rule("plant_silent", "Plant {plant} is not seen", 60, 10),
-    "workers-missed": _rule("workers_missed", "Workers of {plant} do not answer", 60, 10),
-    "queue-unserved": _rule("queue_unserved", "Nobody takes from queue {plant_queue} of {plant}", 60, 10),
+    "plant-silent": _rule("plant_silent", "Plant {plant} is not observed", 60, 10),
+    "workers-missed": _rule("workers_missed", "Workers of {plant} do not respond", 60, 10),
+    "queue-unserved": _rule("queue_unserved", "Queue {plant_queue} of {plant} has no consumers", 60, 10),
     "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
     "observer-silent": _rule(
@@ -101,8 +101,8 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "order-unreached": _rule("order_unreached", "Tasks of {plant} are not as ordered", 1, 1),
     "plan-failed": _rule("plan_failed", "Plan {plan} failed", 1, 1, window_seconds=3600),
     "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
-    "audit-altered": _rule("audit_altered", "The audit was altered", 1, 0.5, severity="critical"),
-    "audit-unchecked": _rule("audit_unchecked", "The audit is not checked", 180, 90, keep_seconds=5),
+    "audit-altered": _rule("audit_altered", "The audit log was altered", 1, 0.5, severity="critical"),
+    "audit-unchecked": _rule("audit_unchecked", "The audit log is not checked", 180, 90, keep_seconds=5),
     # Of a budget of 30 days: 2 % within an hour, 5 % within 6 h, 10 % within 3 days.
     "budget-burns-fast": _rule(
         "budget_burn_fast", "{objective}: error budget burns fast", 14.4, 14.4, severity="critical"
@@ -112,7 +112,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "budget_burn_slow", "{objective}: error budget burns slowly", 1, 1, severity="notice"
     ),
     "budget-spent": _rule("budget_spent", "{objective}: error budget is used up", 100, 98),
-    "delivery-failing": _rule("delivery_failing", "Messages to {receiver} fail", 3, 1),
+    "delivery-failing": _rule("delivery_failing", "Delivery to {receiver} fails", 3, 1),
 }
 
 

@@ -26,8 +26,7 @@ def labels_of(alert: Alert) -> dict[str, str]:
 
 def is_matched(matchers: Sequence[Mapping[str, str]], alert: Alert, *, covers_integrity: bool) -> bool:
     """Return whether a silence with these matchers hides an alert; alerts about Weir's own integrity only if
-    it covers
-    them.
+    it covers them.
     """
     if alert.condition in INTEGRITY and not covers_integrity:
         return False
@@ -51,8 +50,7 @@ def preview_hidden_alerts(
     matchers: Sequence[Mapping[str, str]], now: datetime, *, covers_integrity: bool
 ) -> dict[str, Any]:
     """Preview what a silence would hide: the open alerts it matches now, and how many of last week's alerts
-    it would
-    have matched, of how many.
+    it would have matched, of how many.
     """
     lately = Alert.objects.filter(fired_at__gte=now - LATELY)
     open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
@@ -69,8 +67,7 @@ def preview_hidden_alerts(
 
 def integrity_rules(matchers: Any) -> list[str]:
     """Return the rules of Weir's own integrity that these matchers ask for, and no other rule: an operator's
-    silence of
-    them would hide nothing. Raises `BadInput`.
+    silence of them would hide nothing. Raises `BadInput`.
     """
     of_rule = [matcher for matcher in matching.read(matchers, least=1) if matcher["label"] == "rule"]
     known = dict(AlertRule.objects.values_list("name", "condition"))
@@ -104,6 +101,6 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
 def _minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MOST_MINUTES) or minutes <= 0:
         raise BadInput(
-            "minutes", f"takes minutes above 0 up to {MOST_MINUTES} (7 days): no silence is for ever."
+            "minutes", f"must be above 0 and at most {MOST_MINUTES} minutes (7 days): every silence ends."
         )
     return float(minutes)

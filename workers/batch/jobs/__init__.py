@@ -1,1 +1,1 @@
-"""What a task can do: one job a module."""
+"""Work that a task can do, one job per module."""

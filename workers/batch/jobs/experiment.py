@@ -1,4 +1,4 @@
-"""The lab's batch job: a chunk a law, each simulated in a process of its own and noted under its lease."""
+"""The lab's batch job: one chunk per law, each simulated in a separate process under its lease."""
 
 import json
 import math
@@ -24,22 +24,22 @@ from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import series_file
 
 NAME = "experiment"
-PARAMETERS = (JobParameter("experiment", "integer", "the number of an experiment of the lab", least=1),)
+PARAMETERS = (JobParameter("experiment", "integer", "number of an experiment of the lab", least=1),)
 COMMAND = (sys.executable, "-m", "workers.lab.simulation")
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.25
 LIMITS = ProcessLimits(memory_bytes=2**30, cpu_seconds=900)  # of one law
 MAX_CHUNK_SECONDS = 1_800.0
-MAX_EXPERIMENT_SECONDS = 1_800  # of CPU time, of all laws together, as it is estimated
-PROCESS_BYTES = 150 * 2**20  # of a simulation with nothing in it yet
+MAX_EXPERIMENT_SECONDS = 1_800  # estimated CPU time of all laws together
+PROCESS_BYTES = 150 * 2**20  # of an empty simulation
 
 
 class SimulationFailed(WeirError):  # noqa: N818
-    """The simulation ended with an error, or its process did; another try may go well."""
+    """Raised when the simulation or its process failed; another try may succeed."""
 
 
 def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
-    """Raise BadInput, naming a setting, for an experiment that is estimated to use more than it may."""
+    """Raise BadInput, naming a setting, for an experiment whose estimated cost exceeds the limits."""
     if scenario.size is None:
         return
     cost = scenario.size.estimate(settings)
@@ -64,13 +64,13 @@ def check_cost(scenario: Scenario, settings: Values, laws: int) -> None:
 
 
 def _most_unusual(scenario: Scenario, names: Sequence[str], settings: Values) -> str:
-    """The setting among these that is the furthest from its default."""
+    """Return the setting among these that is the furthest from its default."""
     defaults = {setting.name: setting.default for setting in scenario.settings}
     return max(names, key=lambda name: abs(math.log(settings[name] / defaults[name])))
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk a law. Raises BadInput for an experiment that isn't there."""
+    """Return one chunk per law. Raises BadInput for a missing experiment."""
     for law in _experiment(values).laws:
         yield Piece(f"law={law}", {"law": law})
 
@@ -106,13 +106,13 @@ def work(lease: Any) -> Made:
 def _experiment(values: Mapping[str, Any]) -> Experiment:
     experiment = Experiment.objects.filter(pk=values["experiment"]).first()
     if experiment is None:
-        raise BadInput("experiment", f"{values['experiment']} is not known; begin it on the Lab page.")
+        raise BadInput("experiment", f"{values['experiment']} does not exist; start it on the Lab page.")
     return experiment
 
 
 def _run_in_process(request: dict[str, Any], lease: Any) -> dict[str, Any]:
-    """The answer of a process of its own, which ends when the lease is lost."""
-    # One core: the lab is a guest beside consumers and Spark.
+    """Return the answer of a separate process, which ends when the lease is lost."""
+    # One core: the lab shares the host with consumers and Spark.
     environment = {
         **select_needed(variables.PROCESS),
         variables.PYTHONPATH: python_path(str(ROOT)),
@@ -142,14 +142,14 @@ def _await_process(process: subprocess.Popen[str], request: dict[str, Any], leas
         process.stdin.flush()
     while process.poll() is None:
         lease.check()
-        # The answer is short enough for the pipe to hold it: the process ends before it is read.
+        # The answer fits in the pipe's buffer: the process ends before it is read.
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
     return process.stdout.read()
 
 
 def _over(used: str, request: Mapping[str, Any]) -> BadInput:
-    """The error of a law that used too much: it would again, so it is not tried again."""
+    """Return the error of a law that exceeded a limit; it would do so again, so it is not retried."""
     scenario = SCENARIOS.get(request["scenario"])
     advice = scenario.size.advice if scenario and scenario.size else "Simulate less at once."
     return BadInput("", f"The experiment used {used}. {advice}")

@@ -1,4 +1,4 @@
-"""Names of extracts: nobody replaces what somebody else extracted."""
+"""Names of extracts: a person's extract is never replaced by another person's."""
 
 from django.db.models import Q
 
@@ -11,7 +11,7 @@ JOB = "replay_extract"
 
 
 def check_free(where: Surroundings, queue: str, name: str, format: str) -> None:
-    """Raise BadInput where another person's extract of the queue has that name, or will have it."""
+    """Raise BadInput where another person's extract of the queue has that name or is being made with it."""
     path = extract_file(queue, name, format)
     of_name = Run.objects.filter(
         task__job=JOB,
@@ -28,5 +28,5 @@ def check_free(where: Surroundings, queue: str, name: str, format: str) -> None:
     owner = made.owner.get_username() if made.owner else "the schedule"
     raise BadInput(
         "name",
-        f"{path} is an extract of {owner} (run {made.pk}), and would be replaced. Choose another name.",
+        f"{path} is an extract of {owner} (run {made.pk}) and would be replaced. Choose another name.",
     )

@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all: written under a hidden name, shown by one rename.
+"""Files that exist completely or not at all: written under a hidden name, published by one rename.
 
-Spark and Arrow skip names that begin with a dot. The hidden name carries the token of who writes it (run,
-chunk, fencing number), so a paused and revived process never writes into its successor's file.
+Spark and Arrow skip names that start with a dot. The hidden name has the token of its writer (run, chunk,
+fencing number), so a paused and resumed process never writes into its successor's file.
 """
 
 import os
@@ -17,28 +17,29 @@ from queues.files.inside_folder import path_inside
 from queues.text.numbers import digits
 
 SUFFIX = ".tmp"
-# Where batch jobs write.
+# The folders that batch jobs write to.
 OUTPUT_ROOTS = ("statistics", "metrics", "training", "extracts", "experiments", "comparisons")
 
 
 def output_path(data: Path, name: str) -> Path:
-    """Return where an output of a job lies; `name` is relative to the data folder and comes from the
-    database. Raises Forbidden for a path outside the folders that jobs write to.
+    """Return the path of a job's output. Raises Forbidden for a path outside the folders that jobs write to.
+
+    `name` is relative to the data folder and comes from the database.
     """
     root, _, inside = name.partition("/")
     if root not in OUTPUT_ROOTS:
-        raise Forbidden("outputs", f"names {name[:80]!r}; jobs write below {', '.join(OUTPUT_ROOTS)} only.")
+        raise Forbidden("outputs", f"names {name[:80]!r}; jobs only write below {', '.join(OUTPUT_ROOTS)}.")
     return path_inside(data / root, inside, "outputs")
 
 
 def build_hidden_path(final: str, token: str) -> str:
-    """Where the file at `final` is written first; both are relative to the data folder."""
+    """Return where the file at `final` is written first; both are relative to the data folder."""
     path = Path(final)
     return str(path.with_name(f".{path.name}.{token}{SUFFIX}"))
 
 
 def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str, str]:
-    """Write a Parquet file that isn't shown yet; answers {final: temporary}."""
+    """Write a Parquet file that is not published yet; return {final: temporary}."""
     temporary = build_hidden_path(final, token)
     path = output_path(data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,21 +51,21 @@ def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str
 
 
 def show(data: Path, outputs: Mapping[str, str]) -> None:
-    """Rename each to its final name, replacing what an earlier run made."""
+    """Rename each file to its final name, replacing the output of an earlier run."""
     for final, temporary in outputs.items():
         output_path(data, temporary).replace(output_path(data, final))
 
 
 def discard(data: Path, outputs: Iterable[str]) -> None:
-    """Remove temporary files; one that is gone is fine."""
+    """Remove temporary files; missing ones are ignored."""
     for temporary in outputs:
         output_path(data, temporary).unlink(missing_ok=True)
 
 
 def sweep(data: Path, token_prefix: str, fence: int) -> int:
-    """Remove what workers of a chunk left hidden up to the fencing number `fence`; answers how many.
+    """Remove hidden files of a chunk's workers up to the fencing number `fence`; return how many.
 
-    Hidden files lie where their jobs write, so only these folders are scanned.
+    Hidden files are in the folders that their jobs write to, so only these are scanned.
     """
     swept = 0
     for root in OUTPUT_ROOTS:

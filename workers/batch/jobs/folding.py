@@ -1,4 +1,4 @@
-"""Runs of ledger entries that did nothing are folded, one loop after the other (`ledger.folds`)."""
+"""The job that folds runs of ledger entries that did nothing, loop by loop (`ledger.folds`)."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ PARAMETERS = (
     JobParameter(
         "hours",
         "integer",
-        "hours back that are gone through, beside the newest three: more after the job was off",
+        "hours back to process, in addition to the newest three; use more after the job was disabled",
         6,
         least=1,
         most=87_600,
@@ -24,7 +24,7 @@ PARAMETERS = (
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One: a chunk a loop would be more rows than are folded, where loops are thousands."""
+    """Return one chunk: one per loop could be more rows than folding removes."""
     before = where.now - folds.AFTER
     since = before - timedelta(hours=values["hours"])
     yield Piece("ledger", {"since": since.isoformat(), "before": before.isoformat()})
@@ -35,7 +35,7 @@ def open_job(where: Surroundings) -> nullcontext[Work]:
 
 
 def work(lease: Any) -> Made:
-    """Each run in a transaction: no tick waits for more than one of them."""
+    """Fold each run in its own transaction, so that no tick waits for more than one of them."""
     since, before = (datetime.fromisoformat(lease.content[name]) for name in ("since", "before"))
     rows = 0
     for loop in Loop.objects.order_by("pk").iterator():

@@ -1,5 +1,7 @@
-"""Rows of handled events in the data folder (`workers.consumer.handlers.sql`, its default place), by the
-time of the events. An application's own database, named by a URL, is its own to keep small.
+"""Rows of handled events in the data folder, by event time.
+
+That is the default place of `workers.consumer.handlers.sql`. A custom database, named by a URL, is not
+managed here.
 """
 
 import sqlite3
@@ -17,8 +19,8 @@ FILE = "handled.sqlite3"
 LOCK_SECONDS = 20.0
 STEP_ROWS = 10_000
 COLUMNS = {"queue", "id", "time"}
-Place = tuple[str, str]  # queue and id: what the rows are ordered by
-Row = Sequence[Any]  # queue, id, time (µs), and its size (bytes) where that is asked for
+Place = tuple[str, str]  # queue and id: the order of the rows
+Row = Sequence[Any]  # queue, id, time (µs), and the size (bytes) where requested
 BEGINNING: Place = ("", "")
 HOUR_US, DAY_HOURS = 3_600 * 1_000_000, 24
 LONG_AGO_US = -(2**63)
@@ -26,16 +28,19 @@ LONG_AGO_US = -(2**63)
 
 @dataclass
 class RowSizes:
-    """What rows take, in bytes: by the hour (since 1970) those that may go, and those in a kept range. It is
-    their content that counts: the pages of a file that rows have left are used again, and not given back.
+    """Sizes of rows in bytes: by the hour (since 1970) where they may be deleted, and in kept ranges.
+
+    Only their content counts: SQLite reuses the pages of deleted rows without shrinking the file.
     """
 
     hours: Counter[int] = field(default_factory=Counter)
     retained_bytes: int = 0
 
     def excess_before_us(self, most_bytes: int, now: datetime) -> int:
-        """Before which time rows have to go, the oldest hours first, so that the rest fits; LONG_AGO_US where
-        it does. Of today and of the newest day, if that is older, nothing goes.
+        """Return the time before which rows must be deleted, the oldest hours first, so that the rest fits.
+
+        The result is LONG_AGO_US where everything fits. Rows of today, or of the newest day if that is older,
+        are never deleted.
         """
         over = sum(self.hours.values()) + self.retained_bytes - most_bytes
         newest = min(us(now) // HOUR_US, max(self.hours, default=0))
@@ -53,12 +58,12 @@ def exists(data: Path) -> bool:
 
 
 def file_bytes(data: Path) -> int:
-    """What the file takes; what SQLite keeps beside it comes and goes, and is small."""
+    """Return the size of the file; SQLite's auxiliary files are temporary and small."""
     return (data / FILE).stat().st_size
 
 
 def measure_rows(data: Path, sizes: RowSizes) -> Iterator[int]:
-    """Add to the sizes what the rows take: how many were seen, after each of many short reads."""
+    """Add the sizes of the rows; yield how many were read after each of many short queries."""
     with closing(_open_database(data)) as database:
         for table in _tables(database):
             size = _size_of(_columns(database, table))
@@ -72,8 +77,10 @@ def measure_rows(data: Path, sizes: RowSizes) -> Iterator[int]:
 def delete_rows(
     data: Path, before_us: int, guarded: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[int]:
-    """Delete older events but those in a kept range: how many, after each of many short transactions, each
-    under the guard. The file's lock is waited for before: under the guard nobody should have to wait.
+    """Delete older events except those in a kept range; yield how many after each of many short transactions.
+
+    Each transaction is under the guard. The file's lock is acquired before, because waiting under the guard
+    would delay others.
     """
     with closing(_open_database(data)) as database:
         for table in _tables(database):
@@ -95,7 +102,10 @@ def _add(rows: Sequence[Row], sizes: RowSizes) -> None:
 
 
 def _step(database: sqlite3.Connection, table: str, after: Place, before_us: int) -> tuple[int, Place | None]:
-    """Of the next rows those that are due go; how many, and the last that was seen (None: it was the end)."""
+    """Delete the due rows among the next ones.
+
+    Return how many were deleted, and the last one read (None: no more rows).
+    """
     rows, last = _next_rows(database, table, after, "queue, id, time")
     kept = _list_kept_ranges()
     due = [row[:2] for row in rows if row[2] < before_us and not _is_kept(row, kept)]
@@ -106,7 +116,7 @@ def _step(database: sqlite3.Connection, table: str, after: Place, before_us: int
 def _next_rows(
     database: sqlite3.Connection, table: str, after: Place, columns: str
 ) -> tuple[list[Row], Place | None]:
-    """Some thousands of rows behind a place, and the last one's (None: it was the end)."""
+    """Return some thousands of rows after a position, and the last one's position (None: no more rows)."""
     rows = database.execute(
         f"SELECT {columns} FROM {table} WHERE (queue, id) > (?, ?) ORDER BY queue, id LIMIT ?",
         [*after, STEP_ROWS],
@@ -125,7 +135,7 @@ def _is_kept(row: Row, ranges: Sequence[tuple[int, int, str]]) -> bool:
 
 
 def _tables(database: sqlite3.Connection) -> list[str]:
-    """Tables that the handler has made: another program's in the same file are left alone."""
+    """Return the tables that the handler created, without another program's tables in the same file."""
     names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     tables = [_quote_name(name) for (name,) in names.fetchall()]
     return [table for table in tables if _columns(database, table) >= COLUMNS]
@@ -136,7 +146,7 @@ def _columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _size_of(columns: Iterable[str]) -> str:
-    """The bytes of these columns of a row, in SQL; a number counts as many as it has digits."""
+    """Return SQL for the bytes of these columns of a row; a number counts as many as it has digits."""
     return " + ".join(f"coalesce(length(CAST({_quote_name(name)} AS BLOB)), 0)" for name in sorted(columns))
 
 

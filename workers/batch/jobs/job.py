@@ -1,7 +1,8 @@
-"""What a batch job is: its parameters, how its work is cut into chunks, and how a chunk is done.
+"""Definition of a batch job: its parameters, its division into chunks, and the processing of a chunk.
 
-The amount of work may be known beforehand (`pieces` names all chunks) or not (`next_piece` gives the one
-after a given identifier, None when nothing is left): Houtman, 2.1, where instances raise a global identifier.
+The amount of work may be known in advance (`pieces` returns all chunks) or not (`next_piece` returns the
+chunk after a given identifier, None when nothing is left): Houtman, 2.1, where instances increment a global
+identifier.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,9 +21,9 @@ REQUIREMENTS = ("spark", "memory")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a job works: the data folder, the control server, and the time when its run was planned.
+    """The context of a job: the data folder, the control server, and the time when its run was planned.
 
-    owner: the id of the person who asked for the run that is planned; None for a scheduled one.
+    owner: the id of the person who requested the planned run; None for a scheduled one.
     """
 
     data: Path
@@ -33,7 +34,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Piece:
-    """A chunk to be: `identifier` is unique in its run, `content` is JSON for who does it."""
+    """The specification of a chunk: `identifier` is unique in its run, `content` is JSON for its worker."""
 
     identifier: str
     content: Mapping[str, Any] = field(default_factory=dict)
@@ -41,8 +42,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Made:
-    """What a chunk's work made: rows handled; files that are written but not shown yet, final path →
-    temporary path, both relative to the data folder; input that was skipped, [{"file", "why"}].
+    """The result of a chunk.
+
+    It has the number of rows; written and unpublished files, final path → temporary path, both relative to
+    the data folder; and skipped input, [{"file", "why"}].
     """
 
     rows: int
@@ -51,14 +54,16 @@ class Made:
 
 
 Values = Mapping[str, Any]
-Work = Callable[[Any], Made]  # of a workers.batch.chunk_leases.ChunkLease
+Work = Callable[[Any], Made]  # the lease (workers.batch.chunk_leases.ChunkLease)
 Opened = Callable[[Surroundings], AbstractContextManager[Work]]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A declared job. `opened` gives the function that does one chunk, for as many chunks as a worker takes
-    (Spark is started once for all of them).
+    """A declared job.
+
+    `opened` gives the function that processes one chunk, for all chunks of a worker (Spark is started once
+    for all of them).
     """
 
     name: str
@@ -72,8 +77,8 @@ class Job:
     parallel: int = 1
     every_seconds: int | None = None
     crontab: str | None = None
-    max_chunk_seconds: float | None = None  # a chunk that takes longer fails; None: as long as it takes
+    max_chunk_seconds: float | None = None  # maximum duration of a chunk, which then fails; None: unlimited
 
     def read(self, values: Values) -> dict[str, Any]:
-        """All parameters, defaults filled in. Raises BadInput naming the field."""
+        """Return all parameters with defaults. Raises BadInput naming the field."""
         return read_parameters(self.name, self.parameters, values)

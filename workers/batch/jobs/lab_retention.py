@@ -1,4 +1,4 @@
-"""Retention of the lab: extracts and uploaded traces that were written long ago, and old experiments."""
+"""Retention of the lab: extracts, uploaded traces, and experiments beyond their age limit."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ EXTRACTS, EXPERIMENTS = "extracts", "experiments"
 
 
 def pieces(where: Surroundings, extract_days: int, experiment_days: int) -> Iterator[Piece]:
-    """One chunk for the files and one for the experiments, where any is due. 0 days: nothing ever is."""
+    """Return one chunk for files and one for experiments, where any are due. 0 days: none is ever due."""
     before = where.now - timedelta(days=extract_days)
     if extract_days and list_files_written_before(before, extract_files.kept_files(where.data)):
         yield Piece(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
@@ -27,7 +27,7 @@ def pieces(where: Surroundings, extract_days: int, experiment_days: int) -> Iter
 
 
 def _due_experiments(before: datetime) -> QuerySet[Experiment]:
-    """Without those whose run has not ended."""
+    """Return old experiments whose run has ended."""
     return Experiment.objects.filter(created_at__lt=before).exclude(run__ended_at=None, run__isnull=False)
 
 
@@ -41,7 +41,7 @@ def _delete_extracts(lease: Any) -> Made:
 
 
 def _delete_experiments(lease: Any) -> Made:
-    """The files first: a crash in between leaves an experiment without series, which the next run deletes."""
+    """Delete experiments, their files first: a crash in between leaves one without files for the next run."""
     before, deleted = datetime.fromisoformat(lease.content["before"]), 0
     for experiment in _due_experiments(before).order_by("pk"):
         folder = lease.surroundings.data / folder_of(experiment.pk)

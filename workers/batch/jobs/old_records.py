@@ -1,8 +1,7 @@
-"""Settings that are over: overrides, silences, tunings, and versions of applications.
+"""Retention of ended settings: overrides, silences, tunings, and versions of applications.
 
-Programs set them by the API, too, so a person's patience does not bound their number. What still has an
-effect stays, and so does the newest of its kind: the last tuning of a loop, and the versions of an
-application to go back to.
+Programs set them through the API, too, so their number is unlimited. Those that still have an effect stay,
+and so do the newest: the last tuning of a loop, and the versions for a rollback of an application.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from workers.alerts.lifecycle.models import Silence
 from workers.models import Override, PipelineVersion, Tuning
 
 BATCH_ROWS = 500
-RETAINED_VERSIONS = 10  # of an application, besides the active one
+RETAINED_VERSIONS = 10  # versions of an application besides the active one
 
 
 def due_overrides(before: datetime) -> QuerySet[Override]:
@@ -25,12 +24,12 @@ def due_overrides(before: datetime) -> QuerySet[Override]:
 
 
 def due_silences(before: datetime) -> QuerySet[Silence]:
-    """Return the silences that were over before this time."""
+    """Return the silences that ended before this time."""
     return Silence.objects.filter(Q(ended_at__lt=before) | Q(expires_at__lt=before))
 
 
 def due_tunings(before: datetime) -> QuerySet[Tuning]:
-    """Return the tunings that were decided before this time, but for the newest of each loop."""
+    """Return the tunings that were decided before this time, except the newest of each loop."""
     newer = Tuning.objects.filter(loop=OuterRef("loop"), pk__gt=OuterRef("pk"))
     decided = Tuning.objects.filter(decided_at__lt=before).exclude(state=Tuning.State.PROPOSED)
     return decided.filter(Exists(newer))
@@ -52,12 +51,12 @@ DUE: tuple[Callable[[datetime], QuerySet[Any]], ...] = (
 
 
 def exist(before: datetime) -> bool:
-    """Return whether there is something to delete."""
+    """Return whether there is anything to delete."""
     return any(due(before).exists() for due in DUE)
 
 
 def deleted(before: datetime, guarded: Callable[[], AbstractContextManager[Any]]) -> Iterator[int]:
-    """Delete what was over before this time and yield how many rows went, BATCH_ROWS at a time at most."""
+    """Delete settings that ended before this time, at most BATCH_ROWS at a time; yield how many."""
     for due in DUE:
         while True:
             with guarded():

@@ -1,4 +1,4 @@
-"""The parameters of batch jobs: declared once with kind, default and help; read from text or JSON alike."""
+"""Parameters of batch jobs, declared once with kind, default, and help, and read from text or JSON."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,11 @@ from queues.errors import BadInput
 
 @dataclass(frozen=True)
 class JobParameter:
-    """kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), `moment`
-    (ISO 8601; without a zone: UTC). Values are kept as JSON: a day and an instant as text.
+    """A parameter.
 
-    Without a default a parameter is required; None as default means: may be left out.
+    kind: integer, number, name, names (separated by commas), text, choice, day (2026-11-20), `moment` (ISO
+    8601; without a zone: UTC). Values are stored as JSON: a day and a moment as text. Without a default, a
+    parameter is required; a default of None makes it optional.
     """
 
     name: str
@@ -26,7 +27,7 @@ class JobParameter:
     choices: tuple[str, ...] = ()
 
     def read(self, value: Any) -> Any:
-        """The value, checked. Raises BadInput naming the parameter and saying what it takes."""
+        """Return the validated value. Raises BadInput naming the parameter and its valid values."""
         if value is None or value == "":
             if self.default is ...:
                 raise BadInput(self.name, f"is missing: {self.help}.")
@@ -34,7 +35,10 @@ class JobParameter:
         return self.check().validate(value, self.name, end=".")
 
     def check(self) -> checks.Check:
-        """What it takes. A number may be given as text: commands and forms have nothing else."""
+        """Return the validated value.
+
+        Text is accepted for a number, because commands and forms have only text.
+        """
         return {
             "integer": checks.from_text(checks.whole(self.least, self.most), checks.integral),
             "number": checks.from_text(checks.number(self.least, self.most), checks.real),
@@ -47,21 +51,22 @@ class JobParameter:
         }[self.kind]
 
     def takes(self) -> str:
-        """What it takes, in words."""
+        """Return the valid values, in words."""
         return self.check().takes
 
 
 def read_parameters(job: str, declared: Iterable[JobParameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters, defaults filled in. Raises BadInput for an unknown name or a value that doesn't fit."""
+    """Return all parameters with defaults. Raises BadInput for an unknown name or an invalid value."""
     known = {parameter.name: parameter for parameter in declared}
-    message = f"is unknown to {job}; its parameters are: {{known}}."
+    message = f"is unknown to {job}; its parameters are {{known}}."
     checks.refuse_unknown(values, known, "", message=message)
     return {name: parameter.read(values.get(name)) for name, parameter in known.items()}
 
 
 def _limit_to_event_times(check: checks.Check) -> checks.Check:
-    """The same, of the years that events may be of: a day before the first of all days is none, nor is one
-    behind the last.
+    """Limit a check to the years that events may have.
+
+    A day before the first or after the last of all days is invalid.
     """
 
     def read(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Files that others write, and delete, while they are counted: one that goes meanwhile is not there."""
+"""Files that other processes may delete while they are counted; a missing file is ignored."""
 
 import os
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def bytes_in(folder: Path) -> int:
-    """What the files of a folder take, and of those within it."""
+    """Return the total size of a folder's files, including subfolders."""
     size_bytes = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -18,7 +18,7 @@ def bytes_in(folder: Path) -> int:
 
 
 def list_files_written_before(before: datetime, paths: Iterable[Path]) -> list[Path]:
-    """Those of these files that were written last before a time."""
+    """List those of these files that were last written before a time."""
     found = []
     for path in paths:
         with suppress(FileNotFoundError):

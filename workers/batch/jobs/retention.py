@@ -1,8 +1,8 @@
-"""Retention deletes what is older than its number of days, and the oldest of what takes too much room.
+"""Retention: deletes data that is older than its number of days, and the oldest data above a size limit.
 
-It deletes nothing of today or of the newest day for its size, and nothing that an incident refers to (`Keep`:
-a time range and a reason; people ask for it on the incident's page). Loops of worker hosts that are gone go
-with the last that is known of them. A chunk deletes one partition, day, range of ids or kind of record.
+For size, it deletes nothing of today or of the newest day. It never deletes data that an incident refers to
+(`Keep`: a time range and a reason, requested on the incident's page). Loops of deleted worker hosts are
+deleted with the last data about them. A chunk deletes one partition, day, range of ids, or kind of record.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ from workers.models import Keep, LedgerEntry, Loop, Plan, Run
 from workers.placement import give_back
 from workers.placement.plans import OPEN
 
-FOREVER = 0  # days; of a size: whatever it is
+FOREVER = 0  # in days; for a size limit: whatever its age
 MOST_DAYS = 36_500
 MOST_MEGABYTES, MOST_ENTRIES = 10**9, 10**10
 BYTES_PER_MEGABYTE = 10**6
@@ -42,7 +42,7 @@ LOCK_SECONDS = 20.0
 
 def days_parameter(name: str, default: int, what: str) -> JobParameter:
     return JobParameter(
-        name, "integer", f"days that {what} are kept (0: for ever)", default, least=0, most=MOST_DAYS
+        name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MOST_DAYS
     )
 
 
@@ -50,7 +50,7 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
     return JobParameter(
         name,
         "integer",
-        f"MB that {what} may take, the oldest {part} goes first (0: any)",
+        f"maximum MB of {what}; the oldest {part} is deleted first (0: unlimited)",
         default,
         least=0,
         most=MOST_MEGABYTES,
@@ -58,28 +58,28 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
 
 
 PARAMETERS = (
-    days_parameter("archive_days", 90, "archived events, and sets to forecast by,"),
-    days_parameter("raw_days", 14, "the metrics' seconds"),
+    days_parameter("archive_days", 90, "archived events and training sets"),
+    days_parameter("raw_days", 14, "metrics by the second"),
     days_parameter("10s_days", 60, "metrics by 10 s"),
     days_parameter("1m_days", 400, "metrics by the minute"),
     days_parameter("1h_days", FOREVER, "metrics by the hour"),
-    days_parameter("snapshot_days", 14, "snapshots of the whole plant"),
-    days_parameter("alert_days", 400, "alerts that are over, and messages"),
+    days_parameter("snapshot_days", 14, "snapshots"),
+    days_parameter("alert_days", 400, "resolved alerts and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
-    days_parameter("plan_days", 90, "plans that are over"),
-    days_parameter("run_days", 400, "runs of tasks that are over, and what they compared"),
-    days_parameter("record_days", 400, "ended overrides, silences, tunings and versions"),
-    days_parameter("extract_days", 90, "extracts, and traces that people uploaded,"),
-    days_parameter("experiment_days", 400, "experiments of the lab, with their series"),
+    days_parameter("plan_days", 90, "ended plans"),
+    days_parameter("run_days", 400, "ended runs of tasks and their comparisons"),
+    days_parameter("record_days", 400, "ended overrides, silences, tunings, and versions"),
+    days_parameter("extract_days", 90, "extracts and uploaded traces"),
+    days_parameter("experiment_days", 400, "experiments of the lab with their series"),
     days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
-    size_parameter("raw_megabytes", 5_000, "the metrics' seconds"),
-    size_parameter("snapshot_megabytes", 5_000, "snapshots of the whole plant"),
+    size_parameter("raw_megabytes", 5_000, "metrics by the second"),
+    size_parameter("snapshot_megabytes", 5_000, "snapshots"),
     size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     JobParameter(
         "ledger_entries",
         "integer",
-        "entries that the ledger may have, the oldest go first (0: any)",
+        "maximum number of ledger entries; the oldest are deleted first (0: unlimited)",
         10_000_000,
         least=0,
         most=MOST_ENTRIES,
@@ -88,17 +88,19 @@ PARAMETERS = (
 
 
 def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
-    """Spare a time range. Raises BadInput when it has no reason or ends before it begins."""
+    """Keep a time range. Raises BadInput when it has no reason or ends before it starts."""
     if not reason.strip():
-        raise BadInput("reason", "is missing: say which incident refers to it.")
+        raise BadInput("reason", "is missing: name the incident that refers to it.")
     if until < since:
-        raise BadInput("until", "is before since; a range ends after it begins.")
+        raise BadInput("until", "is before since; a range must end after it starts.")
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """What is due: archive partitions, days of metrics and snapshots, ranges of ledger ids; each once. What
-    is both old and too large goes by its size: by its age a part of it might stay.
+    """Return the due data: archive partitions, days of metrics and snapshots, ranges of ledger ids.
+
+    Each is returned once. Data that is both old and above a size limit is deleted for its size, since a part
+    of it might be kept for its age.
     """
     pieces_by_id = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
     yield from pieces_by_id.values()
@@ -106,7 +108,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """What is older than it may be."""
+    """Return the data that is older than its age limit."""
     yield from _archive_pieces(values["archive_days"], where)
     yield from _plan_training_deletion(values["archive_days"], where)
     for step in ("raw", *metric_files.STEPS):
@@ -123,7 +125,7 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """The oldest of what takes more room than it may."""
+    """Return the oldest data above a size limit."""
     partitions = {each: bytes_in(each.folder(where.data)) for each in event_archive.partitions(where.data)}
     for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
         yield _archive_piece(partition, FOREVER)
@@ -156,13 +158,17 @@ def _excess_days(sizes_bytes: Mapping[str, int], most_megabytes: int, now: datet
 
 
 def newest_days(days: Iterable[str], now: datetime) -> set[str]:
-    """Of which nothing goes by its size: today and the newest, which events of a clock that is ahead make."""
+    """Return the days that are never deleted for size: today and the newest.
+
+    A clock that is ahead creates days after today.
+    """
     return {now.astimezone(UTC).date().isoformat(), max(days, default="")}
 
 
 def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]) -> list[T]:
-    """Of what is given, the oldest first, what has to go so that the rest fits. What stays takes its room
-    all the same, so that more of the other goes.
+    """Return what to delete from a list, oldest first, so that the rest fits.
+
+    Protected data counts towards the limit, so that more of the other data is deleted.
     """
     over = sum(sizes_bytes.values()) - most_megabytes * BYTES_PER_MEGABYTE
     surplus: list[T] = []
@@ -178,7 +184,7 @@ def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T
 
 
 def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
-    """By their ids, which rise with time: the newest so many stay."""
+    """Return all but the newest `most` entries by id; ids increase with time."""
     if most == FOREVER:
         return
     newest = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)[most : most + 1].first()
@@ -187,7 +193,7 @@ def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
 
 
 def work(lease: Any) -> Made:
-    """Delete one chunk's share of what is due, what is kept left out."""
+    """Delete one chunk's share of the due data, except kept ranges."""
     return _WORK[lease.content["kind"]](lease)
 
 
@@ -196,12 +202,12 @@ def open_job(where: Surroundings) -> nullcontext[Work]:
 
 
 def cutoff(days: int, now: datetime) -> datetime:
-    """Older than this is due."""
+    """Return the time before which data is due."""
     return now - timedelta(days=days)
 
 
 def is_retained(day: str, queue: str | None = None) -> bool:
-    """Whether anything refers to this day (of this queue; None: of all that isn't a queue's)."""
+    """Return whether a kept range covers the day (of this queue; None: of data that belongs to no queue)."""
     begin = datetime.combine(date.fromisoformat(day), time.min, UTC)
     ranges = Keep.objects.filter(since__lt=begin + timedelta(days=1), until__gte=begin)
     return (ranges.filter(queue__in=["", queue]) if queue is not None else ranges).exists()
@@ -221,7 +227,7 @@ def _archive_piece(partition: event_archive.Partition, days: int) -> Piece:
 
 
 def _plan_training_deletion(days: int, where: Surroundings) -> Iterator[Piece]:
-    """Of archived events, and as long here as they are there."""
+    """Return training data to delete; it is derived from archived events and is kept as long as they are."""
     before = cutoff(days, where.now)
     if days != FOREVER and _old_training(where.data, before):
         yield Piece("training", {"kind": "training", "before": before.isoformat()})
@@ -269,8 +275,10 @@ def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
 
 
 def _ledger_ranges(last: int, before: datetime) -> Iterator[Piece]:
-    """Of the entries up to this id those that are older than that. From the first one that is due: those with
-    a plan stay, and the first of them may lie a year of ids before.
+    """Return ranges of the entries up to this id that are older than the time.
+
+    They start at the first due entry: entries with a plan stay, and the first of them may be a year of ids
+    older.
     """
     first = due_entries(before).filter(pk__lte=last).order_by("pk").values_list("pk", flat=True).first()
     if first is None:
@@ -310,7 +318,7 @@ def _record_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
 
 
 def _plan_row_deletion(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """One, whatever is due: to know that takes reading all rows, which its worker does."""
+    """Return one chunk, due or not: finding out requires reading all rows, which its worker does."""
     days, most = values["handled_days"], values["handled_megabytes"]
     if (days == FOREVER and most == FOREVER) or not handled_rows.exists(where.data):
         return
@@ -319,8 +327,9 @@ def _plan_row_deletion(values: Values, where: Surroundings) -> Iterator[Piece]:
 
 
 def _delete_archive(lease: Any) -> Made:
-    """Delete a partition's files that were also written long ago: history that was published only lately
-    has old days, and isn't old.
+    """Delete a partition's files that were also written long ago.
+
+    History that was published recently has old days, but is not old.
     """
     queue, day = lease.content["queue"], lease.content["day"]
     data, now = lease.surroundings.data, lease.clock()
@@ -329,7 +338,7 @@ def _delete_archive(lease: Any) -> Made:
     due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
     for batch in _batches(due, FILE_BATCH):
         with _open_index(data / event_archive.ROOT) as index, lease.guarded():
-            # Asked again: somebody may have had a reason since the run was planned.
+            # This is checked again: a range may have been kept since the run was planned.
             if is_retained(day, queue):
                 break
             _forget(index, data / event_archive.ROOT, batch)
@@ -342,8 +351,10 @@ def _delete_archive(lease: Any) -> Made:
 
 @contextmanager
 def _open_index(root: Path) -> Iterator[sqlite3.Connection | None]:
-    """The archive's index, its write lock held; None where there is none. Workers hold it while they write a
-    file: who waits for it under the lease's guard has all loops wait, where the database is SQLite's.
+    """Open the archive's index with its write lock; None where there is none.
+
+    Workers hold that lock while they write a file. Waiting for it under the lease's guard would make all
+    loops wait where the database is SQLite.
     """
     path = root / "index.sqlite3"
     if not path.exists():
@@ -355,8 +366,10 @@ def _open_index(root: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> None:
-    """Take files out of the archive's index first: it must not name a file that is gone, or a block that
-    came again would be taken for archived. A crash in between leaves files that the next run deletes.
+    """Remove files from the archive's index before they are deleted.
+
+    Otherwise the index would name a missing file, and a block that is delivered again would count as
+    archived. A crash in between leaves files that the next run deletes.
     """
     if index is not None:
         rows = [(str(path.relative_to(root)),) for path in paths]
@@ -388,7 +401,7 @@ def _delete_snapshots(lease: Any) -> Made:
 
 
 def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> Made:
-    """A day's files, and its folder when nothing is left in it; nothing of a day that is kept by now."""
+    """Delete a day's files, and its folder when it is empty, unless the day is kept in the meantime."""
     with lease.guarded():
         if is_retained(lease.content["day"]):
             return Made(0)
@@ -399,7 +412,7 @@ def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> Made:
 
 
 def _delete_ledger(lease: Any) -> Made:
-    """A range of ids, a few hundred rows a transaction: nobody's tick waits for a large deletion."""
+    """Delete a range of ids, a few hundred rows per transaction, so that no tick waits long."""
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
@@ -413,7 +426,7 @@ def _delete_ledger(lease: Any) -> Made:
 
 
 def _delete_alerts(lease: Any) -> Made:
-    """Alerts that were over by then, with what was noted of them, and messages; a few hundred at a time."""
+    """Delete alerts that had ended by then, with their records, and messages, a few hundred at a time."""
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
@@ -428,8 +441,9 @@ def _delete_alerts(lease: Any) -> Made:
 
 
 def _delete_plans(lease: Any) -> Made:
-    """Plans that were over by then, with the fencing numbers of their leases; a plan that was undone goes
-    behind the one that undid it.
+    """Delete plans that had ended by then, with the fencing numbers of their leases.
+
+    A plan that was undone is deleted after the plan that undid it.
     """
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
@@ -438,7 +452,7 @@ def _delete_plans(lease: Any) -> Made:
             ids = list(due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
                 return Made(deleted)
-            # First: once the rows are gone nobody knows the keys. A lease needs no number before its own.
+            # This is first: without the rows the keys are unknown. A lease does not need a number of before.
             lease.surroundings.control.delete(*(keys.FENCE.build(f"plan:{number}") for number in ids))
             Plan.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
@@ -446,8 +460,9 @@ def _delete_plans(lease: Any) -> Made:
 
 
 def _delete_runs(lease: Any) -> Made:
-    """Runs that were over by then, with their chunks, and what such runs compared; one at a time, as one may
-    have thousands of chunks.
+    """Delete runs that had ended by then, with their chunks and comparisons.
+
+    One is deleted at a time, as it may have thousands of chunks.
     """
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
@@ -473,7 +488,7 @@ def _delete_records(lease: Any) -> Made:
 
 
 def _delete_loops(lease: Any) -> Made:
-    """Loops of hosts that were gone by then, with the fencing numbers of their leases (as of plans)."""
+    """Delete loops of hosts that were gone by then, with the fencing numbers of their leases."""
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
@@ -488,8 +503,9 @@ def _delete_loops(lease: Any) -> Made:
 
 
 def _delete_handled(lease: Any) -> Made:
-    """Rows of old events, and the oldest of what takes more room than it may; some thousands at a time:
-    workers wait for the file meanwhile.
+    """Delete rows of old events, and the oldest rows above the size limit.
+
+    Some thousands are deleted at a time, because workers wait for the file.
     """
     before = lease.content["before"]
     old_us = handled_rows.us(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
@@ -504,7 +520,7 @@ def _delete_handled(lease: Any) -> Made:
 
 
 def _excess_handled_us(lease: Any) -> int:
-    """Before which time rows take more room than they may; a file that is small enough is not read."""
+    """Return the time before which rows exceed the size limit; a file that is small enough is not read."""
     data, most = lease.surroundings.data, lease.content.get("megabytes", FOREVER) * BYTES_PER_MEGABYTE
     if most == FOREVER or handled_rows.file_bytes(data) <= most:
         return handled_rows.LONG_AGO_US
@@ -515,19 +531,17 @@ def _excess_handled_us(lease: Any) -> int:
 
 
 def _old_comparisons(data: Path, before: datetime) -> list[Path]:
-    """Files of comparisons that were made before that."""
+    """Return files of comparisons that were made before that."""
     return list_files_written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
 
 
 def _old_training(data: Path, before: datetime) -> list[Path]:
-    """Sets to forecast by that were made before that; the newest two weeks of days are all that is read."""
+    """Return training sets that were made before that; only the newest two weeks of days are ever read."""
     return list_files_written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
 
 
 def due_alerts(before: datetime) -> QuerySet[Alert]:
-    """Alerts that were over by then, without those that fired in a kept range, and those after which there is
-    still something to be done.
-    """
+    """Return alerts that had ended by then, except those that fired in a kept range or have open work."""
     to_do = FollowUp.objects.filter(done_at=None).values("incident")
     due = Alert.objects.filter(resolved_at__lt=before).exclude(pk__in=to_do)
     for since, until in Keep.objects.values_list("since", "until"):
@@ -536,9 +550,10 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
 
 
 def due_loops(before: datetime) -> QuerySet[Loop]:
-    """Retired loops of worker hosts, and of pools of attached plants, that ticked last before that, of which
-    nothing else is left: no decision, nothing that a person has set, nothing that was learned. Other loops'
-    targets come back by their names.
+    """Return retired loops of worker hosts and attached pools that last ticked before that.
+
+    They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by
+    their names.
     """
     retired = Loop.objects.filter(target__has_key="retired_at", ticked_at__lt=before)
     nothing = {"entries": None, "overrides": None, "tunings": None, "first_report": None}
@@ -547,9 +562,11 @@ def due_loops(before: datetime) -> QuerySet[Loop]:
 
 
 def due_plans(before: datetime) -> QuerySet[Plan]:
-    """Plans that were over by then, without those in a kept range, those that another one undoes, and those
-    that are still asked for: the newest of each loop and kind (`workers.placement.declined`), what a node may
-    get its points back from, and what gave them back (`workers.placement.give_back`).
+    """Return plans that had ended by then, except those that are kept or still needed.
+
+    Needed plans are those that another one undoes, the newest of each loop and kind
+    (`workers.placement.declined`), those from which a node may get its points back, and those that returned
+    them (`workers.placement.give_back`).
     """
     by_loops = Plan.objects.filter(owner=None).exclude(law="").values("law", "kind")
     newest = by_loops.annotate(newest=Max("pk")).values_list("newest", flat=True)
@@ -562,7 +579,7 @@ def due_plans(before: datetime) -> QuerySet[Plan]:
 
 
 def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
-    """Entries older than that, without those in a kept range, still being checked, or with a plan."""
+    """Return older entries, except those in a kept range, with an open check, or with a plan."""
     due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(
         verdict=LedgerEntry.Verdict.CHECKING
     )
@@ -572,7 +589,7 @@ def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
 
 
 def _last_due_day(days: int, now: datetime) -> str:
-    """The newest day all of which is older than so many days."""
+    """Return the newest day of which everything is older than this number of days."""
     return (cutoff(days, now).date() - timedelta(days=1)).isoformat()
 
 
@@ -581,7 +598,7 @@ def _batches(paths: list[Path], size: int) -> Iterable[list[Path]]:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """Hidden leftovers or a file that came just now keep it."""
+    """Remove the folder unless hidden leftovers or a new file are in it."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 

@@ -1,7 +1,7 @@
-"""`metric_spill`: the seconds' figures, kept for two hours in a stream, as Parquet files kept for long.
+"""`metric_spill`: metrics by the second, kept for two hours in a stream, as Parquet files.
 
-The amount isn't known beforehand: a chunk takes up to an hour of rows that no file has, then comes the next
-one. A file is named by the ids of its first and last row, so the names alone say what was spilled.
+The amount is unknown in advance: a chunk takes up to an hour of rows that no file has, then the next one
+follows. A file is named by the ids of its first and last row, so the names alone say what was spilled.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,17 @@ from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
 from workers.history import metric_files
 
 CHUNK_ROWS = 3_600
-# As Python has them 600 rows take 30 MB, of which a process would never give back a part.
+# As Python objects, 600 rows take 30 MB, part of which a process would never return to the system.
 PAGE_ROWS = 60
-# A row younger than this may still be followed by one of the same second.
+# A younger row may still be followed by one of the same second.
 SETTLED_SECONDS = 2.0
 
 
 def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece | None:
-    """The next rows of one day, after those that are spilled; None when there are none."""
+    """Return the next rows of one day after the spilled ones; None when there are none."""
     spilled = metric_files.last_spilled(where.data)
-    # Two ids have the form ms-n. What the chunk before took may not be shown yet when the next is asked for.
+    # Two ids have the form ms-n. The rows of the previous chunk may not be published yet when the next is
+    # requested.
     begun = max([when for when in (spilled, after and after.split("_")[1]) if when], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
     pages = _pages(where.control, f"({begun}" if begun else "-", end, CHUNK_ROWS)
@@ -41,24 +42,24 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
 
 
 def work(lease: Any) -> Made:
-    """One chunk's rows as a file that isn't shown yet."""
+    """Write one chunk's rows to a file that is not published yet."""
     first, last, day = (lease.content[name] for name in ("first", "last", "day"))
     where = lease.surroundings
     lease.check()
     table = figures(where.control, first, last)
     if not table.num_rows:
-        return Made(0)  # the stream has dropped them meanwhile
+        return Made(0)  # the stream has dropped them in the meantime
     final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
     return Made(table.num_rows, files.write_table(where.data, final, lease.token, table))
 
 
 def figures(control: redis.Redis, first: str, last: str) -> pa.Table:
-    """The stream's rows from id to id, both included."""
+    """Return the stream's rows from id to id, both included."""
     return pa.concat_tables([table_of([]), *map(table_of, _pages(control, first, last))])
 
 
 def _pages(control: redis.Redis, first: str, last: str, most_rows: int | None = None) -> Iterator[Entries]:
-    """Those rows, PAGE_ROWS at a time; no more than most_rows, where that is given."""
+    """Yield those rows, PAGE_ROWS at a time, and at most most_rows, where that is given."""
     left = most_rows
     while left is None or left > 0:
         count = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
@@ -71,7 +72,7 @@ def _pages(control: redis.Redis, first: str, last: str, most_rows: int | None = 
 
 
 def table_of(entries: Entries) -> pa.Table:
-    """Stream rows as {time, series, value}."""
+    """Return stream rows as {time, series, value}."""
     rows = [
         (int(entry_id.split(b"-")[0]) * 1000, name.decode(), float(value))
         for entry_id, fields in entries

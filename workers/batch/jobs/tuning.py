@@ -1,4 +1,7 @@
-"""Loops tuned on their record, a chunk a loop: what proves better is proposed (`workers.control.tuning`)."""
+"""Tuning of loops on their record, a chunk per loop (`workers.control.tuning`).
+
+Better values are proposed.
+"""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -13,18 +16,23 @@ from workers.models import Loop
 NAME = "tuning"
 PARAMETERS = (
     JobParameter(
-        "days", "integer", "days that are searched on; as many after them prove it", 3, least=3, most=45
+        "days",
+        "integer",
+        "days for the search; as many days after them for the validation",
+        3,
+        least=3,
+        most=45,
     ),
-    JobParameter("loops", "names", "the loops, by name; without it, all that can be tuned", None),
+    JobParameter("loops", "names", "loops by name; without it, all that can be tuned", None),
 )
 
 
 def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
-    """A chunk a loop. Raises BadInput for a loop that is not there or can't be tuned."""
+    """Return a chunk per loop. Raises BadInput for a loop that does not exist or cannot be tuned."""
     loops = {loop.name: loop for loop in tuning.loops_with_a_record()}
     for name in values["loops"] or loops:
         if name not in loops:
-            raise BadInput("loops", f"{name[:80]} is no loop that can be tuned on its record.")
+            raise BadInput("loops", f"{name[:80]} is not a loop that can be tuned on its record.")
         yield Piece(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
 
 
@@ -33,7 +41,7 @@ def open_job(where: Surroundings) -> nullcontext[Work]:
 
 
 def work(lease: Any) -> Made:
-    """Learn from one loop's record; why nothing is proposed is noted. Raises Overtaken."""
+    """Learn from one loop's record and note why nothing is proposed, if so. Raises Overtaken."""
     loop = Loop.objects.get(pk=lease.content["loop"])
     now = lease.surroundings.now
     learned = tuning.learn(loop, now, lease.content["days"], lease.check)

@@ -1,1 +1,1 @@
-"""What is done with events: one handler a module, each idempotent by the event's id."""
+"""Event handlers, one per module, each idempotent by the event's id."""

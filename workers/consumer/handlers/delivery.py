@@ -1,6 +1,4 @@
-"""What a handler is given: a block, or the part of one that is checked alone while poison is being
-separated.
-"""
+"""The input of a handler: a block, or a part of one that is checked alone during the separation of poison."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,20 +11,23 @@ import pyarrow.compute as pc
 
 @cache
 def _rows_as_text(power: int) -> pa.Array:
-    """The first 2^power: one array for each size of a block would fill a process's memory within days."""
+    """Return the first 2^power numbers.
+
+    One cached array per block size would fill a process's memory within days.
+    """
     return pc.cast(pa.array(range(1 << power), pa.int64()), pa.string())
 
 
 def _row_numbers(start: int, stop: int) -> pa.Array:
-    """start (included) to stop (excluded), as text."""
+    """Return the numbers from start (included) to stop (excluded) as text."""
     return _rows_as_text(stop.bit_length()).slice(start, stop - start)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Rows `first_row …` of a block. `whole` is false for a part.
+    """Rows from `first_row` of a block. `whole` is false for a part.
 
-    `key` names exactly these rows for ever: a block id, or `{block id}:{first}-{last}` for a part.
+    `key` permanently identifies exactly these rows: a block id, or `{block id}:{first}-{last}` for a part.
     """
 
     block_id: str
@@ -45,7 +46,7 @@ class Delivery:
         return f"{self.block_id}:{self.first_row}-{self.first_row + self.events - 1}"
 
     def ids(self) -> pa.Array:
-        """The event ids: the producer's own, or `{block id}:{row}` with the row in the whole block."""
+        """Return the event ids: the producer's own, or `{block id}:{row}` with the row in the whole block."""
         own = self.batch.column("id")
         if own.null_count == 0:
             return own
@@ -53,15 +54,15 @@ class Delivery:
         return pc.coalesce(own, pc.binary_join_element_wise(self.block_id, rows, ":"))
 
     def fill_ids(self) -> pa.RecordBatch:
-        """The rows with the id column filled."""
+        """Return the rows with the id column filled."""
         return self.batch.set_column(self.batch.schema.get_field_index("id"), "id", self.ids())
 
     def part(self, start: int, stop: int) -> "Delivery":
-        """Rows start (included) to stop (excluded) of this delivery."""
+        """Return the rows start (included) to stop (excluded) of this delivery."""
         return Delivery(
             self.block_id, self.batch.slice(start, stop - start), self.first_row + start, whole=False
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The events as dictionaries: `time` an aware datetime, `attributes` the JSON text or None."""
+        """Return the events as dictionaries: `time` an aware datetime, `attributes` the JSON text or None."""
         yield from self.fill_ids().to_pylist()

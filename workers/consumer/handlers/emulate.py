@@ -1,8 +1,8 @@
-"""Takes as long as real work would: service times drawn from a distribution, nothing else.
+"""A handler that takes as long as real work: service times drawn from a distribution, without effects.
 
 Options: `distribution` constant | exponential | lognormal, `seconds` the mean service time, `per` event |
 block, `cv` the coefficient of variation (standard deviation / mean; lognormal only), `seed`. The draw of a
-block depends on the seed and its id alone, so a replay takes as long.
+block depends only on the seed and its id, so a replay takes as long.
 """
 
 import math
@@ -19,7 +19,7 @@ from workers.consumer.handlers.options import Options
 
 
 class Emulate:
-    """Waits, by default 0.1 ms an event, exactly."""
+    """A handler that waits, by default exactly 0.1 ms per event."""
 
     works_block_by_block = True
 
@@ -43,7 +43,7 @@ class Emulate:
         return outcome
 
     def service_seconds(self, delivery: Delivery) -> float:
-        """The service time of all its events together."""
+        """Return the total service time of its events."""
         draws = delivery.events if self.per == "event" else 1
         if self.distribution == "constant" or self.mean_seconds == 0:
             return draws * self.mean_seconds

@@ -1,4 +1,4 @@
-"""The port behind which a queue's work is done."""
+"""The interface of event handlers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,26 +10,25 @@ from workers.consumer.handlers.effects import Outcome
 
 
 class Handler(Protocol):
-    """Handles the events of one queue.
+    """A handler of the events of one queue.
 
-    `handle` is called by a worker with several blocks at once, and with parts of one block while poison is
-    being separated. It either answers with an Outcome (blocks in `failures` are tried again, all others are
-    acknowledged), or raises: then nothing of the call counts as handled, and each block is tried alone. It
-    may be called with the same blocks again, and must then have no second effect
-    (`workers.consumer.handlers.effects`).
+    A worker calls `handle` with several blocks at once, and with parts of one block during the separation of
+    poison. It either returns an Outcome (blocks in `failures` are tried again, all others are acknowledged),
+    or raises: then nothing of the call counts as handled, and each block is tried alone. It may be called
+    with the same blocks again, and must then have no second effect (`workers.consumer.handlers.effects`).
     """
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome: ...
 
 
 def works_block_by_block(handler: Handler) -> bool:
-    """Whether it says so (`works_block_by_block = True`): a call may then be divided at no cost."""
+    """Return whether it declares `works_block_by_block = True`: a call may then be divided at no cost."""
     return bool(getattr(handler, "works_block_by_block", False))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a handler works: for which queue, and in which data folder."""
+    """The context of a handler: its queue and the data folder."""
 
     queue: str
     data: Path

@@ -1,4 +1,4 @@
-"""Handles an event by doing nothing: what the machinery alone can reach."""
+"""A handler that does nothing, for measuring the maximum throughput of the system itself."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from workers.consumer.handlers.options import Options
 
 
 class Noop:
-    """No options."""
+    """The handler without options."""
 
     def __init__(self, place: Place, options: Options) -> None:
         options.finish()

@@ -1,4 +1,7 @@
-"""Reading a handler's options: a fault names the option and what it takes; an unknown name is refused."""
+"""Parsing of a handler's options: an error names the option and its valid values.
+
+Unknown names are rejected.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,7 +13,7 @@ WHERE = "handler_options"
 
 
 class Options:
-    """`handler_options` of a queue, read one by one; `finish` refuses what was not read."""
+    """`handler_options` of a queue, read one by one; `finish` rejects those that were not read."""
 
     def __init__(self, handler: str, document: Mapping[str, Any]) -> None:
         if not isinstance(document, Mapping):
@@ -20,28 +23,28 @@ class Options:
         self._known: set[str] = set()
 
     def number(self, name: str, default: float, minimum: float, maximum: float) -> float:
-        """A finite number in [minimum, maximum]."""
+        """Return a finite number in [minimum, maximum]."""
         return float(self._check_option(name, self._take(name, default), checks.number(minimum, maximum)))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text that is not empty; required without a default."""
+        """Return a text that is not empty; it is required without a default."""
         value = self._take(name, default)
         if value is None:
             raise self._fault(name, f"is missing: the {self._handler} handler needs it.")
         return str(self._check_option(name, value, checks.text(blank=value == default)))
 
     def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
-        """One of the allowed words."""
+        """Return one of the allowed words."""
         return str(self._check_option(name, self.text(name, default), checks.choice(sorted(allowed))))
 
     def texts(self, name: str) -> dict[str, str]:
-        """An object of texts, empty by default."""
+        """Return an object of texts, empty by default."""
         check = checks.mapping_of(checks.text(), "an object of texts")
         return dict(self._check_option(name, self._take(name, {}), check))
 
     def finish(self) -> None:
-        """Refuse what no reading asked for."""
-        message = f"is unknown to the {self._handler} handler; it takes: {{known}}."
+        """Reject options that were not read."""
+        message = f"is unknown to the {self._handler} handler; it takes {{known}}."
         checks.refuse_unknown(self._document, sorted(self._known), WHERE, message=message)
 
     def _take(self, name: str, default: Any) -> Any:

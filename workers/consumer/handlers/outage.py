@@ -1,8 +1,8 @@
-"""What a handler needs is away: a database, a disk, a folder. No event is to blame, so none is separated.
+"""Failures of a handler's dependency: a database, a disk, a folder.
 
-Of PostgreSQL's errors the class decides (the first two digits of SQLSTATE): connection, login, database,
-table, column, permission, a server that only reads, is full, locked or shutting down. Whatever else it says
-may be about the events.
+No event is to blame, so none is separated. For PostgreSQL's errors, the class decides (the first two digits
+of SQLSTATE): connection, login, database, table, column, permission, a server that is read-only, full,
+locked, or shutting down. All other errors may be about the events.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ ABOUT_EVENTS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingEr
 
 
 def is_away(error: Exception) -> bool:
-    """Whether an error is of what the handler needs, and not of what it was given."""
+    """Return whether an error is of a dependency and not of the input."""
     if isinstance(error, psycopg.Error):
         if error.sqlstate:
             return error.sqlstate[:2] in AWAY
@@ -27,7 +27,10 @@ def is_away(error: Exception) -> bool:
 
 
 def fail_all_blocks(blocks: int, error: Exception) -> Outcome:
-    """What a call answers: each of its blocks failed. Raises the error where the events may be to blame."""
+    """Return the outcome of a call in which each block failed.
+
+    Raises the error where the events may be to blame.
+    """
     if not is_away(error):
         raise error
     text = f"{type(error).__name__}: {error}"

@@ -1,24 +1,23 @@
-"""Archives events as Parquet: `archive/queue=…/day=…/{name}.parquet` in the data folder, a worker's blocks of
-one day in one file.
+"""A handler that archives events as Parquet: `archive/queue=…/day=…/{name}.parquet` in the data folder.
 
-A worker's blocks share a file so that files stay few. Then a block can't be recognised by a file name:
-after a crash it may come again in other company. So an index (`archive/index.sqlite3`, a row a block) says
-which block, or part of one, went to which file, and a crash can leave only states that the next worker
-finishes:
+A worker's blocks of one day share a file so that files stay few. A file name therefore cannot identify a
+block: after a crash it may be delivered again with other blocks. An index (`archive/index.sqlite3`, a row per
+block) maps each block, or part of one, to its file, and a crash can leave only states that the next worker
+completes:
 
-1. In one transaction, the index's write lock held: blocks that the index knows are left out; the rest are
+1. In one transaction, with the index's write lock: blocks that the index has are left out; the rest are
    written to a hidden file `.{name}.parquet.tmp` and flushed to the disk; their rows are added; commit. A
-   crash before the commit leaves a hidden file that nobody reads (swept when it is a day old).
-2. The hidden file is renamed to its name.  A crash before that leaves the index naming a file that is still
-   hidden: whoever gets the blocks again (they were never acknowledged) finds them in the index and does the
-   renaming, and nothing else.
+   crash before the commit leaves a hidden file that is never read (deleted when it is a day old).
+2. The hidden file is renamed to its name. A crash before that leaves the index naming a file that is still
+   hidden: the worker that gets the blocks again (they were never acknowledged) finds them in the index and
+   only does the renaming.
 
-So a block's events are in exactly one visible file before it is acknowledged. The day is that of the
-block's newest event (UTC). `{name}` is derived from the keys of its blocks. Two blocks that carry the same
-event id are two rows: the archive is exact by block, and readers distinguish events by `id`.
+A block's events are therefore in exactly one visible file before it is acknowledged. The day is that of the
+block's newest event (UTC). `{name}` is derived from the keys of its blocks. Two blocks with the same event id
+are two rows: the archive is exact by block, and readers distinguish events by `id`.
 
-Options: `compression` zstd (default) | snappy | none. The archive folder must be on a file system with
-locks (SQLite's).
+Options: `compression` zstd (default) | snappy | none. The archive folder must be on a file system with locks
+(SQLite's).
 """
 
 import hashlib
@@ -46,18 +45,21 @@ LEFTOVER_AGE_SECONDS = 86_400.0
 
 
 def day_of(delivery: Delivery) -> str:
-    """The UTC day of its newest event."""
+    """Return the UTC day of its newest event."""
     newest = pc.max(delivery.batch.column("time").cast(pa.int64())).as_py()
     return datetime.fromtimestamp(newest // 1_000_000, UTC).date().isoformat()
 
 
 def build_hidden_path(path: Path) -> Path:
-    """Where a file is written before it is shown; Spark and Arrow skip names that begin with a dot."""
+    """Return where a file is written before it is published.
+
+    Spark and Arrow skip names that start with a dot.
+    """
     return path.with_name(f".{path.name}.tmp")
 
 
 def reveal(path: Path) -> None:
-    """Show a written file. Somebody else may have done so already: then it is there, and that is fine."""
+    """Publish a written file; another worker may have done so already, which is fine."""
     try:
         build_hidden_path(path).replace(path)
     except FileNotFoundError:
@@ -66,8 +68,9 @@ def reveal(path: Path) -> None:
 
 
 def _remove_known_rows(delivery: Delivery, known: Iterable[str]) -> list[Delivery]:
-    """What of a delivery is not written yet, given the keys that are. A separation of poison that ended half
-    way has written parts of a block that comes again whole.
+    """Remove the rows of a delivery whose keys are known, which are already written.
+
+    An interrupted separation of poison may have written parts of a block that is delivered again whole.
     """
     known = set(known)
     if delivery.block_id in known:
@@ -83,7 +86,7 @@ def _remove_known_rows(delivery: Delivery, known: Iterable[str]) -> list[Deliver
 
 
 class Parquet:
-    """Writes; see the module."""
+    """The handler; see the module."""
 
     def __init__(self, place: Place, options: Options) -> None:
         self.compression = options.choice("compression", "zstd", ("zstd", "snappy", "none"))
@@ -101,7 +104,7 @@ class Parquet:
     def _archive_deliveries(self, deliveries: Sequence[Delivery]) -> Outcome:
         index = self._index = self._index or self._open()
         with index:
-            # The write lock from the start: two workers holding the same block decide one after the other.
+            # The write lock is taken first: two workers with the same block decide one after the other.
             index.execute("BEGIN IMMEDIATE")
             files: set[Path] = set()
             new: list[Delivery] = []
@@ -116,7 +119,7 @@ class Parquet:
         return Outcome(effects, sum(delivery.events for delivery in deliveries) - effects)
 
     def sweep(self, now: float) -> int:
-        """Remove hidden files that a crash left behind and that the index doesn't name; answers how many."""
+        """Remove hidden files that a crash left and that are not in the index; return how many."""
         index = self._index = self._index or self._open()
         swept = 0
         for path in self.folder.glob("day=*/.*.parquet.tmp"):
@@ -141,7 +144,7 @@ class Parquet:
         return path
 
     def _find_archived_files(self, index: sqlite3.Connection, block_id: str) -> dict[str, Path]:
-        """What the index has of a block: the key of the whole, or those of its parts, and their files."""
+        """Return the block's entries of the index with their files: the key of the whole or of its parts."""
         query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
         found = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
         return {key: path_inside(self.root, file, "archive/index.sqlite3") for key, file in found}
@@ -167,6 +170,6 @@ class Parquet:
             "file TEXT NOT NULL, PRIMARY KEY (queue, block)) WITHOUT ROWID"
         )
         index.execute("CREATE INDEX IF NOT EXISTS blocks_by_file ON blocks (file)")
-        self._index = index  # an index that stays has its table; the sweep reads it
+        self._index = index  # an existing index has its table; the sweep reads it
         self.sweep(time.time())
         return index

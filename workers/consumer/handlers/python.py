@@ -1,9 +1,9 @@
-"""Hands events to a callable of the operator's own: `python:package.module.name`.
+"""A handler that passes events to a custom callable: `python:package.module.name`.
 
-Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (a `Delivery` at a
-time: `.batch` is Arrow). What the callable raises is a failure of what it was given; what it returns is
-ignored, unless it is an `Outcome`: where that names a failure, all that it was given has failed. It may see
-an event again after a crash, under the same id.
+Options: `takes` events (default: a list of dictionaries, each with its `id`) or block (one `Delivery` at a
+time: `.batch` is Arrow). An exception of the callable is a failure of its whole input. Its return value is
+ignored, unless it is an `Outcome`: where that has a failure, its whole input has failed. It may get an event
+again after a crash, under the same id.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from workers.consumer.handlers.options import Options
 
 
 def load_callable(path: str) -> Callable[[Any], Any]:
-    """The callable at a dotted path. Raises BadInput("handler") that says which part could not be found."""
+    """Return the callable at a dotted path. Raises BadInput("handler") naming the part that was not found."""
     module_name, _, name = path.rpartition(".")
     if not module_name:
         raise BadInput("handler", f"python:{path} names no module; write python:package.module.name.")
@@ -36,7 +36,7 @@ def load_callable(path: str) -> Callable[[Any], Any]:
 
 
 class Python:
-    """Calls the callable with the events of each worker at once, or with one block at a time."""
+    """A handler that calls the callable with all events of a worker, or with one block at a time."""
 
     def __init__(self, place: Place, options: Options, path: str) -> None:
         self.takes = options.choice("takes", "events", ("events", "block"))
@@ -64,5 +64,5 @@ class Python:
 
 
 def _fail_rows(places: Iterable[int], done: Outcome) -> tuple[Failure, ...]:
-    """What a callable says has failed is all that it was given: it knows no places among the blocks."""
+    """Return failures for the whole input: the callable does not know the indexes of blocks."""
     return tuple(replace(done.failures[0], block=place) for place in places if done.failures)

@@ -1,4 +1,4 @@
-"""Which handler a queue's `handler` names."""
+"""Creation of the handler that a queue's `handler` names."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ PYTHON = "python:"
 
 
 def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
-    """A handler, its options checked.
+    """Return a handler with validated options.
 
-    Raises BadInput naming `handler` or `handler_options.…`; it opens nothing yet.
+    Raises BadInput naming `handler` or `handler_options.…`; nothing is opened yet.
     """
     if name.startswith(PYTHON):
         return Python(place, Options("python", options), name.removeprefix(PYTHON))
@@ -40,7 +40,10 @@ def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
 
 
 def handler_for(queue: str, name: str, options: Mapping[str, Any], data: Path) -> Handler:
-    """The same, kept for the life of the process, for its connections; changed options make a new one."""
+    """Return a handler that is cached for the life of the process, for its connections.
+
+    Changed options create a new one.
+    """
     return _load_handler(queue, name, json.dumps(options, sort_keys=True), data)
 
 

@@ -1,4 +1,4 @@
-"""Where a queue's events go in the end, in a word or two, and without anything secret: for maps and lists."""
+"""The destination of a queue's events, in a word or two and without secrets, for maps and lists."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ NOWHERE = "nowhere"
 
 
 def sink_of(handler: str, options: Mapping[str, Any]) -> str:
-    """`archive`, a table, a host, a function; for a handler that is not known here its own name."""
+    """Return `archive`, a table, a host, a function; for an unknown handler its own name."""
     if handler.startswith("python:"):
         return handler.rsplit(".", 1)[-1]
     if handler == "webhook":
-        # Only the host: an address may carry names and passwords.
+        # Only the host: an address may have names and passwords.
         return urlsplit(str(options.get("url", ""))).hostname or "webhook"
     if handler == "sql":
         return f"table {options.get('table') or 'handled'}"

@@ -1,10 +1,10 @@
-"""Keeps every event as a row, once: SQLite by default, PostgreSQL by URL.
+"""A handler that stores every event as a row, once: SQLite by default, PostgreSQL by URL.
 
 Options: `url` (`sqlite:///path` or `postgresql://…`; default: `handled.sqlite3` in the data folder),
-`url_environment` (the name of a variable that holds the URL, for one with a password), `table` (default
-`handled`). From pages and the API `url` takes less (`workers.consumer.handlers.sql_address`). The table is
-created when missing. A worker's blocks go in with one transaction, `INSERT … ON CONFLICT (queue, id) DO
-NOTHING`: the rows inserted are the effects, the others the duplicates.
+`url_environment` (the name of a variable with the URL, for one with a password), `table` (default `handled`).
+Pages and the API accept only some forms of `url` (`workers.consumer.handlers.sql_address`). A missing table
+is created. A worker's blocks are inserted with one transaction, `INSERT … ON CONFLICT (queue, id) DO
+NOTHING`: the inserted rows are the effects, the others the duplicates.
 """
 
 import json
@@ -36,20 +36,20 @@ CANCEL_SECONDS = 5.0
 
 
 class Store(Protocol):
-    """A database that takes rows (id, time in µs, type, source, key, value, attributes) once per id."""
+    """A database that stores rows (id, time in µs, type, source, key, value, attributes) once per id."""
 
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
-        """All of it or (when it raises) nothing; answers how many rows were new."""
+        """Insert everything or (when it raises) nothing; return how many rows were new."""
 
     def close(self) -> None:
-        """Give the connection back; the next insert opens another."""
+        """Close the connection; the next insert opens another."""
 
 
 class SqliteStore:
-    """WAL, and a synchronous commit: what is acknowledged afterwards must survive a power cut as well.
+    """A SQLite store with WAL and synchronous commits.
 
-    `time` is µs since 1970 UTC. A connection per worker process, never carried over a fork (it is opened at
-    the first insert).
+    Data that is acknowledged afterwards must survive a power failure. `time` is µs since 1970 UTC. There is
+    one connection per worker process, which is never shared over a fork (it is opened at the first insert).
     """
 
     def __init__(self, path: Path, table: str) -> None:
@@ -62,8 +62,8 @@ class SqliteStore:
             f"INSERT INTO {self._table} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING"
         )
         with database:
-            # Taking the write lock at once: a transaction that begins by reading could find itself outdated
-            # and fail.
+            # The write lock is taken at once: a transaction that starts with a read could find itself
+            # outdated and fail.
             database.execute("BEGIN IMMEDIATE")
             before = database.total_changes
             database.executemany(insert, zip([queue] * len(columns[0]), *columns, strict=True))
@@ -87,24 +87,25 @@ class SqliteStore:
         return database
 
 
-# What jsonb refuses in JSON: a NUL, and a number that is so small, or so long, that no numeric holds it.
+# JSON that jsonb rejects: a NUL, and numbers too small or too long for a numeric.
 REFUSED_BY_JSONB = re.compile(r"\\u0000|e-\d{4}|(?<!\d)\d{9999}", re.IGNORECASE)
 
 
 def _as_jsonb(attributes: str | None) -> str | None:
-    """Attributes as jsonb takes them: U+FFFD for a NUL, and numbers as a float holds them. One event that is
-    refused would hold up all of its block.
+    """Return attributes that jsonb accepts: U+FFFD for a NUL, and numbers as a float represents them.
+
+    One rejected event would block all of its block.
     """
     if attributes is None or REFUSED_BY_JSONB.search(attributes) is None:
         return attributes
     try:
         return json.dumps(checks.storable(json.loads(attributes)))
     except ValueError:
-        return attributes  # no JSON: the database says so
+        return attributes  # invalid JSON: the database reports it
 
 
 class PostgresStore:
-    """One statement a worker: the columns travel as arrays.
+    """A PostgreSQL store with one statement per worker: the columns are sent as arrays.
 
     `time` is timestamptz. A lost connection is opened again at the next call.
     """
@@ -132,8 +133,8 @@ class PostgresStore:
         if database is None:
             return
         try:
-            # Of a connection that is only closed the server learns once its statement is through: a lock that
-            # is held for long would gather one such statement a try.
+            # The server notices a closed connection only after its statement ends, so a lock that is held for
+            # long would accumulate one such statement per try.
             with suppress(psycopg.Error):
                 database.cancel_safe(timeout=CANCEL_SECONDS)
         finally:
@@ -141,8 +142,10 @@ class PostgresStore:
 
     @contextmanager
     def _never_left_busy(self) -> Iterator[None]:
-        """A call that a time limit ends leaves its statement running in an open transaction, and psycopg
-        refuses every other on that connection.
+        """Close the connection where the call leaves a statement running.
+
+        A call that a time limit ends leaves its statement running in an open transaction, and psycopg refuses
+        every other statement on that connection.
         """
         try:
             yield
@@ -157,7 +160,7 @@ class PostgresStore:
             try:
                 self._create(self._connection)
             except BaseException:
-                self.close()  # a connection that stays has its table
+                self.close()  # an open connection has its table
                 raise
         return self._connection
 
@@ -173,8 +176,9 @@ class PostgresStore:
 
 
 def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
-    """The store of a URL; is_hosts_own: of the environment, so that it is neither judged nor quoted. Raises
-    BadInput for a scheme that is not spoken here.
+    """Return the store of a URL. Raises BadInput for an unsupported scheme.
+
+    is_hosts_own: the URL is from the environment, so it is neither checked nor quoted.
     """
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/"):
@@ -186,11 +190,11 @@ def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
     message = "takes sqlite:///path or postgresql://…"
     if is_hosts_own:
         raise BadInput("handler_options.url_environment", f"names a variable that {message}.")
-    raise BadInput("handler_options.url", f"{message}, not a URL that begins with {scheme[:20]!r}.")
+    raise BadInput("handler_options.url", f"{message}, not a URL that starts with {scheme[:20]!r}.")
 
 
 class Sql:
-    """Inserts; see the module."""
+    """The handler; see the module."""
 
     def __init__(
         self, place: Place, options: Options, environment: Mapping[str, str] = variables.PROCESS
@@ -198,7 +202,7 @@ class Sql:
         self.queue = place.queue
         table = options.text("table", "handled")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
-            raise BadInput("handler_options.table", f"takes lower-case letters, digits and _, not {table!r}.")
+            raise BadInput("handler_options.table", f"takes lowercase letters, digits, and _, not {table!r}.")
         url = options.text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
         own = self._from_environment(options.text("url_environment", ""), environment)
         options.finish()
@@ -216,7 +220,7 @@ class Sql:
         return Outcome(effects=inserted, duplicates=len(columns[0]) - inserted)
 
     def close(self) -> None:
-        """Give the database connection back."""
+        """Close the database connection."""
         self._store.close()
 
     @staticmethod
@@ -236,7 +240,7 @@ class Sql:
         secret = variables.secret_named(name, environment)
         if name and not secret:
             message = (
-                f"names {name}, which is not set in the worker's environment; set it or drop the option."
+                f"names {name}, which is not set in the worker's environment; set it or remove the option."
             )
             raise BadInput("handler_options.url_environment", message)
         return secret

@@ -1,14 +1,14 @@
-"""Where the sql handler may keep rows when a person types it, and how a worker then connects there.
+"""The addresses that people may enter for the sql handler, and how a worker connects to them.
 
 | form | takes |
 |---|---|
 | `sqlite:///path` | `handled.sqlite3` in the data folder, or a file `.sqlite3` below its folder `handled` |
 | `postgresql://user@host:port/name` | no password, no parameters, one host, on PostgreSQL's port or another |
-| | that the policy of typed addresses (`workers.host.egress`) lets through; no login of the host is sent |
+| | that the policy of typed addresses (`workers.host.egress`) allows; no login of the host is sent |
 
-The host's own files and database may hold more forms. The egress policy judges each of them at every
-connection, with every server that it names; a socket of this machine counts as loopback. An address in a
-variable of the environment (`url_environment`) is the host's own and is not judged.
+The host's own files and database may use more forms. The egress policy checks each of them, with every server
+that it names, at every connection; a socket of this machine counts as loopback. An address in an environment
+variable (`url_environment`) belongs to the host and is not checked.
 """
 
 import ipaddress
@@ -27,8 +27,8 @@ from workers.host import egress
 FIELD = "handler_options.url"
 PORT = 5432
 SCHEMES = {"postgres": PORT, "postgresql": PORT}
-# libpq adds what its environment has: PGPASSWORD, PGPASSFILE, ~/.pgpass, a service, a ticket, a certificate.
-# They are the host's, and a server that a person chose must not get them.
+# libpq adds values from its environment: PGPASSWORD, PGPASSFILE, ~/.pgpass, a service, a ticket, a
+# certificate. They belong to the host, and a server that a person chose must not receive them.
 NO_LOGIN_OF_THE_HOST: dict[str, Any] = {
     "password": "",
     "passfile": "/nonexistent",
@@ -40,19 +40,19 @@ FOLDER, FILE = "handled", "handled.sqlite3"
 CONNECT_SECONDS = 10
 SOCKETS = ("/", "@")
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
-# Options of libpq that bring in hosts which the address does not name.
+# libpq options that add hosts which are not in the address.
 NAMES_HOSTS = frozenset({"service", "servicefile", "oauth_issuer"})
 HIDES_HOSTS = (
-    "may lead to any host; name the host in the address, or move the address to a variable that"
+    "may lead to any host; write the host in the address, or move the address to a variable that"
     " url_environment names."
 )
 UNREADABLE = (
-    "PostgreSQL can't read the address; write what is no letter or digit in its password as in any URL:"
+    "PostgreSQL cannot parse the address; encode special characters of its password as in any URL:"
     " @ as %40, % as %25, / as %2F, [ as %5B."
 )
 SERVER = (
-    "takes postgresql://user@host:port/name without password and parameters; an address with more stands in"
-    " a variable that url_environment names."
+    "takes postgresql://user@host:port/name without password and parameters; move any other address to a"
+    " variable that url_environment names."
 )
 FILES = (
     f"takes an SQLite file {FILE} in the data folder, or one ending in .sqlite3 below its folder {FOLDER}."
@@ -60,7 +60,7 @@ FILES = (
 
 
 def check_typed(url: object, data: Path) -> None:
-    """Raise BadInput unless a person may type it."""
+    """Raise BadInput unless a person may enter it."""
     text = url if isinstance(url, str) else ""
     if text.startswith("sqlite:"):
         _check_file(text, data)
@@ -80,7 +80,7 @@ def _check_file(url: str, data: Path) -> None:
 
 
 def server_of(url: str) -> tuple[str, int]:
-    """The host and port of an address that a person may type. Raises BadInput for any other."""
+    """Return host and port of an address that a person may enter. Raises BadInput for any other."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -95,17 +95,20 @@ def server_of(url: str) -> tuple[str, int]:
 
 
 def open_own(url: str) -> psycopg.Connection:
-    """Connect to what the environment holds. Raises psycopg.OperationalError, which quotes no password."""
+    """Connect to an address from the environment.
+
+    Raises psycopg.OperationalError, which quotes no password.
+    """
     _parameters_of(url)
     return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 
 def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_of) -> psycopg.Connection:
-    """Connect to a url of a queue's options, at addresses that the egress policy allows now.
+    """Connect to a URL of a queue's options, at addresses that the egress policy allows now.
 
-    The policy may have changed since the url was written, and so may the meaning of its names. libpq gets
-    addresses only, so a name can't lead elsewhere. A host that is refused or unknown doesn't keep others of
-    the url from being tried. Raises AddressRefused and psycopg.Error.
+    The policy and the meaning of names may have changed since the URL was written. libpq receives only
+    addresses, so a name cannot lead elsewhere. A refused or unknown host does not prevent attempts with the
+    URL's other hosts. Raises AddressRefused and psycopg.Error.
     """
     parameters = _parameters_of(url)
     if elsewhere := sorted(NAMES_HOSTS & parameters.keys()):
@@ -137,7 +140,7 @@ def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_
 
 
 def _may_be_typed(url: str) -> bool:
-    """Return whether the url has the form that a person may type."""
+    """Return whether the URL has the form that a person may enter."""
     try:
         server_of(url)
     except BadInput:
@@ -146,20 +149,21 @@ def _may_be_typed(url: str) -> bool:
 
 
 def _parameters_of(url: str) -> dict[str, str]:
-    """Return libpq's parameters. Raises OperationalError instead of an error that quotes the password:
-    PostgreSQL takes what follows an @ in a password for the host.
+    """Return libpq's parameters. Raises OperationalError instead of an error that quotes the password.
+
+    PostgreSQL treats the text after an @ in a password as the host.
     """
     try:
         parameters = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except (psycopg.ProgrammingError, UnicodeDecodeError):
         raise psycopg.OperationalError(UNREADABLE) from None
-    if "@" in parameters.get("host", "")[1:]:  # an abstract socket of this machine begins with it
+    if "@" in parameters.get("host", "")[1:]:  # an abstract socket of this machine starts with it
         raise psycopg.OperationalError(UNREADABLE)
     return parameters
 
 
 def _servers_of(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
-    """Return host, hostaddr and port of each server: libpq takes lists, and one port for all of them."""
+    """Return host, hostaddr, and port of each server: libpq accepts lists, and one port for all of them."""
     hosts, addresses, ports = (parameters.get(key, "").split(",") for key in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(addresses))
     ports = ports * count if len(ports) == 1 else ports

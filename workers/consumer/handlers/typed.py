@@ -1,4 +1,7 @@
-"""What of a queue's handler people may set from pages and the API: less than the host's own files may."""
+"""Handler settings that people may enter on pages and through the API.
+
+They are fewer than in the host's own files.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +16,9 @@ PLAIN = frozenset({"table", "takes", "per", "distribution", "compression"})  # t
 
 
 def check(handler: str, options: Any, data: Path) -> None:
-    """Raise BadInput naming `handler` or `handler_options.…` for what only the host may set. Nothing is
-    imported, opened or connected to.
+    """Raise BadInput naming `handler` or `handler_options.…` for settings that only the host may make.
+
+    Nothing is imported, opened, or connected to.
     """
     if handler.startswith(PYTHON):
         own_code.check_path(handler.removeprefix(PYTHON), "handler")
@@ -23,7 +27,7 @@ def check(handler: str, options: Any, data: Path) -> None:
 
 
 def remove_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options for the audit: of an address its host, of what may be a secret the name alone."""
+    """Return options for the audit log, with only the host of addresses and the names of secrets."""
     return {name: _mask_option(name, value) for name, value in options.items()}
 
 

@@ -1,14 +1,14 @@
-"""Posts each block as JSON lines to a URL.
+"""A handler that posts each block as JSON lines to a URL.
 
 Headers: `Content-Type: application/x-ndjson`, `Idempotency-Key` (the block id; see
-`workers.consumer.handlers.effects`), `X-Weir-Queue`, `X-Weir-Events`, and when a secret is named
+`workers.consumer.handlers.effects`), `X-Weir-Queue`, `X-Weir-Events`, and, when a secret is named,
 `X-Weir-Signature: sha256=` + hex HMAC-SHA-256 of the body under it.
 
-Options: `url` (required), `timeout_seconds`, `secret_environment` (the name of the environment variable
-that holds the secret: the secret itself is never stored), `headers`. 2xx is done; 409, or any 2xx with
-`Idempotency-Replayed: true`, was done before. 408, 425, 429, 5xx, an endpoint that can't be reached, and
-faults of the configuration (401, 403, 404, 405, 407, 410) are tried again; `Retry-After` in seconds is
-respected. Every other 4xx blames the events: poison.
+Options: `url` (required), `timeout_seconds`, `secret_environment` (the name of the environment variable with
+the secret: the secret itself is never stored), `headers`. 2xx is done; 409, or any 2xx with
+`Idempotency-Replayed: true`, was done before. 408, 425, 429, 5xx, an unreachable endpoint, and configuration
+errors (401, 403, 404, 405, 407, 410) are tried again; `Retry-After` in seconds is respected. Every other 4xx
+blames the events: poison.
 """
 
 import hashlib
@@ -33,14 +33,15 @@ from workers.host import egress, http_headers
 
 NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
 LONGEST_RETRY_AFTER_SECONDS = 300.0
-# Of an answer only the beginning is read, and a request may take so many of its time-outs in all.
+# Only the start of a response is read, and a whole request may take this many of its timeouts.
 MOST_READ_BYTES = 4_096
 TOTAL_OF_TIMEOUT = 3
 
 
 def json_lines(delivery: Delivery) -> bytes:
-    """A line an event; times are ISO 8601 in UTC, attributes an object. The same rows always give the same
-    bytes.
+    """Return a line per event; times are ISO 8601 in UTC, attributes an object.
+
+    The same rows always give the same bytes.
     """
     lines = []
     for event in delivery.rows():
@@ -51,8 +52,9 @@ def json_lines(delivery: Delivery) -> bytes:
 
 
 def _document(text: str) -> Any:
-    """The attributes as an object; as text when a producer wrote none: one such event must not spoil its
-    block.
+    """Return the attributes as an object, or as text when they are invalid.
+
+    An event with invalid attributes must not fail its block.
     """
     try:
         return orjson.loads(text)
@@ -61,13 +63,14 @@ def _document(text: str) -> Any:
 
 
 def signature(secret: bytes, body: bytes) -> str:
-    """What a receiver compares (in constant time) with the header `X-Weir-Signature`."""
+    """Return the value that a receiver compares (in constant time) with the header `X-Weir-Signature`."""
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
 class Webhook:
-    """One connection pool per worker process; redirects are not followed, so a signed body goes only where it
-    was sent.
+    """The handler, with one connection pool per worker process.
+
+    Redirects are not followed, so a signed body goes only to its URL.
     """
 
     works_block_by_block = True
@@ -83,7 +86,8 @@ class Webhook:
         self._monotonic = monotonic
         self.queue = place.queue
         self.url = self._validate_url(options.text("url"))
-        # What an error says of it: the rest of an address may be a secret, and dead letters are read by many.
+        # The part that an error shows: the rest of an address may be a secret, and many people read dead
+        # letters.
         self._host = urlsplit(self.url).hostname
         timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
         headers = options.texts("headers")
@@ -161,7 +165,7 @@ class Webhook:
         secret = variables.secret_named(name, environment)
         if name and not secret:
             message = (
-                f"names {name}, which is not set in the worker's environment; set it or drop the option."
+                f"names {name}, which is not set in the worker's environment; set it or remove the option."
             )
             raise BadInput("handler_options.secret_environment", message)
         return secret.encode()

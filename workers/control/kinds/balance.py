@@ -31,12 +31,11 @@ STARVED_SHARE = 0.5
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return {response_times_seconds, shares, events_per_second, utilisation} of the replicas that have a
-    share.
+    """Return the observation of the replicas that have a share.
 
-    It also has `incomparable` where a replica reports nothing or the differences may be chance, and `starved`
-    where a replica's small share is the reason. The law decides by its parameters whether the load is high
-    enough for a comparison.
+    It is {response_times_seconds, shares, events_per_second, utilisation}. It also has `incomparable` where a
+    replica reports nothing or the differences may be chance, and `starved` where a replica's small share is
+    the reason. The law decides by its parameters whether the load is high enough for a comparison.
     """
     rows = _replicas(target, snapshot)
     found = application(target, snapshot)
@@ -60,9 +59,9 @@ def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Replic
 def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
     silent = [name for name, row in rows.items() if row.response_seconds is None]
     if silent:
-        return f"replica {silent[0]} has not worked a warm batch lately"
+        return f"replica {silent[0]} has processed no warm batch recently"
     if _is_chance(list(rows.values())):
-        return "the replicas differ by no more than chance makes them"
+        return "the replicas differ no more than by chance"
     return None
 
 
@@ -77,7 +76,7 @@ def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second:
         share = row.share / whole
         events = share * (events_per_second or 0.0) * WINDOW_SECONDS
         if row.response_seconds is None and share * len(rows) < STARVED_SHARE and events < LEAST_PIECE_EVENTS:
-            return f"replica {name} gets too few events to be heard of"
+            return f"replica {name} gets too few events to report a response time"
     return None
 
 
@@ -122,11 +121,12 @@ KIND = LoopKind(
     parameters={"interval_seconds": float(INTERVAL_SECONDS)},
     display=Display(
         # The setpoint is the mean of the measured values and moves with it.
-        Lanes("Slowest less quickest response, s", "Share moved, %", "moved", has_reference=False),
+        Lanes("Slowest minus fastest response, s", "Share moved, %", "moved", has_reference=False),
         of_each="application",
         purpose=("Shares the pipeline's events among its replicas so that all respond equally fast."),
         formula=(
-            "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its sum); q, integral and r weigh them"
+            "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its integral), weighted "
+            "by q, integral, and r"
         ),
         main=("resolution_seconds", "minimum_share", "q", "integral", "r"),
         topics=(("Model", ("a", "b", "interval_seconds")),),
@@ -134,7 +134,7 @@ KIND = LoopKind(
         is_news=False,
     ),
     promise=PromisedResponse(
-        "A difference in response time that something keeps making, share of it", predict_balance
+        "Response to a lasting difference in response time, as a share of it", predict_balance
     ),
     scenario="balance",
 )

@@ -1,5 +1,6 @@
-"""The number of processes of each worker host that handles events, and of each pool of an attached plant that
-reports its completions (a worker of a Celery app).
+"""The number of processes of each worker host that handles events.
+
+The law also sizes each pool of an attached plant that reports its completions (a worker of a Celery app).
 
 These loops start in advise. An exploration removes workers before it adds any, at a time that no person
 chose, and each process uses memory of its host. People therefore enable the loops pool by pool, within a
@@ -35,8 +36,9 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation and, where
-    known, {`epoch`, `mean_threads`, `trouble`}.
+    """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation.
+
+    Where known, it also has {`epoch`, `mean_threads`, `trouble`}.
 
     The times are of events that completed while all processes were busy (`workers.pool.departures`);
     `seconds` is how long they were. Samples are numbered, so that none is used twice; after a restart of the
@@ -78,14 +80,14 @@ def _observe_attached(
         observation["ends_idle"] = True
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
-        seen = Measured(seen.age_seconds, idle=f"no completion of {target['operator']} is heard of")
+        seen = Measured(seen.age_seconds, idle=f"{target['operator']} reports no completions")
     return Sensed(observation, seen, _counters(done, life) if done else dict(before or {}))
 
 
 def _explain_no_decrease(target: Document, pool: attached_pools.SeenPool | None) -> str | None:
     order = pool.row.orders.get(target["operator"]) if pool else None
     is_less = pool is not None and order is not None and order.tasks < pool.tasks
-    return "only idle processes end" if is_less and pool is not None and pool.ends_idle else None
+    return "only idle processes are stopped" if is_less and pool is not None and pool.ends_idle else None
 
 
 def _counters(done: PoolWork, life: Document) -> dict[str, float]:
@@ -161,7 +163,7 @@ def check_measurement(
     if row is None or row.age_seconds is None or age is None:
         return Measured(None, f"worker host {host} does not report")
     if not row.resizable:
-        return Measured(age, f"the pool of {host} has no processes to add or remove")
+        return Measured(age, f"the pool of {host} cannot add or remove processes")
     return Measured(age + row.age_seconds)
 
 
@@ -187,8 +189,9 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
 
 
 def targets(present: Present) -> Targets:
-    """Return each reporting worker host of role jobs and each pool of an attached plant that reports
-    completions, starting at its current size.
+    """Return the reporting worker hosts of role jobs and the attached pools that report completions.
+
+    Their loops start at the current size.
     """
     starts = {
         f"{LAW.name}/{name}": _start(name, report.slots)
@@ -209,9 +212,7 @@ def _start(host: str, slots: int) -> LoopStart:
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
-    """Return the start of a loop at an attached plant, in the range that all loops of such a plant start
-    with.
-    """
+    """Return the start of a loop at an attached plant, in the range that all its loops start with."""
     pool = attached_pools.pool_of(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
     values = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
@@ -248,9 +249,10 @@ KIND = LoopKind(
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
-        of_each="worker host, pool of an attached plant that says its completions",
-        purpose="Finds how many processes of a pool bring throughput, and runs no more.",
-        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; least n with X(n) ≥ keep · best",
+        of_each="worker host, pool of an attached plant that reports its completions",
+        purpose="Finds the number of processes that maximizes a pool's throughput, and runs no more.",
+        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; smallest n with X(n) ≥ "
+        "keep · best",
         main=("method", "keep", "minimum", "maximum", "steady_seconds"),
         topics=(
             (

@@ -152,13 +152,15 @@ KIND = LoopKind(
     display=Display(
         Lanes("Free space of the result queue, MiB", "Events admitted", "admitted", scale=MEBIBYTES),
         of_each="application",
-        purpose=("Admits as many events as keep half of the result queue free, so that it never overflows."),
+        purpose=(
+            "Limits admitted events so that half of the result queue stays free and it never overflows."
+        ),
         formula=(
             "admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2)), e = setpoint - measured"
         ),
         main=("setpoint", "kp", "ki", "kd", "minimum"),
         topics=(
-            ("Form and limit", ("form", "maximum", "deadband", "interval_seconds")),
+            ("Shape and limit", ("form", "maximum", "deadband", "interval_seconds")),
             ("Model of the queue", ("a", "b", "delay")),
             ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
         ),
@@ -168,7 +170,7 @@ KIND = LoopKind(
         lasting=ADMIT,
         is_news=False,
     ),
-    promise=PromisedResponse("Free space after a new reference, share of the step", predict_flow),
+    promise=PromisedResponse("Free space after a new reference, as a share of the step", predict_flow),
     scenario="flow",
     rehearsal=Rehearsal(recorded_queue.TUNED, load, recorded_queue.cost),
 )

@@ -3,8 +3,7 @@
     capacity = out/s                            a jobs queue with a backlog: it works at its limit
              = out/s / share of busy slots      a jobs queue that keeps up
              = in/s * FULL / utilisation        a pipeline queue; utilisation: the share of the operators'
-             time
-                                                that all arrivals would take, shed or not
+                                                time that all arrivals would take, shed or not
 
 Capacity is computed from arrivals: events that producers hold back take no processing time. A replica that
 falls behind shows in the backlog, because most of its time is Spark's own, whatever the load. While
@@ -51,8 +50,9 @@ Document = Mapping[str, Any]
 
 
 def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
-    """Return {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one
-    queue.
+    """Return the demand, arrivals, capacity, backlog, and saturation of one queue.
+
+    The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
     """
     if "plant" in target:
         return plant_ladder.observe_plant(target, snapshot, now_seconds)
@@ -73,9 +73,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
 
 
 def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the error budgets for throttling this queue and for shedding events of the applications that
-    read it.
-    """
+    """Return the error budgets for throttling this queue and for shedding its applications' events."""
     readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
     return observe_budgets(
         budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers)
@@ -126,8 +124,9 @@ def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
 
 
 def find_exhausted_levels(name: str, row: QueueStatus, snapshot: Snapshot) -> dict[str, bool]:
-    """Return, for each level, whether its loops are exhausted: nothing to move, all resources in use, or no
-    loop that may act.
+    """Return, for each level, whether its loops are exhausted.
+
+    Loops are exhausted if there is nothing to move, all resources are in use, or none may act.
     """
     return {
         "rebalance": _are_all_idle("rebalance", snapshot),
@@ -186,7 +185,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
         return Measured(None, f"queue {name} is not in the snapshot")
     age = abs(now_seconds - at_seconds)
     if row.in_per_second is None:
-        return Measured(age, f"what comes to {name} is not measured yet")
+        return Measured(age, f"the arrivals of {name} are not measured yet")
     if (
         part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])
     ) is not None:
@@ -194,14 +193,14 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
         return Measured(age, idle=f"{part} has just started")
     silent = [application for application in applications(name, snapshot) if application.state != "running"]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
-        return Measured(age, idle=f"an application that reads {name} is stopped by a person")
+        return Measured(age, idle=f"a person has stopped an application that reads {name}")
     if row.kind == "pipeline" and silent:
         return Measured(age, f"an application that reads {name} is {silent[0].state}")
     if row.kind == "jobs" and row.out_per_second is None:
-        return Measured(age, f"what {name} handles is not measured yet")
+        return Measured(age, f"the output of {name} is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
         why = stopped.explain_no_slots(snapshot)
-        return Measured(age, idle=f"{why}: what {name} could handle is not known")
+        return Measured(age, idle=f"{why}: the capacity of {name} is unknown")
     return Measured(age)
 
 
@@ -243,7 +242,7 @@ def targets(present: Present) -> Targets:
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.starts(LAW.name, present)
-    return Targets({**starts, **elsewhere}, f"revision {topology.revision}, or its plant is gone")
+    return Targets({**starts, **elsewhere}, f"revision {topology.revision}, or its plant no longer exists")
 
 
 def _level_of(action: Document) -> float:
@@ -275,11 +274,11 @@ KIND = LoopKind(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
         of_each="queue, attached plant (there it only advises)",
         purpose=(
-            "Decides which remedy acts next in an overload, the cheapest first, and "
-            "which ends first after it."
+            "Decides which remedy acts next in an overload, the cheapest first, and which ends "
+            "first afterwards."
         ),
         formula=(
-            "unmet = 1 - capacity / demand; up a level while unmet or backlog > "
+            "unmet = 1 - capacity / demand; one level up while unmet or backlog > "
             "backlog_bound_seconds, down while demand ≤ release_share · capacity"
         ),
         main=("cap", "backlog_bound_seconds", "release_share", "settling_decisions", "effective_share"),

@@ -22,7 +22,7 @@ def _nodes_gained(action: Mapping[str, Any]) -> float:
 
 
 def _words(action: Mapping[str, Any]) -> str:
-    parts = (("took into use", action.get("use")), ("released", action.get("release")))
+    parts = (("added", action.get("use")), ("released", action.get("release")))
     done = [f"{verb} {', '.join(nodes)}" for verb, nodes in parts if nodes]
     return " and ".join(done) or "restored points"
 
@@ -46,12 +46,12 @@ KIND = LoopKind(
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
         of_each="plant",
         purpose=(
-            "Uses as many nodes as the load needs, gives back idle ones, and restores the points "
-            "of lost ones."
+            "Uses as many nodes as the load requires, releases idle ones, and restores the "
+            "points of lost ones."
         ),
         formula=(
-            "use another node while load > fill · busy of those in use; release one while the "
-            "rest stay below margin · busy for quiet_decisions"
+            "add a node while load > fill · busy of those in use; release one while the rest "
+            "stay below margin · busy for quiet_decisions"
         ),
         main=("busy", "fill", "margin", "quiet_decisions", "lost_decisions"),
         topics=(("Limits", ("toobusy", "majority", "keep_share", "minimum_containers")),),

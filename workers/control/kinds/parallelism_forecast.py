@@ -140,7 +140,7 @@ KIND = LoopKind(
         of_each="operator of an application",
         purpose=("Chooses the tasks of one operator along the cheapest path through the forecast load."),
         formula=(
-            "minimise Σ cost_missed · missed + cost_task · tasks + cost_change · changes over "
+            "minimize Σ cost_missed · missed + cost_task · tasks + cost_change · changes over "
             "the windows of the forecast"
         ),
         main=("cost_missed", "cost_task", "cost_change", "minimum"),

@@ -49,8 +49,9 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return the observation of all operators and the forecast of their arrivals
-    (`controllers.parallelism.inputs`).
+    """Return the observation of all operators and the forecast of their arrivals.
+
+    See `controllers.parallelism.inputs`.
     """
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
@@ -112,11 +113,11 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the tasks of all operators together, ahead of what comes, within the latency bound."
+            "Chooses the tasks of all operators together, ahead of the arrivals, within the latency bound."
         ),
         formula=(
-            "minimise tasks + missed_cost · events missed, over the forecast's spread, such that "
-            "the mean keeps target_utilisation and latency ≤ bound_seconds"
+            "minimize tasks + missed_cost · events missed, over the forecast's spread, such "
+            "that the mean keeps target_utilisation and latency ≤ bound_seconds"
         ),
         main=("bound_seconds", "target_utilisation", "maximum", "missed_cost", "tolerance"),
         topics=(
@@ -124,7 +125,7 @@ KIND = LoopKind(
             ("Changes", ("pause_seconds", "change_seconds", "effective_share", "blocked_seconds")),
         ),
         title="joint parallelism",
-        about="all operators together, ahead of what comes",
+        about="all operators together, ahead of the arrivals",
         measured="terms.path_seconds",
         setpoints=("bound_seconds",),
         terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),

@@ -84,14 +84,14 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the fewest tasks of every operator that keep the latency bound for what comes now."
+            "Chooses the minimum tasks of every operator that keep the latency bound at the current arrivals."
         ),
-        formula="fewest p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",
+        formula="minimum p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",
         main=("bound_seconds", "minimum", "maximum", "batching_share", "bottleneck_threshold"),
         topics=(("Estimate", ("use_correction", "only_changes")),),
         title="queueing parallelism",
         setpoints=("bound_seconds",),
-        about="fewest within the bound, for what comes now",
+        about="minimum within the bound, at the current arrivals",
     ),
     scenario="elasticity",
 )

@@ -1,5 +1,6 @@
-"""The points of each queue on each node. One loop controls the whole plant; after an action the plant settles
-first.
+"""The points of each queue on each node.
+
+One loop controls the whole plant; after an action the plant settles first.
 """
 
 from collections.abc import Mapping
@@ -47,8 +48,8 @@ KIND = LoopKind(
         of_each="plant",
         purpose=("Moves points between nodes until every node is below BUSY, or all are within a band."),
         formula=(
-            "minimise Σ points moved such that load_n < busy · capacity_n for every node; in "
-            "band: minimise Σ moves such that load_n ≤ band · mean"
+            "minimize Σ points moved such that load_n < busy · capacity_n for every node; in "
+            "band: minimize Σ moves such that load_n ≤ band · mean"
         ),
         main=("goal", "busy", "toobusy", "band", "minimum_points"),
         topics=(

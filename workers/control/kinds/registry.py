@@ -28,7 +28,7 @@ KINDS: Mapping[str, LoopKind] = find_kinds()
 def kind_of(law: str) -> LoopKind:
     """Return the kind of a law's loops. Raises `BadInput`."""
     if law not in KINDS:
-        raise BadInput("law", f"{law} has no loops; those that have are {', '.join(KINDS)}")
+        raise BadInput("law", f"{law} has no loops; the laws with loops are {', '.join(KINDS)}")
     return KINDS[law]
 
 

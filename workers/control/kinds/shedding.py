@@ -43,7 +43,7 @@ def sensor(
     may_shed = ladder_level.may_shed(row.queues, snapshot)
     names = _list_measured_patterns(work, may_shed is True)
     if not names and quality.invalid is None:
-        quality = Measured(quality.age_seconds, "no pattern has worked an event in the last 10 s")
+        quality = Measured(quality.age_seconds, "no pattern has processed an event in the last 10 s")
     if may_shed is None and quality.invalid is None:
         quality = Measured(quality.age_seconds, idle="the remedy ladder has no valid measurement")
     yields = {name: PatternYield(name, before) for name in row.patterns}
@@ -186,13 +186,11 @@ KIND = LoopKind(
     # Patterns of an application have keys: an event serves its own key, and none is surplus.
     parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
     display=Display(
-        Lanes("Age of events when worked, p95, s", "Share of the work shed", "shed"),
+        Lanes("Age of processed events, p95, s", "Share of the work shed", "shed"),
         of_each="application",
-        purpose=(
-            "Drops the events that the sinks miss least while the pipeline can't keep its latency bound."
-        ),
+        purpose=("Drops the least valuable events while the pipeline cannot keep its latency bound."),
         formula=(
-            "maximise Σ weight · output such that work ≤ budget of every operator; budget from "
+            "maximize Σ weight · output such that work ≤ budget of every operator; budget from "
             "latency_bound_seconds by M/G/1"
         ),
         main=("latency_bound_seconds", "utilisation_budget", "perspective", "spare", "deviation_rates"),

@@ -1,6 +1,7 @@
-"""The number of workers started at each container, so that its events are handled in time, and the number of
-workers in each pool of an attached plant (`controllers.worker_rate.permanent_pool`), where the loop advises
-until a person trusts it.
+"""The number of workers started at each container, so that its events are handled in time.
+
+The law also sets the number of workers in each pool of an attached plant
+(`controllers.worker_rate.permanent_pool`), where the loop advises until a person trusts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +36,10 @@ CUMULATIVE = ("removed_events", "workers_started")
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation
-    and, where known, {running, oldest_seconds, node_state}; the law works without the latter.
+    """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation.
 
-    Missing values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
+    Where known, it also has {running, oldest_seconds, node_state}, without which the law works, too. Missing
+    values (an OFFLINE node, a container not yet measured) are 0 and invalid: the guard holds.
     """
     if "plant" in target:
         return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
@@ -190,10 +191,9 @@ def load(observed: Sequence[Observed]) -> Floats:
 
 
 def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
-    """Return the hours of a full worker's run at the current time per event; a worker that finds less ends
-    sooner.
+    """Return the hours of a full worker's run at the current time per event.
 
-    A pool of an attached plant has no price.
+    A worker that finds fewer events ends sooner. A pool of an attached plant has no price.
     """
     queue = snapshot.queues.get(target.get("queue", ""))
     if queue is None or queue.service_seconds is None:
@@ -219,7 +219,7 @@ DISPLAY = Display(
         "Starts short-lived workers at one container, so that its events are handled within their wait limit."
     ),
     formula=(
-        "start = ⌈(waiting + coming) / events_per_worker⌉ of full workers, sooner where an "
+        "start = ⌈(waiting + arriving) / events_per_worker⌉ full workers, sooner where an "
         "event would wait longer than max_wait_seconds"
     ),
     main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
@@ -271,7 +271,7 @@ ELSEWHERE = replace(
     DISPLAY,
     lanes=Lanes("Waiting, events", "Workers", "set", has_reference=False),
     setpoints=(),
-    purpose="Sets how many workers a pool has, so that what waits is worked off within their life.",
+    purpose="Sets the number of workers of a pool, so that its backlog is processed within their life.",
     formula="⌈(λ + q / life_seconds) s / target_utilisation⌉ workers",
     main=("method", "life_seconds", "target_utilisation", "maximum_rate", "max_wait_seconds"),
     lasting="running",
@@ -304,8 +304,8 @@ KIND = LoopKind(
         load,
         recorded_container.replay,
         {
-            "thesis": "the thesis' manager, each 5 s",
-            "static": "workers for the greatest second, known beforehand, all the time",
+            "thesis": "the thesis' manager, every 5 s",
+            "static": "workers for the busiest second, known in advance, all the time",
         },
     ),
 )

@@ -1,11 +1,11 @@
-"""Folding of ledger entries: the last entry of a run of ticks that did nothing stores all the others packed
-in it.
+"""Folding of ledger entries that did nothing.
 
-An idle loop writes nearly the same entry thousands of times a day. A run consists of the consecutive entries
-that one loop wrote in one `SLOT` without an action, an error, or a delay, in one mode and under one limit, if
-any. When the mode or the limit changes, the first entry stays separate. Once a run is completely older than
-`AFTER`, it becomes one entry with `folded_ticks` others, the first of them at `folded_since`. Readers of the
-newest hours (alert windows, pages, a tick that reads the ledger) therefore find separate entries.
+The last entry of a run stores all the others packed in it. An idle loop writes nearly the same entry
+thousands of times a day. A run consists of the consecutive entries that one loop wrote in one `SLOT` without
+an action, an error, or a delay, in one mode and under one limit, if any. When the mode or the limit changes,
+the first entry stays separate. Once a run is completely older than `AFTER`, it becomes one entry with
+`folded_ticks` others, the first of them at `folded_since`. Readers of the newest hours (alert windows, pages,
+a tick that reads the ledger) therefore find separate entries.
 
 Nothing is lost: `ticks` and `entry` return each entry with its id, time, state, and observation, for display,
 counting, and replay. Consecutive entries differ little, so a packed entry takes a tenth of its former size.
@@ -79,10 +79,9 @@ def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Ite
 def ticks(
     entries: QuerySet[LedgerEntry], since: datetime, until: datetime, only: Sequence[str] = ()
 ) -> Iterator[LedgerEntry]:
-    """Yield each tick of these entries in since ≤ at < until, with folded ticks unfolded, in order for each
-    loop.
+    """Yield each tick of these entries in since ≤ at < until, in order for each loop.
 
-    entries: not filtered by time; only: the fields that are read.
+    Folded ticks are unfolded. entries: not filtered by time; only: the fields that are read.
     """
     in_time = Q(at__gte=since, at__lt=until)
     beyond = Q(at__gte=until, at__lt=until + SLOT, folded_ticks__gt=0)

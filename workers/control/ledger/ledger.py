@@ -60,8 +60,9 @@ def entry_of(
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:
-    """Build an entry that is not stored yet. The effect of an applied action is later compared with this
-    baseline.
+    """Build an entry that is not stored yet.
+
+    The effect of an applied action is later compared with this baseline.
     """
     decision = guarded.decision
     acts = decision.action is not None and mode in APPLYING_MODES
@@ -100,7 +101,7 @@ def confirm(*entries: LedgerEntry) -> None:
     given_up = set(rows.exclude(error="").values_list("pk", flat=True))
     for entry in entries:
         if entry.pk in given_up:
-            entry.error = "Applied late, when a later tick had given it up already."
+            entry.error = "Applied late, after a later tick had given it up."
             LedgerEntry.objects.filter(pk=entry.pk).update(applied=True, error=entry.error)
 
 
@@ -131,8 +132,9 @@ def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
 
 
 def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
-    """Return {loop id: last entry} where the last entry is an action neither confirmed nor failed because its
-    tick died.
+    """Return {loop id: last entry} where the last entry is an open action.
+
+    An open action is neither confirmed nor failed, because its tick died.
     """
     last = Loop.objects.filter(pk__in=loops).annotate(last=Subquery(last_entry_ids())).values("last")
     rows = LedgerEntry.objects.filter(pk__in=last, mode__in=APPLYING_MODES, applied=False, error="")
@@ -146,8 +148,7 @@ def _find_last_decision(loop: Loop) -> QuerySet[LedgerEntry]:
 
 
 def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
-    """Compare expected with actual effects for each entry whose settling time is over; return the judged
-    entries.
+    """Compare expected with actual effects of each entry whose settling time is over, and return those.
 
     effective: at least half of the expected effect occurred. harmful: as much occurred in the other
     direction, or the node has become TOOBUSY. Otherwise ineffective. An entry is also ineffective, with an
@@ -162,8 +163,8 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
         try:
             entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
         except Exception as error:
-            logger.exception("The effect of entry %s can't be judged.", entry.pk)
-            why = storable(f"it can't be judged: {error}")
+            logger.exception("The effect of entry %s cannot be judged.", entry.pk)
+            why = storable(f"it cannot be judged: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
     _note_verdicts(due)
     return due
@@ -197,14 +198,14 @@ def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple
     outcome = {"before": before, "after": after, "after_seconds": after_seconds}
     metric = entry.expected["metric"]
     if after_seconds > entry.expected["within_seconds"] + LATE_SECONDS:
-        return {**outcome, "why": "nobody measured it in time"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": "it was not measured in time"}, Verdict.INEFFECTIVE
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
-        return {**outcome, "why": f"{metric} of the target is not measured any more"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": f"{metric} of the target is no longer measured"}, Verdict.INEFFECTIVE
     change = after[metric] - entry.expected.get("before", before[metric])
     gained = change if entry.expected["direction"] == "up" else -change
     outcome |= {"change": change, "gained": gained}
     if metric in kind.cumulative and change < 0:
-        return {**outcome, "why": f"{metric} was reset meanwhile"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": f"{metric} was reset in the meantime"}, Verdict.INEFFECTIVE
     if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
         return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL
     return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)
@@ -264,9 +265,7 @@ class Replay:
 
     @property
     def same_code(self) -> bool:
-        """Return whether the recorded code is the current code: then a difference is a defect and not a
-        change.
-        """
+        """Return whether the recorded code is the current code, so that a difference is a defect."""
         return self.recorded_code == self.code
 
     def to_json(self) -> dict[str, Any]:
@@ -285,8 +284,9 @@ class Replay:
 
 
 def replay(entry: LedgerEntry) -> Replay:
-    """Compute the decision again from its record; a record that is no longer valid for its law gives an
-    error.
+    """Compute the decision again from its record.
+
+    A record that is no longer valid for its law gives an error.
     """
     try:
         decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision

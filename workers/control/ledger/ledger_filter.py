@@ -46,7 +46,7 @@ class LedgerFilter:
         if len(self.text) > MAXIMUM_TEXT:
             raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
         if self.since and self.until and self.since >= self.until:
-            raise BadInput("to", "takes a time after from.")
+            raise BadInput("to", "takes a time after `from`.")
         return self
 
     def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
@@ -88,8 +88,9 @@ class LedgerFilter:
         return ledger_search.find_by_words(entries, self.text, known, *self._ids_in_time())
 
     def _ids_in_time(self) -> tuple[int | None, int | None]:
-        """Return the minimum id from `since` on and the maximum id before `until`, which bound the rows to
-        read.
+        """Return the minimum id from `since` on and the maximum id before `until`.
+
+        They bound the rows to read.
         """
         first = last = None
         if self.since:

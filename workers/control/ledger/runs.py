@@ -28,8 +28,9 @@ COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at", "fol
 
 
 class Tick(NamedTuple):
-    """Columns of an entry that the index has; folded_ticks others are folded into it, the first at
-    folded_since.
+    """Columns of an entry that the index has.
+
+    folded_ticks others are folded into it, the first at folded_since.
     """
 
     pk: int
@@ -88,8 +89,9 @@ class TickRun:
 
 @dataclass(frozen=True)
 class TickRunPage:
-    """Lines, newest first: entries and runs. older, newer: the values for `before` and `after`, None at the
-    ends.
+    """Lines, newest first: entries and runs.
+
+    older, newer: the values for `before` and `after`, None at the ends.
     """
 
     rows: list[LedgerEntry | TickRun]
@@ -210,8 +212,9 @@ def _fold_lines(
 
 
 def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
-    """Return whether a tick is a line of its own. before: the previous tick of the same loop, None if
-    unknown.
+    """Return whether a tick is a line of its own.
+
+    before: the previous tick of the same loop, None if unknown.
     """
     if tick.verdict == LedgerEntry.Verdict.HARMFUL or (tick.acted and tick.loop not in loops.routine):
         return True

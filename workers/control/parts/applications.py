@@ -1,5 +1,6 @@
-"""Observations of an application of the pipeline, shared by the kinds that control one: its part of the
-snapshot and the quality of that part.
+"""Observations of an application of the pipeline, shared by the kinds that control one.
+
+They are its part of the snapshot and the quality of that part.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
     if row is None:
         return Measured(age, f"application {target.get('application')} is not running")
     if said > PIPELINE_STALE_SECONDS:
-        return Measured(age, f"the pipeline has said nothing for {said:.0f} s")
+        return Measured(age, f"the pipeline has not reported for {said:.0f} s")
     told = f"application {target['application']} is {row.state}"
     if row.state in ("starting", "stopped"):
         return Measured(age, idle=told)
@@ -40,8 +41,9 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
 
 
 def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
-    """Return whether arrivals and backlog are too small for any limit to matter: one block is always
-    admitted.
+    """Return whether arrivals and backlog are too small for any limit to matter.
+
+    One block is always admitted.
     """
     row = application(target, snapshot)
     if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:
@@ -54,4 +56,4 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
 def list_application_targets(law: str, present: Present) -> Targets:
     """List a target for each running application."""
     found = {f"{law}/{name}": LoopStart({"application": name}) for name in present.applications}
-    return Targets(found, "its application is not at work")
+    return Targets(found, "its application is not running")

@@ -1,5 +1,6 @@
-"""Observations and actions of the kinds that size one pool of an attached plant: a target {"plant",
-"operator"}.
+"""Observations and actions of the kinds that size one pool of an attached plant.
+
+Their target is {"plant", "operator"}.
 
 A loop of a pool holds while the plant is not visible, while another controller sets its tasks, after an order
 that had no effect, and, where the loop is to act, while another loop acts on the same tasks: that of the
@@ -30,7 +31,7 @@ from workers.plants.registry import explain_unseen
 from workers.steering.ownership import meet
 from workers.steering.scope import active_loops
 
-GONE = "its pool is gone, or can't be set"
+GONE = "its pool no longer exists or cannot be set"
 # The maximum length of a loop's name; names of plants and workers may be longer.
 LONGEST_NAME, DIGEST_CHARACTERS = 120, 8
 Target = Mapping[str, Any]
@@ -38,8 +39,10 @@ Target = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SeenPool:
-    """The operator of a target in a snapshot, with its measures over `window_seconds`, the wait of its
-    arrivals (None: unknown), and its plant's row.
+    """The operator of a target in a snapshot.
+
+    It has the operator's measures over `window_seconds`, the wait of its arrivals (None: unknown), and its
+    plant's row.
     """
 
     operator: MeasuredOperator
@@ -110,7 +113,7 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
     if pool is None:
         return Measured(age, f"{name} has no operator {target.get('operator')} now")
     if pool.operator.fixed is not None:
-        return Measured(age, f"the tasks of {target['operator']} can't be set: {pool.operator.fixed}")
+        return Measured(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
     return Measured(age, explain_unreached(row), _others(law, target, snapshot, row))
 
 
@@ -132,17 +135,17 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
     for name, loop in sorted(snapshot.loops.items()):
         is_before = "operator" not in loop.target or loop.law < law
         if loop.law != law and is_before and loop.mode in Loop.ACTING and meet(target, loop.target):
-            return f"{name} is on {loop.mode} and steers the tasks; they have one owner"
+            return f"{name} is on {loop.mode} and controls the tasks; only one loop may"
     return None
 
 
 def pools(
     law: str, present: Present, of_kind: Callable[[AdapterKind], bool]
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
-    """Return (loop name, plant, operator, kind) of the adjustable pools of such plants, up to MOST_POOLS per
-    plant.
+    """Return (loop name, plant, operator, kind) of the adjustable pools of such plants.
 
-    For a plant that is not visible, the pools that had a loop are returned.
+    There are up to MOST_POOLS per plant. For a plant that is not visible, the pools that had a loop are
+    returned.
     """
     for plant, kind in present.plants.items():
         if of_kind(kind):

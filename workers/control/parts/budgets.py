@@ -10,8 +10,9 @@ from workers.documents.snapshot import Snapshot
 def budgets(
     level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the budgets of objectives that pay for a level and concern these queues or applications, or the
-    whole plant.
+    """Return the budgets of objectives that pay for a level and concern these queues or applications.
+
+    Objectives about the whole plant are included.
     """
     subjects = {"queue": queues, "application": applications}
     return [

@@ -38,8 +38,9 @@ Proposer = Callable[[LedgerEntry, Snapshot, datetime], Any]
 
 @dataclass(frozen=True)
 class Lanes:
-    """Texts of a loop's chart: titles with their units. scale: converts the measured value to the title's
-    unit. done: a word for the actuator's value.
+    """Texts of a loop's chart: titles with their units.
+
+    scale: converts the measured value to the title's unit. done: a word for the actuator's value.
     """
 
     measured: str
@@ -106,8 +107,9 @@ class Display:
 
 @dataclass(frozen=True)
 class PromisedResponse:
-    """The settling response of a law with these parameters on its model: the title of the chart and the
-    response, None while no model is set.
+    """The settling response of a law with these parameters on its model.
+
+    It has the title of the chart and the response, None while no model is set.
     """
 
     title: str
@@ -206,9 +208,7 @@ class LoopKind:
         return None if "plant" in target else self.rehearsal
 
     def replay_of(self, target: Document) -> LoadReplay | None:
-        """Return how baselines process its recorded load; None at an attached plant, for which there is no
-        model.
-        """
+        """Return how baselines process its load; None at an attached plant, which has no model."""
         return None if "plant" in target else self.replay
 
     def begin(self, start: LoopStart) -> dict[str, Any]:

@@ -31,18 +31,14 @@ class OperatorLoad:
         return max(0.0, (offered + self._count_waiting_events() / DRAIN_SECONDS) / worked)
 
     def _compute_offered_per_second(self) -> float | None:
-        """Return the rate at which producers fill the application's queues; None where that of one is
-        unknown.
-        """
+        """Return the rate at which producers fill the application's queues; None if one is unknown."""
         queues = self._snapshot.queues
         rates = [queues[name].in_per_second if name in queues else None for name in self.row.queues]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if len(known) == len(rates) else None
 
     def _count_waiting_events(self) -> float:
-        """Return the events in the containers and the result queue, beyond those that are normally in
-        transit.
-        """
+        """Return the events in the containers and the result queue, without those normally in transit."""
         result, passes = self.row.result_queue, self.elsewhere_seconds + 2 * self.batch_seconds + 1.0
         held = result.used_bytes / max(1.0, result.bytes_per_event)
         usual = (self.row.in_per_second or 0.0) * passes
@@ -50,8 +46,9 @@ class OperatorLoad:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing arrives and nothing waits: then the offered load is 0, however little was
-        measured.
+        """Return whether nothing arrives and nothing waits.
+
+        The offered load is then 0, however little was measured.
         """
         return self._compute_offered_per_second() == 0 and not self.row.waiting_events
 

@@ -38,17 +38,16 @@ INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
 # with every batch.
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
 HOLD_INTERVALS = 6.0
-GONE = "it is not at work"
+GONE = "it is not running"
 NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
 def ahead(
     target: Mapping[str, Any], snapshot: Snapshot, now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
-    """Return the forecast of arrivals at the application's queues or the plant, relative to the present
-    arrivals.
+    """Return the forecast of arrivals at the application's queues or the plant.
 
-    The events that rules keep and that operators emit scale with it.
+    It is relative to the present arrivals: the events that rules keep and that operators emit scale with it.
     """
     row, offered = forecast_of(target, snapshot), _compute_offered(target, snapshot)
     if row is None or not row.mean_per_second or not offered:
@@ -108,8 +107,9 @@ def topology_inputs(
 
 
 def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
-    """Return a sentence about another controller of the tasks: through this console or, with `there`, at the
-    plant.
+    """Return a sentence about another controller of the tasks.
+
+    It sets them through this console or, with `there`, at the plant itself.
     """
     plant = snapshot.plants.get(target.get("plant", ""))
     holder = plant.steered_by if plant and plant.steered_by else there
@@ -117,7 +117,7 @@ def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder)
         return None
     until = holder.until
     end = "" if until is None else f" until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC"
-    return f"{holder.holder} steers the tasks{end}"
+    return f"{holder.holder} controls the tasks{end}"
 
 
 def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
@@ -126,13 +126,14 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot
     for name, loop in sorted(snapshot.loops.items()):
         is_same = all(loop.target.get(key) == target.get(key) for key in ("application", "plant"))
         if loop.law in before and loop.mode in Loop.ACTING and is_same:
-            return f"{name} is on {loop.mode} and steers the tasks; they have one owner"
+            return f"{name} is on {loop.mode} and controls the tasks; only one loop may"
     return None
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return the readings by which tasks are judged: their number, their backlog, and the slowest path's
-    latency.
+    """Return the readings by which tasks are judged.
+
+    They are the number of tasks, their backlog, and the slowest path's latency.
     """
     topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:

@@ -1,9 +1,8 @@
-"""A pool of an attached plant as the worker rate law sees it: permanent workers
-(`controllers.worker_rate.permanent_pool`).
+"""A pool of an attached plant as the worker rate law sees it: permanent workers.
 
-Arrivals are known as a rate there, and the backlog follows from its wait (Little's law); departures between
-two observations are not counted. The removed events are therefore the arrivals at that rate in an interval,
-less the growth of the queue.
+See `controllers.worker_rate.permanent_pool`. Arrivals are known as a rate there, and the backlog follows from
+its wait (Little's law); departures between two observations are not counted. The removed events are therefore
+the arrivals at that rate in an interval, less the growth of the queue.
 """
 
 from collections.abc import Mapping
@@ -28,10 +27,10 @@ Target = Mapping[str, Any]
 def observe_pool(
     law: str, target: Target, snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Sensed:
-    """Return {queue_length, removed, running} of one pool and, where known, {service_seconds,
-    oldest_seconds}.
+    """Return {queue_length, removed, running} of one pool.
 
-    running: processes that exist or were ordered and are still to start.
+    Where known, it also has {service_seconds, oldest_seconds}. running: processes that exist or were ordered
+    and are still to start.
     """
     pool = attached_pools.find_pool(target, snapshot)
     measured = attached_pools.check_measurement(law, target, snapshot, now_seconds)
@@ -39,7 +38,7 @@ def observe_pool(
     if pool is None or rate is None:
         if measured.invalid is None:
             measured = Measured(
-                measured.age_seconds, idle=f"what comes to {target['operator']} is not measured"
+                measured.age_seconds, idle=f"the arrivals of {target['operator']} are not measured"
             )
         return Sensed(dict(NOTHING), measured, {})
     waiting = round(pool.waiting_events, 3)
@@ -55,8 +54,9 @@ def observe_pool(
 
 
 def is_permanent(observation: Mapping[str, Any]) -> bool:
-    """Return whether the observation is of a pool: for a container's workers, those that wait to run are
-    counted.
+    """Return whether the observation is of a pool.
+
+    For a container's workers, those that wait to run are counted.
     """
     return "running" in observation and "waiting_to_run" not in observation
 

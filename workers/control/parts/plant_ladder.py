@@ -29,14 +29,15 @@ PAUSE = "pause"  # name of an adapter's intervention
 INTERVAL_SECONDS = 5.0
 # The plant's loops keep the bound of waiting; a wait this many times longer is an overload.
 BACKLOG_BOUNDS, LEAST_BACKLOG_SECONDS = 2.0, 10.0
-NOTHING_LEFT = "what is short has the most tasks it may, and no queue can be paused"
+NOTHING_LEFT = "every overloaded operator has its maximum tasks, and no queue can be paused"
 NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0.0}
 Target = Mapping[str, Any]
 
 
 def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
-    """Return {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated} of one
-    plant.
+    """Return the demand, arrivals, capacity, backlog, and saturation of one plant.
+
+    The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
     """
     topology, measured = topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
@@ -44,7 +45,8 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sen
     came, passes = inputs.source_per_second(topology), _passes(topology)
     if not passes or not came:
         idle = Measured(
-            measured.age_seconds, idle="nothing comes, or what its operators could do is not measured"
+            measured.age_seconds,
+            idle="there are no arrivals, or the capacity of its operators is not measured",
         )
         return Sensed(dict(NOTHING), idle, {})
     short = [name for name, per_second in passes.items() if per_second < came] or list(passes)
@@ -87,8 +89,9 @@ def backlog_seconds(topology: MeasuredTopology) -> float:
 
 
 def _is_at_most(operator: MeasuredOperator, kind: AdapterKind | None) -> bool:
-    """Return whether the operator has its maximum tasks: those that the plant accepts, or its loops' initial
-    maximum.
+    """Return whether the operator has its maximum tasks.
+
+    That is the plant's maximum, or the initial maximum of its loops.
     """
     usual = operator.maximum if kind is None or kind.pace is None else kind.pace.maximum
     return operator.parallelism >= min(operator.maximum, usual)

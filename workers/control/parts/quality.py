@@ -1,8 +1,9 @@
-"""Quality of a tick's observation, beyond what its sensor says: whether a required part is still starting,
-how late the tick is, and the cause of an invalid measurement.
+"""Quality of a tick's observation, beyond what its sensor says.
 
-A loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause of an
-invalid measurement is one word, the same for all loops that it affects, so that alerts can be grouped by it:
+It includes whether a required part is still starting, how late the tick is, and the cause of an invalid
+measurement. A loop whose part is starting has nothing to decide; that is not a failure of the loop. The cause
+of an invalid measurement is one word, the same for all loops that it affects, so that alerts can be grouped
+by it:
 
     host        the tick or the snapshot is late, or most nodes are: this host's processes lack CPU time
     node NAME   the node is silent
@@ -76,8 +77,9 @@ def cause(
 
 
 def most_nodes_are_late(snapshot: Snapshot) -> bool:
-    """Return whether more than one and more than half of the nodes are late, which points to this host
-    instead.
+    """Return whether most of several nodes are late.
+
+    This points to the present host instead of the nodes.
     """
     stale = sum(row.stale for row in snapshot.nodes.values())
     return stale > 1 and 2 * stale > len(snapshot.nodes)

@@ -154,7 +154,7 @@ def check_readers(application: Application, other: str, queues: Iterable[str]) -
     """
     for shared in sorted({*application.queues} & {*queues}):
         said = (
-            f"{shared} is read by {other}; events of a queue go to one application, so give this one its own."
+            f"{shared} is read by {other}. Only one application can read a queue, so give this one its own."
         )
         raise BadInput("queues", said)
 
@@ -218,7 +218,7 @@ def _list_monitored(
         fields.check_mapping(item, where, keys, required=("criterion", "column", "quantile"))
         if item["criterion"] not in criteria:
             raise BadInput(
-                f"{where}.criterion", f"{item['criterion']!r} is not in criteria; give it a first value there"
+                f"{where}.criterion", f"{item['criterion']!r} is not in criteria; add an initial value there"
             )
         if item["column"] not in numbers:
             raise BadInput(f"{where}.column", f"takes {', '.join(sorted(numbers))}, not {item['column']!r}")
@@ -245,7 +245,7 @@ def _attribute(name: Any, value: Any) -> Attribute:
     where = f"attributes.{name}"
     fields.name(name, where, COLUMN)
     if name in COLUMNS:
-        raise BadInput(where, f"{name} is a column of every event; take another name")
+        raise BadInput(where, f"{name} is already a column of every event; choose another name")
     if not isinstance(value, dict):
         value = {"type": value}
     fields.check_mapping(value, where, ("type", "required"), required=("type",))
@@ -329,7 +329,9 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
             fields.text(event_type, f"{where}.types")
             if event_type not in emitted:
                 known = ", ".join(sorted(emitted))
-                raise BadInput(f"{where}.types", f"no pattern emits {event_type!r}; there are {known}")
+                raise BadInput(
+                    f"{where}.types", f"no pattern emits {event_type!r}; the emitted types are {known}"
+                )
             sinks.setdefault(event_type, []).append(queue)
     return {event_type: tuple(dict.fromkeys(each)) for event_type, each in sinks.items()}
 
@@ -337,7 +339,7 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
 def _sink(value: Any, where: str, queues: list[str]) -> str:
     sink = fields.name(value, where, checks.QUEUE_NAME)
     if sink in queues:
-        raise BadInput(where, f"{sink} is also read: its own complex events would come back for ever")
+        raise BadInput(where, f"{sink} is also read: its own complex events would come back forever")
     return sink
 
 

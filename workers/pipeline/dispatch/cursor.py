@@ -84,10 +84,13 @@ def check_version(document: Any, what: str) -> None:
     if version == VERSION:
         return
     if isinstance(version, int) and version > VERSION:
-        advice = "Start the newer program again, or begin anew."
+        advice = "Start the newer program again, or start over."
     else:
         advice = "It can't be continued."
-    raise BadInput(f"{what}.version", f"is {version!r}; this program reads {VERSION}. {advice} {NEW_START}")
+    raise BadInput(
+        f"{what}.version",
+        f"has version {version!r}; this program reads version {VERSION}. {advice} {NEW_START}",
+    )
 
 
 def admit(scans: Mapping[str, Scan], limit_events: int, turn: int = 0) -> dict[str, tuple[Entry, ...]]:

@@ -101,7 +101,7 @@ class Dispatcher:
         `DispatcherOvertaken` and `RedisError`.
         """
         if full:
-            self.stall_reason = "as many complex events as are kept wait for their queues"
+            self.stall_reason = "the outbox of complex events is full: their queues accept none"
             return 0
         pauses = pausing.names_of(self._queues, pausing.CONSUMPTION)
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
@@ -190,7 +190,7 @@ class Dispatcher:
             return Controls.read(stored, self._defaults).freeze(self._clock())
         except BadInput as error:
             # Invalid controls change nothing: the dispatcher continues with those of the previous dispatch.
-            log.warning("%s is not taken: %s", self._controls_key, error)
+            log.warning("%s is rejected: %s", self._controls_key, error)
             return self.cursor.controls
 
     def _limit(self, controls: Controls, room: Room, now: float) -> tuple[int, str]:
@@ -203,18 +203,18 @@ class Dispatcher:
             (float(controls.admit_events_per_batch), "admit_events_per_batch is 0"),
             (
                 free_events,
-                f"{used} of the result queue are used, {flying:,} events on their way",
+                f"{used} of the result queue are used, {flying:,} events are in flight",
             ),
-            (float(ahead - flying), f"{flying:,} events are handed out and have no result yet"),
+            (float(ahead - flying), f"{flying:,} dispatched events have no result yet"),
         ]
         reserve = controls.get_reserved_bytes(self._clock())
         within_reserve = self._reserve.events(room, controls.result_bytes, reserve, now)
         if reserve:
-            limits.append((within_reserve, f"{used} of the result queue are used, as many as may be"))
+            limits.append((within_reserve, f"{used} of the result queue are used, the maximum"))
         times = CATCHING_UP if reserve else 1.0
         if (allowed := self._count_allowed(controls, times)) is not None:
             rate = times * (controls.admit_events_per_second or 0.0)
-            limits.append((allowed, f"{rate:g} events/s are admitted at most"))
+            limits.append((allowed, f"the admission limit is {rate:g} events/s"))
         least, why = min(limits, key=lambda limit: limit[0])
         return int(least), why
 
@@ -264,7 +264,7 @@ class Dispatcher:
         """Start from the beginning of a container whose node came back empty, with an earlier clock: its new
         entries have smaller ids than the old ones.
         """
-        log.warning("%s is another stream than before; it is read from its begin.", container)
+        log.warning("%s is a new stream; it is read from its beginning.", container)
         self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
         self._trimmed.pop(container, None)
 

@@ -80,7 +80,7 @@ def ahead_faults(times_us: np.ndarray, now_us: int, ahead_us: int) -> pa.Array:
     if not ahead.any():
         return pa.nulls(len(times_us), pa.string())
     seconds = f"more than {ahead_us / 1e6:g} s"
-    cause = f"its time is {seconds} ahead of this host's clock: is the clock of its source wrong?"
+    cause = f"its time is {seconds} ahead of this host's clock; check the clock of its source"
     return pc.if_else(pa.array(ahead), cause, pa.scalar(None, pa.string()))
 
 

@@ -61,7 +61,7 @@ class Faults:
             self.rows.setdefault(origin, []).append((rows, cause))
         if rest := causes[len(alone) :]:
             rows = batch.filter(pc.is_in(faults, pa.array(rest, pa.string())))
-            self.rows[origin].append((rows, f"{rest[0]}; {len(rest)} causes like it"))
+            self.rows[origin].append((rows, f"{rest[0]}; {len(rest)} similar causes"))
 
 
 class Nodes:
@@ -126,8 +126,8 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
         except UNREACHABLE as error:
             if time.monotonic() >= deadline:
                 raise NodeUnavailable(
-                    f"node {part.node} holds events that a running batch has to read and does not answer "
-                    f"({error}); start it again, or take it out of the topology to give these events up"
+                    f"node {part.node} has events that a running batch needs and does not answer ({error}); "
+                    "start it again, or remove it from the topology to give up these events"
                 ) from error
             time.sleep(0.2)
 

@@ -81,8 +81,8 @@ class InterEventWork(BatchWork):
             if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
                 self._warned_at[name] = now
                 logger.warning(
-                    "Pattern %s dropped open matches of %.1f MB: its keys, or the events of a window, are too"
-                    " many. Shorten its window, or have rules keep fewer events.",
+                    "Pattern %s dropped open matches of %.1f MB: its keys, or the events in a window, are too"
+                    " many. Shorten its window, or keep fewer events with rules.",
                     name,
                     pattern.forgotten_bytes / 1e6,
                 )

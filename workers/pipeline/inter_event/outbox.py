@@ -104,7 +104,7 @@ class Outbox:
             self.publish()
             self.waiting = {}
         except (WeirError, redis.ConnectionError, redis.TimeoutError) as error:
-            log.warning("complex events wait in the outbox: %s", error)
+            log.warning("complex events are waiting in the outbox: %s", error)
             with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
                 self.waiting = self._store.count_waiting_outputs()
 

@@ -103,7 +103,9 @@ def _events(events: Any) -> list[dict[str, Any]]:
         _check_event(event, where)
         first = seen.setdefault(event["id"], place)
         if first != place:
-            raise BadInput(f"{where}.id", f"{event['id']!r} is also the id of events[{first}]; ids differ")
+            raise BadInput(
+                f"{where}.id", f"{event['id']!r} is also the id of events[{first}]; ids must be unique"
+            )
     return sorted(events, key=lambda event: event["time"])
 
 
@@ -168,7 +170,10 @@ def _key(key: str | None, event: dict[str, Any]) -> str:
         return ""
     value = event.get(key)
     if value is None or isinstance(value, (list, dict)):
-        raise BadInput("key", f"event {event['id']!r} has no {key!r} to bring events together by: {value!r}")
+        raise BadInput(
+            "key",
+            f"event {event['id']!r} needs a number, text or truth value as its key {key!r}, not {value!r}",
+        )
     # 5 and 5.0 are one key; two whole numbers that are equal as doubles are two keys.
     whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
     return json.dumps(int(value) if whole else value)
@@ -188,7 +193,7 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
         if _kind(value) != kind or kind is None:
             raise BadInput(
                 "events",
-                f"{name} of event {id_!r} is {value!r}; what {symbol} reads is one kind of number or text",
+                f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or texts, not both",
             )
     return exact_numbers.column(values) if kind == NUMBER else pa.array(values, kind)
 

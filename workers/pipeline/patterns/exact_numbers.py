@@ -149,7 +149,7 @@ def _rows(value: Any) -> Sequence[Number]:
         parts = zip(value.field("whole").to_pylist(), value.field("real").to_pylist(), strict=True)
         return [real if whole is None else int(whole) for whole, real in parts]
     if not any(of(kind) for of in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)):
-        raise pa.ArrowTypeError("a number goes with numbers only")
+        raise pa.ArrowTypeError("a number can only be used with numbers")
     numbers: list[Number] = value.to_pylist()
     return numbers
 

@@ -73,13 +73,13 @@ class Graph:
                 raise BadInput(
                     f"operators ({pattern.name})",
                     "emits for another operator, but its last step may stay open until the window is over: "
-                    "its complex events would come out of order. Let it end with an event",
+                    "its complex events would be out of order. End it with an event",
                 )
             if pattern.emits in self.inner_types and is_decided_late(pattern):
                 raise BadInput(
                     f"operators ({pattern.name})",
-                    "emits for another operator, but a match may wait for a longer way of its OR, and come "
-                    "out of order then. Make a pattern of each way, or let it be relaxed, with consume: once",
+                    "emits for another operator, but a match may wait for a longer branch of its OR, and be "
+                    "out of order then. Make each branch a pattern, or let it be relaxed, with consume: once",
                 )
 
     @cached_property
@@ -118,7 +118,7 @@ class Graph:
             order.prepare()
         except CycleError as error:
             circle = " → ".join(error.args[1])
-            raise BadInput("operators", f"read one another's events in a circle: {circle}") from None
+            raise BadInput("operators", f"read one another's events in a cycle: {circle}") from None
         levels: list[tuple[Operator, ...]] = []
         while ready := set(order.get_ready()):
             levels.append(tuple(operator for operator in self.operators if operator.name in ready))
@@ -161,7 +161,7 @@ def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]
         for event_type in sorted(types_named(pattern) - types - emitted):
             raise BadInput(
                 f"{places[pattern.name]}.pattern",
-                f"waits for {event_type!r}, which nobody emits: it is neither in types "
+                f"waits for {event_type!r}, which is neither in types "
                 f"({', '.join(sorted(types))}) nor emitted by a pattern",
             )
 

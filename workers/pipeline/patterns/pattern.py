@@ -157,7 +157,7 @@ def expression_of(text: object, field: str) -> Expression:
     expression = parse(text, field)
     items = sum(1 for _ in symbols(expression.root))
     if items > MOST_ITEMS:
-        raise Forbidden(field, f"has {items} symbols, each as often as it is written; {MOST_ITEMS} at most")
+        raise Forbidden(field, f"has {items} symbols, counting repetitions; the maximum is {MOST_ITEMS}")
     first = options(expression.root)[0].what
     if isinstance(first, Ending):
         raise BadInput(
@@ -167,7 +167,7 @@ def expression_of(text: object, field: str) -> Expression:
         raise BadInput(field, "can never match: all its events are left out by {- -}")
     used = len(set(symbols(expression.root)))
     if used > MOST_SYMBOLS:
-        raise Forbidden(field, f"has {used} different symbols; {MOST_SYMBOLS} at most")
+        raise Forbidden(field, f"has {used} different symbols; the maximum is {MOST_SYMBOLS}")
     return expression
 
 
@@ -180,7 +180,7 @@ def check_states(pattern: Pattern, field: str) -> None:
     states = most_states(pattern.expression.root)
     if states > MOST_STATES:
         shown = states if states < 10**9 else "more than 10⁹"
-        raise Forbidden(field, f"may come to {shown} states; {MOST_STATES} at most")
+        raise Forbidden(field, f"may have {shown} states; the maximum is {MOST_STATES}")
 
 
 def _flat(item: Item) -> Iterator[Item]:

@@ -136,9 +136,7 @@ def parse(text: str, field: str) -> Predicate:
     """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above."""
     python, tree, columns, previous = _read(text, field, "value > 80")
     if not _is_condition(tree):
-        raise BadInput(
-            field, f"must be true or false of an event, such as value > 80; {text[:_SHOWN]!r} is neither"
-        )
+        raise BadInput(field, f"must be a condition, such as value > 80; {text[:_SHOWN]!r} is not")
     parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
     if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
         raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
@@ -152,9 +150,9 @@ def parse_quantity(text: str, field: str) -> Quantity:
     """
     python, tree, columns, previous = _read(text, field, "shed_per_second + late_per_second")
     if previous:
-        raise BadInput(field, "takes no prev(): each row is calculated by itself")
+        raise BadInput(field, "takes no prev(): each row is calculated separately")
     if not _is_number(tree):
-        raise BadInput(field, f"takes a number or a calculation, and {text[:_SHOWN]!r} is neither")
+        raise BadInput(field, f"takes a number or a calculation; {text[:_SHOWN]!r} is neither")
     return Quantity(python, frozenset(columns), tree)
 
 
@@ -205,7 +203,7 @@ def _check_text(text: str, field: str) -> None:
         raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
     plain = _TEXTS.sub("''", text)
     if match := _STRANGE.search(plain):
-        raise Forbidden(field, f"{match[0]!r} has no meaning in a condition")
+        raise Forbidden(field, f"{match[0]!r} is not allowed in a condition")
     if _LONG_NUMBER.search(plain):
         raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
     depth = 0
@@ -220,7 +218,7 @@ def _check_depth(tree: ast.expr, field: str) -> None:
     while waiting:
         node, depth = waiting.pop()
         if depth > MOST_OPERATORS:
-            raise Forbidden(field, f"has more than {MOST_OPERATORS} operators within one another")
+            raise Forbidden(field, f"has more than {MOST_OPERATORS} nested operators")
         waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
 
 
@@ -237,7 +235,7 @@ def _as_python(text: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    return error.msg if isinstance(error, SyntaxError) else "not complete"
+    return error.msg if isinstance(error, SyntaxError) else "incomplete"
 
 
 def match_type(event_type: str) -> Predicate:
@@ -269,7 +267,7 @@ def _column_before(node: ast.Call, field: str) -> str:
             column not in _WORDS
         ):
             return column
-    raise BadInput(field, f"{_format_node(node)!r} is not known: prev(column) is, such as prev(value)")
+    raise BadInput(field, f"{_format_node(node)!r} is not known; use prev(column), such as prev(value)")
 
 
 def _parts(node: ast.expr, field: str) -> list[ast.expr]:
@@ -278,7 +276,7 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
         case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
             raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
         case ast.Constant(value=str() as text) if not _is_whole_text(text):
-            raise BadInput(field, "a text in it has half a character (a surrogate), which is none")
+            raise BadInput(field, "a text in it has half of a surrogate pair, which is not a character")
         case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             return []
         case ast.BoolOp(values=values):
@@ -306,7 +304,7 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
             return [left]
     raise BadInput(
         field,
-        f"{_format_node(node)!r} is not understood: use comparisons, and, or, not, in (…), + - * /, "
+        f"{_format_node(node)!r} is not supported; use comparisons, and, or, not, in (…), + - * /, "
         "prev(column), column names, numbers and strings",
     )
 
@@ -457,5 +455,5 @@ def _real(value: Any) -> Any:
         return pa.scalar(float(value))
     kind = getattr(value, "type", pa.string())
     if not (_is_numeric(kind) or pa.types.is_null(kind)):
-        raise pa.ArrowTypeError("only numbers are divided")
+        raise pa.ArrowTypeError("only numbers can be divided")
     return value.cast(pa.float64())

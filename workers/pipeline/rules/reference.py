@@ -147,11 +147,13 @@ def _text(path: Path, field: str) -> str:
     finally:
         os.close(file)
     if len(data) > MOST_BYTES:
-        raise BadInput(field, f"{path.name} is larger than {MOST_BYTES // 2**20} MiB, the most for a table")
+        raise BadInput(
+            field, f"{path.name} is larger than {MOST_BYTES // 2**20} MiB, the maximum for a table"
+        )
     try:
         return decoded_text(data)
     except UnicodeDecodeError:
-        raise BadInput(field, f"{path.name} is not written in UTF-8") from None
+        raise BadInput(field, f"{path.name} is not UTF-8") from None
 
 
 def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, dict[str, str]]]:
@@ -168,7 +170,8 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
         for row in reader:
             if None in row or None in row.values():
                 raise BadInput(
-                    field, f"{path.name} line {reader.line_num} has not as many columns as the first line"
+                    field,
+                    f"{path.name} line {reader.line_num} has another number of columns than the first line",
                 )
             if len(rows) == MOST_ROWS:
                 raise BadInput(field, f"{path.name} has more than {MOST_ROWS} rows")
@@ -184,7 +187,7 @@ def _network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
     except ValueError:
         raise BadInput(
             field,
-            f"{path.name} has a subnet that is none, or has host bits set; write one as 92.126.10.0/24",
+            f"{path.name} has an invalid subnet, or one with host bits set; write a subnet as 92.126.10.0/24",
         ) from None
 
 

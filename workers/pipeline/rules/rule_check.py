@@ -33,7 +33,7 @@ def check_size(rules: Collection[Rule]) -> None:
     total = sum(len(text) for rule in rules for _, text, _ in expressions_of(rule))
     if total > MOST_EXPRESSION_CHARACTERS:
         raise Forbidden(
-            "rules", f"takes expressions of {MOST_EXPRESSION_CHARACTERS} characters together, not {total}"
+            "rules", f"takes expressions of {MOST_EXPRESSION_CHARACTERS} characters in total, not {total}"
         )
 
 
@@ -45,7 +45,7 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in costs:
             raise BadInput(
-                f"{where}.enrich.using", f"{rule.using!r} is not a column; there are {_names(costs)}"
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_names(costs)}"
             )
         made: dict[str, Cost] = {}
         for field, text, column in expressions_of(rule):
@@ -54,7 +54,7 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
             if column is not None:
                 made[column] = cost
         if parts > MOST_PARTS:
-            raise Forbidden("rules", f"have more than {MOST_PARTS} parts, their columns written out")
+            raise Forbidden("rules", f"have more than {MOST_PARTS} parts after expanding their columns")
         costs |= made | _list_added_columns(rule)
         for column in rule.drop if isinstance(rule, Project) else ():
             costs.pop(column, None)
@@ -66,10 +66,10 @@ def _check_expression(
     try:
         expression = parse_expression(text, where)
         for column in sorted(expression.columns - set(costs)):
-            raise BadInput(where, f"{column[:40]!r} is not a column; there are {_names(costs)}")
+            raise BadInput(where, f"{column[:40]!r} is not a column; the columns are {_names(costs)}")
         for criterion in sorted(expression.criteria - set(criteria)):
             known = ", ".join(sorted(criteria)) or "none"
-            raise BadInput(where, f":{criterion[:40]} is not a declared criterion; there are {known}")
+            raise BadInput(where, f":{criterion[:40]} is not a declared criterion; the criteria are {known}")
         return cost_of(expression, costs, where)
     except BadInput as error:
         raise type(error)(where, f"({name}) {error.message}") from None

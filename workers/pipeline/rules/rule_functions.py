@@ -68,7 +68,7 @@ def _delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expression]) ->
     if place == 1 and text and len(text) <= 20 and _DELIMITER.match(text):
         return None
     return (
-        r"a literal delimiter such as ',' or '\\.' (marks of a regular expression behind \\), then a number"
+        r"a literal delimiter such as ',' or '\\.' (\\ escapes regular-expression characters), then a number"
     )
 
 
@@ -90,7 +90,7 @@ def _replacement(place: int, node: exp.Expression, given: Sequence[exp.Expressio
 def _unit(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
     if place != 0 or (text_of(node) or "").lower() in _UNITS:
         return None
-    return f"one of {', '.join(_UNITS)} as a literal first"
+    return f"one of {', '.join(_UNITS)} as a literal first argument"
 
 
 def _places(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:

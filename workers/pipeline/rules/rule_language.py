@@ -212,11 +212,11 @@ def _tokens(text: str, field: str) -> list[Token]:
     try:
         tokens = _DIALECT.tokenize(text)
     except SqlglotError:
-        raise BadInput(field, "can't be read: a quote or a comment does not end") from None
+        raise BadInput(field, "can't be read: a quote or a comment is not closed") from None
     if not tokens:
         raise BadInput(field, f"takes an expression: {ALLOWED}")
     if len(tokens) > MOST_TOKENS:
-        raise Forbidden(field, f"takes at most {MOST_TOKENS} words and marks, not {len(tokens)}")
+        raise Forbidden(field, f"takes at most {MOST_TOKENS} words and symbols, not {len(tokens)}")
     _check_depth(tokens, field)
     return [_plain(tokens, place, text, field) for place in range(len(tokens))]
 
@@ -241,11 +241,11 @@ def _plain(tokens: list[Token], place: int, text: str, field: str) -> Token:
         _check_string(text[token.start : token.end + 1], before, field)
         return token
     if token.token_type == TokenType.NUMBER and not _is_number(token.text):
-        raise Forbidden(field, "takes numbers of 64 bits, or of at most 30 digits with a point")
+        raise Forbidden(field, "takes numbers of 64 bits, or of at most 30 digits with a decimal point")
     if token.token_type in _MARKS or token.text.upper() in _WORDS:
         return token
     if not _WORD.match(token.text) or token.token_type == TokenType.IDENTIFIER:
-        raise Forbidden(field, f"{token.text[:20]!r} has no meaning in a rule; it takes {ALLOWED}")
+        raise Forbidden(field, f"{token.text[:20]!r} is not allowed in a rule; it takes {ALLOWED}")
     is_type = before in (TokenType.ALIAS, TokenType.DCOLON)
     types_literal = token.text.upper() in ("DATE", "TIMESTAMP") and after == TokenType.STRING
     if is_type or types_literal:
@@ -274,7 +274,9 @@ def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
     while waiting:
         node = waiting.pop()
         if type(node) not in _NODES:
-            raise Forbidden(field, f"has {_check_call(node)}, which no rule may have; it takes {ALLOWED}")
+            raise Forbidden(
+                field, f"has {_check_call(node)}, which is not allowed in a rule; it takes {ALLOWED}"
+            )
         _check_node(node, field)
         if isinstance(node, exp.Column):
             columns.add(node.name)
@@ -335,7 +337,9 @@ _USUAL = frozenset({"this", "expression"})
 def _check_node(node: exp.Expression, field: str) -> None:
     used = {name for name, value in node.args.items() if value not in (None, False, [])}
     if more := used - _ARGUMENTS.get(type(node), _USUAL):
-        raise Forbidden(field, f"has {sorted(more)[0]!r} in {type(node).__name__}, which no rule may have")
+        raise Forbidden(
+            field, f"has {sorted(more)[0]!r} in {type(node).__name__}, which is not allowed in a rule"
+        )
     _check_operators(node, field)
     match node:
         case exp.Anonymous():
@@ -362,11 +366,13 @@ def _check_operators(node: exp.Expression, field: str) -> None:
     if isinstance(node, (*PREDICATES, *ARITHMETIC, exp.DPipe, exp.Neg)) and any(
         isinstance(inner_node, _LOOSE) for inner_node in inner
     ):
-        raise BadInput(field, "has a condition as part of a comparison: put it into parentheses, as (a = b)")
+        raise BadInput(
+            field, "has a condition as part of a comparison: put it in parentheses, such as (a = b)"
+        )
     if isinstance(node, ARITHMETIC) and any(isinstance(inner_node, exp.DPipe) for inner_node in inner):
-        raise BadInput(field, "has || beside arithmetic: put one of them into parentheses")
+        raise BadInput(field, "has || beside arithmetic: put one of them in parentheses")
     if isinstance(node, exp.DPipe) and any(isinstance(inner_node, ARITHMETIC) for inner_node in inner):
-        raise BadInput(field, "has || beside arithmetic: put one of them into parentheses")
+        raise BadInput(field, "has || beside arithmetic: put one of them in parentheses")
 
 
 def _check_function(node: exp.Anonymous, field: str) -> None:
@@ -378,7 +384,7 @@ def _check_function(node: exp.Anonymous, field: str) -> None:
         return
     if name not in FUNCTIONS:
         known = ", ".join(sorted([*FUNCTIONS, SUBNET]))
-        raise Forbidden(field, f"{name[:40]!r} is not a function of rules; there are {known}")
+        raise Forbidden(field, f"{name[:40]!r} is not a function of rules; the functions are {known}")
     function, given = FUNCTIONS[name], node.expressions
     if len(given) < function.least or (function.most is not None and len(given) > function.most):
         raise BadInput(field, f"{name} takes {function.takes()}, not {len(given)}")
@@ -424,7 +430,7 @@ def _check_place(node: exp.Bracket, field: str) -> None:
     of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
     places = node.expressions
     if not of_split or len(places) != 1 or number_of(places[0]) is None:
-        raise Forbidden(field, "[…] takes the place of a part, behind split(…) only: split(key, ',')[0]")
+        raise Forbidden(field, "[…] selects a part, after split(…) only: split(key, ',')[0]")
 
 
 def _check_nesting(tree: exp.Expression, field: str) -> None:
@@ -433,7 +439,7 @@ def _check_nesting(tree: exp.Expression, field: str) -> None:
     while waiting:
         node, depth = waiting.pop()
         if depth > 4 * MOST_DEPTH:
-            raise Forbidden(field, f"has more than {4 * MOST_DEPTH} operators within one another")
+            raise Forbidden(field, f"has more than {4 * MOST_DEPTH} nested operators")
         for part in operands(node):
             flat = type(part) is type(node) and isinstance(node, CONNECTORS)
             waiting.append((part, depth if flat else depth + 1))
@@ -468,9 +474,11 @@ def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) ->
     """
     cost = _cost(expression.tree, columns)
     if cost.parts > MOST_WRITTEN:
-        raise Forbidden(field, f"has {cost.parts} parts with its columns written out; {MOST_WRITTEN} at most")
+        raise Forbidden(
+            field, f"has {cost.parts} parts after expanding its columns; the maximum is {MOST_WRITTEN}"
+        )
     if cost.joined > MOST_JOINED:
-        raise Forbidden(field, f"joins {cost.joined} columns' texts into one; {MOST_JOINED} at most")
+        raise Forbidden(field, f"joins the texts of {cost.joined} columns; the maximum is {MOST_JOINED}")
     return cost
 
 

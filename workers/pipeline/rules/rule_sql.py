@@ -108,7 +108,7 @@ def _column(text: str, name: str, criteria: Collection[str]) -> Column:
     expression = parse_expression(text, name)
     for criterion in sorted(expression.criteria - set(criteria)):
         known = ", ".join(sorted(criteria)) or "none"
-        raise BadInput(name, f":{criterion} is not a declared criterion; there are {known}")
+        raise BadInput(name, f":{criterion} is not a declared criterion; the criteria are {known}")
     return column_of(expression)
 
 
@@ -210,7 +210,7 @@ def check_rules(
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in events.columns:
             raise BadInput(
-                f"{where}.enrich.using", f"{rule.using!r} is not a column; there are {_names(events)}"
+                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_names(events)}"
             )
         try:
             events = apply_rule(events, rule, criteria)
@@ -222,7 +222,9 @@ def check_rules(
             ) from None
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
-            raise BadInput("patterns", f"need column {name!r}; after the rules there are {_names(events)}")
+            raise BadInput(
+                "patterns", f"need column {name!r}; after the rules, the columns are {_names(events)}"
+            )
     kinds = dict(events.dtypes)
     for name, wanted in _KINDS.items():
         if name in kinds and not kinds[name].startswith(wanted):

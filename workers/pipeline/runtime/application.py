@@ -122,7 +122,7 @@ class PipelineProcess:
             self._statuses.enter_state("failed", str(error))
             raise
         except Py4JError as error:
-            told = f"Spark's own process does not answer any more ({sentence(error)})"
+            told = f"Spark's own process no longer answers ({sentence(error)})"
             self._statuses.enter_state("failed", told)
             raise WeirError(f"{told}; start it again.") from error
 
@@ -244,9 +244,9 @@ def _read_declaration(path: Path, control: redis.Redis) -> Declared:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m workers.pipeline.runtime.application")
     parser.add_argument(
-        "--application", type=Path, help="declaration (YAML) in place of WEIR_PIPELINE_APPLICATION"
+        "--application", type=Path, help="declaration (YAML) to run instead of WEIR_PIPELINE_APPLICATION"
     )
-    parser.add_argument("--reset", action="store_true", help="begin anew at the oldest events still waiting")
+    parser.add_argument("--reset", action="store_true", help="start over at the oldest events still waiting")
     given = parser.parse_args(arguments)
     keep_private()
     raise_open_file_limit()

@@ -96,7 +96,7 @@ class Hosted:
             before = self._declarations.load_running().get(wanted.name)
             if before is None or before.version == wanted.version:
                 raise
-            log.error("version %d of %s is refused: %s", wanted.version, wanted.name, error)
+            log.error("version %d of %s is rejected: %s", wanted.version, wanted.name, error)
             old = Declared(before.name, before.version, before.text)
             try:
                 return old, self._check_declared(old), str(error)
@@ -149,14 +149,16 @@ class Hosted:
         before, self._order = self._order, order
         if order.stopped:
             if not self._stands:
-                log.info("%s is stopped by %s: %s", self.declared.name, order.by, order.reason)
+                log.info("%s was stopped by %s: %s", self.declared.name, order.by, order.reason)
                 self.end()
                 self._status.enter_state("stopped")
             self._stands = True
         elif order.restart != before.restart or self._stands:
-            log.info("%s is started by %s: %s", self.declared.name, order.by, order.reason)
+            log.info("%s was started by %s: %s", self.declared.name, order.by, order.reason)
             if self._running is None and self._backoff.tries:
-                raise SessionWorn(f"{self.declared.name} is started in a new process, as {order.by} wants it")
+                raise SessionWorn(
+                    f"{self.declared.name} is started in a new process, as {order.by} requested"
+                )
             self.end()
             self._backoff.forget()
             self._status.enter_state("starting")
@@ -170,7 +172,7 @@ class Hosted:
             application = self._check_declared(declared)
         except BadInput as error:
             self.refused = declared
-            log.error("version %d of %s is refused: %s", declared.version, declared.name, error)
+            log.error("version %d of %s is rejected: %s", declared.version, declared.name, error)
             self._declarations.note_at_work(self.declared, str(error))
             return
         self.end()
@@ -180,7 +182,7 @@ class Hosted:
         if self._stands:
             self._status.enter_state("stopped")
         self._declarations.note_at_work(declared)
-        log.info("version %d of %s is at work", declared.version, declared.name)
+        log.info("version %d of %s is running", declared.version, declared.name)
 
     def _start(self) -> None:
         place = self._place
@@ -209,20 +211,20 @@ class Hosted:
             return False
         self._backoff.waits()
         if self._lacked != lacked:
-            log.warning("%s waits: %s", self.declared.name, self._lacked)
-            self._status.enter_state("failed", f"it waits: {self._lacked}")
+            log.warning("%s is waiting: %s", self.declared.name, self._lacked)
+            self._status.enter_state("failed", f"it is waiting: {self._lacked}")
         return True
 
     def _fail(self, error: Exception) -> None:
         why = sentence(error)
-        log.error("%s failed and is started again: %s", self.declared.name, error)
+        log.error("%s failed and is restarted: %s", self.declared.name, error)
         self._lacked = explain_missing(self._folder, self._place.control)
         pause_seconds = self._backoff.waits() if self._lacked else self._backoff.record_failure()
         gives_up = self._backoff.gives_up
         self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()
         if gives_up or not self._session_takes_queries():
-            raise SessionWorn(f"{self.declared.name} fails again and again ({why}); a new process takes over")
+            raise SessionWorn(f"{self.declared.name} failed repeatedly ({why}); a new process takes over")
 
     def _session_takes_queries(self) -> bool:
         """Return whether the session lives, and no query of this application is left in it, which would keep

@@ -34,7 +34,7 @@ class CheckpointInUse(WeirError):  # noqa: N818
 def check(checkpoint: Checkpoint) -> None:
     """Read the checkpoint of a start. Raises `BadInput` if it is broken or of another program version."""
     if (checkpoint.folder / "spark" / "offsets").exists():
-        raise BadInput("checkpoint", f"{checkpoint.folder} is of a program before this one. {NEW_START}")
+        raise BadInput("checkpoint", f"{checkpoint.folder} was written by an older program. {NEW_START}")
     for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
         _check_query(checkpoint.find_sibling(query))
 
@@ -76,14 +76,14 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
     elif known is None:
         raise BadInput(
             "checkpoint",
-            f"{folder} is of run {here}, of which the control server holds no state. {NEW_START}",
+            f"{folder} belongs to run {here}, but the control server has no state of it. {NEW_START}",
         )
     elif here != known.decode():
         raise BadInput(
             "checkpoint",
-            f"{folder} is of run {here or 'none'}, but the control server holds the state of run "
+            f"{folder} belongs to run {here or 'none'}, but the control server has the state of run "
             f"{known.decode()}. "
-            f"Put that run's folder back (see WEIR_DATA), or begin anew. {NEW_START}",
+            f"Put that run's folder back (see WEIR_DATA), or start over. {NEW_START}",
         )
     checkpoint = Checkpoint(folder, here or "")
     check(checkpoint)
@@ -140,7 +140,7 @@ def explain_missing(folder: Path, control: redis.Redis) -> str:
         probe.write_bytes(bytes(ROOM_BYTES))
         probe.unlink()
     except OSError as error:
-        return f"{folder} takes no files ({error.strerror})"
+        return f"{folder} can't be written ({error.strerror})"
     return ""
 
 

@@ -167,14 +167,14 @@ class Running:
             raise self._failure
         for query, work in zip(self._queries, self._works, strict=True):
             if not query.isActive:
-                raise work.failure or query.exception() or WeirError("a query ended by itself")
+                raise work.failure or query.exception() or WeirError("a query ended unexpectedly")
         self.outbox.retry()
         self._status.outbox, self._status.outbox_full = self.outbox.waiting, self.outbox.is_full
         try:
             self._status.record_monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
-            log.warning("dead letters and criteria wait: %s", error)
+            log.warning("dead letters and criteria are waiting: %s", error)
 
     def end(self) -> None:
         """Stop dispatching, let running batches finish, and stop between two. Safe at any time.
@@ -214,6 +214,4 @@ def _end_query(query: StreamingQuery, deadline: float) -> None:
             pause.wait(0.05)
         query.stop()
     except (PySparkException, Py4JError) as error:
-        log.warning(
-            "a query was stopped in the middle of a batch, which is worked again: %s", sentence(error)
-        )
+        log.warning("a query was stopped in the middle of a batch, which is repeated: %s", sentence(error))

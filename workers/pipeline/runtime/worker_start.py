@@ -125,7 +125,7 @@ def call_back(port: int, secret: str) -> IO[bytes]:
         stream.flush()
         (length,) = struct.unpack("!i", stream.read(4))
         if stream.read(length) != b"ok":
-            raise ConnectionRefusedError("Spark does not know this worker")
+            raise ConnectionRefusedError("Spark does not accept this worker")
         stream.write(struct.pack("!i", os.getpid()))
         stream.flush()
         connection.settimeout(None)

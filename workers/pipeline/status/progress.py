@@ -70,12 +70,12 @@ def stall(inputs: ProgressInputs) -> str | None:
 def _reasons(inputs: ProgressInputs) -> Iterator[str]:
     for step in sorted(inputs.steps, key=lambda step: -step.seconds):
         if step.is_stalled:
-            batch = "first batch since its start" if step.batch_seconds is None else "batch"
+            batch = "first batch since the start" if step.batch_seconds is None else "batch"
             yield f"{step.name} has not finished its {batch} for {step.seconds:.0f} s"
     if inputs.silent_seconds > STALLED_SECONDS:
-        yield f"the dispatcher has not come back for {inputs.silent_seconds:.0f} s"
+        yield f"the dispatcher has not responded for {inputs.silent_seconds:.0f} s"
     if inputs.undispatched_seconds > STALLED_SECONDS:
-        why = inputs.stall_reason or "events wait"
+        why = inputs.stall_reason or "events are waiting"
         yield f"nothing was dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
 
 

@@ -170,7 +170,7 @@ def _end_of(left: PipelineReport, now: float) -> str | None:
         return None
     if left.state == FAILED and left.error:
         return left.error.rstrip(".")  # it is part of a sentence
-    return f"its process was gone without a word, {max(0.0, now - left.at):,.0f} s before this start"
+    return f"its process exited unexpectedly, {max(0.0, now - left.at):,.0f} s before this start"
 
 
 def _list_known(

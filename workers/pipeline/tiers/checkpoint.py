@@ -8,7 +8,7 @@ from typing import Any
 from queues.errors import BadInput
 
 COMBINER = "combiner"
-NEW_START = "Start once with --reset to begin anew at the oldest events still waiting."
+NEW_START = "Start once with --reset to start over at the oldest events still waiting."
 
 
 @dataclass(frozen=True)

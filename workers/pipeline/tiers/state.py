@@ -114,7 +114,7 @@ class StateStore:
             state, number = values[2 * index : 2 * index + 2]
             if number is not None and int(number) > batch:
                 raise StateFromTheFuture(
-                    f"{place} has the state of batch {int(number)}, but batch {batch} is at work: the "
+                    f"{place} has the state of batch {int(number)}, but the current batch is {batch}: the "
                     "checkpoint is older than the state. "
                     "Put the newer checkpoint back, or start once with --reset."
                 )

@@ -38,14 +38,14 @@ def kinds() -> Mapping[str, AdapterKind]:
     """Return the kinds by name, sorted. Raise ValueError if two kinds have one name."""
     kinds_by_name = {kind.name: kind for kind in modules().values()}
     if len(kinds_by_name) < len(modules()):
-        raise ValueError("two adapters of plants have one name")
+        raise ValueError("two kinds of plant adapters have the same name")
     return dict(sorted(kinds_by_name.items()))
 
 
 def kind_named(name: str) -> AdapterKind:
     """Return the kind with this name. Raise `BadInput`, listing the known kinds, if there is none."""
     if name not in kinds():
-        raise BadInput("kind", f"takes {', '.join(kinds())}, not {name[:40]!r}.")
+        raise BadInput("kind", f"must be one of {', '.join(kinds())}, not {name[:40]!r}.")
     return kinds()[name]
 
 
@@ -70,7 +70,9 @@ def address_of(
     _check_secret_host(row, kind, environment)
     secret = variables.secret_named(row.secret_environment, environment)
     if row.secret_environment and not secret:
-        raise BadInput("secret_environment", f"names {row.secret_environment}, which is not set here")
+        raise BadInput(
+            "secret_environment", f"names {row.secret_environment}, which is not set in Weir's environment"
+        )
     return PlantAddress(
         name=row.name,
         url=row.url,
@@ -93,9 +95,13 @@ def adapter_of(
 def check(row: RegisteredPlant) -> None:
     """Raise `BadInput` if the registration is invalid."""
     if not checks.PLANT_NAME.match(row.name):
-        raise BadInput("name", "takes small letters, digits and -, at most 40, a letter first.")
+        raise BadInput(
+            "name",
+            "must start with a lower-case letter and have at most 40 lower-case letters, digits,"
+            " and hyphens.",
+        )
     if row.name == LOCAL:
-        raise BadInput("name", f"{LOCAL} is this plant; choose another.")
+        raise BadInput("name", f"{LOCAL} is Weir's own plant; choose another name.")
     kind = kind_named(row.kind)
     check_url(row.url, kind)
     if row.secret_environment:
@@ -113,7 +119,7 @@ def check_url(url: str, kind: AdapterKind | None = None) -> None:
     """
     if kind is not None and not kind.schemes:
         if url:
-            raise BadInput("url", f"stays empty: {kind.title} takes no address.")
+            raise BadInput("url", f"must be empty: {kind.title} takes no address.")
         return
     checked = (
         egress.check_url(url)
@@ -121,7 +127,9 @@ def check_url(url: str, kind: AdapterKind | None = None) -> None:
         else egress.check_url(url, schemes=kind.schemes, ports=kind.ports)
     )
     if checked.query:
-        raise BadInput("url", "takes an address without password and query; name the token's variable.")
+        raise BadInput(
+            "url", "must not contain a password or a query; name the variable with the token instead."
+        )
 
 
 def _check_secret_host(
@@ -135,11 +143,11 @@ def _check_options(kind: AdapterKind, options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if name not in kind.options:
             known = ", ".join(kind.options) or "none"
-            raise BadInput(name, f"is not known; options of {kind.name}: {known}.")
+            raise BadInput(name, f"is unknown; options of {kind.name}: {known}.")
         kind.options[name].check(name, value)
     for name, option in kind.options.items():
         if option.required and not options.get(name):
-            raise BadInput(name, f"is missing: {option.help}.")
+            raise BadInput(name, f"is required: {option.help}.")
 
 
 def list_adapters() -> list[RegisteredPlant]:

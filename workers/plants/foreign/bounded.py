@@ -97,5 +97,7 @@ def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments
     if errors:
         raise errors[0]
     if not answers:
-        raise PlantLate(f"{plant} did not end its answer within {seconds:g} s; it may still take effect.")
+        raise PlantLate(
+            f"{plant} did not complete the request within {seconds:g} s; it may still take effect."
+        )
     return answers[0]

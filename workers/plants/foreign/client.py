@@ -77,7 +77,9 @@ class PlantClient:
         except httpx.TransportError as error:
             raise PlantSilent(f"{self.name} can't be reached ({connection_reason(error)}).") from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
-            raise PlantConfused(f"{self.name} answers what can't be unpacked ({error}).") from error
+            raise PlantConfused(
+                f"{self.name} returned an answer that can't be decompressed ({error})."
+            ) from error
         return response.status_code, answer
 
     def close(self) -> None:
@@ -88,14 +90,16 @@ class PlantClient:
         packed = response.headers.get("Content-Encoding", "identity")
         if packed.lower() != "identity":
             # Weir does not request compression, and a few compressed bytes may become gigabytes.
-            raise PlantConfused(f"{self.name} answers what can't be unpacked ({packed[:20]}).")
+            raise PlantConfused(f"{self.name} returned an answer that can't be decompressed ({packed[:20]}).")
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > MOST_BYTES:
-                raise PlantConfused(f"{self.name} answers more than {MOST_BYTES} bytes.")
+                raise PlantConfused(f"{self.name} returned more than {MOST_BYTES} bytes.")
             if self._monotonic() > deadline:
-                raise PlantSilent(f"{self.name} did not end its answer within {self._timeout_seconds:g} s.")
+                raise PlantSilent(
+                    f"{self.name} did not complete its answer within {self._timeout_seconds:g} s."
+                )
         return bytes(body)
 
     def _document(self, body: bytes, status: int) -> Any:
@@ -104,9 +108,7 @@ class PlantClient:
         try:
             return parse_json(body)
         except (orjson.JSONDecodeError, RecursionError) as error:
-            raise PlantConfused(
-                f"{self.name} answers {status} with what is no JSON, or only half of it."
-            ) from error
+            raise PlantConfused(f"{self.name} returned {status} with invalid or incomplete JSON.") from error
 
 
 def _authorization(token: str, user: str) -> str:
@@ -116,7 +118,7 @@ def _authorization(token: str, user: str) -> str:
 
 
 def first_error(document: Any) -> tuple[str, str]:
-    """Field and message of `{"errors": {"field": ["what it takes"]}}`; Flink sends a list of messages."""
+    """Return field and message of `{"errors": {"field": ["message"]}}`; Flink sends a list of messages."""
     errors: Mapping[str, Any] | list[Any] | None = (
         document.get("errors") if isinstance(document, dict) else None
     )
@@ -124,4 +126,4 @@ def first_error(document: Any) -> tuple[str, str]:
     for field, messages in items_:
         if isinstance(messages, list) and messages:
             return str(field)[:100], str(messages[0]).partition("\n")[0][:500]
-    return "", "it doesn't say why"
+    return "", "no reason given"

@@ -29,9 +29,7 @@ from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import PlantStatus
 
 OPTION, SEEN = "lag", "seen"
-HELP = (
-    "whose consumer group an operator is: worker=events/billing (operator=plant/group), separated by commas"
-)
+HELP = "consumer groups of operators: worker=events/billing (operator=plant/group), separated by commas"
 BEHIND_SECONDS = 4.0  # A commit may be one reading old; readings come every 2 s or a little later.
 NEW_SHARE = 0.3  # weight of a new service time against the former one
 Committed = Mapping[tuple[str, int], int | None]  # (topic, partition) → offset
@@ -47,7 +45,7 @@ def groups_of(text: str) -> dict[str, tuple[str, str]]:
         operator, is_given, whose = (part.strip() for part in word.partition("="))
         plant, _, group = whose.partition("/")
         if not (operator and is_given and plant and group):
-            raise BadInput(OPTION, f"takes operator=plant/group, not {word.strip()[:60]!r}.")
+            raise BadInput(OPTION, f"must be operator=plant/group, not {word.strip()[:60]!r}.")
         groups[operator] = plant, group
     return groups
 

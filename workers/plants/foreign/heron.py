@@ -39,7 +39,7 @@ LONGEST_MESSAGE = 300
 NANOSECOND = 1e-9
 # Environment variables that its command line, and the schedulers behind it, read.
 ENVIRONMENT_PREFIXES = ("HADOOP_", "HERON_", "KUBECONFIG", "YARN_")
-NOT_SET = "it is a spout, which brings events in"
+NOT_SET = "a spout, which only brings events in"
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 Timeline = Mapping[str, Mapping[str, Mapping[str, float]]]  # metric → instance → minute → value
 
@@ -104,14 +104,16 @@ class HeronPlant(Adapter):
         try:
             done = self._run(["update", place, self._topology, *counts])
         except FileNotFoundError as error:
-            raise PlantConfused(f"{self._client.name}: there is no program heron ({error}).") from error
+            raise PlantConfused(f"{self._client.name}: the program heron was not found ({error}).") from error
         except OSError as error:
             raise PlantConfused(f"{self._client.name}: heron can't be started ({error.strerror}).") from error
         except subprocess.TimeoutExpired as error:
-            raise PlantSilent(f"{self._client.name}: heron update took over {UPDATE_SECONDS:g} s.") from error
+            raise PlantSilent(
+                f"{self._client.name}: heron update took more than {UPDATE_SECONDS:g} s."
+            ) from error
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip().splitlines() or ["it doesn't say why"]
-            raise PlantConfused(f"{self._client.name}: heron update refuses: {said[-1][:LONGEST_MESSAGE]}")
+            said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+            raise PlantConfused(f"{self._client.name}: heron update refused: {said[-1][:LONGEST_MESSAGE]}")
 
     def close(self) -> None:
         self._client.close()
@@ -122,8 +124,8 @@ class HeronPlant(Adapter):
         status, document = self._client.ask("GET", f"topologies/{endpoint}", **place, **query)
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
             message = document.get("message") if isinstance(document, dict) else None
-            said = str(message or "it gives no reason")[:LONGEST_MESSAGE]
-            raise PlantConfused(f"{self._client.name} refuses us ({status}): {said}")
+            said = str(message or "no reason given")[:LONGEST_MESSAGE]
+            raise PlantConfused(f"{self._client.name} refused the request ({status}): {said}")
         return document.get("result")
 
     def _components(self) -> list[Component]:
@@ -133,7 +135,7 @@ class HeronPlant(Adapter):
             return list(components_of(result["logical_plan"], result["physical_plan"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise PlantConfused(
-                f"{self._client.name} answers what is no topology of Heron ({error!r})."
+                f"{self._client.name} returned an invalid Heron topology ({error!r})."
             ) from error
 
     def _timeline(self, component: Component) -> Timeline:
@@ -153,7 +155,7 @@ class HeronPlant(Adapter):
                 for metric, instances in result["timeline"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(f"{self._client.name} answers no metrics of Heron ({error!r}).") from error
+            raise PlantConfused(f"{self._client.name} returned invalid Heron metrics ({error!r}).") from error
 
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -174,10 +176,12 @@ def check_options(options: Mapping[str, str]) -> None:
     """Raise `BadInput` for an option that is missing, or that the command line could misread."""
     for name in ("cluster", "role", "topology"):
         if not options.get(name):
-            raise BadInput(name, "is missing; Heron names a topology by it.")
+            raise BadInput(name, "is missing; Heron identifies a topology by it.")
     for name, value in options.items():
         if not all(part.isalnum() for part in value.replace("-", "_").split("_") if part) or value[:1] == "-":
-            raise BadInput(name, f"takes letters, digits, - and _, not {value[:40]!r}.")
+            raise BadInput(
+                name, f"must have only letters, digits, hyphens, and underscores, not {value[:40]!r}."
+            )
 
 
 def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> Iterator[Component]:
@@ -294,10 +298,10 @@ ADAPTER = AdapterKind(
     name="heron",
     title="Heron, by its tracker (not run against a live cluster)",
     options={
-        "cluster": PlantOption("the cluster's name", "Cluster", required=True),
-        "role": PlantOption("the role it was submitted with", "Role", required=True),
-        "environ": PlantOption("its environment; empty for default", "Environment"),
-        "topology": PlantOption("the topology's name", "Topology", required=True),
+        "cluster": PlantOption("name of the cluster", "Cluster", required=True),
+        "role": PlantOption("role that the topology was submitted with", "Role", required=True),
+        "environ": PlantOption("environment of the topology; empty for default", "Environment"),
+        "topology": PlantOption("name of the topology", "Topology", required=True),
     },
     example="http://tracker.example:8888",
     check=lambda address: check_options(address.options),

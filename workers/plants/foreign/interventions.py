@@ -75,7 +75,7 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
     """
     stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _field(kind, subject)))
     if stored is None:
-        raise BadInput("subject", f"has no {kind[:40].replace('_', ' ')} that is in force.")
+        raise BadInput("subject", f"has no active {kind[:40].replace('_', ' ')}.")
     noted = decode_document(Intervention, stored, "intervention")
     due = replace_fields(noted, until=min(noted.until, now_seconds))
     replace(control, plant, noted, encode_document(due))
@@ -98,14 +98,16 @@ def prepare_intervention(
     Raise `BadInput`, naming `subject` or `value`, and what the plant raises.
     """
     if not subject or len(subject) > LONGEST:
-        raise BadInput("subject", f"takes {kind.subject}, at most {LONGEST} characters.")
+        raise BadInput("subject", f"must have 1 to {LONGEST} characters: {kind.subject}.")
     if len(value) > LONGEST:
-        raise BadInput("value", f"takes at most {LONGEST} characters.")
+        raise BadInput("value", f"must have at most {LONGEST} characters.")
     value = value if kind.value else ""
     noted = {each.field: each for each in list_active(control, name)}
     earlier = noted.get(_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MOST_IN_FORCE:
-        raise BadInput("subject", f"comes after {MOST_IN_FORCE} others that are in force: undo one first.")
+        raise BadInput(
+            "subject", f"exceeds the maximum of {MOST_IN_FORCE} active interventions: undo one first."
+        )
     before = plant.read_before(kind.name, subject, value, earlier.before if earlier else "")
     return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
 
@@ -124,7 +126,7 @@ def begin(
     earlier = cast(bytes | None, control.hget(key, intervention.field))
     control.hset(key, intervention.field, encode_document(intervention))
     try:
-        _do(plant, intervention, "It may have been done in part: it is in force until it is undone.")
+        _do(plant, intervention, "It may have been done in part: it stays active until it is undone.")
     except BadInput:  # refused: nothing was done
         replace(control, name, intervention, earlier or b"")
         raise
@@ -174,7 +176,7 @@ def undo_due(
                     undo(control, row.name, plant, intervention, now_seconds)
                     undone.append(intervention)
         except WeirError as error:
-            logger.warning("What people did at %s can't be undone yet: %s", row.name, error)
+            logger.warning("Interventions at %s can't be undone yet: %s", row.name, error)
             _note_failure(control, row.name, due[0], error, now_seconds)  # unless recorded or undone
         _give_up(control, row.name, now_seconds)
     return undone

@@ -52,9 +52,9 @@ class PlantOption:
     def check(self, name: str, value: object) -> None:
         """Raise `BadInput`, naming the option."""
         if not isinstance(value, str) or len(value) > self.longest:
-            raise BadInput(name, f"takes a text of at most {self.longest} characters.")
+            raise BadInput(name, f"must be a text of at most {self.longest} characters.")
         if value and self.choices and value not in self.choices:
-            raise BadInput(name, f"takes {', '.join(self.choices)}, not {value[:40]!r}.")
+            raise BadInput(name, f"must be one of {', '.join(self.choices)}, not {value[:40]!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
     return [
         PlantSection(
             title="Unusable measures",
-            about="unknown to loops and rules until the plant reports a number in range",
+            about="unknown to loops and rules until the plant reports a valid number",
             columns=["Measure"],
             rows=[[fault] for fault in faults],
         )
@@ -178,7 +178,7 @@ class Adapter(Elastic):
         that value stays the one to restore. Raise `BadInput`, naming `subject` or `value`, and what
         `topology` raises.
         """
-        raise BadInput("kind", "takes none: nothing else can be done at this plant.")
+        raise BadInput("kind", "is not available: this plant has no interventions.")
 
     def set_to(self) -> Mapping[str, int]:
         """Return operator → the tasks that the plant itself aims at, as of the last `topology`.
@@ -215,11 +215,11 @@ class Adapter(Elastic):
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Carry out an intervention; repeating it changes nothing. Raise as `read_before` does."""
-        raise BadInput("kind", "takes none: nothing else can be done at this plant.")
+        raise BadInput("kind", "is not available: this plant has no interventions.")
 
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Restore the former value. Raise as `read_before` does, and `HalfUndone` if only a part followed."""
-        raise BadInput("kind", "takes none: nothing else can be done at this plant.")
+        raise BadInput("kind", "is not available: this plant has no interventions.")
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

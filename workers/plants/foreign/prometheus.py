@@ -21,12 +21,12 @@ from workers.plants.plant import PlantConfused
 
 WINDOW_SECONDS = 15.0
 UP, ALL = "sum by (job) (up)", "count by (job) (up)"
-ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant says what is called"
+ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant defines the calls"
 JOB, NO_JOB = "job", "none"
 MOST_JOBS, MOST_DOWN, LONGEST_ERROR, LONGEST_TEXT = 100, 50, 200, 2_000
 NEEDS = (
-    "To steer by what it measures, declare a plant: PromQL as sensors, and the calls that set tasks."
-    " Examples are at hand."
+    "To control something by its measures, declare a plant: PromQL as sensors, and the calls that set tasks."
+    " Examples are included."
 )
 
 
@@ -70,7 +70,7 @@ class PrometheusPlant(Adapter):
 
     def _more_jobs(self) -> PlantSection:
         return PlantSection(
-            title="Jobs that are not shown",
+            title="Jobs not shown",
             about=f"{len(self.left_out)}; the first {MOST_JOBS} by name are operators",
             columns=["Job"],
             rows=[[name[:LONGEST_ERROR]] for name in self.left_out[:MOST_DOWN]],
@@ -84,11 +84,11 @@ class PrometheusPlant(Adapter):
             for target in down[:MOST_DOWN]
         ]
         return PlantSection(
-            title="Targets that are down",
+            title="Down targets",
             about=f"{len(down)} of {len(targets)}",
             columns=["Job", "Address", "Last error"],
             rows=rows,
-            empty="Every target is up.",
+            empty="All targets are up.",
         )
 
     def close(self) -> None:

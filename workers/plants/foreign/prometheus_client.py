@@ -52,11 +52,12 @@ class PrometheusClient:
             if kind == "scalar":
                 return _number(result[1])
             if kind != "vector":
-                raise PlantConfused(f"{self._client.name}: {query[:80]} is a {kind}, not one number now.")
+                raise PlantConfused(f"{self._client.name}: {query[:80]} is a {kind}, not one current number.")
             if len(result) > 1:
                 raise PlantConfused(
-                    f"{self._client.name}: {query[:80]} gives {len(result)} series; sum() or max() makes one"
-                    " of them."
+                    f"{self._client.name}: {query[:80]} returned {len(result)} series; combine"
+                    " them with sum() or"
+                    " max()."
                 )
             return _number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -72,7 +73,7 @@ class PrometheusClient:
             raise PlantConfused(missing)
         try:
             if data["resultType"] != "vector":
-                raise PlantConfused(f"{self._client.name}: {query[:80]} is no vector.")
+                raise PlantConfused(f"{self._client.name}: {query[:80]} is not a vector.")
             return {
                 str(sample["metric"].get(label, "")): _number(sample["value"][1]) for sample in data["result"]
             }
@@ -89,7 +90,7 @@ class PrometheusClient:
         warnings = document.get("warnings") or []
         texts = [str(warning) for warning in (warnings if isinstance(warnings, list) else [warnings])]
         missing = [text for text in texts if not text.lstrip().startswith(NOTE)]
-        said = f"{self._client.name} answers only in part: {missing[0][:300]}" if missing else ""
+        said = f"{self._client.name} returned only a part: {missing[0][:300]}" if missing else ""
         return document.get("data"), said
 
     def targets(self) -> list[Mapping[str, Any]]:
@@ -120,11 +121,13 @@ class PrometheusClient:
         if isinstance(document, dict) and document.get("status") == "success":
             return document
         said = document.get("error") if isinstance(document, dict) else None
-        message = f"{self._client.name} answers {status}: {str(said or 'it does not say why')[:300]}"
+        message = f"{self._client.name} returned {status}: {str(said or 'no reason given')[:300]}"
         raise PlantSilent(message) if status == UNAVAILABLE else PlantConfused(message)
 
     def _build_error(self, error: Exception) -> PlantConfused:
-        return PlantConfused(f"{self._client.name} answers what Prometheus does not ({error!r}).")
+        return PlantConfused(
+            f"{self._client.name} returned an answer that is not from Prometheus ({error!r})."
+        )
 
 
 def _number(text: Any) -> float | None:

@@ -92,7 +92,7 @@ def client_of(name: str, address: str) -> redis.Redis:
     `name` appears in error messages; the address, which has a password, does not.
     """
     if not address.startswith(SCHEMES):
-        raise PlantConfused(f"{name} holds no address that begins with redis:// or rediss://.")
+        raise PlantConfused(f"{name} does not contain an address that starts with redis:// or rediss://.")
     try:
         parse: Any = parse_url  # redis-py has no type hints here
         options: dict[str, Any] = dict(parse(address))
@@ -100,7 +100,7 @@ def client_of(name: str, address: str) -> redis.Redis:
     except (ValueError, TypeError):
         # Its message would contain a part of the address.
         raise PlantConfused(
-            f"{name} holds an address that can't be read; write / : @ ? and # of its password as %2F %3A %40 "
+            f"{name} contains an invalid address; write / : @ ? and # of its password as %2F %3A %40 "
             "%3F and %23."
         ) from None
 
@@ -112,9 +112,9 @@ def describe_error(error: Exception) -> str:
     """
     cause = error.__cause__ or error.__context__
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
-        return f"no whole answer within {answer_seconds():g} s"
+        return f"no complete answer within {answer_seconds():g} s"
     if isinstance(cause, OSError):
         return connection_reason(cause.strerror or cause)
     if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):
-        return "it ends the connection"
+        return "the server closed the connection"
     return first_line(error)

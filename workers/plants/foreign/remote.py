@@ -35,7 +35,7 @@ class RemotePlant(Adapter):
         try:
             return MeasuredTopology.from_document(document)
         except BadInput as error:
-            raise PlantConfused(f"{self._client.name} answers what can't be understood ({error}).") from error
+            raise PlantConfused(f"{self._client.name} returned an invalid answer ({error}).") from error
 
     def sections(self) -> Sequence[PlantSection]:
         """Return measures that were left out of the last topology, if there are any."""
@@ -55,7 +55,7 @@ class RemotePlant(Adapter):
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
             done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
             if done is not True:
-                raise PlantConfused(f"{self._client.name} answers what does not say that the tasks were set.")
+                raise PlantConfused(f"{self._client.name} did not confirm that the tasks were set.")
 
     def close(self) -> None:
         self._client.close()
@@ -73,7 +73,7 @@ class RemotePlant(Adapter):
             raise BadInput(field, message)
         if status == 503:
             raise PlantSilent(f"{name}: {message}")
-        raise PlantConfused(f"{name} refuses us ({status}): {message}")
+        raise PlantConfused(f"{name} refused the request ({status}): {message}")
 
 
 ADAPTER = AdapterKind(
@@ -81,5 +81,5 @@ ADAPTER = AdapterKind(
     title="Weir, by its control API",
     example="https://weir.example/control/main/v1",
     make=lambda address: RemotePlant(address.client()),
-    let_go_by_hand="A hold there ends by itself, within an hour at most.",
+    let_go_by_hand="A hold there expires within an hour at most.",
 )

@@ -71,7 +71,7 @@ class Lookout:
             self._leave_silent(error)
         except Exception as error:  # a failing adapter must not end the observation of its plant
             logger.exception("The observation of plant %s failed.", self.row.name)
-            self._keep_error(f"looking at it failed ({type(error).__name__}).")
+            self._keep_error(f"the observation failed ({type(error).__name__}).")
         if self._adapter is not None:
             self._keep_sensors(self._adapter.sensors())
 
@@ -148,10 +148,13 @@ class Lookout:
                 raise BadInput("operators", "have a NUL in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:LONGEST_ERROR]
-            raise PlantConfused(f"{self.row.name} says what can't be stored ({said}).") from error
+            raise PlantConfused(f"{self.row.name} returned data that can't be stored ({said}).") from error
         if len(text) > MOST_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MOST_BYTES >> 20} MiB"
-            raise PlantConfused(f"{self.row.name} has {size} to show, more than {most}; register less of it.")
+            raise PlantConfused(
+                f"{self.row.name} has {size} to show, which is more than {most}; register a"
+                " smaller part of it."
+            )
         return _add_figures(found, topology)
 
     def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
@@ -163,7 +166,7 @@ class Lookout:
         try:
             self._answered, self._answered_at = adapter.sections(), now
         except WeirError as error:  # the measures are valid all the same
-            logger.info("What plant %s shows besides is not to be had: %s", self.row.name, error)
+            logger.info("The sections of plant %s can't be read: %s", self.row.name, error)
             return [_older(error, self._answered_at, now), *self._answered]
         return self._answered
 
@@ -251,9 +254,9 @@ class PlantWatch:
 
 def _older(error: WeirError, answered_at: float | None, now: float) -> PlantSection:
     """Return why the tables are not current."""
-    old = "" if answered_at is None else f" What follows is of {now - answered_at:.0f} s ago."
+    old = "" if answered_at is None else f" The following was read {now - answered_at:.0f} s ago."
     said = f"{str(error)[:LONGEST_ERROR].rstrip('.')}.{old}"
-    return PlantSection(title="Not shown", columns=["Why there are no tables of now"], rows=[[said]])
+    return PlantSection(title="Not shown", columns=["Why the tables are not current"], rows=[[said]])
 
 
 def _close(adapter: Adapter | None) -> None:

@@ -1,1 +1,1 @@
-"""One evaluated state a subject: its thresholds, since when, and what is wrong in a sentence."""
+"""One evaluated state per subject: its thresholds, start time, and problem in a sentence."""

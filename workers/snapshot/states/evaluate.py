@@ -1,4 +1,4 @@
-"""All states of a snapshot, from the states a second before. Pure: what was shown can be shown again."""
+"""All states of a snapshot, from the states of the previous second. This is pure, so it can be repeated."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -26,15 +26,19 @@ def evaluate_states(
     listed: Collection[str] | None = None,
     unreadable: Mapping[str, str] = NOTHING_UNREADABLE,
 ) -> dict[str, SubjectState]:
-    """By "kind/name". A state holds between the two thresholds of a rule, which `before` remembers. listed,
-    unreadable: as `Watched` has them.
+    """Return the states by "kind/name".
+
+    Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `Watched`.
     """
     watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
     return {f"{each.kind}/{each.name}": each for each in _states(watched)}
 
 
 def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:
-    """Those it was published with; of one from the archive that has none, what it comes to by itself."""
+    """Return the published states of a snapshot.
+
+    For an archived one without states, they are evaluated without a past.
+    """
     return snapshot.states or evaluate_states(snapshot)
 
 
@@ -49,14 +53,14 @@ def _states(watched: Watched) -> Iterator[SubjectState]:
 
 
 def _plant(watched: Watched) -> Iterator[SubjectState]:
-    """What is of the whole plant and of no part of it."""
+    """Return the states of the whole plant."""
     snapshot = watched.snapshot
     if not snapshot.nodes:
         fault = Fault("critical", "No node is configured yet.")
         yield watched.state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = f"No worker takes events of the jobs queues: {stopped.explain_no_slots(snapshot)}."
+        missing = f"No worker processes events of the jobs queues: {stopped.explain_no_slots(snapshot)}."
         yield watched.state(
             "plant", "workers", watched.fault("plant", "workers", "workers_missing", slots, missing, {})
         )

@@ -1,4 +1,4 @@
-"""The state of a worker host: whether it reports, and whether its pool is as it was set."""
+"""The state of a worker host: whether it reports, and whether its pool is as set."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from workers.documents.states import SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
 
-GONE_SECONDS = 300.0  # a host that reports no longer is named for so long; then it has left
+GONE_SECONDS = 300.0  # a host that stopped reporting is listed for this time, then counts as having left
 
 
 def host_states(watched: Watched) -> Iterator[SubjectState]:
-    """Hosts that report, and those that did until lately."""
+    """Return the states of hosts that report or reported until recently."""
     hosts = watched.snapshot.hosts
     for name, host in hosts.items():
         yield _state(watched, name, host)
@@ -36,13 +36,16 @@ def _unreadable(watched: Watched, name: str, reason: str) -> SubjectState:
 
 def _state(watched: Watched, name: str, host: HostStatus) -> SubjectState:
     trouble = host.trouble or ""
-    sentence = f"The pool of {name} is not as it was set: {trouble.rstrip('.')}."
+    sentence = f"The pool of {name} differs from its setting: {trouble.rstrip('.')}."
     faults = watched.fault("host", name, "pool_refuses", 1.0 if trouble else 0.0, sentence)
     return watched.state("host", name, [*faults, *clock_fault(name, host.ahead_seconds or 0.0)])
 
 
 def _silent(watched: Watched, before: SubjectState) -> SubjectState | None:
-    """None of one that took leave, as a worker does that is asked to end: nothing is wrong with that."""
+    """Return the state of a silent host; None for one that reported its end.
+
+    A worker that is stopped does so.
+    """
     name = before.name
     if watched.listed is not None and name not in watched.listed:
         return None

@@ -1,4 +1,4 @@
-"""What is wrong with one subject, and the state that it comes to."""
+"""Faults of one subject, and the resulting state."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.snapshot.states.limits import Limits, RuleLimit
 
-# How bad something is, as the colours of nodes have it; a node has its own, from its agent.
+# Severity as node colors; a node has its own state from its agent.
 SIGNS: Mapping[Severity, str | None] = {
     "well": NORMAL,
     "unknown": None,
@@ -28,7 +28,7 @@ WORDS: Mapping[Severity, str] = {
 
 
 def _is_better(sign: str, severity: Severity) -> bool:
-    """Whether a sign looks better than what is wrong."""
+    """Return whether a sign looks better than the severity."""
     least = SIGNS[severity]
     return (
         severity in ("warning", "critical") and least is not None and STATES.index(sign) < STATES.index(least)
@@ -37,7 +37,7 @@ def _is_better(sign: str, severity: Severity) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong. rules: of the alerts that say so, too."""
+    """One fault. rules: of the alerts that report it, too."""
 
     severity: Severity
     sentence: str
@@ -47,9 +47,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A snapshot without states, the states before it, and the limits; at: s since 1970. listed: worker hosts
-    that have reported and not taken leave; None: not known. unreadable: worker hosts whose report can't be
-    read, with the reason.
+    """A snapshot without states, the states before it, and the limits; at: s since 1970.
+
+    listed: worker hosts that have reported and not reported their end; None: unknown.
     """
 
     snapshot: Snapshot
@@ -62,7 +62,7 @@ class Watched:
     def list_exceeded(
         self, kind: str, name: str, condition: str, value: float | None, labels: Mapping[str, str]
     ) -> list[RuleLimit]:
-        """The limits that a value is beyond, with hysteresis."""
+        """Return the limits that a value exceeds, with hysteresis."""
         before = self.before.get(f"{kind}/{name}")
         return self.limits.list_exceeded(condition, labels, value, before.rules if before else ())
 
@@ -75,7 +75,7 @@ class Watched:
         sentence: str,
         labels: Mapping[str, str] | None = None,
     ) -> list[Fault]:
-        """The fault of a value beyond a limit: as severe as the most severe of them."""
+        """Return the fault of a value that exceeds a limit, with the highest severity of these limits."""
         given = {kind: name} if labels is None else labels
         found = self.list_exceeded(kind, name, condition, value, given)
         if not found:
@@ -87,7 +87,7 @@ class Watched:
         return [Fault(severity, sentence, first_step(condition, consumers), rules)]
 
     def find_start(self, kind: str, name: str, severity: Severity, sign: str | None, stale: bool) -> float:
-        """Since when it is as it is now: as severe, of the same sign, and heard of or not."""
+        """Return since when severity, sign, and staleness are as they are now."""
         before = self.before.get(f"{kind}/{name}")
         if before is None or before.since is None:
             return self.at
@@ -106,8 +106,9 @@ class Watched:
         within: str | None = None,
         known: bool = True,
     ) -> SubjectState:
-        """The state that these faults come to. sign, word: where the subject has its own, which a fault may
-        still be worse than: nothing that is wrong is drawn as well.
+        """Return the state that results from these faults.
+
+        sign, word: where the subject has its own, which a worse fault overrides: nothing faulty looks well.
         """
         ordered = sorted(faults, key=lambda fault: -SEVERITIES.index(fault.severity))
         severity: Severity = ordered[0].severity if ordered else "well" if known else "unknown"

@@ -1,7 +1,7 @@
-"""Where a value begins to be bad: the thresholds of the alert rules, which are the only ones.
+"""Limits of values: the thresholds of the alert rules, which are the only ones.
 
-A rule that a person changes changes the state with it, and one that is added adds a level. Where every rule
-of a condition is disabled nobody is notified; the state still follows what the condition is shipped with.
+A person who changes a rule also changes the state, and a new rule adds a level. Where every rule of a
+condition is disabled, there are no notifications; the state still follows the condition's default rules.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from workers.documents.states import SEVERITIES, Severity
 
 @dataclass(frozen=True, slots=True)
 class RuleLimit:
-    """What one rule says: from where on a value is bad, how bad, and of which subjects."""
+    """The limit of one rule: its threshold, severity, and subjects."""
 
     rule: str
     thresholds: Thresholds
@@ -26,35 +26,45 @@ class RuleLimit:
     matchers: Sequence[Matcher] = ()
 
     def is_beyond(self, value: float | None, was_beyond: bool) -> bool:
-        """Whether a value is bad; between the thresholds, and while it is unknown, it is what it was."""
+        """Return whether a value exceeds it.
+
+        Between the thresholds, and while the value is unknown, the previous result stays.
+        """
         signal = self.thresholds.signal(value)
         return was_beyond if signal in ("between", "unknown") else signal == "on"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """By condition."""
+    """Limits by condition."""
 
     by_condition: Mapping[str, Sequence[RuleLimit]]
 
     def list_exceeded(
         self, condition: str, labels: Mapping[str, str], value: float | None, before: Collection[str]
     ) -> list[RuleLimit]:
-        """The limits that a subject's value is beyond; before: the rules that it was beyond a second ago."""
+        """Return the limits that a subject's value exceeds.
+
+        before: the rules exceeded in the previous second.
+        """
         limits = self.by_condition.get(condition, ())
         found = [limit for limit in limits if matches(limit.matchers, labels)]
         return [each for each in found if each.is_beyond(value, each.rule in before)]
 
     def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
-        """How bad the worst rule of a condition calls it for a subject; otherwise: where none is about it."""
+        """Return the highest severity of a condition's rules for a subject.
+
+        otherwise: the result where no rule is about it.
+        """
         limits = self.by_condition.get(condition, ())
         severities = [limit.severity for limit in limits if matches(limit.matchers, labels)]
         return max(severities, key=SEVERITIES.index, default=otherwise)
 
 
 def limits_of(rules: Iterable[AlertRule]) -> Limits:
-    """Of the rules there are; conditions without an enabled one have what they are shipped with. A rule of a
-    condition that another version of Weir knows is passed over, as the alerter does.
+    """Return the limits of the existing rules; conditions without an enabled rule have their defaults.
+
+    A rule with a condition of another version of Weir is ignored, as the alerter does.
     """
     limits_by_condition: dict[str, list[RuleLimit]] = {}
     for rule in rules:

@@ -1,4 +1,4 @@
-"""The state of a loop: whether it ticks, whether it has a valid measurement, and who steers."""
+"""The state of a loop: whether it ticks, whether it has a valid measurement, and who controls."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ WORDS: Mapping[str, str] = {"hold": "On hold", "manual": "In manual", "advise": 
 
 
 def loop_state(watched: Watched, name: str, loop: LoopStatus) -> SubjectState:
-    """The state of one loop."""
+    """Return the state of one loop."""
     word = WORDS.get(loop.mode, loop.mode)
     return watched.state("loop", name, list(_faults(watched, name, loop)), word=word)
 
@@ -21,7 +21,7 @@ def _faults(watched: Watched, name: str, loop: LoopStatus) -> Iterator[Fault]:
     labels = {"loop": name, **loop.target}
     if loop.at is None or not loop.interval_seconds:
         return
-    # The distance: a clock set back must not make a loop seem busy for as long as it was set back.
+    # The absolute difference: a clock set back must not make a loop seem busy for that time.
     late = abs(watched.at - loop.at)
     silent = f"{loop_words(name)} has not decided for {late:.0f} s."
     faults = watched.fault("loop", name, "loop_silent", late / loop.interval_seconds, silent, labels)

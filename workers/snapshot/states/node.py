@@ -1,7 +1,7 @@
-"""The state of a node: what its agent says, and whether the agent is heard.
+"""The state of a node: what its agent reports, and whether the agent is heard.
 
 The thresholds of BUSY and TOOBUSY are the node's own, since its laws act on them (`queues.nodes.node_state`);
-an alert on the same load may have others. How bad "too busy" is, the alert rules on a node's load say.
+an alert on the same load may have others. The alert rules on a node's load define the severity of "too busy".
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ WORDS: Mapping[str, str] = {
 
 
 def node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectState:
-    """The state of one node."""
+    """Return the state of one node."""
     return watched.state(
         "node",
         name,

@@ -1,6 +1,6 @@
 """The states of the pipeline's process and of its applications.
 
-What is wrong is named once: by the application, where one fails or stalls while the process reports; by the
+A problem is reported once: by the application, where one fails or stalls while the process reports; by the
 process, where it is silent or failed, and then all its applications show old figures.
 """
 
@@ -29,9 +29,9 @@ from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
 from workers.steering.stopped import find_pause
 
-SUBJECT = "main"  # as its alerts name it
-START_SECONDS = 60.0  # Spark's start, on a slow machine
-# As a state's name → the sign it is drawn with, its word.
+SUBJECT = "main"  # the name that its alerts use
+START_SECONDS = 60.0  # Spark's start on a slow machine
+# state → sign, word
 SIGNS: Mapping[str, tuple[str, str]] = {
     RUNNING: (NORMAL, "Running"),
     STARTING: (BUSY, "Starting"),
@@ -44,7 +44,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {
 
 
 def pipeline_states(watched: Watched) -> Iterator[SubjectState]:
-    """The process, where a queue needs it, and each application."""
+    """Return the states of the process, where a queue requires it, and of each application."""
     snapshot = watched.snapshot
     needed = any(queue.kind == "pipeline" for queue in snapshot.queues.values())
     if not needed and not snapshot.pipeline.applications:
@@ -55,7 +55,7 @@ def pipeline_states(watched: Watched) -> Iterator[SubjectState]:
 
 
 def _is_down(pipeline: PipelineStatus) -> bool:
-    """The process as a whole: no application has said so."""
+    """Return whether the process as a whole is down, so that no application has reported."""
     own = [row.state for row in pipeline.applications.values()]
     return pipeline.state in UNHEARD or (pipeline.state == FAILED and FAILED not in own)
 
@@ -89,8 +89,8 @@ def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]
     else:
         yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
         lag = row.watermark_lag_seconds
-        said = "its lag is not known now" if lag is None else f"event time is {lag:,.0f} s late"
-        late = f"The pipeline lags behind: {said}."
+        said = "its lag is unknown" if lag is None else f"event time is {lag:,.0f} s late"
+        late = f"The pipeline is lagging: {said}."
         yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
         yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
 
@@ -123,21 +123,25 @@ def _faults_of(state: str | None, name: str, error: str | None, stall: str | Non
         yield Fault("critical", f"{name} is stalled: {_sentence(stall)}.", FIRST_STEPS["pipeline_stalled"])
     elif state == STARTING:
         again = f" again, after it failed: {_sentence(error)}" if error else ""
-        yield Fault("warning" if error else "notice", f"{name} is starting{again}; its queues wait for it.")
+        yield Fault(
+            "warning" if error else "notice", f"{name} is starting{again}; its queues are waiting for it."
+        )
     elif state == STOPPING:
-        yield Fault("notice", f"{name} is stopping; its queues wait for it.")
+        yield Fault("notice", f"{name} is stopping; its queues are waiting for it.")
 
 
 def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
-    """What it found and can't hand on: said as what it is, an effect, where people have paused the queue."""
+    """Yield a fault for each queue that accepts no matches; a notice where people have paused it."""
     for queue, events in sorted(row.outbox.items()):
         pause = find_pause(queue, INTAKE, watched.snapshot)
-        why = "its intake is paused" if pause else "it takes no events"
-        more = f", and {name} reads no more until it takes some" if row.outbox_full else ""
-        wait = f"{format_count(events, 'complex event')} of {name} wait for queue {queue}: {why}{more}."
+        why = "its intake is paused" if pause else "it accepts no events"
+        more = f", and {name} reads no more until it accepts some" if row.outbox_full else ""
+        wait = (
+            f"{format_count(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
+        )
         worst: Severity = "critical" if row.outbox_full else "warning"
         yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
 
 
 def _sentence(text: str | None) -> str:
-    return (text or "no reason was given").rstrip(".")
+    return (text or "no reason given").rstrip(".")

@@ -1,4 +1,4 @@
-"""The state of a queue: how long its oldest event waits, how late its events are, what it gave up."""
+"""The state of a queue: the wait of its oldest event, its latency, and its dead letters."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
 from workers.steering.stopped import find_pause, pause_in_words
 
-FILLS_SECONDS = 30.0  # of arrivals: what waits beyond is more than a consumer takes at once
+FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 
 
 def queue_state(watched: Watched, name: str, queue: QueueStatus) -> SubjectState:
-    """The state of one queue."""
+    """Return the state of one queue."""
     known = queue.waiting_events == 0 or None not in (queue.waiting_events, queue.wait_seconds)
     return watched.state("queue", name, list(_faults(watched, name, queue)), known=known)
 
@@ -26,17 +26,19 @@ def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
     if pause is None:
         yield from late
     elif late:
-        # Somebody wants it to stand still: that it does is no fault, and there is nothing to be done first.
+        # A person has paused it: that it stands still is no fault and needs no remedy.
         rules = tuple(rule for fault in late for rule in fault.rules)
         yield Fault(
             "notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules
         )
-    held = f"Queue {name} holds {format_count(dead or 0, 'dead letter')}."
+    held = f"Queue {name} has {format_count(dead or 0, 'dead letter')}."
     yield from watched.fault("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
     if not behind and _fills(queue):
-        yield Fault("notice", f"Queue {name} fills: {format_count(queue.waiting_events or 0, 'event')} wait.")
+        yield Fault(
+            "notice", f"Queue {name} is filling: {format_count(queue.waiting_events or 0, 'event')} waiting."
+        )
 
 
 def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
@@ -51,21 +53,24 @@ def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
 
 def _measure_wait(queue: QueueStatus) -> str:
     if queue.wait_seconds is None:
-        return "how long its oldest event has waited is not known now"
+        return "the wait of its oldest event is unknown"
     return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
 
 
 def _slow(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
-    """Nothing is handled while nothing comes: no latency then, and none that is too long."""
+    """Return the fault of a high latency; without completions there is no latency."""
     latency = queue.latency_p95_seconds
     if latency is None:
-        value, said = (None if queue.waiting_events else 0.0), "how long its events take is not known now"
+        value, said = (None if queue.waiting_events else 0.0), "latency unknown"
     else:
-        value, said = latency, f"5 % of its events take longer than {latency:,.0f} s"
+        value, said = latency, f"p95 latency {latency:,.0f} s"
     yield from watched.fault("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
 
 
 def _fills(queue: QueueStatus) -> bool:
-    """More comes than leaves, and more waits than came lately: nobody may call that keeping up."""
+    """Return whether arrivals exceed output and the backlog exceeds recent arrivals.
+
+    Such a queue does not keep up.
+    """
     waiting, arrivals = queue.waiting_events or 0, queue.in_per_second or 0.0
     return waiting > FILLS_SECONDS * max(arrivals, 1.0) or (queue.trend == "rising" and waiting > arrivals)

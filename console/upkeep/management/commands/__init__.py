@@ -1,1 +1,1 @@
-"""The commands of manage.py for whoever keeps an installation."""
+"""Upkeep commands of manage.py, for administrators of an installation."""

@@ -1,4 +1,4 @@
-"""manage.py assistant: the MCP server over standard input and output, for a console elsewhere."""
+"""`manage.py assistant`: the MCP server over standard input and output, for another console."""
 
 import sys
 from typing import Any

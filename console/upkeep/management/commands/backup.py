@@ -1,4 +1,4 @@
-"""manage.py backup FILE: the whole plant as one file. It rests for some seconds meanwhile: events wait."""
+"""`manage.py backup FILE`: the whole plant as one file. It pauses for some seconds: events wait."""
 
 import signal
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from queues.private_files import private_folder
 from queues.text.numbers import option_number
 from workers.coordination.connections import connection
 
-FOLDER = "backups"  # in the data folder; no backup holds it
-ENDING = (signal.SIGTERM, signal.SIGHUP)  # a shutdown, a terminal that is closed
+FOLDER = "backups"  # in the data folder; no backup contains it
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # a shutdown, a closed terminal
 
 
 class Command(JsonCommand):
@@ -49,7 +49,7 @@ class Command(JsonCommand):
         server, path = control(), options["FILE"].absolute()
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
             private_folder(path.parent)
-        archive.check_free(path)  # before the plant rests for it
+        archive.check_free(path)  # before the plant is paused for it
         try:
             with end_gracefully(), quiesce(server, settings.WEIR_DATA, by, options["longest"]) as rest:
                 made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
@@ -65,16 +65,16 @@ class Command(JsonCommand):
 
 @contextmanager
 def end_gracefully() -> Iterator[None]:
-    """Who asks the process to end within the block ends the block: pauses end, and half a file goes."""
+    """End the block when the process is asked to end: pauses end, and the incomplete file is deleted."""
 
     def end(number: int, _: object) -> None:
         for each in ENDING:
-            signal.signal(each, signal.SIG_IGN)  # asked for twice, it must still end its pauses
+            signal.signal(each, signal.SIG_IGN)  # asked a second time, it must still end its pauses
         raise SystemExit(128 + number)
 
     before = {each: signal.getsignal(each) for each in ENDING}
     for each, handler in before.items():
-        if handler != signal.SIG_IGN:  # as under nohup
+        if handler != signal.SIG_IGN:  # as with nohup
             signal.signal(each, end)
     try:
         yield

@@ -85,7 +85,7 @@ class Command(OneLineCommand):
 
 
 def _check_no_other_rights(cursor: Any, role: str) -> None:
-    """Raise BadInput for a role with rights that no REVOKE takes: another role's, or an owner's."""
+    """Raise `BadInput` for a role with rights that no REVOKE removes: another role's, or an owner's."""
     cursor.execute(
         "SELECT granted.rolname FROM pg_auth_members JOIN pg_roles AS granted ON granted.oid = roleid"
         " JOIN pg_roles AS member ON member.oid = member WHERE member.rolname = %s ORDER BY 1",

@@ -1,6 +1,6 @@
-"""`manage.py doctor`: what is wrong with this installation, and what to do; exit 1 when something is.
+"""`manage.py doctor`: the problems of this installation, and their remedies; exits with 1 if there are any.
 
-`--bundle FILE` also puts what somebody who helps needs to see into a ZIP, without secrets.
+`--bundle FILE` also writes a support bundle without secrets to a ZIP.
 """
 
 import json
@@ -47,6 +47,6 @@ def write_bundle(path: Path) -> Path:
 
 
 def format_report(report: dict[str, Any]) -> str:
-    """A line a symptom, for a terminal."""
+    """Return a line for each symptom, for a terminal."""
     lines = [f"{row['severity']:7}  {row['text']} -> {row['remedy']}" for row in report["symptoms"]]
     return "\n".join(lines or [f"Nothing is wrong ({len(report['checks'])} checks)."])

@@ -1,4 +1,4 @@
-"""`manage.py faults`: break a plant of its own under load, and count what it cost."""
+"""`manage.py faults`: inject faults into a separate plant under load, and count their cost."""
 
 import importlib
 import importlib.util

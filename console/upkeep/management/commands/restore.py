@@ -1,4 +1,4 @@
-"""manage.py restore FILE: an empty plant becomes the one that a backup was made of."""
+"""`manage.py restore FILE`: restores a backup to an empty plant."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ from queues.nodes.node_list import parse_nodes
 from queues.private_files import write_private
 from workers.coordination.connections import connection
 
-# What may be away or damaged; a member of the file that is none raises a ValueError or a LookupError.
+# Errors of missing or damaged data; a member that does not exist raises a ValueError or a LookupError.
 FAULTS = (
     redis.RedisError,
     DatabaseError,
@@ -61,15 +61,16 @@ class Command(JsonCommand):
             except FAULTS as error:
                 remedy = "Empty its folder and its servers before another attempt."
                 raise CommandError(f"The plant was not restored: {error}. {remedy}") from None
-        # What was done between the backup and now is in no audit: this says from when to when.
+        # The audit log has no entries from the backup until now: this entry has the period.
         actor, after = Actor(name="manage.py", role=None), {"made_at": done["made_at"]}
         audit_log.record(actor, "backup.restored", "plant", after=after)
         return done
 
 
 def take_signing_key(backup: archive.Backup, data: Path) -> None:
-    """What was signed with the backup's key is verified with it: with another one the process begins anew. A
-    plant whose key is in the environment has it there.
+    """Verify what was signed with the backup's key by that key: with another one the process starts again.
+
+    A plant whose key is in the environment has it there.
     """
     if variables.SECRET_KEY.is_set() or SIGNING_KEY not in backup.list_members("files"):
         return

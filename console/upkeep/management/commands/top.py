@@ -1,6 +1,6 @@
-"""manage.py top: the plant in this terminal, of this console or of one elsewhere (--url).
+"""`manage.py top`: the plant in this terminal, of this console or of another one (--url).
 
-The token of one elsewhere comes from the environment: everybody on a host sees a process' arguments.
+The token of another console comes from the environment: all users of a host can see a process's arguments.
 """
 
 import sys
@@ -27,7 +27,7 @@ class Command(OneLineCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        # Imported here: no other command needs what draws in a terminal.
+        # Imported here: no other command needs the terminal library.
         from console.terminal.app import Top
 
         try:
@@ -41,7 +41,7 @@ class Command(OneLineCommand):
 
 
 def calls_of(options: dict[str, Any]) -> tuple[Calls, str]:
-    """The way to the console, and its name. Raises BadInput."""
+    """Return the calls of the console, and its name. Raises `BadInput`."""
     if options["url"]:
         token = variables.TOKEN.text()
         if not token:

@@ -71,27 +71,31 @@ SECRETS = ("hunter2", "10.9.8.7", "grace.hopper", "sftp://")
 TOLD = {  # what broke, as the headline says it, and as strangers are told
     "delivery-failing": (
         "receiver/desk",
-        "Messages to desk fail: https://10.9.8.7/hook?key=hunter2 answered 500.",
-        "Messages to desk fail",
+        "Delivery to desk fails: https://10.9.8.7/hook?key=hunter2 answered 500.",
+        "Delivery to desk fails",
     ),
     "audit-altered": (
         "plant/here",
         "Entry 7 of grace.hopper at 10.9.8.7 was altered.",
-        "The audit was altered",
+        "The audit log was altered",
     ),
     "pipeline-down": ("pipeline/", "The pipeline failed: sftp://grace.hopper@10.9.8.7: hunter2.", ""),
     "sensor-silent": (
         "plant/shop",
         "Sensor waiting: redis://10.9.8.7 refuses hunter2.",
-        "Sensor waiting of shop says nothing",
+        "Sensor waiting of shop has no value",
     ),
-    "pool-refuses": ("host/jobs@10.9.8.7", "The pool of jobs@10.9.8.7 is not as it was set: hunter2.", ""),
+    "pool-refuses": (
+        "host/jobs@10.9.8.7",
+        "The pool of jobs@10.9.8.7 differs from its setting: hunter2.",
+        "",
+    ),
     "loop-held": ("loop/concurrency/jobs@10.9.8.7", "It is on hold: hunter2.", ""),
 }
 # rule → title as shipped, labels: they name a host, or a person.
 NAMING = {
     "pool-refuses": ("The pool of jobs@10.9.8.7 can't grow", {"host": "jobs@10.9.8.7"}),
-    "delivery-failing": ("Messages to hunter2 fail", {"receiver": "hunter2"}),
+    "delivery-failing": ("Delivery to hunter2 fails", {"receiver": "hunter2"}),
     "override-ending": ("Drain of jobs@10.9.8.7 ends soon", {"override": "3"}),
     "loop-held": (
         "concurrency/jobs@10.9.8.7: on hold or in manual",

@@ -174,10 +174,10 @@ def test_a_rule_says_what_it_would_have_done_before_it_is_changed(open_page, obs
     said = page.locator("[data-preview-result]")
     expect(said).to_contain_text("node lost ≥ 10 s")
     page.get_by_label("Threshold, s", exact=True).fill("2")
-    expect(said).to_contain_text("Clear threshold takes at most the threshold (2)")
+    expect(said).to_contain_text("Clear threshold must be at most the threshold (2)")
     page.get_by_label("Reason").fill("a test")
     page.get_by_role("button", name="Change rule").click()
-    expect(page.locator("#rule-form .error")).to_contain_text("takes at most the threshold")
+    expect(page.locator("#rule-form .error")).to_contain_text("must be at most the threshold")
     expect(page.get_by_label("Threshold, s", exact=True)).to_have_value("2")
 
 
@@ -190,8 +190,8 @@ def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_
     live(page, observer)
     page.get_by_role("button", name="Test", exact=True).click()
     # The alert itself may be announced as well.
-    until(lambda: shown(page)[-1:] == ["Notice: Test of a receiver weir-alert-test"])
-    expect(page.locator("#messages")).to_contain_text("Test of a receiver")
+    until(lambda: shown(page)[-1:] == ["Notice: Receiver test weir-alert-test"])
+    expect(page.locator("#messages")).to_contain_text("Receiver test")
 
 
 def announced(observer: Observer, alert: dict[str, Any], announce: str) -> None:

@@ -131,7 +131,7 @@ def kafka():
                     "topic": "returns",
                     "partition": 0,
                     "committed": 17,
-                    "said": "the topic is gone; what the group committed there is not waited for",
+                    "said": "the topic is gone; offsets that the group committed there don't count",
                 },
             ],
         },

@@ -29,7 +29,7 @@ AWAY = "redis://127.0.0.1:1/0"
 def test_an_open_alert_stands_on_its_page_with_what_it_means(operator, alert):
     page = operator.get("/alerts/").content.decode()
     assert "Node n1 is lost" in page and "has not reported for 14 s" in page
-    assert "It holds 1,000 points" in page and "Acknowledge" in page
+    assert "It has 1,000 points" in page and "Acknowledge" in page
     assert operator.get(f"/alerts/{alert.pk}/").context["alert"].id == alert.pk
     assert operator.get("/alerts/999/").status_code == 404
 
@@ -138,7 +138,7 @@ def test_a_page_that_is_old_notifies_nobody_but_whom_its_button_named(operator, 
     assert 'name="step" value="1"' in operator.get(f"/alerts/{alert.pk}/").content.decode()
     assert fetch(operator, f"/alerts/{alert.pk}/escalate", {"step": "1"}).status_code == 200
     refused = fetch(operator, f"/alerts/{alert.pk}/escalate", {"step": "1"})
-    assert "was notified already" in refused.json()["errors"]["step"][0]
+    assert "was notified or restarted" in refused.json()["errors"]["step"][0]
     assert [each.receiver.name for each in Delivery.objects.order_by("pk")] == ["desk", "second"]
 
 
@@ -210,7 +210,7 @@ def test_what_loops_did_before_its_onset_is_no_answer_to_it(operator, alert):
         entry = {"action": {"start": 3}, "verdict": "effective", "parameters": {}, "reason": "as ever"}
         LedgerEntry.objects.create(loop=loop, mode="auto", at=at, **entry)
     page = operator.get(f"/alerts/{alert.pk}/")
-    words = "No loop has acted since it began; 2 actions in the 5 minutes before."
+    words = "No loop has acted since it started; 2 actions in the 5 minutes before."
     assert page.context["alert"].response.outcome.words == words
     assert "as ever" in page.content.decode()
 
@@ -249,7 +249,7 @@ def test_a_resolved_alert_says_of_its_impact_that_it_is_over(operator, alert):
     was = {"value": 0.0, "sentence": "Node n1 has not reported for 0 s."}
     Alert.objects.update(state=Alert.State.RESOLVED, resolved_at=timezone.now(), **was)
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "At its worst: It holds 1,000 points" in page
+    assert "At its worst: It has 1,000 points" in page
     assert "Check its host" not in page and "has not reported for 0 s" not in page
 
 

@@ -20,7 +20,7 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert fetch(administrator, f"/alerts/receivers/{hook.pk}/test").status_code == 200
     assert Message.objects.get().content["kind"] == "test"
     page = administrator.get("/alerts/receivers/").content.decode()
-    assert "Test of a receiver" in page and "Key to verify its signatures" in page
+    assert "Receiver test" in page and "Key to verify its signatures" in page
     assert "Key to verify" not in browsers["operator"].get("/alerts/receivers/").content.decode()
     desk = Receiver.objects.get(name="desk")
     refused = fetch(administrator, f"/alerts/receivers/{desk.pk}/delete", REASON)

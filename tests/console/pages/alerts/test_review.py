@@ -100,7 +100,7 @@ def test_alerts_whose_cause_was_over_before_are_not_said_never_to_have_fired(ope
     kept("backlog", 60, under=alert)
     page = operator.get("/alerts/review/?hours=12")
     assert len(page.context["alerts"]) == 1
-    assert page.context["summary"].sentence == "1 alert fired, explained by what had ended before."
+    assert page.context["summary"].sentence == "1 alert fired, explained by alerts that had ended before."
 
 
 def test_the_median_of_two_is_the_middle_between_them(operator, alert, people):

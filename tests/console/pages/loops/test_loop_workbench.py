@@ -255,7 +255,7 @@ def test_a_pool_of_an_attached_plant_has_its_own_words_as_its_workers_stay(opera
     assert display_of("worker_rate", pool.target).past({"start": 3}) == "set 3 workers"
     assert display_of("worker_rate", container.target).past({"start": 3}) == "started 3 workers"
     page = operator.get(f"/loops/{pool.pk}/")
-    assert "short-lived" not in source_of(page) and "Sets how many workers a pool has" in source_of(page)
+    assert "short-lived" not in source_of(page) and "Sets the number of workers of a pool" in source_of(page)
     assert "short-lived" in source_of(operator.get(f"/loops/{container.pk}/"))
 
 

@@ -82,7 +82,7 @@ def test_the_command_asks_the_same(loop):
     call_command("weir", *line, stdout=output)
     answer = json.loads(output.getvalue())
     assert (answer["decisions"], answer["did"]["total"]) == (10, 50.0)
-    assert answer["would"]["total"] <= 20 and "do not answer" in answer["open_loop"]
+    assert answer["would"]["total"] <= 20 and "do not respond" in answer["open_loop"]
 
 
 @pytest.mark.parametrize("text", ["upper_limit", "=5", "upper_limit=", "upper_limit=x", "speed=5"])

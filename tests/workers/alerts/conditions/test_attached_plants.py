@@ -38,7 +38,7 @@ def test_a_plant_that_answers_no_more_is_said_with_why_and_ends_once_it_is_seen(
     looks.snapshot = attached("stale", **gone)
     looks.pass_seconds(4)
     said = "Plant shop has not been observed for 61 s. shop does not answer: refused."
-    assert firing() == [("Plant shop is not seen", said)]
+    assert firing() == [("Plant shop is not observed", said)]
     looks.snapshot = attached(silent_seconds=0.5)
     looks.pass_seconds(40)
     assert the_alert().state == "resolved"
@@ -58,15 +58,15 @@ def test_a_plant_that_never_answered_is_said_after_a_minute(looks):
     assert firing() == []
     looks.snapshot = attached("unseen", silent_seconds=61.0)
     looks.pass_seconds(4)
-    assert firing()[0][0] == "Plant shop is not seen"
+    assert firing()[0][0] == "Plant shop is not observed"
 
 
 def test_workers_that_are_gone_together_are_one_alert_and_name_the_last_first(looks):
     missed = {f"celery@{name}": seconds for name, seconds in zip("abcde", (75, 74, 73, 72, 71), strict=True)}
     looks.snapshot = attached(missed_workers=missed)
     looks.pass_seconds(4)
-    said = "5 workers of shop have stopped answering: celery@e, celery@d, celery@c and 2 more."
-    assert firing() == [("Workers of shop do not answer", said)]
+    said = "5 workers of shop have stopped responding: celery@e, celery@d, celery@c and 2 more."
+    assert firing() == [("Workers of shop do not respond", said)]
     looks.snapshot = attached("stale", missed_workers=missed)
     looks.pass_seconds(60)
     assert the_alert(rule_name="workers-missed").state == "firing"
@@ -78,8 +78,8 @@ def test_workers_that_are_gone_together_are_one_alert_and_name_the_last_first(lo
 def test_a_queue_from_which_nobody_takes_is_said_until_somebody_does(looks):
     looks.snapshot = attached(unserved_queues={"mail": {"waiting": 1, "seconds": 61.0}})
     looks.pass_seconds(4)
-    said = "No worker has taken from mail of shop for 61 s; 1 task waits."
-    assert firing() == [("Nobody takes from queue mail of shop", said)]
+    said = "No worker has consumed from mail of shop for 61 s; 1 task waits."
+    assert firing() == [("Queue mail of shop has no consumers", said)]
     looks.snapshot = attached()
     looks.pass_seconds(60)
     assert the_alert().state == "resolved"

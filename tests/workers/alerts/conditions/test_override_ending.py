@@ -58,12 +58,12 @@ def test_an_override_that_ends_soon_is_said(looks):
             "Drain of jobs@a",
             "the host takes work again",
         ),
-        ({"name": "intake", "queue": "alert"}, "Pause of the intake of alert", "it takes events again"),
-        ({"name": "consumption", "queue": "alert"}, "Pause of the consumption of alert", "handled again"),
+        ({"name": "intake", "queue": "alert"}, "Pause of the intake of alert", "it accepts events again"),
+        ({"name": "consumption", "queue": "alert"}, "Pause of the consumption of alert", "processed again"),
         (
             {"name": "upper_limit", "law": "flow", "scope": "all flow loops", "instead_of": 5},
             "Override of upper limit of all flow loops",
-            "goes back to 5",
+            "returns to 5",
         ),
     ],
 )

@@ -161,7 +161,7 @@ def test_that_messages_to_who_is_on_call_fail_notifies_somebody_else(looks):
     rule(
         "delivery-failing",
         condition="delivery_failing",
-        title="Messages to {receiver} fail",
+        title="Delivery to {receiver} fails",
         threshold=3,
         clear_threshold=1,
         escalation=[{"after_minutes": 0, "receivers": ["rota"]}],

@@ -85,7 +85,7 @@ def test_where_only_idle_processes_end_a_busy_pool_is_asked_until_it_is_smaller(
     app.row = {"orders": {ONE: {"tasks": app.ordered[-1][ONE], "at": 1.0, "by": "loop", "now": largest}}}
     app.work(station(6))
     (entry,) = app.tick(5.0, LAW)
-    assert "only idle processes end); it is set again" in entry.reason
+    assert "only idle processes are stopped); it is asked again" in entry.reason
     app.is_idle, app.row = True, {}
     app.tick(5.0, LAW)
     assert app.tasks[ONE] < largest
@@ -109,9 +109,9 @@ def test_no_sample_is_taken_twice_and_another_count_begins_anew(app):
         ({"state": "stale", "age_seconds": 9.0, "error": "late"}, "was last seen 9 s ago: late"),
         (
             {"state": "unseen", "topology": None, "age_seconds": None, "error": "away"},
-            "has not been seen yet: away",
+            "has not been observed yet: away",
         ),
-        ({"steered_by": {"holder": "ann", "until": None}}, "ann steers the tasks"),
+        ({"steered_by": {"holder": "ann", "until": None}}, "ann controls the tasks"),
         (
             {"orders": {ONE: {"tasks": 9, "at": 1.0, "by": "loop x", "now": 2, "state": "missed"}}},
             "was ordered 9 tasks by loop x and has 2: no effect so far",
@@ -131,7 +131,7 @@ def test_a_pool_of_which_no_completion_is_heard_has_nothing_to_decide_on(app):
     app.ensured(LAW)
     Loop.objects.update(mode="auto")
     (entry,) = app.tick(5.0, LAW)
-    assert entry.action is None and f"no completion of {ONE} is heard of" in entry.reason
+    assert entry.action is None and f"{ONE} reports no completions" in entry.reason
 
 
 def test_what_a_plant_refuses_is_the_entrys_error_and_the_law_goes_on_as_it_was(app):
@@ -199,7 +199,7 @@ def test_should_both_act_all_the_same_the_loop_of_the_pool_stands_back(app):
     for _ in range(2):
         app.work(station(6))
         entries = {entry.loop.law: entry for entry in app.tick(5.0)}
-    assert f"{whole.name} is on auto and steers the tasks" in entries[LAW].reason
+    assert f"{whole.name} is on auto and controls the tasks" in entries[LAW].reason
     assert entries[LAW].limited_by == "nothing to decide"  # it lacks no measurement
     assert "owner" not in entries["parallelism_joint"].reason
 

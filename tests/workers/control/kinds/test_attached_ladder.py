@@ -87,7 +87,7 @@ def test_where_the_pool_has_its_most_it_advises_to_pause_a_queue_if_there_is_ano
     app.queues = ("celery",)
     (entry,) = ticks(app, 1, 50.0, waits_seconds=4.0)
     assert entry.observation["saturated"]["throttle"] and entry.action is None
-    assert "what is short has the most tasks it may" in entry.reason
+    assert "every overloaded operator has its maximum tasks" in entry.reason
 
 
 @pytest.mark.parametrize(("per_second", "run_seconds"), [(0.0, 0.5), (4.0, None)])
@@ -96,7 +96,7 @@ def test_of_a_plant_to_which_nothing_comes_or_of_which_too_little_is_known_nothi
 ):
     load(app, per_second, run_seconds=run_seconds)
     sensed = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
-    assert "nothing comes" in sensed.measured.idle
+    assert "there are no arrivals" in sensed.measured.idle
     app.row = {"state": "stale", "age_seconds": 9.0, "error": "late"}
     assert (
         "was last seen 9 s ago" in sensor(TARGET, app.snapshot(), None, app.now.timestamp()).measured.invalid

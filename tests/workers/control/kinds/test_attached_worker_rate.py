@@ -159,7 +159,7 @@ def test_what_a_load_has_left_is_worked_off_though_nothing_comes_any_more(app):
 def test_a_pool_of_which_nothing_is_measured_has_nothing_to_decide_on(app):
     auto(app)
     (entry,) = app.tick(5.0, LAW)
-    assert entry.action is None and f"what comes to {ONE} is not measured" in entry.reason
+    assert entry.action is None and f"the arrivals of {ONE} are not measured" in entry.reason
     assert app.ordered == []
 
 
@@ -196,13 +196,13 @@ def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
     for _ in range(2):
         load(app, 9.0)
         entries = {entry.loop.law: entry for entry in app.tick(5.0, LAW, "concurrency")}
-    assert f"{names[1]} is on auto and steers the tasks" in entries[LAW].reason
+    assert f"{names[1]} is on auto and controls the tasks" in entries[LAW].reason
 
 
 def test_it_is_neither_tuned_on_its_record_nor_compared_with_rivals_there(app):
     (loop,) = app.ensured(LAW)
     assert loop not in tuning.loops_with_a_record()
-    with pytest.raises(BadInput, match="can't be tuned on its record"):
+    with pytest.raises(BadInput, match="cannot be tuned on its record"):
         tuning.learn(loop, datetime.now(UTC), 2)
-    with pytest.raises(BadInput, match="no rival that is replayed"):
+    with pytest.raises(BadInput, match="no baseline that can be replayed"):
         replay_of(loop)

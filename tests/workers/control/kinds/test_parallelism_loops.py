@@ -163,7 +163,7 @@ def test_tasks_have_one_owner_and_the_others_say_who_it_is(mode):
             target = HOSTS if other == "parallelism_forecast" else TARGET
             measured = sensor(target, document, None, NOW).measured
             steps_back = LAWS.index(other) > place
-            said = measured.idle is not None and "they have one owner" in measured.idle
+            said = measured.idle is not None and "only one loop may" in measured.idle
             assert said == steps_back, (law, other)
             assert measured.invalid is None  # or each loop that steps back is said to lack a measurement
 

@@ -101,9 +101,9 @@ def test_the_less_room_there_is_the_less_is_admitted_and_only_for_a_while(plant)
         entry = plant.tick("flow")
         assert entry.observation["applied"] == 100_000
         assert entry.applied
-        admitted.append(plant.controls().admitted_per_second(plant.now.timestamp()))
+        admitted.append(plant.controls().get_admitted_per_second(plant.now.timestamp()))
     assert max(admitted[1:]) < admitted[0] / 2
-    assert plant.controls().admitted_per_second(plant.now.timestamp() + 25) is None
+    assert plant.controls().get_admitted_per_second(plant.now.timestamp() + 25) is None
 
 
 def entries_of_ticks(plant, ticks):
@@ -121,7 +121,7 @@ def test_where_too_little_comes_to_be_limited_flow_rests_and_its_last_limit_last
     plant.row.update(in_per_second=28.0, waiting_events=30, admitted_events=1_000, controls={})
     plant.row["result_queue"] = {"capacity_bytes": 134e6, "used_bytes": 10_000, "free_bytes": 133.9e6}
     assert entries_of_ticks(plant, 60) <= 8
-    assert plant.controls().admitted_per_second(plant.now.timestamp() + 1) is not None
+    assert plant.controls().get_admitted_per_second(plant.now.timestamp() + 1) is not None
     for busy in ({"in_per_second": 2_000.0}, {"waiting_events": 20_000}, {"state": "starting"}):
         held = {name: plant.row[name] for name in busy}
         plant.row.update(busy)
@@ -144,11 +144,11 @@ def test_on_an_idle_application_the_limit_stays_and_lasts_on(plant):
     entries = idle_for(plant, 12)
     assert len({entry.action["admit"] for entry in entries[2:]}) == 1
     limit, now = entries[-1].action["admit"], plant.now.timestamp()
-    assert plant.controls().admitted_per_second(now + 23) == pytest.approx(limit / 2)
-    assert plant.controls().admitted_per_second(now + 25) is None
+    assert plant.controls().get_admitted_per_second(now + 23) == pytest.approx(limit / 2)
+    assert plant.controls().get_admitted_per_second(now + 25) is None
     plant.snapshot["pipeline"]["age_seconds"] = 6.0  # nothing is known any more: it must hold nobody back
     plant.tick("flow")
-    assert plant.controls().admitted_per_second(plant.now.timestamp() + 23) is None
+    assert plant.controls().get_admitted_per_second(plant.now.timestamp() + 23) is None
 
 
 def in_mode(mode, **fields):
@@ -156,7 +156,7 @@ def in_mode(mode, **fields):
 
 
 def admitted_now(plant):
-    return plant.controls().admitted_per_second(plant.now.timestamp())
+    return plant.controls().get_admitted_per_second(plant.now.timestamp())
 
 
 def test_when_a_persons_limit_ends_the_pipeline_is_let_go_on(plant, django_user_model):
@@ -209,14 +209,17 @@ def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
     ("change", "why"),
     [
         (lambda row: row.update(state="failed"), "failed"),
-        (lambda row: row["replicas"]["iap2"].update(response_seconds=None), "iap2 has not worked"),
+        (
+            lambda row: row["replicas"]["iap2"].update(response_seconds=None),
+            "iap2 has processed no warm batch",
+        ),
         (
             lambda row: row["replicas"]["iap1"].update(response_seconds=0.4),
-            "no more than chance",
+            "no more than by chance",
         ),
         (
             lambda row: row["replicas"]["iap1"].update(response_seconds=2.0, response_error_seconds=1.1),
-            "no more than chance",
+            "no more than by chance",
         ),
     ],
 )
@@ -237,7 +240,7 @@ def test_a_plant_whose_least_load_is_set_lower_ignores_chance_and_silent_replica
     entry = plant.tick("balance")
     assert (entry.action, entry.reason) == (
         None,
-        "No action: replica iap2 has not worked a warm batch lately.",
+        "No action: replica iap2 has processed no warm batch recently.",
     )
     plant.row["replicas"]["iap2"]["response_seconds"] = 1.0
     assert plant.tick("balance").action is None, "by chance"
@@ -304,7 +307,7 @@ def leaning_at_3000(plant, heard_seconds: float | None):
 @pytest.mark.parametrize("heard_seconds", [0.3, None])
 def test_a_replica_that_its_small_share_has_silenced_gets_an_equal_one_back_within_30_s(plant, heard_seconds):
     first, *others = leaning_at_3000(plant, heard_seconds)
-    assert "iap2 gets too few events to be heard of" in first.reason
+    assert "iap2 gets too few events to report a response time" in first.reason
     assert plant.controls().shares["iap1"] == pytest.approx(0.5, abs=0.02)
     assert all("return to equal shares" in entry.reason for entry in others)
 

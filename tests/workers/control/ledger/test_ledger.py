@@ -154,7 +154,7 @@ def test_a_target_that_vanished_leaves_an_action_ineffective_with_the_reason(loo
     tick(loop, plant, clock, control, seconds=0)
     (judged,) = ledger.judge_due(clock.pass_seconds(10), Snapshot())
     assert judged.verdict == "ineffective"
-    assert "not measured any more" in judged.outcome["why"]
+    assert "no longer measured" in judged.outcome["why"]
 
 
 def test_what_nobody_could_judge_in_time_is_no_fault_of_the_action(loop, plant, clock, control):
@@ -162,7 +162,7 @@ def test_what_nobody_could_judge_in_time_is_no_fault_of_the_action(loop, plant, 
     tick(loop, plant, clock, control, seconds=0)
     plant.set_node("n1", state="TOOBUSY")
     (judged,) = judge(plant, clock, 600.0)
-    assert (judged.verdict, judged.outcome["why"]) == ("ineffective", "nobody measured it in time")
+    assert (judged.verdict, judged.outcome["why"]) == ("ineffective", "it was not measured in time")
 
 
 def test_an_entry_that_can_not_be_judged_stops_no_other(loop, plant, clock, control, caplog):
@@ -177,7 +177,7 @@ def test_an_entry_that_can_not_be_judged_stops_no_other(loop, plant, clock, cont
         loop.name: "effective",
         "gone": "ineffective",
     }
-    assert judge(plant, clock) == [] and "can't be judged" in caplog.text
+    assert judge(plant, clock) == [] and "cannot be judged" in caplog.text
 
 
 @pytest.mark.parametrize(("change", "verdict"), [(-300, "harmful"), (300, "effective"), (20, "ineffective")])

@@ -50,7 +50,7 @@ def test_a_match_that_may_wait_for_another_way_feeds_no_operator(way, refused):
     if not refused:
         assert application_of_text(text, Path()).graph.inner_types == {"px"}
         return
-    with pytest.raises(BadInput, match="Make a pattern of each way"):
+    with pytest.raises(BadInput, match="Make each branch a pattern"):
         application_of_text(text, Path())
 
 

@@ -129,7 +129,7 @@ def test_what_is_to_stay_free_of_the_result_queue_does_whatever_the_rate_is(
     work(control, size_bytes=2**19)
     times.now += 0.1
     assert dispatcher.step() == 0, "just so much is in use as may be"
-    assert "as many as may be" in dispatcher.stall_reason
+    assert "the maximum" in dispatcher.stall_reason
 
 
 def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
@@ -261,7 +261,7 @@ def test_a_small_allowance_reaches_every_container_in_turn(dispatcher, publish, 
 @pytest.mark.parametrize(
     ("controls", "reason"),
     [
-        ({"admit_events_per_second": 0}, "0 events/s are admitted at most"),
+        ({"admit_events_per_second": 0}, "the admission limit is 0 events/s"),
         ({"admit_events_per_batch": 0}, "admit_events_per_batch is 0"),
     ],
 )
@@ -280,7 +280,7 @@ def test_a_full_result_queue_and_pieces_without_results_are_reported(dispatcher,
     publish(30_000)
     for _ in range(3):
         dispatcher.step()
-    assert dispatcher.stall_reason == "8,192 events are handed out and have no result yet"
+    assert dispatcher.stall_reason == "8,192 dispatched events have no result yet"
     steer(control, result_bytes=2**20)
     work(control, size_bytes=2**20)
     dispatcher.step()
@@ -401,7 +401,7 @@ def test_nothing_of_a_paused_queue_is_dispatched_and_all_of_it_after(dispatcher,
 def test_nothing_is_dispatched_while_what_was_found_has_no_room(dispatcher, publish, control, times):
     publish(5_000)
     assert dispatcher.step(full=True) == 0
-    assert dispatcher.stall_reason == "as many complex events as are kept wait for their queues"
+    assert dispatcher.stall_reason == "the outbox of complex events is full: their queues accept none"
     assert dispatcher.step() == 5_000
     assert sum(given(control).values()) == 5_000 and dispatcher.stall_reason is None
 

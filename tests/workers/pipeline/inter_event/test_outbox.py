@@ -82,7 +82,7 @@ def test_what_was_published_while_the_control_server_takes_no_writes_is_not_publ
         raise WritesRefused("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "published", refuse)
+        patch.setattr(store, "record_published", refuse)
         outbox.try_publish()
         outbox.retry()
         assert outbox.waiting == {"alert": 3}

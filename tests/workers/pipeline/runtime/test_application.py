@@ -64,7 +64,7 @@ def test_what_is_carried_stays_while_nobody_can_say_what_is_wanted(begin, contro
     def away() -> None:
         raise redis.ConnectionError("the control server is started again")
 
-    monkeypatch.setattr(process._declarations, "wanted", away)
+    monkeypatch.setattr(process._declarations, "load_wanted", away)
     process._follow(None, reset=False)
     process._statuses.write()
     report = decode_document(PipelineReport, control.get(keys.PIPELINE), "pipeline")

@@ -60,7 +60,7 @@ class Spark(SimpleNamespace):
 def running(monkeypatch) -> Application:
     made = Application()
     monkeypatch.setattr(hosted, "Running", made)
-    monkeypatch.setattr(Hosted, "_checked", lambda self, declared: _application(declared))
+    monkeypatch.setattr(Hosted, "_check_declared", lambda self, declared: _application(declared))
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.0)
     return made
 
@@ -113,7 +113,7 @@ def test_what_fails_at_each_start_gives_way_to_a_new_process(application, runnin
     running.start_error = RuntimeError("10 seconds without a worker")
     for _ in range(backoff.SESSION_TRIES - 1):
         application.step(DECLARED)
-    with pytest.raises(SessionWorn, match="fails again and again"):
+    with pytest.raises(SessionWorn, match="failed repeatedly"):
         application.step(DECLARED)
 
 
@@ -133,15 +133,15 @@ def test_a_session_that_is_stopped_or_holds_an_old_query_gives_way_at_once(appli
 def test_what_fails_for_want_of_room_waits_for_it_and_then_starts_at_once(
     application, running, control, monkeypatch
 ):
-    room = {"lacking": "the folder takes no files (No space left on device)"}
-    monkeypatch.setattr(hosted, "lacking", lambda *_: room["lacking"])
+    room = {"lacking": "the folder can't be written (No space left on device)"}
+    monkeypatch.setattr(hosted, "explain_missing", lambda *_: room["lacking"])
     for _ in range(backoff.SESSION_TRIES * 2):
         application.step(DECLARED)
     assert running.starts == 0 and "No space left" in status(control).restarts.last_error
     room["lacking"] = ""
     application.step(DECLARED)
     assert running.starts == 1 and status(control).state == "running"
-    running.error, room["lacking"] = OSError("No space left on device"), "the folder takes no files"
+    running.error, room["lacking"] = OSError("No space left on device"), "the folder can't be written"
     for _ in range(backoff.SESSION_TRIES * 2):
         application.step(DECLARED)
     assert running.starts == 1 and status(control).state == "failed"
@@ -196,7 +196,7 @@ def test_a_process_that_starts_goes_on_with_what_was_at_work_where_the_wanted_ve
             raise BadInput("key", "nobody is no column")
         return _application(declared)
 
-    monkeypatch.setattr(Hosted, "_checked", checked)
+    monkeypatch.setattr(Hosted, "_check_declared", checked)
     made = Hosted(place, wrong, declarations, Statuses(control), False)
     made.step(wrong)
     assert running.starts == 1 and made.declared == DECLARED

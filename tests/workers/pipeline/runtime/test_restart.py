@@ -49,7 +49,7 @@ def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_r
     with pytest.raises(BadInput, match="is of run none"):
         open_checkpoint(tmp_path / "elsewhere", control, "app")
     control.delete("weir:pipeline:run:app")
-    with pytest.raises(BadInput, match="holds no state"):
+    with pytest.raises(BadInput, match="has no state"):
         open_checkpoint(tmp_path / "p", control, "app")
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_has_dispatched_is_not_begun_anew_without_its_state(tmp_path,
     open_checkpoint(tmp_path / "p", control, "app")
     Dispatches(control, "app").commit(Cursor(), Cursor(tick=1), {})
     control.delete("weir:pipeline:run:app")
-    with pytest.raises(BadInput, match="holds no state"):
+    with pytest.raises(BadInput, match="has no state"):
         open_checkpoint(tmp_path / "p", control, "app")
 
 
@@ -150,6 +150,6 @@ def test_a_start_lacks_a_control_server_that_is_away_and_a_folder_that_takes_no_
     assert explain_missing(tmp_path, control) == ""
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    assert "takes no files" in explain_missing(tmp_path / "file", control)
+    assert "can't be written" in explain_missing(tmp_path / "file", control)
     with redis.Redis(port=free_port(), retry=None) as away:
         assert "does not answer" in explain_missing(tmp_path, away)

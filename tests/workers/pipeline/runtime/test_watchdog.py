@@ -24,6 +24,6 @@ def test_a_main_thread_that_does_not_come_back_is_ended_and_a_start_is_not():
     assert watchdog.verdict(0.0) is None, "Spark takes its time to start"
     watchdog.feed()
     times.now += 91.0
-    assert "main thread has not come back for 91 s" in watchdog.verdict(0.0)
+    assert "main thread has not responded for 91 s" in watchdog.verdict(0.0)
     watchdog.feed()
     assert watchdog.verdict(0.0) is None

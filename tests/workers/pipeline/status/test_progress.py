@@ -40,14 +40,14 @@ def test_the_one_that_is_stalled_for_longest_is_named():
 
 
 def test_a_limit_or_a_node_that_is_away_is_reported_and_is_not_stuck():
-    sight = ProgressInputs(undispatched_seconds=20.0, stall_reason="0 events/s are admitted at most")
-    assert stall(sight) == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
+    sight = ProgressInputs(undispatched_seconds=20.0, stall_reason="the admission limit is 0 events/s")
+    assert stall(sight) == "nothing was dispatched for 20 s: the admission limit is 0 events/s"
     assert sight.stuck_seconds == 0.0, "a new start would not help"
 
 
 def test_a_dispatcher_that_does_not_come_back_is_reported_and_is_stuck():
     sight = ProgressInputs(silent_seconds=31.0)
-    assert stall(sight) == "the dispatcher has not come back for 31 s"
+    assert stall(sight) == "the dispatcher has not responded for 31 s"
     assert sight.stuck_seconds == 31.0
 
 

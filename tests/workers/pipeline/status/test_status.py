@@ -261,10 +261,10 @@ def test_events_that_nobody_dispatches_are_reported_with_what_holds_them_back(co
     shown.document(beat(0))
     for _ in range(4):
         times.now += 5.0
-        looked(shown, "0 events/s are admitted at most")
+        looked(shown, "the admission limit is 0 events/s")
         said = plain(shown.document(beat(7)))
     assert said["state"] == "stalled"
-    assert said["hindrance"] == "nothing was dispatched for 20 s: 0 events/s are admitted at most"
+    assert said["hindrance"] == "nothing was dispatched for 20 s: the admission limit is 0 events/s"
 
 
 def test_who_may_find_nothing_more_does_not_stall(control):
@@ -275,7 +275,7 @@ def test_who_may_find_nothing_more_does_not_stall(control):
     shown.document(beat(0))
     for _ in range(4):
         times.now += 5.0
-        looked(shown, "as many complex events as are kept wait for their queues")
+        looked(shown, "the outbox of complex events is full: their queues accept none")
         said = plain(shown.document(beat(7)))
     assert (said["state"], said["hindrance"], said["outbox_full"]) == ("running", None, True)
 
@@ -313,7 +313,7 @@ def test_a_process_that_starts_says_how_the_one_before_ended_unless_that_was_ask
     killed = Statuses(control, times)
     killed.enter_state("starting")
     said = json.loads(control.get(keys.PIPELINE))
-    assert said["state"] == "starting" and "gone without a word, 12 s before" in said["error"]
+    assert said["state"] == "starting" and "exited unexpectedly, 12 s before" in said["error"]
     killed.board(APPLICATION).enter_state("running")
     assert json.loads(control.get(keys.PIPELINE))["error"] is None
     killed.enter_state("failed", "Spark is not there")

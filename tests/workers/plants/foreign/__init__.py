@@ -1,1 +1,1 @@
-"""Adapters of plants that others built, each by itself."""
+"""Adapters of attached plants, each on its own."""

@@ -1,4 +1,4 @@
-"""A server of others that answers whatever it is asked with what it was given, for as long as it is read."""
+"""A server that answers every request with its given content, for as long as it is read."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def answering(scheme: str, answer: Iterator[bytes]) -> Iterator[str]:
-    """Its address; it takes one connection."""
+    """Yield its address; it takes one connection."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -24,7 +24,7 @@ def answering(scheme: str, answer: Iterator[bytes]) -> Iterator[str]:
 
 
 def drops(begin: bytes = b"") -> Iterator[bytes]:
-    """A byte now and then."""
+    """Send a byte now and then."""
     yield begin
     while True:
         threading.Event().wait(0.1)

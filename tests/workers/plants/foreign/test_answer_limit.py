@@ -1,4 +1,4 @@
-"""How long somebody else's plant may take: one setting, from which the rest follows."""
+"""The timeout of attached plants: one setting, from which the others follow."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An operator that reads a log takes its measures from its consumer group, seen at another plant."""
+"""An operator that reads a log takes its measures from its consumer group, observed at another plant."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def events(state="seen", committed=1_000, **group):
 
 
 def joined(measures, group, replicas=2):
-    """At a reading at which the group has just committed."""
+    """Return the measures at a reading at which the group has just committed."""
     earlier = events(committed=900, **LEVEL)
     for status in (earlier, group):
         found = observed(measures, status, replicas)
@@ -72,7 +72,7 @@ def test_a_group_that_keeps_up_is_known_by_what_it_did_when_it_was_behind():
 
 
 def test_the_lag_between_two_commits_is_no_backlog():
-    """By default a consumer commits each 5 s: one that keeps up seemed to be at its limit."""
+    """By default a consumer commits every 5 s: one that keeps up seemed to be at its limit."""
     measures = GroupMeasures()
     for second in range(60):
         lag, committed = float(second % 5), 60 * (second // 5 * 5)
@@ -110,7 +110,7 @@ def test_without_the_group_or_while_its_plant_is_stale_nothing_is_measured():
 
 
 def measured_itself(outputs, tasks=2, cluster=None):
-    """A plant whose source and worker have measures of their own."""
+    """Return a plant whose source and worker have their own measures."""
     operators = {
         "queue celery": MeasuredOperator("queue celery", "source", 1, 1, 1, "a queue", tasks=(outputs,)),
         "celery@one": MeasuredOperator("celery@one", "operator", tasks, 1, 9_000, tasks=({"inputs": 5.0},)),
@@ -136,7 +136,7 @@ def test_of_an_operator_with_measures_of_its_own_those_of_its_group_count(own, o
 
 @pytest.mark.parametrize("cluster", [events("stale", **BEHIND), PlantStatus(kind="kafka", state="seen")])
 def test_of_an_operator_whose_group_is_not_seen_nothing_is_known(cluster):
-    """Its own queue may be empty while the log waits: it would be shrunk."""
+    """Its own queue may be empty while events wait in the log: it would be shrunk."""
     topology = measured_itself({"outputs": 0.0}, cluster=cluster)
     seen = inputs.joint(topology)["operators"]["celery@one"]
     assert (seen["rate_per_second"], seen["service_seconds"]) == (None, None)

@@ -1,5 +1,6 @@
-"""Replicas follow the lag of their group in virtual time: no more than there are partitions, and no run-away
-where consumers commit each five seconds.
+"""Replicas follow the lag of their group in virtual time.
+
+There are never more than partitions, and no runaway if consumers commit every five seconds.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ OPTIONS = {"shop": {"lag": "worker=events/billing"}, "events": {}}
 
 @dataclass
 class VirtualShop:
-    """Consumers that read PER_REPLICA events a second each, and commit each `commit_seconds`."""
+    """Consumers that read PER_REPLICA events per second each, and commit every `commit_seconds`."""
 
     commit_seconds: int
     partitions: int = 6
@@ -38,7 +39,7 @@ class VirtualShop:
             self.committed = self.read
 
     def topology(self, at):
-        """As it is read and joined."""
+        """Return the topology as it is read and joined."""
         numbers = range(self.partitions)
         offsets = {("orders", each): Offsets(0, round(self.sent / self.partitions)) for each in numbers}
         committed = {("orders", each): round(self.committed / self.partitions) for each in numbers}
@@ -56,7 +57,7 @@ class VirtualShop:
         return self.measures.join_groups(statuses, OPTIONS)["shop"]
 
     def run(self, begin, seconds, per_second):
-        """How many replicas there were at each decision of a loop."""
+        """Return the number of replicas at each decision of a loop."""
         law, found = catalog.law("parallelism_queueing"), []
         parameters = catalog.read_parameters(law, {"bound_seconds": 5.0, "maximum": 20})
         for at in range(begin, begin + seconds):

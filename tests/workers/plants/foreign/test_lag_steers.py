@@ -1,7 +1,7 @@
-"""A Deployment follows the lag of its Kafka group, from end to end: a real broker, a mock of the API server,
-and consumers that read as fast as there are replicas.
+"""A Deployment follows the lag of its Kafka group, end to end.
 
-KEDA's ScaledObject stands beside it: paused while the loop steers, restored when the loop lets go.
+The broker is real, the API server is a mock, and consumers read as fast as there are replicas. KEDA's
+ScaledObject is paused while the loop controls the Deployment, and restored when the loop releases it.
 """
 
 import threading
@@ -30,7 +30,7 @@ PER_REPLICA, LOW, HIGH, TICK_SECONDS, PARTITIONS = 60.0, 30.0, 150.0, 0.1, 6
 
 
 class Shop:
-    """A producer, and consumers that read PER_REPLICA events a second for each replica that is there."""
+    """A producer, and consumers that read PER_REPLICA events per second for each existing replica."""
 
     def __init__(self, broker, k8s):
         self.broker, self.k8s, self.per_second, self.ended = broker, k8s, HIGH, threading.Event()
@@ -40,7 +40,10 @@ class Shop:
     def run(self):
         reader = Consumer({"bootstrap.servers": self.broker.address, "group.id": "billing", "log_level": 0})
         due, budget, tick, last = 0.0, 0.0, 0, time.monotonic()
-        waiting, committed = deque(), [0] * PARTITIONS  # partition, events: of each tick one partition's
+        waiting, committed = (
+            deque(),
+            [0] * PARTITIONS,
+        )  # (partition, events): each tick has events of one partition
         while not self.ended.wait(TICK_SECONDS):
             now = time.monotonic()
             elapsed, last = now - last, now
@@ -99,7 +102,7 @@ def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_wa
             engine.tick(Loop.objects.get(pk=loop.pk), plant, datetime.now(UTC), control)
             return replicas(k8s.get(DEPLOYMENTS, "worker")["spec"]["replicas"])
 
-        until(lambda: ticked(lambda count: count >= 3), 60.0, 2.0)  # 150 a second need 2.5
+        until(lambda: ticked(lambda count: count >= 3), 60.0, 2.0)  # 150 per second need 2.5
         assert k8s.annotations(SCALED_OBJECTS, "keda-worker")[PAUSED] == "true"
         until(lambda: plant.observe().plants["events"].groups["billing"].lag_seconds < 2.0, 40.0, 1.0)
         shop.per_second = LOW

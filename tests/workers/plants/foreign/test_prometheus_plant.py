@@ -1,4 +1,4 @@
-"""A Prometheus as a plant: its jobs are asked for by PromQL, and its list of targets only for the page."""
+"""Prometheus as a plant: its jobs are requested by PromQL, and its list of targets only for the page."""
 
 import httpx
 import pytest
@@ -11,11 +11,11 @@ JOBS = {"shop": (2, 3), "node": (5, 5), None: (0, 1)}
 
 
 class FarPrometheus:
-    """jobs: name → targets that are up, and all; targets: what it answers of them."""
+    """A fake server. jobs: name → (targets that are up, all targets); targets: its answer about them."""
 
     def __init__(self, jobs):
         self.jobs, self.targets, self.asked = jobs, httpx.Response(403, json={"error": "denied"}), []
-        self.given_up_after = set()  # what a query says of it
+        self.given_up_after = set()  # its note about a query
 
     def answer(self, request):
         self.asked.append(request.url.path)
@@ -57,7 +57,7 @@ def test_a_query_is_not_given_up_before_its_answer_may_come(monkeypatch):
 
 def test_a_server_that_keeps_its_targets_to_itself_is_seen_all_the_same():
     plant = FarPrometheus(JOBS).plant()
-    with pytest.raises(PlantConfused, match="denied"):  # which the watch of a plant passes over
+    with pytest.raises(PlantConfused, match="denied"):  # which the watch of a plant ignores
         plant.sections()
     assert len(plant.topology().operators) == 3
 

@@ -1,4 +1,4 @@
-"""Orders of people at plants where only what is idle ends: given again until they are reached."""
+"""Orders of people at plants where only idle tasks end: repeated until they are reached."""
 
 from contextlib import contextmanager
 
@@ -20,7 +20,7 @@ ONE = "celery@one"
 
 
 class Shop:
-    """A Celery app of twelve processes, all of them busy, which a loop or a person orders."""
+    """A Celery app of twelve busy processes, which a loop or a person orders."""
 
     def __init__(self):
         self.far = FakeCelery({ONE: 12})

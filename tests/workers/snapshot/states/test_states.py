@@ -68,17 +68,15 @@ def test_between_the_two_thresholds_a_state_is_what_it_was():
 
 
 def test_what_is_not_known_any_more_is_said_as_that_and_never_as_0_s():
-    assert after(40.0, None).finding == (
-        "Queue alert falls behind: how long its oldest event has waited is not known now."
-    )
+    assert after(40.0, None).finding == ("Queue alert falls behind: the wait of its oldest event is unknown.")
     states: dict[str, Any] = {}
     said = []
     for second, (latency, waiting) in enumerate([(90.0, 5), (None, 5), (90.0, 5), (None, 0)]):
         row = queue(1.0, waiting, latency_p95_seconds=latency)
         states = evaluate_states(plant(at=1_000.0 + second, queues=row), states)
         said.append(states["queue/alert"].finding)
-    slow = "Queue alert is slow: 5 % of its events take longer than 90 s."
-    unknown = "Queue alert is slow: how long its events take is not known now."
+    slow = "Queue alert is slow: p95 latency 90 s."
+    unknown = "Queue alert is slow: latency unknown."
     assert said == [slow, unknown, slow, ""]
 
 
@@ -233,7 +231,9 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
     waiting = {"performance": {"state": "running", "outbox": {"alert": 41}}}
     found = judged(pipeline(applications=waiting)).states["application/performance"]
     assert found.severity == "warning"
-    assert found.finding == "41 complex events of performance wait for queue alert: it takes no events."
+    assert (
+        found.finding == "41 complex events of performance are waiting for queue alert: it accepts no events."
+    )
     pause = {"part": "intake", "override": 1}
     held = plant(pipeline={**RUNNING, "applications": waiting}, queues=queue(0.0, 0, pauses=[pause]))
     said = evaluate_states(held)["application/performance"]
@@ -242,8 +242,8 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
     found = judged(pipeline(applications=waiting)).states["application/performance"]
     assert found.severity == "critical"
     assert found.finding == (
-        "200,000 complex events of performance wait for queue alert: it takes no events, "
-        "and performance reads no more until it takes some."
+        "200,000 complex events of performance are waiting for queue alert: it accepts no events, "
+        "and performance reads no more until it accepts some."
     )
 
 

@@ -2,8 +2,8 @@
 
 An alert's labels are its identity there: `alertname` (the rule), `severity`, `plant`, `weir_alert` (its
 number), and its subject. Sent twice, it is the same alert. Weir sends its start and its end, and doesn't
-repeat
-it in between as Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives earlier.
+repeat it in between as Prometheus does; so a start is valid for LASTS_SECONDS there, unless its end arrives
+earlier.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         raise Failed(f"{server_of(url)} answered {status}: {why}", for_good=status in FOR_GOOD)
     if kind in PAGES:
         raise Failed(
-            f"{server_of(url)} answered 200 with a page, as no Alertmanager does: who answers there?"
+            f"{server_of(url)} answered 200 with a web page, not as an Alertmanager; check the address."
         )
 
 
@@ -126,7 +126,9 @@ def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCES
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
     secret = secret_of_variable(name, environment)
     if not secret:
-        raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
+        raise Failed(
+            f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."
+        )
     try:
         http_headers.check_header_secret(name, secret)
     except BadInput as error:

@@ -35,8 +35,7 @@ def send(message: Message, now_seconds: float) -> str:
     """Send to those of the named targets that do not have the message yet.
 
     Returns why some were left out, if one service represents several targets and does not say which; "" if
-    none
-    was. These are not tried again: the others would receive the message again each time.
+    none was. These are not tried again: the others would receive the message again each time.
     """
     order = {
         "address": address_of(message.receiver),
@@ -63,7 +62,7 @@ def _lines(message: Message) -> Iterator[str]:
     if message.receiver.settings.get("answers_environment"):
         numbers = [str(alert["id"]) for alert in message.content["alerts"]]
         if numbers:
-            yield f"Begin an answer with {' or '.join(numbers)}: it stands beside the alert then."
+            yield f"Start a reply with {' or '.join(numbers)} to add it to the alert."
 
 
 def _kind(content: Mapping[str, Any]) -> str:
@@ -98,5 +97,5 @@ def address_of(receiver: Receiver, environment: Mapping[str, str] = variables.PR
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
     address = secret_of_variable(name, environment)
     if not address:
-        raise Failed(f"{name} is not set in the alerter's environment; set it to an address of apprise.")
+        raise Failed(f"{name} is not set in the alerter's environment; set it to an apprise address.")
     return address

@@ -7,8 +7,7 @@ The services of apprise bring their own HTTP (and other) clients. The policy of 
 therefore enforced where all of them pass: an audit hook of Python sees each connection with its real address,
 after the name was resolved, and refuses it there. Redirects are not followed. Anything that would leave by
 another way than a checked connection is refused: other processes, sockets of this host, and services that
-talk
-to this machine. Anything that would enter by another way than the message is refused, too: files that an
+talk to this machine. Anything that would enter by another way than the message is refused, too: files that an
 address names as a template, a key, or an attachment.
 """
 
@@ -51,7 +50,7 @@ MOST_MEMORY_BYTES = 1 << 30  # A service that answers without end must not exhau
 MOST_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
 SENDING_SECONDS = 30.0  # of those that the process has, to start with one more of several
-NOT_ALL = "Did not reach all that the address names: "
+NOT_ALL = "Not delivered to all targets of the address: "
 # What services say once one of several has the message. With counts ("Sent 3/3", "to 0 of 3") it may be none.
 SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
 TITLE_MARKS = 16  # characters around a title within a body, such as <b></b><br />
@@ -98,7 +97,7 @@ class EgressGuard:
         except BadInput as error:
             why = error.message
         except ValueError:
-            why = f"leads to {host[:60]!r}, which is no IP address."
+            why = f"leads to {host[:60]!r}, which is not an IP address."
         if why:
             self._refuse(f"the address {why}")
 
@@ -111,8 +110,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     """Send the message to those that do not have it yet.
 
     `sent`: all have it, or as many as can be known of; `error`: why not, or who was left out, in words
-    without the
-    address; `reached`: marks of those that have it.
+    without the address; `reached`: marks of those that have it.
     """
     import apprise  # Imported here: the guard's own tests need not wait for its 190 services.
 
@@ -127,12 +125,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
         return _report_refusal(
-            "The address is of a service of this host; it takes one reached over the network."
+            "The address is of a local service of this host; use one that is reached over the network."
         )
     targets = targets_of(address, order["key"], asset)
     if not targets:
         return _report_refusal(
-            "The address is none that apprise knows, as slack://… or pagerduty://… are; correct it."
+            "The address is unknown to apprise; use one such as slack://… or pagerduty://…."
         )
     try_one = _Try(order, EgressGuard(order["allowed"]))
     if targets[0].mark:
@@ -156,7 +154,7 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
     first = order["tries"] % max(1, len(left))
     for target in [*left[first:], *left[:first]]:
         late = time.monotonic() > until
-        if why := "there was no time for all of them" if late else try_one.failure(target.service):
+        if why := "there was not enough time for all of them" if late else try_one.failure(target.service):
             failures.append(why)
         else:
             reached.append(target.mark)
@@ -178,8 +176,7 @@ class _Try:
 
     def failure(self, service: Any) -> str:
         """Return why the message was not sent, or not to all that the service represents, in words without
-        the address;
-        "" if it was.
+        the address; "" if it was.
         """
         said, guard = self.said, self._guard
         for each in (said.lines, guard.refusals, guard.unread):
@@ -187,7 +184,7 @@ class _Try:
         said.sent = False
         if self._is_taken(service) and not guard.refusals:
             return ""
-        why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "it did not say why"
+        why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "no reason given"
         some = f" {NOT_ALL.removesuffix(': ').lower()}" if said.sent else ""
         text = remove_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
         return text[:LONGEST_ERROR]
@@ -243,8 +240,7 @@ class _Said(logging.Handler):
 
 def remove_secrets(text: str, address: str) -> str:
     """Return a text without any part of an address except the kind of service, also where the service has
-    decoded it
-    or changed upper and lower case.
+    decoded it or changed upper and lower case.
     """
     after = address.partition("://")[2]
     written = re.split(r"[/:@?&=#,\s]+", after)

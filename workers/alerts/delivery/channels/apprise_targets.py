@@ -1,6 +1,5 @@
 """An apprise address that names several chats, as a service for each of them: for several, apprise answers
-only
-whether all have a message.
+only whether all have a message.
 
 Only `apprise_process` imports this module: apprise takes a second to load.
 """
@@ -58,8 +57,7 @@ def _names(parsed: Mapping[str, Any]) -> list[str]:
 
 def _mark(parsed: Mapping[str, Any], key: str, name: str) -> str:
     """Return the mark of a chat: the same for as long as the login at the service is the same, regardless of
-    which
-    others are named beside it.
+    which others are named beside it.
     """
     login = sorted(
         (field, value)

@@ -18,8 +18,7 @@ class Failed(Exception):  # noqa: N818
     """The message was not delivered.
 
     `for_good`: a repetition can't help either. `reached`: marks of those that have it, if the receiver is
-    several;
-    the repetition is for the others.
+    several; the repetition is for the others.
     """
 
     def __init__(self, why: str, for_good: bool = False, reached: Sequence[str] = ()) -> None:

@@ -20,8 +20,7 @@ def send(message: Message, now_seconds: float) -> str:
     """Send one mail to all addresses; its Message-ID is the key, so that a repetition is the same mail.
 
     Returns in a sentence which addresses the server refused while it took others; "" if it took all. Refused
-    ones
-    are not tried again: the others would receive the mail again each time.
+    ones are not tried again: the others would receive the mail again each time.
     """
     if not settings.EMAIL_HOST:
         raise Failed(
@@ -45,7 +44,7 @@ def send(message: Message, now_seconds: float) -> str:
         raise Failed(f"The mail server refused every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(
-            f"The mail server {settings.EMAIL_HOST} did not take it: {connection_reason(error)}."
+            f"The mail server {settings.EMAIL_HOST} did not accept the message: {connection_reason(error)}."
         ) from None
 
 
@@ -53,7 +52,7 @@ def _list_refused_addresses(refused: Refused) -> str:
     if not refused:
         return ""
     said = [f"{each} ({code} {why.decode(errors='replace')})" for each, (code, why) in refused.items()]
-    return f"The mail server refused {', '.join(said)}, and took the others."
+    return f"The mail server refused {', '.join(said)}, and accepted the others."
 
 
 class _Notes:

@@ -28,8 +28,7 @@ def _time(text: str | None) -> str:
 
 def lines(content: dict[str, Any]) -> Iterator[str]:
     """Return the text: each alert with what it means and where to act, the most important first, since a
-    pager may cut
-    it.
+    pager may cut it.
 
     Each text of an alert is one line, so that none of it looks like one of our links.
     """

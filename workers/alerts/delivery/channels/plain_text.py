@@ -6,7 +6,7 @@ import re
 # guillemets instead, which look alike.
 _TAGS = str.maketrans({"<": "\u2039", ">": "\u203a"})
 _CALL = re.compile(r"@(?=[*_]*(all|channel|everyone|here|room)\b)", re.IGNORECASE)
-CUT = "The rest does not fit; it is on the console."
+CUT = "Truncated; see the console for the rest."
 _LINK = re.compile(r"\](?=[(\[:])")
 
 
@@ -34,7 +34,6 @@ def whole_lines(text: str, most: int) -> str:
 
 def remove_markup(text: str) -> str:
     """Return the text as a chat shows it: names of queues, hosts, and people make no tag, no link under other
-    words,
-    and no mention of everybody. An address stays one.
+    words, and no mention of everybody. An address stays one.
     """
     return _LINK.sub("] ", _CALL.sub("@\u200b", text.translate(_TAGS)))

@@ -47,7 +47,9 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
         raise Failed(error)
     secret = secret_of_variable(name, environment)
     if not secret:
-        raise Failed(f"{name} is not set in the alerter's environment; set it, or name none.")
+        raise Failed(
+            f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."
+        )
     return secret.encode()
 
 
@@ -66,8 +68,7 @@ def setup_error(receiver: Receiver) -> str:
 
 def derive_secret(receiver: Receiver) -> str:
     """Return the derived secret of this receiver alone: neither another receiver's secret nor the session key
-    follows
-    from it.
+    follows from it.
     """
     about = f"weir webhook {receiver.pk} {receiver.created_at.isoformat()}".encode()
     return hmac.new(settings.SECRET_KEY.encode(), about, hashlib.sha256).hexdigest()

@@ -1,1 +1,1 @@
-"""Jobs that run on Spark, in a process of their own."""
+"""Jobs that run on Spark, in a separate process."""

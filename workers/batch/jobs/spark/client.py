@@ -1,6 +1,6 @@
-"""The worker's side of a Spark process: it is started once per worker, asked chunk by chunk, and ended.
+"""The worker's client of a Spark process, which is started once per worker and called for each chunk.
 
-A process of its own, since a Spark context must never be made before a fork, nor in a Celery child.
+It is a separate process, because a Spark context must never be created before a fork or in a Celery child.
 """
 
 import json
@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 class SparkFailed(WeirError):  # noqa: N818
-    """Spark, or its process, ended the chunk with an error; another try may go well."""
+    """Raised when Spark or its process failed at the chunk; another try may succeed."""
 
 
 class SparkProcess:
-    """The process, from the first chunk on."""
+    """The process, started for the first chunk."""
 
     def __init__(self, job: str) -> None:
         self._job = job
@@ -37,20 +37,23 @@ class SparkProcess:
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
     def work(self, lease: Any) -> Made:
-        """Do a lease's chunk. Raises BadInput, SparkFailed; Overtaken from the lease, Spark stopped first."""
+        """Process a lease's chunk.
+
+        Raises BadInput, SparkFailed; Overtaken from the lease, after stopping Spark.
+        """
         self._ask(lease)
         try:
             while True:
                 if (answer := self._next(lease)) is not None:
                     return answer
         except Exception:
-            # Overtaken, cancelled or failed, or a server was away: what Spark is doing now is for nobody, and
-            # must not be taken for the next chunk's.
+            # The chunk was overtaken, cancelled, or failed, or a server was away: Spark's present work is
+            # discarded, and its answer must not be taken for the next chunk's.
             self.close()
             raise
 
     def close(self) -> None:
-        """End the process; safe when it is gone."""
+        """End the process; this is safe when it has ended."""
         if self._process is None:
             return
         self._process.terminate()
@@ -82,17 +85,17 @@ class SparkProcess:
             process.stdin.flush()
         except OSError as error:
             self.close()
-            raise SparkFailed(f"Spark's process takes no work: {error}") from None
+            raise SparkFailed(f"Spark's process accepts no work: {error}") from None
 
     def _next(self, lease: Any) -> Made | None:
-        """An answer, or None after the progress is passed on; the lease is checked each time."""
+        """Return an answer, or None after passing on the progress; the lease is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
         except queue.Empty:
             lease.check()
             return None
         if answer is None:
-            raise SparkFailed("Spark's process ended in the middle of a chunk.")
+            raise SparkFailed("Spark's process ended during a chunk.")
         if "progress" in answer:
             lease.check(answer["progress"])
             return None
@@ -110,7 +113,7 @@ class SparkProcess:
             stdout=subprocess.PIPE,
             text=True,
             env={**environment, variables.PYTHONPATH: python_path(str(ROOT))},
-            # A signal to the worker's group is the worker's to handle: it stops Spark in its own time.
+            # The worker handles a signal to its process group: it stops Spark when it is ready.
             start_new_session=True,
         )
         self._answers = answers = queue.SimpleQueue[dict[str, Any] | None]()
@@ -124,18 +127,18 @@ def _read(process: subprocess.Popen[str], answers: queue.SimpleQueue[dict[str, A
         for line in process.stdout:
             answers.put(json.loads(line))
     except ValueError:
-        pass  # closed under us, or killed in the middle of a line
+        pass  # closed in the meantime, or killed in the middle of a line
     answers.put(None)
 
 
 def build_from_document(document: Mapping[str, Any]) -> Made:
-    """An answer's document as a value."""
+    """Convert an answer's document to a value."""
     return Made(document["rows"], document["outputs"], tuple(document["skipped"]))
 
 
 @contextmanager
 def spark(job: str) -> Iterator[Work]:
-    """The function that does chunks of a Spark job, as long as it is open."""
+    """Yield the function that processes chunks of a Spark job while inside."""
     process = SparkProcess(job)
     try:
         yield process.work
@@ -144,7 +147,7 @@ def spark(job: str) -> Iterator[Work]:
 
 
 def build_opener(job: str) -> Any:
-    """For a job's declaration: how a worker opens it."""
+    """Return the opener of a job's declaration."""
 
     def open_in(surroundings: Surroundings) -> Any:
         return spark(job)

@@ -1,9 +1,11 @@
-"""`stretch_comparison`: how many archived events of each type, key and source two stretches of time have,
-slice by slice: what is too much for the page that shows what is different (`workers.history.stretch_counts`).
+"""`stretch_comparison`: counts of archived events by type, key, and source in two stretches of time.
 
-Every event becomes three rows (a dimension and its value each), which are counted by value over the slices
-of both stretches in one pass; of each dimension the most frequent values are taken, and the rest is what is
-missing from its total: no number of distinct keys has to fit into memory.
+The counts are by slice, and they are made here where they take too long for the page that shows differences
+(`workers.history.stretch_counts`).
+
+Every event becomes three rows (a dimension and its value each), which are counted by value over the slices of
+both stretches in one pass. The most frequent values of each dimension are kept, and the rest is the remainder
+of the dimension's total, so distinct keys need not fit into memory.
 """
 
 from typing import Any
@@ -21,12 +23,12 @@ from workers.history import event_archive
 from workers.history.stretch_counts import counts_file, counts_table
 from workers.history.stretches import ARCHIVED, MOST_VALUES, REST, SLICES, UNKNOWN, Sliced, Stretch
 
-PLACES = 2 * SLICES  # the slices of the one stretch, then those of the other
+PLACES = 2 * SLICES  # the slices of the first stretch, then those of the second
 COUNTS = tuple(f"slice_{place}" for place in range(PLACES))
 
 
 def make(spark: SparkSession, request: Request) -> Made:
-    """One comparison's file. Raises BadInput for an unsound file when the choice is to stop."""
+    """Write one comparison's file. Raises BadInput for an unsound file when the choice is to stop."""
     queue = request.content["queue"]
     here, there = (Stretch(*request.content[name]) for name in ("here", "there"))
     folders = {*here.partitions(request.data, queue), *there.partitions(request.data, queue)}
@@ -47,7 +49,7 @@ def make(spark: SparkSession, request: Request) -> Made:
 
 
 def _count_values(events: DataFrame, here: Stretch, there: Stretch) -> dict[str, tuple[Sliced, Sliced]]:
-    """Dimension → what either stretch has of its values."""
+    """Return dimension → counts of its values in both stretches."""
     counted = _count_by_value(events, here, there).persist(StorageLevel.DISK_ONLY)
     try:
         totals = counted.groupBy("dimension").agg(*(F.sum(name).alias(name) for name in COUNTS)).toArrow()
@@ -61,7 +63,7 @@ def _count_values(events: DataFrame, here: Stretch, there: Stretch) -> dict[str,
 
 
 def _count_by_value(events: DataFrame, here: Stretch, there: Stretch) -> DataFrame:
-    """{dimension, value, slice_0 … slice_23}: events of each."""
+    """Return {dimension, value, slice_0 … slice_23}: events of each."""
     place = F.coalesce(_place(here, 0), _place(there, SLICES))
     known = F.array(*(_dimension(name) for name in ARCHIVED))
     within = events.where(_is_within(here) | _is_within(there))
@@ -77,13 +79,13 @@ def _dimension(name: str) -> Column:
 
 
 def _is_within(stretch: Stretch) -> Column:
-    """By the column itself, so that whole row groups of Parquet are passed over."""
+    """Return a filter on the column itself, so that whole row groups of Parquet are skipped."""
     since, until = (F.timestamp_micros(F.lit(_micros(at))) for at in (stretch.since, stretch.until))
     return (F.col("time") >= since) & (F.col("time") < until)
 
 
 def _place(stretch: Stretch, first: int) -> Column:
-    """The number of an event's slice, null outside the stretch."""
+    """Return the number of an event's slice, null outside the stretch."""
     since, length = _micros(stretch.since), _micros(stretch.until) - _micros(stretch.since)
     slice_of = F.floor((F.unix_micros("time") - F.lit(since)) * F.lit(SLICES) / F.lit(length))
     return F.when(_is_within(stretch), F.lit(first) + F.least(slice_of, F.lit(SLICES - 1)))

@@ -1,4 +1,4 @@
-"""A partition's events for a Spark job: unsound files named, and skipped or the end of it, by choice."""
+"""A partition's events for a Spark job; unsound files are named, and either skipped or end the job."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,10 +24,11 @@ def run_over_sound_files(
     use: Callable[[DataFrame], T],
     schema: pa.Schema = SCHEMA,
 ) -> tuple[T | None, Faults]:
-    """What `use` answers on the sound files' rows (None: there are none), and what was skipped.
+    """Return what `use` returns for the rows of sound files (None: there are none), and the skipped files.
 
-    `use` must run to its end (collect or write): a file whose footer is sound and whose pages aren't shows
-    only then; all are read through once to name it, and `use` begins anew. Raises BadInput (on_error=stop).
+    `use` must complete its work (collect or write): a file with a sound footer and corrupt pages is detected
+    only then. All files are then read completely to name it, and `use` is called again. Raises BadInput
+    (on_error=stop).
     """
     on_error = request.parameters["on_error"]
     found = event_archive.check_files(paths, schema)
@@ -52,5 +53,5 @@ def _apply_to_files(
 
 
 def read(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
-    """The rows of these very files; the folder's `queue=` and `day=` don't become columns."""
+    """Return the rows of exactly these files; the folder's `queue=` and `day=` do not become columns."""
     return spark.read.parquet(*[str(path) for path in paths])

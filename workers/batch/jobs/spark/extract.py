@@ -1,9 +1,9 @@
-"""`replay_extract`: a time range of a queue's archived events as one file, for the lab or to publish again.
+"""`replay_extract`: a time range of a queue's archived events as one file, for the lab or for publishing.
 
-`extracts/queue={queue}/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 the events themselves, ordered by
-time, those that were archived twice once: id, time, type, source, key, value, attributes; `manage.py publish`
-takes it. With a step: `time, rate_per_second`, a row a step, steps without events too; the lab's `--trace`
-takes it.
+`extracts/queue={queue}/{name}.{csv,csv.gz,parquet}`. With step_seconds 0 it has the events themselves,
+ordered by time and without duplicates: id, time, type, source, key, value, attributes; `manage.py publish`
+reads it. With a step: `time, rate_per_second`, a row per step, including steps without events; the lab's
+`--trace` reads it.
 """
 
 import os
@@ -28,7 +28,7 @@ TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 def make(spark: SparkSession, request: Request) -> Made:
-    """The file. Raises BadInput for an unsound file when the choice is to stop."""
+    """Write the file. Raises BadInput for an unsound file when the choice is to stop."""
     since, until = request.content["since"], request.content["until"]
     folders = [
         event_archive.Partition(day, request.parameters["queue"]).folder(request.data)
@@ -54,7 +54,7 @@ def make(spark: SparkSession, request: Request) -> Made:
 
 
 def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, str]:
-    """In one piece: Spark writes a folder with one part, which becomes the file."""
+    """Write events as one file: Spark writes a folder with one part, which becomes the file."""
     temporary = files.build_hidden_path(final, request.token)
     folder = files.output_path(request.data, f"{temporary}.parts")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, 
 
 
 def _without_formulas(events: DataFrame) -> DataFrame:
-    """Mark text that a spreadsheet would run: producers choose it, and a person opens the file."""
+    """Mark text that a spreadsheet would execute: producers choose it, and a person opens the file."""
     texts = [name for name, kind in events.dtypes if kind == "string"]
     return events.withColumns({name: F.regexp_replace(name, FORMULA, "$1'") for name in texts})
 
@@ -104,7 +104,7 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
 
 
 def rates(counted: pa.Table, begin_seconds: float, length_seconds: float, step_seconds: float) -> pa.Table:
-    """{time (seconds since 1970), rate_per_second}: a row a step, 0 where nothing came."""
+    """Return {time (seconds since 1970), rate_per_second}: a row per step, 0 without events."""
     events = dict(zip(counted["step"].to_pylist(), counted["events"].to_pylist(), strict=True))
     steps = range(int(-(-length_seconds // step_seconds)))
     return pa.table(

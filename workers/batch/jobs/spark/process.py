@@ -1,10 +1,11 @@
-"""The process of Spark batch jobs: `python -m workers.batch.jobs.spark.process`, started by the worker that
-does the chunks (`workers.batch.jobs.spark.client`), never by itself.
+"""The process of Spark batch jobs: `python -m workers.batch.jobs.spark.process`.
 
-Standard input: a JSON request a line, {"job", "parameters", "content", "token", "data"}. Standard output: a
-JSON answer a line: {"progress": {...}} now and then, then {"made": {...}}, {"refused": {"field", "message"}}
-or {"failed": "..."}. It knows no database: what it writes stays hidden until its worker shows it, so it may
-be killed at any time. When standard input ends (its worker is gone), so does it.
+It is started only by the worker that processes the chunks (`workers.batch.jobs.spark.client`).
+
+Standard input: one JSON request per line, {"job", "parameters", "content", "token", "data"}. Standard output:
+one JSON answer per line: {"progress": {...}} occasionally, then {"made": {...}}, {"refused": {"field",
+"message"}}, or {"failed": "..."}. The process does not use the database: its output stays hidden until its
+worker publishes it, so it may be killed at any time. It ends when standard input ends (its worker is gone).
 """
 
 import json
@@ -51,7 +52,7 @@ class Answers:
 
 
 def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
-    """Stages and tasks of what the group has run so far: {"stages", "stages_done", "tasks", "tasks_done"}."""
+    """Return the progress of the group: {"stages", "stages_done", "tasks", "tasks_done"}."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [info for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job))]
     stages = [made for job in jobs for stage in job.stageIds if (made := tracker.getStageInfo(stage))]
@@ -65,7 +66,7 @@ def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
 
 @contextmanager
 def report_progress(spark: SparkSession, request: Request, answer: Answers) -> Iterator[None]:
-    """While inside, progress is reported each second. Rows are those of the input, by share of the tasks."""
+    """Report the progress each second while inside. Rows are those of the input, by share of the tasks."""
     ended = threading.Event()
 
     def report() -> None:
@@ -87,7 +88,7 @@ def report_progress(spark: SparkSession, request: Request, answer: Answers) -> I
 def serve(
     requests: Iterator[dict[str, Any]], answer: Answers, spark_of: Callable[[Path], SparkSession]
 ) -> None:
-    """One request after the other; a failed one ends nothing."""
+    """Process one request after the other; a failed one does not end the process."""
     for document in requests:
         request = Request(**{**document, "data": Path(document["data"])})
         try:
@@ -96,22 +97,24 @@ def serve(
                 made = MAKERS[request.job](spark, request)
         except BadInput as error:
             answer({"refused": {"field": error.field, "message": error.message}})
-        except Exception as error:  # whatever it was: the worker decides on another try
+        except Exception as error:  # any failure: the worker decides on another try
             answer({"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"})
         else:
             answer({"made": asdict(made)})
 
 
 def read_requests(source: TextIO) -> Iterator[dict[str, Any]]:
-    """Requests as they come. Another thread reads, so that the end of input ends the process also while
-    Spark works: its worker was killed, and nobody will take the result.
+    """Yield requests as they arrive.
+
+    Another thread reads them, so that the end of input ends the process even while Spark works: its worker
+    was killed, and the result is not needed.
     """
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
     def read() -> None:
         for line in source:
             requests.put(json.loads(line))
-        os._exit(0)  # Spark's Java sees its own input end, and goes too
+        os._exit(0)  # Spark's Java detects the end of its own input and exits, too
 
     threading.Thread(target=read, daemon=True).start()
     while True:
@@ -120,7 +123,7 @@ def read_requests(source: TextIO) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     keep_private()
-    # What Spark and Java print on standard output must not get between the answers.
+    # Output of Spark and Java on standard output must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

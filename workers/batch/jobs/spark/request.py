@@ -1,4 +1,4 @@
-"""What a Spark job is asked: one chunk of one run."""
+"""The request for a Spark job: one chunk of one run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ from typing import Any
 
 @dataclass
 class Request:
-    """`token` names hidden files, and Spark's job group. `input_rows` is filled in by the job once it knows,
-    so that progress has a whole to be a share of.
+    """A request. `token` names hidden files, and Spark's job group.
+
+    The job fills in `input_rows` once it is known, so that progress can be given as a share.
     """
 
     job: str

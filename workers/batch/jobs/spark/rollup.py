@@ -1,8 +1,8 @@
-"""`metric_rollup`: a day's raw figures as windows of 10 s, 1 min and 1 h.
+"""`metric_rollup`: a day's raw metrics as windows of 10 s, 1 min, and 1 h.
 
-`metrics/{10s,1m,1h}/day=….parquet`: time (the window's begin), series, count (rows), mean, minimum, maximum,
-last (the newest value). A window without rows isn't there: unknown is not 0. The longer windows are made from
-the raw rows too, so a mean is one of rows, not of means.
+`metrics/{10s,1m,1h}/day=….parquet`: time (the window's start), series, count (rows), mean, minimum, maximum,
+last (the newest value). A window without rows is left out, because unknown is not 0. The longer windows are
+computed from raw rows, too, so a mean is one of rows and not of means.
 """
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ TABLE = pa.schema(
 
 
 def make(spark: SparkSession, request: Request) -> Made:
-    """One day's three files. Raises BadInput for an unsound file when the choice is to stop."""
+    """Write one day's three files. Raises BadInput for an unsound file when the choice is to stop."""
     day = request.content["day"]
     paths = event_archive.parquet_files(metric_files.raw_folder(request.data, day))
     found, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
@@ -44,8 +44,8 @@ def _build_all_windows(raw: DataFrame) -> dict[str, pa.Table]:
 
 
 def windows(raw: DataFrame, seconds: int) -> DataFrame:
-    """A row per window and series, ordered by both."""
-    # A row that was spilled twice (two spills that overlap) is one row.
+    """Return a row per window and series, ordered by both."""
+    # A row that was spilled twice (overlapping spills) counts once.
     rows = raw.dropDuplicates(["time", "series"])
     begin = F.timestamp_seconds((F.unix_seconds("time") / seconds).cast("long") * seconds)
     return (

@@ -1,4 +1,4 @@
-"""The Spark session of batch jobs: all of the cores, the quicker compiler, and memory for sorting."""
+"""The Spark session of batch jobs: all cores, the faster compiler, and memory for sorting."""
 
 import logging
 from pathlib import Path
@@ -23,13 +23,13 @@ _SETTINGS = {
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.variable.substitute": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Partitions small enough to be sorted in memory; those that stay small are joined.
+    # Partitions small enough to be sorted in memory; small ones are merged.
     "spark.sql.shuffle.partitions": str(PARTITIONS),
     "spark.sql.adaptive.enabled": "true",
-    # The archive has many small files: opening one costs little here, so they are read many at a time.
+    # The archive has many small files: opening one is cheap here, so many are read at a time.
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.maxPartitionBytes": "64m",
-    # A corrupt file is named (workers.history.event_archive), never passed over in silence.
+    # A corrupt file is reported (workers.history.event_archive) and never skipped silently.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.task.maxFailures": "1",
@@ -37,8 +37,8 @@ _SETTINGS = {
 
 
 def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
-    """A session on `master`; `folder` takes Spark's scratch files."""
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it reports every connection
+    """Start a session on `master`; `folder` is for Spark's scratch files."""
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
     variables.PROCESS.update(spark_environment(folder / "java"))
     kept = archive_options(variables.PROCESS["JAVA_HOME"])
     builder = SparkSession.builder.master(master).appName("weir batch jobs")

@@ -1,21 +1,21 @@
-"""`stream_statistics`: what a queue's events of a day were like, a row a type.
+"""`stream_statistics`: statistics of a queue's events of a day, one row per type.
 
 Written to `statistics/queue=…/day=….parquet`:
 
 | column | unit | is |
 |---|---|---|
-| queue, day, type | | what the row is about; day is text; beyond MAX_TYPES types, the rarest are one row |
+| queue, day, type | | the subject of the row; day is text; beyond MAX_TYPES types, the rarest share one row |
 | events | events | those of the type, an event that was archived twice counted once |
 | duplicates | events | left out for that |
 | first_at, last_at | time | the first and the last event time |
 | mean_per_second | events/s | events / 86,400: the mean over the day |
 | peak_per_second | events/s | the busiest minute's events / 60 |
-| interarrival_mean_seconds, interarrival_cv2 | s, 1 | over the gaps between events next to each other: mean, variance / mean² (1: Poisson); null below two events, cv² null when all came at once |
+| interarrival_mean_seconds, interarrival_cv2 | s, 1 | of the gaps between adjacent events: mean, variance / mean² (1: Poisson); null below two events, cv² null when all have the same time |
 | value_q50 … value_q99 | | approximate quantiles of `value` (relative rank error below 0.1 %); null without values |
 | selectivity | 1 | {type of an output: outputs / events of this type}, over the same day |
 
-The gaps are found without one long sort: rows are brought together by minute, each minute is sorted by itself,
-and the gaps over the minutes' borders follow from the first and last time of each.
+The gaps are found without one long sort: rows are grouped by minute, each minute is sorted separately, and
+the gaps across minutes follow from the first and last time of each.
 """  # noqa: E501
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ QUANTILE_NAMES = tuple(f"value_q{round(100 * share)}" for share in QUANTILES)
 
 
 def make(spark: SparkSession, request: Request) -> Made:
-    """One partition's file. Raises BadInput for an unsound file when the choice is to stop."""
+    """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     partition = event_archive.Partition(request.content["day"], request.content["queue"])
     paths = event_archive.parquet_files(partition.folder(request.data))
     found, skipped = run_over_sound_files(
@@ -69,15 +69,15 @@ def make(spark: SparkSession, request: Request) -> Made:
 
 
 def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
-    """Per minute and type the counts and gaps; per type the quantiles."""
+    """Compute counts and gaps per minute and type, and quantiles per type."""
     typed = with_frequent_types(events, MAX_TYPES)
-    # A hash instead of the id: a quarter of the bytes to bring together. It only has to distinguish events of
-    # one type and microsecond.
+    # A hash instead of the id: a quarter of the bytes to shuffle. It only has to distinguish events of one
+    # type and microsecond.
     columns = typed.select("type", F.unix_micros("time").alias("us"), F.xxhash64("id").alias("event"))
     partitions = max(LEAST_PARTITIONS, rows // ROWS_PER_PARTITION)
     by_minute = columns.repartition(partitions, F.expr(f"us div {SLICE_US}"))
     slices = by_minute.mapInArrow(_slice_rows, SLICE_ROWS).toArrow()
-    # Only where there are duplicates is it worth to leave them out: that means to bring all ids together.
+    # Removing duplicates shuffles all ids, so it is done only where there are duplicates.
     once = typed.dropDuplicates(["id", "time", "type"]) if pc.sum(slices["duplicates"]).as_py() else typed
     quantile = F.percentile_approx("value", list(QUANTILES), ACCURACY).alias("quantiles")
     return slices, once.groupBy("type").agg(quantile).toArrow()
@@ -90,7 +90,7 @@ def _slice_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def sum_minutes(table: pa.Table) -> pa.Table:
-    """Rows {type, us, event}, whole minutes of them, as a row per type and minute: see `SLICE_ROWS`."""
+    """Return rows {type, us, event} of whole minutes as a row per type and minute: see `SLICE_ROWS`."""
     coded = pc.dictionary_encode(table.column("type").combine_chunks())
     code, us, event = (
         coded.indices.to_numpy(zero_copy_only=False),
@@ -104,7 +104,7 @@ def sum_minutes(table: pa.Table) -> pa.Table:
     minute = us // SLICE_US
     begins = np.flatnonzero(np.r_[True, (code[1:] != code[:-1]) | (minute[1:] != minute[:-1])])
     gap = np.r_[0.0, np.diff(us) / 1e6]
-    gap[begins] = 0.0  # the way there from another minute or type is nobody's gap
+    gap[begins] = 0.0  # the difference to another minute or type is no gap
     ends = np.r_[begins[1:], len(us)] - 1
     duplicates = np.add.reduceat(again.astype(np.int64), begins)
     return pa.table(
@@ -122,10 +122,10 @@ def sum_minutes(table: pa.Table) -> pa.Table:
 
 
 def interarrival(group: pa.Table) -> tuple[float | None, float | None]:
-    """Mean and squared coefficient of variation of the gaps of one type, from its minutes in order.
+    """Return mean and squared coefficient of variation of the gaps of one type, from its minutes in order.
 
-    With n events there are n - 1 gaps; those within minutes are summed already, those over borders are
-    first(next) - last(this). A duplicate is a gap of 0 s that isn't counted.
+    With n events there are n - 1 gaps; those within minutes are already summed, those across minutes are
+    first(next) - last(this). A duplicate is a gap of 0 s that is not counted.
     """
     gaps = int(pc.sum(group["events"]).as_py()) - 1
     if gaps < 1:
@@ -139,7 +139,7 @@ def interarrival(group: pa.Table) -> tuple[float | None, float | None]:
 def describe(
     partition: event_archive.Partition, slices: pa.Table, quantiles: pa.Table, outputs: Mapping[str, int]
 ) -> pa.Table:
-    """The partition's table; see the module."""
+    """Return the partition's table; see the module."""
     ordered = slices.sort_by([("type", "ascending"), ("slice", "ascending")])
     value = dict(zip(quantiles["type"].to_pylist(), quantiles["quantiles"].to_pylist(), strict=True))
     rows = [
@@ -197,8 +197,9 @@ TABLE = pa.schema(
 def _outputs(
     spark: SparkSession, request: Request, partition: event_archive.Partition
 ) -> tuple[dict[str, int], tuple[Mapping[str, str], ...]]:
-    """How many events of each type that the pipeline's patterns emit its sink has of that day; none for a
-    queue that the pipeline doesn't read.
+    """Return the number of events of each emitted type in its sink on that day.
+
+    There are none for a queue that the pipeline does not read.
     """
     application = read_application(Path(variables.PIPELINE_APPLICATION.text() or SHIPPED))
     if partition.queue not in application.queues:
@@ -219,7 +220,7 @@ def _outputs(
 
 
 def _types_by_sink(sinks: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Each type once, however many sinks it goes to."""
+    """Return each type once, however many sinks it has."""
     types: dict[str, list[str]] = {}
     for event_type, queues in sorted(sinks.items()):
         types.setdefault(queues[0], []).append(event_type)

@@ -1,19 +1,19 @@
-"""`forecast_training`: windows of rates with the calendar's phase, for the forecast law.
+"""`forecast_training`: windows of rates with calendar phases, for the forecast law.
 
-`training/queue=…/day=….parquet`, a row a window and type, type "" being the whole queue. The MAX_TYPES most
-frequent types have rows of their own, and all others have them together:
+`training/queue=…/day=….parquet`, a row per window and type, type "" being the whole queue. The MAX_TYPES most
+frequent types have rows of their own, and all others share rows:
 
 | column | unit | is |
 |---|---|---|
-| time | | the window's begin |
+| time | | the window's start |
 | type | | event type |
-| rate_per_second | events/s | the window's events / its seconds; 0 where there were none |
+| rate_per_second | events/s | the window's events / its seconds; 0 without events |
 | day_sin, day_cos, week_sin, week_cos | 1 | the phase of the day and of the week (Monday 0:00 UTC is 0) |
 | weekend | | Saturday or Sunday |
-| history | events/s | the rates of the `history` windows before, oldest first; null at the very beginning |
+| history | events/s | the rates of the `history` windows before, oldest first; null at the very start |
 | target | events/s | the rates of this window and the next `horizon` - 1; null after the day's end |
 
-The history reaches into the day before where that is archived.
+The history extends into the previous day where that is archived.
 """
 
 import math
@@ -38,7 +38,7 @@ WEEK_SECONDS = 7 * DAY_SECONDS
 
 
 def make(spark: SparkSession, request: Request) -> Made:
-    """One partition's file. Raises BadInput for an unsound file when the choice is to stop."""
+    """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     day, queue = request.content["day"], request.content["queue"]
     before = (date.fromisoformat(day) - timedelta(days=1)).isoformat()
     paths = [
@@ -56,9 +56,9 @@ def make(spark: SparkSession, request: Request) -> Made:
 
 
 def _counts(events: DataFrame, window_seconds: int) -> pa.Table:
-    """Events per window and type: {window (its number since 1970), type, events}."""
+    """Return events per window and type: {window (its number since 1970), type, events}."""
     window = (F.unix_seconds("time") / window_seconds).cast("long").alias("window")
-    # Events that were archived twice have one id, type and time, and count once.
+    # Events that were archived twice have the same id, type, and time, and count once.
     typed = with_frequent_types(events.select("time", "type", "id"), MAX_TYPES)
     once = typed.select("time", "type", F.xxhash64("id").alias("event"))
     counted = once.dropDuplicates().groupBy(window, "type").agg(F.count("*").alias("events"))
@@ -66,7 +66,7 @@ def _counts(events: DataFrame, window_seconds: int) -> pa.Table:
 
 
 def windows(counted: pa.Table, day: str, window_seconds: int, history: int, horizon: int) -> pa.Table:
-    """The day's rows of every type, and of the queue as a whole; see the module."""
+    """Return the day's rows of every type and of the whole queue; see the module."""
     begin = (
         int(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()) // window_seconds
     )
@@ -98,12 +98,13 @@ def _rows(
     horizon: int,
     known: int,
 ) -> pa.Table:
-    """`rates` are those of two days, the day in question being the second; from place `known` on they were
-    observed.
+    """Return rows of the second day.
+
+    `rates` are those of two days; from index `known` on they were observed.
     """
     seconds = (begin + np.arange(count)) * window_seconds
     day_phase = 2 * math.pi * (seconds % DAY_SECONDS) / DAY_SECONDS
-    # 1970-01-01 was a Thursday: four days before that a week began.
+    # 1970-01-01 was a Thursday: a week started four days earlier.
     in_week = (seconds + 3 * DAY_SECONDS) % WEEK_SECONDS
     week_phase = 2 * math.pi * in_week / WEEK_SECONDS
     places = range(count, 2 * count)

@@ -129,4 +129,4 @@ class RowSearch:
         for event, mask in rows:
             self._append(tuple(event), mask)
         for _ in self._search():
-            raise AssertionError("rows that are kept back hold no decided match")
+            raise AssertionError("retained rows contain no decided match")

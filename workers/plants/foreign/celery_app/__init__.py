@@ -68,10 +68,12 @@ def check(address: PlantAddress) -> None:
         layout_of(address)
         database_of(virtual_host_of(address))
     elif address.option(TRANSPORT_OPTIONS):
-        raise BadInput(TRANSPORT_OPTIONS, "is for Redis only; remove it.")
+        raise BadInput(TRANSPORT_OPTIONS, "applies to Redis only; remove it.")
     management = address.option("management")
     if management and egress.check_url(management, "management").query:
-        raise BadInput("management", "takes an address without a query; it is asked with the secret.")
+        raise BadInput(
+            "management", "must be an address without a query; Weir sends the secret with each request."
+        )
 
 
 ADAPTER = AdapterKind(
@@ -82,28 +84,32 @@ ADAPTER = AdapterKind(
     example="redis://redis.example:6379/0",
     secret="the broker's password",
     options={
-        "user": PlantOption("of the broker; empty for none (Redis) or guest (RabbitMQ)"),
-        "queues": PlantOption("to observe beside those that workers take from, with commas between"),
+        "user": PlantOption("user name at the broker; empty for none (Redis) or guest (RabbitMQ)"),
+        "queues": PlantOption(
+            "further queues to observe besides those that workers take from, separated by commas"
+        ),
         "events": PlantOption(
-            "whether workers that send no events of tasks are asked to, until Weir leaves",
+            "whether Weir asks workers that send no task events to send them, until it leaves",
             choices=(ASK, LISTEN),
             default=ASK,
         ),
         "arguments": PlantOption(
-            "of tasks: shown without what seems secret, or hidden",
+            "arguments of tasks: shown without apparent secrets, or hidden",
             choices=(SHOWN, HIDDEN),
             default=SHOWN,
         ),
         OPTION: PlantOption(HELP),
-        "management": PlantOption("address of RabbitMQ's management plugin, for what is not acknowledged"),
-        "prefix": PlantOption("of all keys (global_keyprefix); Redis only"),
+        "management": PlantOption(
+            "address of RabbitMQ's management plugin, for the number of unacknowledged messages"
+        ),
+        "prefix": PlantOption("prefix of all keys (global_keyprefix); Redis only"),
         "separator": PlantOption(
-            "of queue and priority (sep): usual is Celery's own; any counts both; Redis only",
+            "separator of queue and priority (sep): usual is Celery's own, any counts both; Redis only",
             choices=tuple(SEPARATORS),
             default=ANY_SEPARATOR,
         ),
         TRANSPORT_OPTIONS: PlantOption(
-            'as the app sets broker_transport_options, in JSON, such as {"sep": ":"}; Redis only',
+            'broker_transport_options of the app, in JSON, such as {"sep": ":"}; Redis only',
             "Transport options",
             longest=MAX_OPTION_CHARACTERS,
         ),

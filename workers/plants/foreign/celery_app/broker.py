@@ -222,10 +222,10 @@ class RedisBroker:
     def _count(self, answer: Any) -> int:
         if isinstance(answer, redis.ResponseError):
             if not str(answer).startswith(NO_LIST):
-                raise PlantConfused(f"{self._name} refuses us: {answer}.")
+                raise PlantConfused(f"{self._name} refused the request: {answer}.")
             return 0
         if (count := count_of(answer)) is None:
-            raise PlantConfused(f"{self._name} answers what is no length.")
+            raise PlantConfused(f"{self._name} returned an invalid queue length.")
         return count
 
     def _run_all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
@@ -235,7 +235,7 @@ class RedisBroker:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
             return pipeline.execute(raise_on_error=False)
         except redis.ResponseError as error:
-            raise PlantConfused(f"{self._name} refuses us: {error}.") from None
+            raise PlantConfused(f"{self._name} refused the request: {error}.") from None
         except (redis.RedisError, OSError) as error:
             raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
 
@@ -279,7 +279,7 @@ class AmqpBroker:
         except NotFound:
             return None
         except AMQPError as error:
-            raise PlantConfused(f"{self._name} refuses us: {error}.") from None
+            raise PlantConfused(f"{self._name} refused the request: {error}.") from None
         except FAILURES as error:
             raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
@@ -294,12 +294,12 @@ class AmqpBroker:
             return declared
         try:
             status, row = read_management_figures(self._management, self._host, queue)
-            why = "" if status == 200 and isinstance(row, dict) else f"it refuses us ({status})"
+            why = "" if status == 200 and isinstance(row, dict) else f"it refused the request ({status})"
         except (PlantSilent, PlantConfused) as error:
             row, why = None, str(error).rstrip(".")
         if why or not isinstance(row, dict):
             self._without_management = (
-                f"Tasks that are taken and not acknowledged: the management plugin does not say them, {why}."
+                f"Unacknowledged tasks are unknown, because the management plugin did not report them: {why}."
             )
             return declared
         return replace(declared, unacknowledged=count_of(row.get("messages_unacknowledged")))

@@ -17,19 +17,19 @@ from workers.plants.plant import PlantConfused, PlantSilent
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
 INTERVENTIONS = (
     InterventionKind(
-        name=PAUSE, title="Pause a queue", subject="a queue, which its workers then leave alone"
+        name=PAUSE, title="Pause a queue", subject="name of a queue; workers stop taking tasks from it"
     ),
     InterventionKind(
         name=LIMIT,
         title="Limit a task's rate",
-        subject="the name of a task",
-        value="how many a worker begins: 10/s, 100/m, 5/h; 0 for no limit",
+        subject="name of a task",
+        value="tasks that each worker starts: 10/s, 100/m, 5/h; 0 for no limit",
     ),
     InterventionKind(
         name=REVOKE,
         title="Revoke a task",
-        subject="the id of a task",
-        value='"terminate" to end it where it runs (prefork pools); empty: only if it has not begun',
+        subject="id of a task",
+        value='"terminate" to end a running task (prefork pools); empty to revoke it only before it starts',
         lasting=False,
     ),
 )
@@ -58,10 +58,10 @@ class AppInterventions:
         """
         if kind == REVOKE:
             if value not in ("", "terminate"):
-                raise BadInput("value", f'takes "terminate" or nothing, not {value[:40]!r}.')
+                raise BadInput("value", f'must be "terminate" or empty, not {value[:40]!r}.')
             return ""
         if kind == LIMIT and not RATE.match(value):
-            raise BadInput("value", f"takes a rate such as 10/s, 100/m or 5/h, not {value[:40]!r}.")
+            raise BadInput("value", f"must be a rate such as 10/s, 100/m, or 5/h, not {value[:40]!r}.")
         pools = self._control.list_pools()
         noted = self._still(json.loads(earlier or "{}"), pools)
         if kind == PAUSE:
@@ -161,15 +161,16 @@ class AppInterventions:
         if not left_out:
             return asked, {}
         said = (
-            f"Not asked, since they answered late: {_format_some(left_out)}; they are asked once they answer."
+            f"Not asked, because they answered late: {_format_some(left_out)}; they are asked"
+            " when they answer."
         )
         return asked, {left_out[0]: PlantSilent(said)}
 
     def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
         if kind == LIMIT:
-            return f"takes the name of a task that workers know, not {subject!r}."
+            return f"must be the name of a task that workers know, not {subject!r}."
         known = _format_some(queue for pool in pools.values() for queue in pool.queues)
-        return f"takes a queue that workers take from ({known}), not {subject!r}."
+        return f"must be a queue that workers take from ({known}), not {subject!r}."
 
 
 def _list_limits(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -22,12 +22,13 @@ MOST_MISSED = 500
 # Interval at which an answering worker is recorded again.
 NOTE_SECONDS = 10.0
 WHY = (
-    "nothing was heard of its end: it was killed, is frozen, or has lost the broker. Restart it on its host"
-    " if it is to work; else this note ends within an hour"
+    "it did not report its end: it was killed, is frozen, or lost its broker connection. Restart"
+    " it on its host"
+    " if it is still needed; otherwise this note disappears within an hour"
 )
 BEATS = (
-    "sends heartbeats: its remote control is switched off (worker_enable_remote_control), or its host is too"
-    " busy"
+    "it sends heartbeats: its remote control is switched off (worker_enable_remote_control), or its host is"
+    " overloaded"
 )
 
 

@@ -19,7 +19,7 @@ from workers.plants.foreign.celery_app.task_events import TaskEvents
 WAKE_SECONDS, AGAIN_SECONDS = 1.0, 2.0
 # By this time each worker has sent a heartbeat.
 HEARD_SECONDS = 5.0
-NOT_YET = "none has been received yet"
+NOT_YET = "none received yet"
 logger = logging.getLogger(__name__)
 
 
@@ -67,7 +67,7 @@ class EventListener:
             except FAILURES as error:
                 self.error = f"they can't be received ({connection_reason(error)})"
             except Exception as error:  # No other exception of a driver may end the listener.
-                logger.exception("Listening to events of Celery failed.")
+                logger.exception("Receiving Celery events failed.")
                 self.error = f"they can't be received ({type(error).__name__})"
             self._ended.wait(AGAIN_SECONDS)
 

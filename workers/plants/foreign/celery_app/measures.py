@@ -29,7 +29,7 @@ from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
 MOST_ROWS = 100
-A_QUEUE = "it is a queue, which tasks come in by"
+A_QUEUE = "a queue, which tasks arrive through"
 QUEUE, QUEUES = "queue {}", "queue {} and {} more"
 # If paths are left out: in addition, each queue and each worker may be a path of its own.
 MOST_LINKS = MOST_PATHS - MOST_QUEUES - MOST_WORKERS
@@ -143,14 +143,16 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
     sources, notes = sources_of(pools, lengths), []
     if len(sources) < len(lengths):
         notes.append(
-            f"{len(lengths)} queues are {len(sources)} sources, those of the same workers one: a queue and a"
-            f" worker each would be more than {MOST_PATHS:,} paths."
+            f"{len(lengths)} queues are shown as {len(sources)} sources, one for each set of"
+            " workers: separate paths"
+            f" would be more than {MOST_PATHS:,}."
         )
     links = len(_links(pools, sources))
     if links + len(sources) + len(pools) > MOST_PATHS:
         notes.append(
-            f"{links - MOST_LINKS:,} paths are left out, more than {MOST_LINKS:,} can't be shown. Their"
-            " workers are seen all the same."
+            f"{links - MOST_LINKS:,} paths are left out, because at most {MOST_LINKS:,} can be"
+            " shown. Their workers"
+            " are still observed."
         )
     return notes
 

@@ -174,9 +174,9 @@ class RemoteControl:
         except NoWorkerBound:
             answers = []
         except SeparatorDiffers as error:
-            raise PlantConfused(f"{self._name} can't be asked: {error}.") from None
+            raise PlantConfused(f"{self._name}: the request failed: {error}.") from None
         except (ContentDisallowed, DecodeError) as error:
-            raise PlantConfused(f"{self._name} answers what can't be read: {error}.") from None
+            raise PlantConfused(f"{self._name} returned an invalid answer: {error}.") from None
         except FAILURES as error:
             raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
@@ -228,7 +228,7 @@ class RemoteControl:
                 said = f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s."
                 errors[worker] = PlantSilent(said)
             elif isinstance(answer, Mapping) and (error := answer.get("error")):
-                said = f"{self._name}: {worker} refuses: {redact(text_of(error), 300)}"
+                said = f"{self._name}: {worker} refused the request: {redact(text_of(error), 300)}"
                 errors[worker] = PlantConfused(said)
         return errors
 
@@ -273,14 +273,16 @@ def _is_gevent(stats: Mapping[str, Any]) -> bool:
 
 def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
     if stats.get("autoscaler"):
-        return "it runs with Celery's own --autoscale, and refuses other hands; start it without"
+        return (
+            "it runs with Celery's own --autoscale, which refuses other changes; start it without that option"
+        )
     if not implementation.startswith(GROWS):
         kind = implementation.partition(":")[0].rpartition(".")[2] or "unknown"
         return f"a pool of kind {kind} can't be resized while it runs; prefork can"
     if implementation.startswith(GEVENT) and (version is None or version < SAYS_SIZE):
-        known = "of a version that it does not say" if version is None else f"{version[0]}.{version[1]}"
+        known = "of an unknown version" if version is None else f"{version[0]}.{version[1]}"
         return (
-            f"a gevent pool of Celery {known} does not say its size once it was resized; from 5.7 on it does"
+            f"a gevent pool of Celery {known} does not report its size after it was resized; 5.7 and later do"
         )
     return None
 

@@ -51,38 +51,44 @@ def describe_missing(
     notes = list(gone)
     if not workers:
         notes.append(
-            "No worker answers remote control: none runs, or it is switched off"
-            " (worker_enable_remote_control). Queues are observed; nothing can be steered."
+            "No worker answers remote control: none is running, or it is switched off"
+            " (worker_enable_remote_control). Queues are observed; nothing can be controlled."
         )
     if left_queues:
-        notes.append(f"{left_queues:,} more queues are not observed: the option queues names those that are.")
-    if error:
-        notes.append(f"Events of workers: {error}.")
-    if without_events:
-        why = "do not come" if asks else "come only from workers started with -E, or if Weir may ask (events)"
         notes.append(
-            f"Events of tasks of {_format_some(without_events)} {why}: no waits, arguments and errors are known,"
-            " and run times by Little's law."
+            f"{left_queues:,} more queues are not observed: name the queues to observe in the option queues."
+        )
+    if error:
+        notes.append(f"Worker events: {error}.")
+    if without_events:
+        why = (
+            "do not arrive"
+            if asks
+            else "arrive only from workers started with -E, or if Weir may ask for them (option events)"
+        )
+        notes.append(
+            f"Task events of {_format_some(without_events)} {why}: waits, arguments, and errors are unknown,"
+            " and run times follow from Little's law."
         )
     return notes
 
 
 def _notes(notes: Sequence[str]) -> PlantSection:
     return PlantSection(
-        title="Not seen",
-        columns=["What, and why"],
+        title="Not observed",
+        columns=["What and why"],
         rows=[[note] for note in notes],
-        empty="Queues, pools and tasks: all is seen.",
+        empty="Queues, pools, and tasks are fully observed.",
     )
 
 
 def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
     return PlantSection(
         title="Workers",
-        about="counts since they were first heard of; times of the last two minutes",
+        about="counts since Weir first heard of each worker; times of the last two minutes",
         columns=[
             "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Begun/s",
-            "Wait, s", "Run, s", "Failed", "Retried", "Revoked", "Takes ahead", "Queues",
+            "Wait, s", "Run, s", "Failed", "Retried", "Revoked", "Prefetch", "Queues",
         ],
         rows=[_worker(pool, events.pools.get(pool.pool.worker)) for pool in pools],
         empty="No worker answers.",
@@ -112,13 +118,13 @@ def _worker(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
 def _queues(
     lengths: Mapping[str, QueueLength], pools: Sequence[PoolMeasures], unacknowledged: int | None
 ) -> PlantSection:
-    about = "" if unacknowledged is None else f"taken and not acknowledged, of all queues: {unacknowledged}"
+    about = "" if unacknowledged is None else f"unacknowledged in all queues: {unacknowledged}"
     return PlantSection(
         title="Queues",
         about=about,
-        columns=["Queue", "Ready", "By priority", "Not acknowledged", "Consumers", "Oldest, s", "Workers"],
+        columns=["Queue", "Ready", "By priority", "Unacknowledged", "Consumers", "Oldest, s", "Workers"],
         rows=[_queue(name, length, pools) for name, length in lengths.items()],
-        empty="No queue is there.",
+        empty="No queues found.",
     )
 
 
@@ -153,9 +159,9 @@ def _kinds(
     }
     names = dict.fromkeys([*begun, *limited, *(each.name for each in tasks if each.name)])
     return PlantSection(
-        title="Kinds of tasks",
-        about=f"of the last {len(tasks)} tasks: how they ended, and how long they ran",
-        columns=["Task", "Begun", "Failed", "Retried", "Run, s", "Rate limit"],
+        title="Task types",
+        about=f"results and run times of the last {len(tasks)} tasks",
+        columns=["Task", "Started", "Failed", "Retried", "Run, s", "Rate limit"],
         rows=[
             [
                 name,
@@ -165,7 +171,7 @@ def _kinds(
             ]
             for name in sorted(names)[:MOST_KINDS]
         ],
-        empty="No task has been begun.",
+        empty="No tasks started yet.",
     )
 
 
@@ -181,10 +187,10 @@ def _outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
 def _last(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last tasks",
-        about="arguments without what seems secret",
+        about="arguments without apparent secrets",
         columns=["Id", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
         rows=[_task(task) for task in tasks],
-        empty="No event of a task has come.",
+        empty="No task events received yet.",
     )
 
 
@@ -208,7 +214,7 @@ def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
         title="Last errors",
         columns=["Id", "Task", "Error", "Traceback"],
         rows=[[task.id, task.name or None, task.error, task.traceback] for task in tasks],
-        empty="No task has failed.",
+        empty="No failed tasks.",
     )
 
 

@@ -41,13 +41,14 @@ def inspect(address: PlantAddress) -> FoundPlant:
     operators = [_part(operator) for operator in declaration.operators.values()]
     sensors = [FoundPart(name=name, kind="sensor", fixed="a number") for name in declaration.sensors]
     said = [
-        f"Sensor {sensor.name} = {'not known' if sensor.value is None else f'{sensor.value:g}'}"
+        f"Sensor {sensor.name} = {'unknown' if sensor.value is None else f'{sensor.value:g}'}"
         f"{f' {sensor.unit}' if sensor.unit else ''} ({sensor.asked})"
         for sensor in ran.sensors
         if not sensor.error
     ]
     said += [
-        f"{order.operator} from {order.before} to {order.tasks} would be: {'; '.join(order.calls)}. Back:"
+        f"Changing {order.operator} from {order.before} to {order.tasks} would call:"
+        f" {'; '.join(order.calls)}. Inverse:"
         f" {'; '.join(order.inverse)}. Proof: {order.proof}."
         for order in ran.orders
     ]
@@ -81,11 +82,11 @@ def check(address: PlantAddress) -> None:
     declaration, lag = declaration_at(address), group_measures.OPTION
     names = {name for name, each in declaration.operators.items() if not each.is_source}
     if unknown := set(group_measures.groups_of(address.option(lag))) - names:
-        raise BadInput(lag, f"names {min(unknown)}, which is no operator of the declaration that has tasks.")
+        raise BadInput(lag, f"names {min(unknown)}, which is not an operator of the declaration with tasks.")
     _check_proofs(declaration)
     hold = declaration.hold
     if hold is not None and not hold.names_seconds():
-        raise BadInput("hold", "takes a call that says for how long, by $seconds: it is to end by itself")
+        raise BadInput("hold", "must be a call that contains $seconds, so that the hold expires")
 
 
 def _check_proofs(declaration: PlantDeclaration) -> None:
@@ -94,7 +95,10 @@ def _check_proofs(declaration: PlantDeclaration) -> None:
         every = declaration.sensors[each.proof.sensor].every_seconds if each.proof else 0.0
         if each.proof and each.proof.within_seconds <= every:
             where = f"operators[{place}].proof.within_seconds"
-            raise BadInput(where, f"takes more than {every:g}: {each.proof.sensor} is asked each {every:g} s")
+            raise BadInput(
+                where,
+                f"must be more than {every:g}, because {each.proof.sensor} is read only every {every:g} s",
+            )
 
 
 def steers(address: PlantAddress) -> bool:
@@ -112,7 +116,7 @@ ADAPTER = AdapterKind(
     schemes={},
     options={
         OPTION: PlantOption(
-            "what is read and what is called, in YAML",
+            "sensors to read and calls to make, in YAML",
             "Declaration",
             required=True,
             longest=MOST_YAML_CHARACTERS,
@@ -126,5 +130,6 @@ ADAPTER = AdapterKind(
     inspect=inspect,
     check=check,
     steers_at=steers,
-    let_go_by_hand="Where its own controllers stand still, do by hand what its release says.",
+    let_go_by_hand="If its own controllers are still held, do by hand what the release call of"
+    " the declaration does.",
 )

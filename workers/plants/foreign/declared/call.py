@@ -103,7 +103,7 @@ class HttpCall:
         status, answer = client.send(self.method, path, content, self.content_type)
         if not 200 <= status < 300:
             said = " ".join(answer[:SHOWN_CHARACTERS].decode(errors="replace").split())
-            raise PlantConfused(f"{client.name}: {self.method} {self.url} answers {status}: {said}")
+            raise PlantConfused(f"{client.name}: {self.method} {self.url} returned {status}: {said}")
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,14 @@ class CommandCall:
         try:
             done = _run(arguments)
         except subprocess.TimeoutExpired:
-            raise PlantSilent(f"{arguments[0]} took over {COMMAND_SECONDS:g} s, and was ended.") from None
+            raise PlantSilent(f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was ended.") from None
         except OSError as error:
             raise PlantConfused(f"{arguments[0]} can't be started: {error.strerror}.") from None
         status, said = done
         if status != 0:
-            raise PlantConfused(f"{arguments[0]} ended with {status}: {said or 'it says nothing'}")
+            raise PlantConfused(
+                f"{arguments[0]} ended with exit status {status}: {said or 'no error output'}"
+            )
 
     def _fill(self, order: TaskOrder) -> list[str]:
         return [order.put_in(argument) for argument in self.arguments]
@@ -156,7 +158,7 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
     if not any(_begins(arguments, words) for words in allowed):
         raise Forbidden(
             where,
-            f"calls {arguments[0][:200]}, which no administrator has allowed so"
+            f"calls {arguments[0][:200]}, which no administrator has allowed with these arguments"
             f" ({variables.PLANT_COMMANDS.name}){_options_of(arguments)}",
         )
 
@@ -166,7 +168,7 @@ def _options_of(arguments: Sequence[str]) -> str:
     options = [argument for argument in arguments[1:] if argument.startswith("-")]
     if not options:
         return ""
-    return f"; an option is allowed by its name alone, here {', '.join(options)[:200]}"
+    return f"; each option must be allowed by its own name, here {', '.join(options)[:200]}"
 
 
 def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:
@@ -205,7 +207,7 @@ def read_call(document: Any, where: str) -> Call:
     kinds = ("http", "command", "scale")
     given = [kind for kind in kinds if isinstance(document, Mapping) and kind in document]
     if len(given) != 1:
-        raise BadInput(where, f"takes one of {', '.join(kinds)}")
+        raise BadInput(where, f"must have exactly one of {', '.join(kinds)}")
     if given[0] == "command":
         fields.check_mapping(document, where, ("command",), required=())
         return _command(document["command"], f"{where}.command")
@@ -227,13 +229,13 @@ def _http(document: Any, where: str) -> HttpCall:
     try:
         parts, server = urlsplit(PLACE.sub("1", url)), urlsplit(url).netloc
     except ValueError:  # brackets around something that is not an IPv6 address
-        raise BadInput(f"{where}.url", "takes an address that begins with http:// or https://.") from None
+        raise BadInput(f"{where}.url", "must be an address that starts with http:// or https://.") from None
     egress.check_url(parts.geturl(), f"{where}.url")
     if PLACE.search(server):
-        raise BadInput(f"{where}.url", "takes $tasks behind the host alone: an address is one server's")
+        raise BadInput(f"{where}.url", "must not have $tasks in its host: an address belongs to one server")
     body = document.get("body")
     if body is not None and len(orjson.dumps(body)) > LONGEST_BODY:
-        raise BadInput(f"{where}.body", f"takes at most {LONGEST_BODY} bytes as JSON")
+        raise BadInput(f"{where}.body", f"must have at most {LONGEST_BODY} bytes as JSON")
     kind = checks.choice((JSON, MERGE)).validate(document.get("content_type", JSON), f"{where}.content_type")
     return HttpCall(method, url, body, read_login(document, where), kind)
 
@@ -244,11 +246,12 @@ def _command(document: Any, where: str) -> CommandCall:
         for place, each in enumerate(fields.items(document, where, most=MOST_ARGUMENTS))
     ]
     if not PurePosixPath(arguments[0]).is_absolute() or PLACE.search(arguments[0]):
-        raise BadInput(f"{where}[0]", "takes the whole path of a program, such as /usr/bin/systemctl")
+        raise BadInput(f"{where}[0]", "must be the full path of a program, such as /usr/bin/systemctl")
     for place, each in enumerate(arguments):
         if each.startswith("$change"):
             raise BadInput(
-                f"{where}[{place}]", "takes $change behind a word, as --by=$change: it may be negative"
+                f"{where}[{place}]",
+                "must have $change after a word, such as --by=$change, because it may be negative",
             )
     check_allowed(arguments, where)
     return CommandCall(tuple(arguments))

@@ -144,7 +144,7 @@ def declaration_of(document: Any) -> PlantDeclaration:
     }
     rows = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
     if not sensors and not rows:
-        raise BadInput("sensors", "is missing; a plant has sensors, operators or both")
+        raise BadInput("sensors", "is missing; a plant has sensors, operators, or both")
     operators = [_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
     fields.distinct([operator.name for operator in operators], "operators")
     _check_order(operators)
@@ -170,7 +170,7 @@ def _check_order(operators: list[DeclaredOperator]) -> None:
             if name not in before:
                 known = ", ".join(sorted(before)) or "none"
                 where = f"operators[{place}].after[{at}]"
-                raise BadInput(where, f"takes operators that stand before it ({known}), not {name!r}")
+                raise BadInput(where, f"must be operators that are listed before it ({known}), not {name!r}")
         before.add(operator.name)
 
 
@@ -188,9 +188,9 @@ def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) 
         checks.whole(0, MOST_TASKS).validate(document["tasks"], f"{where}.tasks")
     actuator = _actuator(document, where)
     if actuator is not None and "maximum" not in document:
-        raise BadInput(f"{where}.maximum", "is missing; say how many tasks may be set at most")
+        raise BadInput(f"{where}.maximum", "is missing; set the maximum number of tasks")
     if actuator is not None and not isinstance(tasks, str):
-        raise BadInput(f"{where}.tasks", "takes a sensor: what is set must be seen")
+        raise BadInput(f"{where}.tasks", "must be a sensor, because a change of tasks has to be observed")
     minimum = checks.whole(1, MOST_TASKS).validate(document.get("minimum", 1), f"{where}.minimum")
     maximum = checks.whole(minimum, MOST_TASKS).validate(
         document.get("maximum", MOST_TASKS), f"{where}.maximum"
@@ -225,7 +225,7 @@ def _quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> 
         return value
     if isinstance(value, str):
         known = ", ".join(sensors) or "none"
-        raise BadInput(where, f"names no sensor; there are {known}")
+        raise BadInput(where, f"must be the name of a sensor; known: {known}")
     return float(checks.number(0, 1e12, "a sensor or a number").validate(value, where))
 
 
@@ -234,10 +234,12 @@ def _actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
     if not given:
         return None
     if given not in (["set"], ["up", "down"]):
-        raise BadInput(f"{where}.{given[0]}", "takes set alone, or up and down: each needs its inverse")
+        raise BadInput(
+            f"{where}.{given[0]}", "must be set alone, or up and down: each call needs its inverse"
+        )
     calls = {name: read_call(document[name], f"{where}.{name}") for name in given}
     if given == ["set"] and not calls["set"].names_tasks():
-        raise BadInput(f"{where}.set", "names no $tasks: it would do the same whatever is decided")
+        raise BadInput(f"{where}.set", "must contain $tasks: otherwise every decision has the same effect")
     return Actuator(**calls)
 
 
@@ -248,7 +250,7 @@ def _proof(
     fields.check_mapping(given, at, ("sensor", "within_seconds"), required=())
     sensor = given.get("sensor", tasks)
     if sensor not in sensors:
-        raise BadInput(f"{at}.sensor", f"names no sensor; there are {', '.join(sensors)}")
+        raise BadInput(f"{at}.sensor", f"must be the name of a sensor; known: {', '.join(sensors)}")
     within = checks.number(1, 3_600, "seconds").validate(
         given.get("within_seconds", PROOF_SECONDS), f"{at}.within_seconds"
     )

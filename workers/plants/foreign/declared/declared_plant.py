@@ -130,7 +130,9 @@ class DeclaredPlant(Adapter):
     def _validate_order(self, name: str, count: int) -> DeclaredOperator:
         operators = self.declaration.operators
         if name not in operators:
-            raise BadInput(f"tasks.{name}", f"{name} is no operator; known: {', '.join(operators) or 'none'}")
+            raise BadInput(
+                f"tasks.{name}", f"{name} is not an operator; known: {', '.join(operators) or 'none'}"
+            )
         declared = operators[name]
         fixed = ONLY_BRINGS if declared.is_source else None if declared.actuator else ONLY_SEEN
         MeasuredOperator(name, "operator", 0, declared.minimum, declared.maximum, fixed).check(
@@ -225,7 +227,7 @@ class DeclaredPlant(Adapter):
                 self._note(order, order.order.before)
         if not left:
             return error
-        return PlantConfused(f"{failed.name}: {error} Not called back: {'; '.join(left)}")
+        return PlantConfused(f"{failed.name}: {error} Not reverted: {'; '.join(left)}")
 
 
 def _may_be_obeyed(error: WeirError) -> bool:

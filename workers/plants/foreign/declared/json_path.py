@@ -48,9 +48,11 @@ class JsonPath:
         except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
             # The message of such an error may quote the whole document.
             name = getattr(error, "function_name", "")
-            what = f"{name}() takes no {error.actual_type}" if hasattr(error, "actual_type") else ""
+            what = (
+                f"{name}() can't be applied to {error.actual_type}" if hasattr(error, "actual_type") else ""
+            )
             said = what or type(error).__name__
-            raise PlantConfused(f"{self.text[:80]} does not match what is answered: {said}") from None
+            raise PlantConfused(f"{self.text[:80]} does not match the answer: {said}") from None
 
 
 def read_path(text: Any, where: str) -> JsonPath:
@@ -59,15 +61,15 @@ def read_path(text: Any, where: str) -> JsonPath:
     try:
         nodes = list(_nodes(jmespath.compile(path.text).parsed))
     except JMESPathError as error:
-        raise BadInput(where, f"is no JMESPath: {str(error).splitlines()[0][:200]}") from None
+        raise BadInput(where, f"is not valid JMESPath: {str(error).splitlines()[0][:200]}") from None
     except RecursionError:
-        raise BadInput(where, "is no JMESPath: it is nested too deeply") from None
+        raise BadInput(where, "is not valid JMESPath: it is nested too deeply") from None
     for node in nodes:
         if node["type"] == "function_expression" and node["value"] in MAKES_TEXT:
-            raise BadInput(where, f"takes no {node['value']}(): a sensor is a number")
+            raise BadInput(where, f"must not use {node['value']}(), because a sensor is a number")
     growth = prod(max(1, len(node["children"])) for node in nodes if node["type"] in GROWS)
     if growth > MOST_GROWTH:
-        raise BadInput(where, f"makes {growth} values of one; it may make {MOST_GROWTH}")
+        raise BadInput(where, f"makes {growth} values from one; the maximum is {MOST_GROWTH}")
     return path
 
 

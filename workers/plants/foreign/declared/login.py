@@ -33,7 +33,9 @@ class Login:
             return {}
         secret = variables.secret_named(self.environment, environment)
         if not secret:
-            raise BadInput("secret_environment", f"names {self.environment}, which is not set here")
+            raise BadInput(
+                "secret_environment", f"names {self.environment}, which is not set in Weir's environment"
+            )
         if self.sent_as != BASIC:
             http_headers.check_header_secret(self.environment, secret)
         if self.sent_as == BEARER:
@@ -51,6 +53,6 @@ def read_login(document: Mapping[str, Any], where: str) -> Login:
         egress.check_secret_name(name, f"{where}.secret_environment")
     sent_as = document.get("secret_as", BEARER)
     if sent_as not in (BEARER, BASIC) and not (isinstance(sent_as, str) and HEADER.match(sent_as)):
-        takes = f"takes {BEARER}, {BASIC} or the name of a header that begins with X-"
+        takes = f"must be {BEARER}, {BASIC}, or the name of a header that starts with X-"
         raise BadInput(f"{where}.secret_as", f"{takes}, not {checks.shorten_for_message(sent_as)}")
     return Login(name, sent_as)

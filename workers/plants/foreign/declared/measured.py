@@ -18,8 +18,8 @@ from workers.plants.foreign.declared.declaration import (
 from workers.plants.foreign.declared.sensor_reader import SensorReading
 from workers.plants.plant import PlantConfused, PlantSilent
 
-ONLY_BRINGS = "it only brings events in"
-ONLY_SEEN = "the declaration names no call that sets it"
+ONLY_BRINGS = "a source, which only brings events in"
+ONLY_SEEN = "the declaration has no call that sets it"
 MOST_USED = 2.0
 MOST_ROWS = 100  # rows of measures of an operator with very many tasks: they contain the sums of all
 MOST_MEASURED = 1e12  # limit of a declaration
@@ -79,7 +79,9 @@ def judged_readings(
             if not isinstance(sensor, str) or readings[sensor].error is not None:
                 continue
             if why := _fault(declared, measure, readings[sensor].value):
-                judged[sensor] = replace(readings[sensor], error=PlantConfused(f"Sensor {sensor} says {why}"))
+                judged[sensor] = replace(
+                    readings[sensor], error=PlantConfused(f"Sensor {sensor} returned {why}")
+                )
     return judged
 
 
@@ -103,11 +105,11 @@ def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str
     if value is None:
         return ""
     if not 0 <= value <= MOST_MEASURED:
-        return f"{value:g}; {measure} of {declared.name} takes 0 to {MOST_MEASURED:g}."
+        return f"{value:g}; {measure} of {declared.name} must be 0 to {MOST_MEASURED:g}."
     if measure == SHARE and value > MOST_USED:
         return (
-            f"{value:g}; {measure} of {declared.name} takes a share from 0 to 1: times: 0.01 makes one of"
-            " percent, times: 0.25 of four cores."
+            f"{value:g}; {measure} of {declared.name} must be a share from 0 to 1. Convert percent with"
+            " times: 0.01, and four cores with times: 0.25."
         )
     return ""
 
@@ -116,9 +118,11 @@ def tasks_of(declared: DeclaredOperator, known: Known) -> int:
     """Return the current number of tasks. Raise `PlantSilent` and `PlantConfused`."""
     value = known(declared.tasks)
     if value is None:
-        raise PlantSilent(f"Sensor {declared.tasks} says nothing of the tasks of {declared.name}.")
+        raise PlantSilent(f"Sensor {declared.tasks} returned no number of tasks of {declared.name}.")
     if value < 0 or value > MOST_TASKS or abs(value - round(value)) > 1e-6:
-        raise PlantConfused(f"Sensor {declared.tasks} says that {declared.name} has {value:g} tasks.")
+        raise PlantConfused(
+            f"Sensor {declared.tasks} returned {value:g} tasks of {declared.name}, which is not possible."
+        )
     return round(value)
 
 

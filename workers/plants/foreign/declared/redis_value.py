@@ -43,12 +43,12 @@ def read_command(text: str, where: str) -> tuple[str, ...]:
     try:
         name, *rest = shlex.split(text)
     except ValueError as error:
-        raise BadInput(where, f"is no command ({str(error).rstrip('.').lower()})") from None
+        raise BadInput(where, f"is not a valid command ({str(error).rstrip('.').lower()})") from None
     if (count := COMMANDS.get(name.upper())) is None:
-        raise BadInput(where, f"takes one of {', '.join(COMMANDS)}, not {name[:40]!r}")
+        raise BadInput(where, f"must start with one of {', '.join(COMMANDS)}, not {name[:40]!r}")
     if len(rest) != count:
         words = "one word" if count == 1 else f"{count} words"
-        raise BadInput(where, f"takes {words} behind {name.upper()}, not {len(rest)}")
+        raise BadInput(where, f"must have {words} after {name.upper()}, not {len(rest)}")
     return (name.upper(), *rest)
 
 
@@ -64,7 +64,7 @@ def one_number(name: str, address: str, command: Sequence[str]) -> Any:
             return _answer(name, server, command)
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise PlantSilent(
-                f"{name}: the server can't be asked ({redis_client.describe_error(error)})."
+                f"{name}: the request to the server failed ({redis_client.describe_error(error)})."
             ) from None
         except redis.RedisError as error:
             raise PlantConfused(f"{name}: {redis_client.describe_error(error)}.") from None
@@ -80,7 +80,7 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
         text = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))
         return decoded_text(text, "replace") or None
     if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > LONGEST_NUMBER:
-        raise PlantConfused(f"{name}: {rest[0]} {rest[1]} holds no number.")
+        raise PlantConfused(f"{name}: {rest[0]} {rest[1]} does not contain a number.")
     untyped: Any = server
     text = untyped.execute_command(*command)
     return decoded_text(text, "replace") if isinstance(text, bytes) else text

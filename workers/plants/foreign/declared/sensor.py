@@ -134,7 +134,7 @@ def read_sensor(name: str, document: Any, where: str, server: Server | None) -> 
     given = list(document) if isinstance(document, Mapping) else []
     kinds = [source for source in SOURCES if source in given]
     if len(kinds) != 1:
-        raise BadInput(where, f"takes one of {', '.join(SOURCES)}")
+        raise BadInput(where, f"must have exactly one of {', '.join(SOURCES)}")
     fields.check_mapping(document, where, (*KEYS[kinds[0]], *SHARED), required=(kinds[0],))
     return DeclaredSensor(
         name,
@@ -157,7 +157,8 @@ def resolve_file(name: str, where: str) -> Path:
     if not Path(name).is_absolute() or not any(path.is_relative_to(folder) for folder in folders):
         allowed = ", ".join(str(folder) for folder in folders) or "none"
         raise Forbidden(
-            where, f"takes a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}"
+            where,
+            f"must be a file in a folder of {variables.PLANT_FILES.name} ({allowed}), not {name[:200]!r}",
         )
     return path
 
@@ -170,7 +171,7 @@ def _promql(document: Mapping[str, Any], where: str, server: Server | None) -> P
             f"{where}.prometheus",
         )
     if own is None:
-        raise BadInput(f"{where}.prometheus", "is missing; give the server's address, here or for the plant")
+        raise BadInput(f"{where}.prometheus", "is missing; set the server's address here or for the plant")
     return PromqlSource(own, fields.text(document["promql"], f"{where}.promql", LONGEST_QUERY))
 
 
@@ -179,7 +180,7 @@ def _sql(document: Mapping[str, Any], where: str, server: Server | None) -> SqlS
     egress.check_secret_name(name, f"{where}.database")
     query = fields.text(document["sql"], f"{where}.sql", LONGEST_QUERY).strip().rstrip(";")
     if not query.lower().startswith(SQL_BEGINS) or ";" in query:
-        raise BadInput(f"{where}.sql", f"takes one query that begins with {', '.join(SQL_BEGINS)}")
+        raise BadInput(f"{where}.sql", f"must be one query that starts with {', '.join(SQL_BEGINS)}")
     return SqlSource(name, query)
 
 

@@ -157,7 +157,7 @@ class SensorReader:
         client, path = self._clients.resolve(source.url, source.login)
         status, document = client.ask("GET", path)
         if status != 200:
-            raise PlantConfused(f"{client.name} answers {status} at /{path[:100]}")
+            raise PlantConfused(f"{client.name} returned {status} at /{path[:100]}")
         return document
 
 
@@ -192,11 +192,11 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     if found is None:
         return None
     if isinstance(found, bool | list | dict):
-        raise PlantConfused("the source gives no number")
+        raise PlantConfused("the source returned no number")
     try:
         number = measured_number(found)
     except (TypeError, ValueError):
-        raise PlantConfused(f"the source gives {str(found)[:40]!r}, which is no number") from None
+        raise PlantConfused(f"the source returned {str(found)[:40]!r}, which is not a number") from None
     return number if math.isfinite(number) else None
 
 
@@ -204,7 +204,7 @@ def _address(variable: str, field: str, environment: Mapping[str, str]) -> str:
     """Return the address in the variable. Raise `BadInput` if it is not set."""
     address = variables.secret_named(variable, environment)
     if not address:
-        raise BadInput(field, f"names {variable}, which is not set here")
+        raise BadInput(field, f"names {variable}, which is not set in Weir's environment")
     return address
 
 
@@ -215,7 +215,7 @@ def _read_file(source: FileSource) -> Any:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise PlantConfused(f"{source.file} is no file of bytes")
+                raise PlantConfused(f"{source.file} is not a regular file")
             age_seconds = time.time() - status.st_mtime
             if 0 < source.fresh_seconds < age_seconds:
                 raise PlantSilent(f"{source.file} was last written {age_seconds:,.0f} s ago")
@@ -229,4 +229,4 @@ def _read_file(source: FileSource) -> Any:
     try:
         return parse_json(content)
     except (orjson.JSONDecodeError, RecursionError):
-        raise PlantConfused(f"{source.file} holds no JSON, or only half of it") from None
+        raise PlantConfused(f"{source.file} contains invalid or incomplete JSON") from None

@@ -23,7 +23,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 SQL_SECONDS = 2.0
 UNREADABLE = (
-    "holds an address that can't be read; write / : @ ? # % and blanks of its password as %2F %3A %40 %3F %23"
+    "contains an invalid address; write / : @ ? # % and spaces of its password as %2F %3A %40 %3F %23"
     " %25 and %20."
 )
 MOST_BYTES = 1_000_000
@@ -49,12 +49,14 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
     elif scheme in ("postgres", "postgresql"):
         rows = _postgres(name, address, query, seconds)
     else:
-        raise PlantConfused(f"{name} holds no address that begins with postgresql:// or sqlite://.")
+        raise PlantConfused(
+            f"{name} does not contain an address that starts with postgresql:// or sqlite://."
+        )
     if not rows:
         return None
     if len(rows) > 1 or len(rows[0]) != 1:
         more = "several rows" if len(rows) > 1 else f"a row of {len(rows[0])} values"
-        raise PlantConfused(f"{name}: the query gives {more}, not one value.")
+        raise PlantConfused(f"{name}: the query returned {more} instead of one value.")
     return rows[0][0]
 
 
@@ -72,7 +74,7 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
             return connection.execute(query).fetchmany(2)
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error):
-            raise PlantSilent(f"{name}: the query took over {seconds:g} s.") from None
+            raise PlantSilent(f"{name}: the query took more than {seconds:g} s.") from None
         raise PlantConfused(f"{name}: {error}.") from None
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise PlantConfused(f"{name}: {error}.") from None
@@ -81,7 +83,7 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
 def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     milliseconds = round(1_000 * seconds)
     options = f"-c statement_timeout={milliseconds} -c default_transaction_read_only=on -c lock_timeout=500"
-    late = PlantSilent(f"{name}: the query took over {seconds:g} s.")
+    late = PlantSilent(f"{name}: the query took more than {seconds:g} s.")
     ended = threading.Event()
     try:
         with (
@@ -97,7 +99,9 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     except psycopg.OperationalError as error:
         if ended.is_set():
             raise late from None
-        raise PlantSilent(f"{name}: the database can't be asked ({connection_reason(error)}).") from None
+        raise PlantSilent(
+            f"{name}: the request to the database failed ({connection_reason(error)})."
+        ) from None
     except psycopg.Error as error:
         raise PlantConfused(f"{name}: {first_line(error)}.") from None
 

@@ -10,7 +10,7 @@ RESCALE_SECONDS = 45.0
 ADAPTER = AdapterKind(
     name="flink",
     title="Flink session cluster, by its REST API",
-    options={"job": PlantOption("name or id of the job; empty where only one runs", "Job")},
+    options={"job": PlantOption("name or id of the job; empty if only one is running", "Job")},
     example="http://flink.example:8081",
     patience=Patience(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
     make=lambda address: FlinkPlant(address.client(), address.option("job")),

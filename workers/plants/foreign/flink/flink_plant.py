@@ -44,8 +44,11 @@ from workers.plants.plant import PlantConfused, PlantSilent
 WINDOW_SECONDS = 15.0
 UNCHANGED_SECONDS = 12.0
 RECORDS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
-NOT_SET = "it is a source of the job, which brings events in"
-AUTOSCALED = "the Kubernetes operator's autoscaler steers the job (job.autoscaler.enabled): one of both may"
+NOT_SET = "a source of the job, which only brings events in"
+AUTOSCALED = (
+    "the autoscaler of the Kubernetes operator controls the job (job.autoscaler.enabled), and only one"
+    " controller may"
+)
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
 LONGEST_NAME = 100
 # tasks per metrics request: Flink's server refuses a line of more than 4096 characters
@@ -144,7 +147,7 @@ class FlinkPlant(Adapter):
             status, answer = self._client.ask("PUT", path, wanted)
             if status != 200:
                 message = first_error(answer)[1]
-                raise PlantConfused(f"{self._client.name} refuses to rescale ({status}): {message}")
+                raise PlantConfused(f"{self._client.name} refused to rescale ({status}): {message}")
 
     def sections(self) -> Sequence[PlantSection]:
         """Return the back-pressure, rescales, checkpoints, and exceptions of the job that `topology` saw."""
@@ -175,13 +178,15 @@ class FlinkPlant(Adapter):
     def _get(self, path: str, **query: Any) -> Any:
         status, document = self._client.ask("GET", path, **query)
         if status != 200:
-            raise PlantConfused(f"{self._client.name} refuses us ({status}): {first_error(document)[1]}")
+            raise PlantConfused(
+                f"{self._client.name} refused the request ({status}): {first_error(document)[1]}"
+            )
         return document
 
     def _get_mapping(self, path: str) -> dict[str, Any]:
         found = self._get(path)
         if not isinstance(found, dict):
-            raise PlantConfused(f"{self._client.name} answers at {path} what Flink does not.")
+            raise PlantConfused(f"{self._client.name} returned an answer at {path} that is not from Flink.")
         return found
 
     def _job(self) -> FlinkJob:
@@ -191,9 +196,7 @@ class FlinkPlant(Adapter):
                 raise PlantSilent(f"{self._client.name}: the job is {document['state']}.")
             return job_of(document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(
-                f"{self._client.name} answers what is no job of Flink ({error!r})."
-            ) from error
+            raise PlantConfused(f"{self._client.name} returned an invalid Flink job ({error!r}).") from error
 
     def _id(self) -> str:
         jobs = self._get("jobs/overview")["jobs"]
@@ -203,7 +206,9 @@ class FlinkPlant(Adapter):
             return str(fitting[0]["jid"])
         wanted = f" named {self._wanted}" if self._wanted else ""
         names = ", ".join(str(job["name"]) for job in running) or "none"
-        raise PlantSilent(f"{self._client.name} has {len(fitting)} jobs{wanted} at work; there are: {names}.")
+        raise PlantSilent(
+            f"{self._client.name} has {len(fitting)} running jobs{wanted}; running jobs: {names}."
+        )
 
     def _free_slots(self) -> int:
         """Return the number of slots that no job has.
@@ -233,7 +238,7 @@ class FlinkPlant(Adapter):
                 rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
                 values |= {row["id"]: _number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
-            raise PlantConfused(f"{self._client.name} answers no metrics of Flink ({error!r}).") from error
+            raise PlantConfused(f"{self._client.name} returned invalid Flink metrics ({error!r}).") from error
         return tuple(
             tuple(values.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )

@@ -24,7 +24,9 @@ LONGEST_TEXT, LONGEST_NAME = 300, 100
 MEBIBYTE = 2**20
 UUID = re.compile(r"[0-9a-f-]{1,64}\Z")
 NO_HISTORY = (
-    "The cluster keeps no rescales. Flink 2.3 does with web.adaptive-scheduler.rescale-history.size above 0."
+    "The cluster keeps no rescales. Flink 2.3 keeps them if"
+    " web.adaptive-scheduler.rescale-history.size is above"
+    " 0."
 )
 Value = str | float | None
 Answer = TypeVar("Answer", bound=StoredDocument)
@@ -134,7 +136,9 @@ def _readable(client: PlantClient, title: str, read: Callable[[], PlantSection])
     try:
         return read()
     except BadDocument as error:
-        return PlantSection(title=title, about=f"{client.name} answers what is not Flink's ({error})")
+        return PlantSection(
+            title=title, about=f"{client.name} returned an answer that is not from Flink ({error})"
+        )
 
 
 def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> Answer | None:
@@ -161,8 +165,8 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
     left = len(names) - len(rows)
     return PlantSection(
         title="Back-pressure",
-        about="share of the time in which tasks are held up by those after them"
-        + (f"; {left} more operators are left out" if left > 0 else ""),
+        about="share of the time in which downstream tasks hold tasks up"
+        + (f"; {left} more operators are not shown" if left > 0 else ""),
         columns=["Operator", "Level", "Worst task, %", "Mean, %", "Busy, %", "Idle, %"],
         rows=rows,
         empty="The job has no operators.",
@@ -177,13 +181,13 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
     return PlantSection(
         title="Rescales",
         about="newest first",
-        columns=["Began, UTC", "Tasks", "Cause", "State", "Took, s", "Why it ended"],
+        columns=["Began, UTC", "Tasks", "Cause", "State", "Took, s", "Termination reason"],
         rows=[
             [
                 _time(rescale.start_timestamp_in_millis),
-                rescaled.get(rescale.rescale_uuid, "not asked yet"),
+                rescaled.get(rescale.rescale_uuid, "not requested yet"),
                 _plain(rescale.trigger_cause),
-                _plain(rescale.terminal_state) or "under way",
+                _plain(rescale.terminal_state) or "in progress",
                 _span(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
                 _plain(rescale.terminated_reason),
             ]
@@ -226,7 +230,7 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
             "Took, s",
             "State, MiB",
             "Written, MiB",
-            "Why it failed",
+            "Failure reason",
         ],
         rows=[
             [
@@ -241,7 +245,7 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
             ]
             for checkpoint in (found.history if found else [])[:MOST_ROWS]
         ],
-        empty="None so far." if found else "The cluster does not say.",
+        empty="None so far." if found else "The cluster does not report them.",
     )
 
 
@@ -249,7 +253,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
     found = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MOST_ROWS)
     return PlantSection(
         title="Exceptions",
-        about="that restarted or failed the job, newest first; without what seems secret",
+        about="exceptions that restarted or failed the job, newest first; without apparent secrets",
         columns=["Time, UTC", "Exception", "Task", "Message"],
         rows=[
             [
@@ -260,7 +264,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
             ]
             for entry in (found.exception_history.entries if found else [])[:MOST_ROWS]
         ],
-        empty="None so far." if found else "The cluster does not say.",
+        empty="None so far." if found else "The cluster does not report them.",
     )
 
 

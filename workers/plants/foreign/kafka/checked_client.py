@@ -67,7 +67,7 @@ def checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "Admi
     client = AdminClient(more)  # it knows no broker yet, so it connects to none
     handle = ctypes.c_void_p.from_address(id(client) + _HANDLE_OFFSET).value
     if library.rd_kafka_opaque(handle) != id(client):
-        raise UncheckedLibrary("confluent-kafka keeps librdkafka's handle elsewhere than it did.")
+        raise UncheckedLibrary("confluent-kafka stores librdkafka's handle in an unexpected place.")
     _checked[id(client)] = RefusedConnections(check)
     configuration = library.rd_kafka_conf(handle)
     library.rd_kafka_conf_set_connect_cb(configuration, _connect)
@@ -99,7 +99,7 @@ def _library() -> Any:
     site = Path(confluent_kafka.__file__).parents[1]
     path = next((candidate for pattern in _LIBRARIES for candidate in sorted(site.glob(pattern))), None)
     if path is None:
-        raise UncheckedLibrary("librdkafka is not beside confluent-kafka; install its wheel from PyPI.")
+        raise UncheckedLibrary("librdkafka is not next to confluent-kafka; install its wheel from PyPI.")
     library = ctypes.CDLL(str(path))
     library.rd_kafka_opaque.argtypes, library.rd_kafka_opaque.restype = [ctypes.c_void_p], ctypes.c_void_p
     library.rd_kafka_conf.argtypes, library.rd_kafka_conf.restype = [ctypes.c_void_p], ctypes.c_void_p

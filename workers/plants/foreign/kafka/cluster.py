@@ -327,7 +327,7 @@ class KafkaCluster:
             if refused := refused_connections(self._client):
                 return PlantSilent(f"{self.name} can't be reached: {next(iter(refused.values()))}")
             return PlantSilent(f"{self.name} can't be reached ({connection_reason(error.str())}).")
-        return PlantConfused(f"{self.name} refuses us ({error.name()}): {error.str()}")
+        return PlantConfused(f"{self.name} refused the request ({error.name()}): {error.str()}")
 
     def _open_client(self) -> "AdminClient":
         from confluent_kafka import KafkaException
@@ -412,7 +412,7 @@ def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
         egress.check_secret_host(plant.secret_name, host)
         return egress.addresses_of(host, port, ports=PORTS)
     except BadInput as error:
-        raise PlantSilent(f"{plant.name} can't be asked: {error.message}") from None
+        raise PlantSilent(f"{plant.name}: the request failed: {error.message}") from None
     except egress.AddressRefused as error:
         raise PlantSilent(
             f"{plant.name} can't be reached: broker {host}:{port} is refused: {error}"

@@ -29,13 +29,13 @@ from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, 
 
 WINDOW_SECONDS = 30.0
 MOST_SHOWN = 50  # partitions shown per group
-GONE = "the topic is gone; what the group committed there is not waited for"
-UNREADABLE = "the broker can't say its offsets now"
-NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides where it begins"
+GONE = "the topic is gone; offsets that the group committed there don't count"
+UNREADABLE = "the broker can't report its offsets now"
+NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides where it starts"
 UNREAD = "no member reads it: the group has left it, and its offset stays until it expires"
-BEYOND = "the committed offset lies beyond the end: the topic was made anew, or cut"
+BEYOND = "the committed offset is beyond the end: the topic was created again, or truncated"
 LOST = "{count:,} events expired before they were read"
-OLDER = "older than what was watched, and the broker keeps no times"
+OLDER = "older than the observed history, and the broker reports no times"
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,25 @@ from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, desc
 
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 OPTIONS: Mapping[str, PlantOption] = {
-    "groups": PlantOption("names or patterns (billing-*), separated by commas; empty for all", "Groups"),
-    "topics": PlantOption("names or patterns, separated by commas; empty for all but __*", "Topics"),
-    "brokers": PlantOption("further brokers to begin with, as host:port, separated by commas", "Brokers"),
-    "user": PlantOption("who logs in (SASL); empty for nobody", "User"),
-    "mechanism": PlantOption("how the user logs in", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
+    "groups": PlantOption(
+        "names or patterns of groups (billing-*), separated by commas; empty for all", "Groups"
+    ),
+    "topics": PlantOption(
+        "names or patterns of topics, separated by commas; empty for all but __*", "Topics"
+    ),
+    "brokers": PlantOption("further bootstrap brokers, as host:port, separated by commas", "Brokers"),
+    "user": PlantOption("user name for SASL; empty for no login", "User"),
+    "mechanism": PlantOption(
+        "SASL mechanism of the login", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]
+    ),
 }
-NOT_SET = "Kafka starts no consumers; steer what runs them, with its lag from here"
+NOT_SET = "Kafka starts no consumers; control the system that runs them, with its lag from here"
 NEEDS = (
-    "To steer consumers, attach what runs them: a Celery app, a Kubernetes Deployment or a declared plant"
+    "To control consumers, attach the system that runs them: a Celery app, a Kubernetes"
+    " Deployment, or a declared plant"
     " takes its lag from here (option lag)."
 )
-SOURCE = "a topic: it only brings events in"
+SOURCE = "a topic, which only brings events in"
 MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without a link is a path of its own
 GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
 QUESTIONS_A_READING = 8  # each halves the remaining interval, for all partitions at once
@@ -80,7 +87,7 @@ class KafkaPlant(Adapter):
         """Return what is beyond MOST_LINKS and MOST_PARTITIONS, and what could not be read."""
         said = [describe_left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
-        return [PlantSection(title="Not seen", columns=["What, and why"], rows=rows)] if rows else ()
+        return [PlantSection(title="Not observed", columns=["What and why"], rows=rows)] if rows else ()
 
     def unread(self) -> list[str]:
         """Return a sentence for each group, topic and partition that could not be read the last time."""
@@ -94,8 +101,10 @@ class KafkaPlant(Adapter):
         if not self._cluster.left:
             return ""
         return (
-            f"{self._cluster.left:,} of the partitions that groups read, those after the first"
-            f" {cluster.MOST_PARTITIONS:,} by name: of their groups the lag is known at least, and no rates."
+            f"{self._cluster.left:,} partitions that groups read are not followed, because they"
+            " are beyond the first"
+            f" {cluster.MOST_PARTITIONS:,} by name: only a minimum of the lag of their groups is"
+            " known, and no rates."
         )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
@@ -171,7 +180,8 @@ def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[s
         return ""
     topics = {link.source for link in links} - {link.source for link in links[:MOST_LINKS]}
     return (
-        f"{len(links) - MOST_LINKS:,} of {len(links):,} pairs of a topic and its group, those least behind,"
+        f"{len(links) - MOST_LINKS:,} of {len(links):,} pairs of a topic and its group, those"
+        " with the least lag,"
         f" and with them {len(topics):,} topics: a topology has at most {MOST_PATHS:,} paths. The"
         " options groups and topics choose which are followed."
     )
@@ -209,14 +219,14 @@ def inspect(address: PlantAddress) -> FoundPlant:
     with closing(KafkaPlant(address)) as plant:
         found = describe_topology("A Kafka cluster.", plant.topology(), (NEEDS,))
         groups, unread = plant.groups(), plant.unread()
-    said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer group is there."]
+    said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer groups found."]
     return replace_fields(found, said=said + unread)
 
 
 def check(address: PlantAddress) -> None:
     """Raise `BadInput` for invalid options."""
     if address.option("mechanism") and not address.option("user"):
-        raise BadInput("user", "is missing: a mechanism logs a user in.")
+        raise BadInput("user", "is missing: a mechanism needs a user to log in.")
     for broker in split_names(address.option("brokers")):
         broker_of(broker)
 
@@ -224,7 +234,7 @@ def check(address: PlantAddress) -> None:
 def _describe_group(name: str, group: ConsumerGroup) -> str:
     """Return a group as a sentence."""
     if group.lag_events is None:
-        return f"{name}: no lag is known ({group.state})."
+        return f"{name}: lag unknown ({group.state})."
     least = "at least " if group.at_least else ""
     behind = f"{group.lag_events:,} events, {least}{group.lag_seconds or 0.0:,.0f} s behind"
     return f"{name}: {behind if group.lag_events else 'nothing waits'} ({group.state})."

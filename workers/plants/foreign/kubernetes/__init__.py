@@ -8,9 +8,10 @@ from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, Kubernet
 from workers.plants.installation import installation_id
 
 LET_GO_BY_HAND = (
-    "What is still held there is let go by hand: kubectl annotate scaledobject NAME"
-    " autoscaling.keda.sh/paused- weir.io/held- (a HorizontalPodAutoscaler: take selectPolicy: Disabled out"
-    " of its behavior)."
+    "Release what is still held by hand: kubectl annotate scaledobject NAME"
+    " autoscaling.keda.sh/paused- weir.io/held- (a HorizontalPodAutoscaler: remove selectPolicy:"
+    " Disabled from"
+    " its behavior)."
 )
 
 
@@ -24,7 +25,7 @@ ADAPTER = AdapterKind(
     title="Kubernetes: Deployments and StatefulSets",
     schemes={"https": 443, "http": 80},
     options=OPTIONS,
-    secret="a service account's token",
+    secret="token of a service account",
     example="https://kubernetes.default.svc",
     make=make,
     let_go_by_hand=LET_GO_BY_HAND,

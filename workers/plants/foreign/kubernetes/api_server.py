@@ -100,7 +100,7 @@ class ApiServer:
             return document
         said = document.get("message") if isinstance(document, dict) else None
         kind = AccessDenied if status == 403 else PlantConfused
-        raise kind(f"{self.name} refuses to {what} ({status}): {str(said or 'no reason')[:300]}")
+        raise kind(f"{self.name} refused to {what} ({status}): {str(said or 'no reason')[:300]}")
 
 
 def _next_page(document: Any) -> str:
@@ -138,4 +138,4 @@ def _authorities(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file or None)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(variables.KUBERNETES_CA.name, f"takes a file of certificates ({error}).") from None
+        raise BadInput(variables.KUBERNETES_CA.name, f"must be a file of certificates ({error}).") from None

@@ -115,7 +115,7 @@ class Autoscalers:
         try:
             return [*self._list_scaled_objects(), *self._hpas()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            said = f"{self._server.name} answers what is no autoscaler ({error!r})."
+            said = f"{self._server.name} returned an invalid autoscaler ({error!r})."
             raise PlantConfused(said) from error
 
     def hold(self, now: float, seconds: float) -> None:

@@ -29,26 +29,27 @@ from workers.plants.plant import PlantConfused
 APPS = "apps/v1"
 KINDS: Mapping[str, str] = {"deployment": "deployments", "statefulset": "statefulsets"}
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
-SOURCE, NOT_SET = "outside", "what comes from outside the cluster"
+SOURCE, NOT_SET = "outside", "events from outside the cluster"
 REVISION = "deployment.kubernetes.io/revision"
 WINDOW_SECONDS = 30.0
 LEAST, MOST, MOST_WORKLOADS = 1, 20, 20
 MAX_REPLICA_DIGITS = 5
 BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
-    "namespace": PlantOption("of the workloads", "Namespace", default="default"),
+    "namespace": PlantOption("namespace of the workloads", "Namespace", default="default"),
     "workloads": PlantOption(
         "Deployments, or statefulset/NAME, in the order of events: parse > score, mail",
         "Workloads",
         required=True,
     ),
     OPTION: PlantOption(HELP, "Lag of"),
-    "minimum": PlantOption("replicas of a workload at least", "Minimum", default=str(LEAST)),
-    "maximum": PlantOption("replicas of a workload at most", "Maximum", default=str(MOST)),
+    "minimum": PlantOption("minimum replicas of a workload", "Minimum", default=str(LEAST)),
+    "maximum": PlantOption("maximum replicas of a workload", "Maximum", default=str(MOST)),
 }
 NEEDS = (
     "To read: get on deployments and statefulsets of the namespace (group apps).",
-    "To steer: patch on deployments/scale and statefulsets/scale; list and patch on horizontalpodautoscalers"
+    "To control: patch on deployments/scale and statefulsets/scale; list and patch on"
+    " horizontalpodautoscalers"
     " (autoscaling) and, with KEDA, on scaledobjects (keda.sh).",
 )
 
@@ -160,13 +161,14 @@ class KubernetesPlant(Adapter):
         return (
             PlantSection(
                 title="Replicas",
-                about="ordered against ready, and the revision that is rolled out",
-                columns=["Workload", "Ordered", "There", "Ready", "Updated", "Revision", "State"],
+                about="ordered and ready replicas, and the revision that is rolled out",
+                columns=["Workload", "Ordered", "Current", "Ready", "Updated", "Revision", "State"],
                 rows=rows,
             ),
             PlantSection(
                 title="Autoscalers",
-                about="held while a loop steers, restored afterwards; an HPA keeps its minimum and maximum",
+                about="held while a loop controls the plant, restored afterwards; an HPA keeps"
+                " its minimum and maximum",
                 columns=["Workload", "Kind", "Name", "Minimum", "Maximum", "State"],
                 rows=scaled,
                 empty="No KEDA ScaledObject and no HorizontalPodAutoscaler scales these workloads.",
@@ -207,8 +209,9 @@ class KubernetesPlant(Adapter):
         least, most = max(self._least, bound_least), min(self._most, bound_most)
         if least > most:
             fixed = (
-                f"a HorizontalPodAutoscaler keeps it at {bound_least} to {bound_most} replicas, and the"
-                f" registration at {self._least} to {self._most}"
+                f"a HorizontalPodAutoscaler keeps it at {bound_least} to {bound_most} replicas,"
+                " and the registration"
+                f" allows {self._least} to {self._most}"
             )
             least, most = self._least, self._most
         return MeasuredOperator(name, "operator", tasks, least, most, fixed)
@@ -218,8 +221,8 @@ class KubernetesPlant(Adapter):
         for name, count in tasks.items():
             least, most = self._bounds.get(name, (count, count))
             if type(count) is int and not least <= count <= most:
-                said = f"takes {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
-                raise BadInput(f"tasks.{name}", f"{said} there, held or not.")
+                said = f"must be {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
+                raise BadInput(f"tasks.{name}", f"{said} in that range, held or not.")
 
     def _read(self) -> dict[str, Any]:
         """Return the existing workloads, by name.
@@ -239,7 +242,7 @@ class KubernetesPlant(Adapter):
             except AccessDenied as error:
                 self._unread[name] = error
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                said = f"{self._name} answers what is no {kind} ({error!r})."
+                said = f"{self._name} returned an invalid {kind} ({error!r})."
                 raise PlantConfused(said) from error
         if self._unread and not workloads:
             raise next(iter(self._unread.values()))
@@ -255,9 +258,9 @@ def paths_of(text: str) -> list[list[tuple[str, str]]]:
     paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
     names = [name for path in paths for _, name in path]
     if not 0 < len(names) <= MOST_WORKLOADS:
-        raise BadInput("workloads", f"takes 1 to {MOST_WORKLOADS} workloads.")
+        raise BadInput("workloads", f"must have 1 to {MOST_WORKLOADS} workloads.")
     if len(set(names)) < len(names) or SOURCE in names:
-        raise BadInput("workloads", f"takes each workload once, and none named {SOURCE}.")
+        raise BadInput("workloads", f"must have each workload once, and none named {SOURCE}.")
     return paths
 
 
@@ -271,7 +274,7 @@ def bounds_of(address: PlantAddress) -> tuple[int, int]:
             raise BadInput(name, f"takes a whole number, not {text[:20]!r}.")
         bounds.append(number)
     if bounds[0] > bounds[1]:
-        raise BadInput("minimum", "takes at most the maximum.")
+        raise BadInput("minimum", "must be at most the maximum.")
     return bounds[0], bounds[1]
 
 
@@ -282,7 +285,7 @@ def check(address: PlantAddress) -> None:
     if unknown := set(groups_of(address.option(OPTION))) - names:
         raise BadInput(OPTION, f"names {min(unknown)}, which is not among the workloads.")
     if not NAME.match(address.option("namespace", "default")):
-        raise BadInput("namespace", "takes the name of a namespace.")
+        raise BadInput("namespace", "must be the name of a namespace.")
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
@@ -292,7 +295,9 @@ def inspect(address: PlantAddress) -> FoundPlant:
         try:
             return _find_workloads(server, namespace)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(f"{address.name} answers what no API server does ({error!r}).") from error
+            raise PlantConfused(
+                f"{address.name} returned an answer that is not from an API server ({error!r})."
+            ) from error
 
 
 def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
@@ -305,7 +310,7 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
     workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
     for each in Autoscalers(server, workloads).read():
         keeps = f", and keep {each.minimum} to {each.maximum} replicas" if each.kind == "HPA" else ""
-        held = f"it would be held while a loop steers{keeps}"
+        held = f"it would be held while a loop controls the plant{keeps}"
         said.append(f"{each.kind} {each.name} scales {each.workload}; {held}.")
     names = [part.name for part in parts]
     what = "A Kubernetes namespace."
@@ -315,7 +320,7 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
 def _workload(text: str) -> tuple[str, str]:
     kind, _, name = text.strip().rpartition("/")
     if (kind or "deployment") not in KINDS or not NAME.match(name):
-        raise BadInput("workloads", f"takes names, or statefulset/NAME, not {text.strip()[:40]!r}.")
+        raise BadInput("workloads", f"must have names, or statefulset/NAME, not {text.strip()[:40]!r}.")
     return kind or "deployment", name
 
 
@@ -365,4 +370,4 @@ def _rollout(name: str, document: Any) -> list[str | float | None]:
 def _state(held: Mapping[str, Any], is_off: bool) -> str:
     if held:
         return f"held by {held.get('by')}"
-    return "switched off by somebody else" if is_off else "at work"
+    return "switched off elsewhere" if is_off else "active"

@@ -1,5 +1,6 @@
-"""A Celery app on the other side, in this process: what its workers answer by remote control, as version 5.7
-does, and a broker whose queues are numbers. Time passes by `run`.
+"""A Celery app in this process: its workers answer remote control as version 5.7 does.
+
+Its broker is a set of numbers, one per queue. Time advances by `run`.
 """
 
 import threading
@@ -17,7 +18,7 @@ FORKS_EACH_SECONDS = 5.0
 
 
 class MemoryOrders:
-    """PoolOrders of one process."""
+    """`PoolOrders` of one process."""
 
     def __init__(self):
         self.noted = {}
@@ -47,8 +48,10 @@ class FarListener:
 
 
 class FakeCelery:
-    """processes: worker → how many it has; a pool grows when it is next looked after, and shrinks at once by
-    those that are idle. late: command → workers that do not answer it.
+    """A fake app.
+
+    processes: worker → number of its processes; a pool grows at its next maintenance, and shrinks at once by
+    its idle processes. late: command → workers that do not answer it.
     """
 
     def __init__(self, processes, queues=("celery",)):
@@ -57,7 +60,7 @@ class FakeCelery:
         self.busy = dict.fromkeys(processes, 0)
         self.begun = dict.fromkeys(processes, 0)
         self.stats, self.events_on, self.events_off = {}, [], []
-        self.sending, self.noted_workers = set(), OwnAskedWorkers()  # of lives: worker, pid
+        self.sending, self.noted_workers = set(), OwnAskedWorkers()  # lives: (worker, pid)
         self.listener, self.noted, self.resumed = FarListener(), MemoryOrders(), OwnResumedQueues()
         self.now, self.orders, self.silent, self.pid = 100.0, 0, False, 7
         self.unacknowledged_now = 0
@@ -94,10 +97,10 @@ class FakeCelery:
             self.noted.noted.clear()
 
     def reconnect(self):
-        """As Celery before 5.7 after its broker was away: a queue that was ever paused is left alone."""
+        """Reconnect as Celery before 5.7 does: a queue that was ever paused is left alone."""
         self.paused |= self.ever_paused
 
-    # What `celery.app.control.Control` has
+    # Methods of `celery.app.control.Control`
 
     def broadcast(self, command, arguments, destination, reply, timeout, limit):
         assert reply and timeout > 0
@@ -162,7 +165,7 @@ class FakeCelery:
         self.processes[worker] -= n
         return {"ok": "pool will shrink"}
 
-    # What a broker has
+    # Methods of a broker
 
     def lengths(self, queues):
         return {name: QueueLength(self.queues[name]) for name in queues if name in self.queues}

@@ -1,4 +1,4 @@
-"""A Celery app whose owner set transport options goes on as before while Weir is attached and asks."""
+"""A Celery app with its owner's transport options works as before while Weir is attached."""
 
 import json
 import os
@@ -52,7 +52,7 @@ CASES = [
 
 
 class FarApp:
-    """The app as its owner has it: a client, and a worker of `-Q pri` with a log."""
+    """The app as its owner runs it: a client, and a worker of `-Q pri` with a log."""
 
     def __init__(self, broker, options, log):
         self.broker, self.log = broker, log
@@ -122,7 +122,7 @@ def is_explained(error):
 
 
 def test_tasks_that_an_app_took_long_ago_are_the_app_s_to_give_back(control):
-    """Its visibility timeout may be longer than kombu's own, such as for tasks with an ETA."""
+    """The app's visibility timeout may be longer than kombu's own, for example for tasks with an ETA."""
     taken_at = time.time() - 86_400
     control.zadd("unacked_index", {"tag": taken_at})
     control.hset("unacked", "tag", json.dumps([{"body": "", "properties": {}}, "pri", "pri"]))

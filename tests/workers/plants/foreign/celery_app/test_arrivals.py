@@ -1,4 +1,4 @@
-"""Arrivals and waits of a pool, from counts alone: against arrivals whose times are known."""
+"""Arrivals and waits of a pool from counts alone, compared with arrivals whose times are known."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from workers.plants.foreign.celery_app.takers import AllTakers
 
 
 def observed(came, started, until, step=1.0):
-    """came, started: times, each sorted; looked at each `step` seconds."""
+    """Observe every `step` seconds. came, started: sorted times."""
     arrivals, at = Arrivals(), 0.0
     while at <= until:
         begun = sum(each <= at for each in started)
@@ -70,7 +70,7 @@ def test_what_is_taken_back_lowers_no_rate_below_nothing():
 
 
 def purged(came_per_second, before, after, ends, under_way=0.0):
-    """Tasks that come evenly and of which some begin; at 60 s only `after` of `before` wait."""
+    """Observe tasks that arrive evenly and of which some start; at 60 s only `after` of `before` wait."""
     arrivals, begun, waiting = Arrivals(), 0, before
     for at in range(ends):
         waiting = after if at == 60 else waiting
@@ -87,18 +87,18 @@ def test_a_purged_queue_hides_neither_the_load_nor_what_waits_since(before, afte
     arrivals = purged(10, before, after, 120, under_way)
     assert arrivals.per_second == pytest.approx(10, rel=0.15)
     if not after:
-        assert arrivals.oldest_seconds == pytest.approx(12, abs=2)  # 120 wait, of 10/s
+        assert arrivals.oldest_seconds == pytest.approx(12, abs=2)  # 120 wait, at 10/s
 
 
 def test_messages_on_their_way_are_no_load_when_they_arrive():
     arrivals = Arrivals()
     for at in range(90):
-        on_their_way = 30 if at in (60, 61) else 0  # a worker has taken them, and does not say so yet
+        on_their_way = 30 if at in (60, 61) else 0  # a worker has taken them, but does not report it yet
         arrivals.observe(float(at), at, 100 - on_their_way, 32.0)
         assert arrivals.per_second is None or arrivals.per_second < 1.5
 
 
-# Of workers that take from the same queues
+# Workers that take from the same queues
 
 WORKER = "celery@one"
 
@@ -118,13 +118,13 @@ def pool(begun, queues=("mail",)):
 
 
 def demand(takers, at, begun, waiting):
-    """What is seen of the queue once a second; None: the broker says that there is no such queue."""
+    """Return the demand once per second; waiting None: the broker reports that the queue does not exist."""
     lengths = {} if waiting is None else {"mail": QueueLength(waiting)}
     return takers.observe(at, [pool(begun)], {WORKER}, lengths, {WORKER: 0})[WORKER]
 
 
 def test_a_queue_that_is_away_with_its_node_brings_no_load_when_it_is_there_again():
-    """RabbitMQ says that a queue whose node is away is not found; all of it is there again later."""
+    """RabbitMQ reports a queue whose node is away as not found; all of it is back later."""
     takers = AllTakers()
     for second in range(60):
         demand(takers, float(second), 2 * second, 500)

@@ -1,4 +1,4 @@
-"""Brokers whose messages do not end, or slowly, and messages that are as large as a broker lets them be."""
+"""Brokers whose messages never end, or end slowly, and messages of the maximum size."""
 
 import itertools
 import struct
@@ -23,7 +23,7 @@ HUGE_FRAME = START + struct.pack(">I", 2**32 - 1)
 
 @pytest.fixture(autouse=True)
 def loopback(settings):
-    """Where brokers of tests are."""
+    """Allow loopback addresses, where the test brokers are."""
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
 
 
@@ -39,7 +39,7 @@ def loopback(settings):
     ],
 )
 def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypatch):
-    """None of them is ever done: not to leave it is to stay until the test's time is over."""
+    """Neither broker ever finishes: a client that does not leave stays until the test times out."""
     monkeypatch.setattr(bounded_transports, "SECONDS", 0.5)
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
@@ -57,14 +57,14 @@ def app(control_server):
 
 @pytest.fixture
 def is_heard(control_server):
-    """Whether the broker hands events on to anybody: a listener subscribes when it first waits for one."""
+    """Return whether the broker delivers events: a listener subscribes when it first waits for one."""
     with redis.Redis.from_url(control_server.url) as broker:
         yield lambda: bool(broker.pubsub_numpat() or broker.pubsub_channels())
 
 
 @pytest.fixture
 def listener(app, is_heard, monkeypatch):
-    """It listens."""
+    """Return a running listener."""
     monkeypatch.setattr("workers.plants.foreign.celery_app.listener.AGAIN_SECONDS", 0.1)
     made = EventListener(app, TaskEvents())
     made.start()
@@ -74,14 +74,14 @@ def listener(app, is_heard, monkeypatch):
 
 
 def send(app, worker, size):
-    """What a worker sends of itself, and so many letters."""
+    """Send a worker event with this many characters."""
     with app.events.default_dispatcher(hostname=worker) as sender:
         sender.send("worker-heartbeat", text="x" * size)
 
 
 def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(app, listener, is_heard):
     before = psutil.Process().memory_info().rss
-    # Not so much more that the server ends a subscription of which it has to keep two copies.
+    # Not so large that the server ends a subscription of which it has to keep two copies.
     send(app, "celery@large", bounded_transports.MOST_BYTES + 2**20)
     until(lambda: listener.error is not None)
     assert f"more than {bounded_transports.MOST_BYTES} bytes" in (listener.error or "")
@@ -100,7 +100,7 @@ def test_each_of_many_messages_has_the_whole_limit(app, listener):
 
 
 def test_answers_that_come_late_are_not_kept_for_ever(app, control):
-    """Nobody asks for them any more; a worker that is always late would fill the observer's memory."""
+    """Late answers are never read; a worker that is always late would fill the observer's memory."""
     control.sadd("_kombu.binding.celery.pidbox", "\x06\x16\x06\x16celery@late.celery.pidbox")
     asking, mailbox = RemoteControl("shop", app.control.broadcast), app.control.mailbox
     for number in range(3):

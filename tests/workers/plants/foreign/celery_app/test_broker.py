@@ -1,5 +1,6 @@
-"""Redis as the broker of an app: which of its keys are queues, and which only bear such a name. RabbitMQ:
-what its management plugin says, and that its silence costs nothing else.
+"""Redis as the broker of an app: which of its keys are queues, and which only have such a name.
+
+RabbitMQ: what its management plugin reports, and that its failure affects nothing else.
 """
 
 import httpx
@@ -19,7 +20,7 @@ USUAL = "\x06\x16"
 
 @pytest.fixture
 def observed(control, monkeypatch):
-    """The broker with these options; the control server stands for the app's."""
+    """Return the broker with these options; the control server represents the app's."""
     monkeypatch.setattr(broker, "host_of", lambda *_: "127.0.0.1")
     monkeypatch.setattr(redis_client, "client", lambda *_, **__: control)
     return lambda **options: RedisBroker(
@@ -54,7 +55,7 @@ def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
     "address", ["http://me:hunter2@rabbit:15672", "http://rabbit:15672/?token=hunter2", "rabbit"]
 )
 def test_the_address_of_a_management_plugin_holds_no_password(address):
-    """It is shown, and stands in the audit."""
+    """The address is displayed, and recorded in the audit log."""
     options = {"management": address}
     with pytest.raises(BadInput) as refused:
         ADAPTER.check(PlantAddress(name="shop", url="amqp://rabbit:5672", options=options))
@@ -67,20 +68,20 @@ def test_the_address_of_a_management_plugin_holds_no_password(address):
 def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeypatch):
     refused = [3, redis.ResponseError("no permissions to access a key")]
     found = observed()
-    monkeypatch.setattr(found, "_all", lambda commands: refused)
-    with pytest.raises(PlantConfused, match="refuses us: no permissions"):
+    monkeypatch.setattr(found, "_run_all", lambda commands: refused)
+    with pytest.raises(PlantConfused, match="refused the request: no permissions"):
         found.lengths(["orders"])
-    monkeypatch.setattr(found, "_all", lambda commands: [["no"]])
-    with pytest.raises(PlantConfused, match="no length"):
+    monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
+    with pytest.raises(PlantConfused, match="invalid queue length"):
         found.unacknowledged()
 
 
 @pytest.mark.parametrize("answer", [-5, 10**20, True, 2.5, None, b"3"])
 def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
     found = observed()
-    monkeypatch.setattr(found, "_all", lambda commands: [answer] * len(commands))
+    monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
     for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
-        with pytest.raises(PlantConfused, match="no length"):
+        with pytest.raises(PlantConfused, match="invalid queue length"):
             ask()
 
 
@@ -92,7 +93,7 @@ def refused(request):
     ("answer", "why"),
     [
         (lambda request: httpx.Response(503, text="starting"), "503"),
-        (lambda request: httpx.Response(200, json=[1]), "refuses us"),
+        (lambda request: httpx.Response(200, json=[1]), "refused the request"),
         (lambda request: httpx.Response(200, text="<html>"), "JSON"),
         (refused, "refused"),
     ],
@@ -109,11 +110,11 @@ def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_o
         name="shop", url="amqp://broker/", options=options, transport=httpx.MockTransport(answered)
     )
     found = AmqpBroker(address, None)
-    monkeypatch.setattr(found, "_declared", lambda queue: QueueLength(3, consumers=1))
+    monkeypatch.setattr(found, "_declare_passively", lambda queue: QueueLength(3, consumers=1))
     lengths = found.lengths(["mail", "orders"])
     assert lengths == dict.fromkeys(("mail", "orders"), QueueLength(3, consumers=1))
     assert len(asked) == 1
     [said] = found.list_missing()
-    assert said.startswith("Tasks that are taken and not acknowledged:") and why in said
+    assert said.startswith("Unacknowledged tasks are unknown") and why in said
     answer = lambda request: httpx.Response(200, json={"messages_unacknowledged": 2})  # noqa: E731
     assert found.lengths(["mail"])["mail"].unacknowledged == 2 and found.list_missing() == []

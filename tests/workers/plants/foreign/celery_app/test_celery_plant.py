@@ -1,4 +1,4 @@
-"""A Celery app behind the port: what is seen of it, and what its workers are asked to do."""
+"""A Celery app behind the plant interface: what is observed of it, and what its workers are asked to do."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def task(far, number, kind, **more):
 
 
 def busy(far, plant, seconds, per_second):
-    """Tasks that come each at once, run for .5 s, and are begun as they come."""
+    """Run tasks that arrive singly, take 0.5 s, and start on arrival."""
     topology, number = plant.topology(), 0
     for _ in range(seconds):
         far.now += 1.0
@@ -59,7 +59,7 @@ def test_what_laws_need_is_measured_by_events(far):
 def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
     plant = far.plant()
     busy(far, plant, 20, 4)
-    for _ in range(5):  # nothing is begun any more
+    for _ in range(5):  # no task starts any more
         far.now += 1.0
         far.queues["celery"] += 4
         topology = plant.topology()
@@ -76,7 +76,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
         far.begun[ONE] += 4
         topology = plant.topology()
     assert inputs.joint(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
-    assert "run times by Little's law" in " ".join(plant.missing())
+    assert "run times follow from Little's law" in " ".join(plant.missing())
     assert "enable_events" not in far.asked
 
 
@@ -85,7 +85,7 @@ def test_what_waits_only_for_its_rate_limit_does_not_wait_for_a_process(far, eve
     far.reserved = [{"name": "shop.mail"}] * 4 + [{"name": "shop.work"}]
     plant = far.plant(events=events)
     plant.topology()
-    plant.sections()  # where the limits are asked for
+    plant.sections()  # when limits are requested
     far.now += 1.0
     if events == "ask":
         for number in range(5):
@@ -129,7 +129,7 @@ def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
 def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_later_one(far):
     far.stats = {"uptime": 500}
     far.plant().topology()
-    far.now, far.stats = 200.0, {"uptime": 20}  # started anew with -E, in a container: its pid is as before
+    far.now, far.stats = 200.0, {"uptime": 20}  # restarted with -E, in a container: its pid is the same
     later = far.plant()
     later.topology()
     later.close()
@@ -137,13 +137,13 @@ def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_la
 
 
 def shown(plant, *columns):
-    """Of the only worker, as its page shows it."""
+    """Return the row of the only worker, as its page shows it."""
     [workers] = [each for each in plant.sections() if each.title == "Workers"]
     return [workers.rows[0][workers.columns.index(name)] for name in columns]
 
 
 def with_tasks(far, plant):
-    """A worker that works at one task, and has taken two more."""
+    """Return a worker that runs one task, and has taken two more."""
     far.stats, far.begun[ONE] = {"uptime": 100}, 50
     plant.topology()
     for number in range(3):
@@ -193,7 +193,7 @@ def test_a_worker_whose_events_somebody_switched_off_is_asked_again(far):
     far.sending.clear()
     begin_unheard(far, plant, 5)
     assert far.events_on == [ONE]
-    far.busy[ONE] = 2  # with tasks of 20 minutes, which began before
+    far.busy[ONE] = 2  # with tasks of 20 minutes, which started before
     begin_unheard(far, plant, 3)
     assert far.events_on == [ONE, ONE]
     assert shown(plant, "Busy", "Waiting") == [2, 0]
@@ -208,7 +208,7 @@ def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they
     begin_unheard(far, plant, 20)
     assert shown(plant, "Busy", "Waiting") == [2, 5]
     assert far.events_on == [ONE, ONE]
-    assert "do not come" in " ".join(plant.missing())
+    assert "do not arrive" in " ".join(plant.missing())
     task(far, 9, "received")
     far.now += 1.0
     plant.topology()
@@ -264,7 +264,7 @@ def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source()
     sources = [each for each in topology.operators.values() if each.kind == "source"]
     assert sorted(each.name for each in sources) == ["queue q0 and 7 more", "queue q8", "queue q9"]
     assert len(topology.paths) == 101 + 100 + 1
-    assert any("10 queues are 3 sources" in each for each in plant.missing())
+    assert any("10 queues are shown as 3 sources" in each for each in plant.missing())
 
 
 def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
@@ -304,7 +304,7 @@ def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
     plant = far.plant()
     busy(far, plant, 20, 9)
     far.silent = True
-    for _ in range(5):  # its host is busy: tasks come and are begun, and it does not say so
+    for _ in range(5):  # its host is busy: tasks arrive and start, and it does not report them
         far.now += 1.0
         far.begun[ONE] += 9
         topology = plant.topology()
@@ -326,7 +326,7 @@ def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
 
 
 def rates(plant, far, begun, growth=0):
-    """A second passes: what each pool begins, and the queue grows by; worker → its part of what comes."""
+    """Advance one second in which pools start tasks and the queue grows; return worker → its arrivals."""
     far.now += 1.0
     far.queues["celery"] += growth
     for worker, count in begun.items():
@@ -358,7 +358,7 @@ def test_a_worker_that_goes_or_comes_brings_no_arrivals_and_takes_none_away():
     for _ in range(30):  # for 8 s the other may only be late
         found = rates(plant, far, {ONE: 2}, growth=2)
     assert found == pytest.approx({ONE: 40.0}, rel=0.15)
-    far.processes[TWO], far.begun[TWO], far.pid = 4, 50_000, 8  # one that worked elsewhere until now
+    far.processes[TWO], far.begun[TWO], far.pid = 4, 50_000, 8  # a worker that worked elsewhere until now
     for _ in range(30):
         found = rates(plant, far, {ONE: 2, TWO: 2})
         assert sum(found.values()) == pytest.approx(40.0, rel=0.15)
@@ -390,7 +390,7 @@ def test_of_workers_that_take_other_queues_besides_each_has_its_part_of_the_queu
 def test_a_pool_that_was_ordered_to_grow_is_not_ordered_twice(far):
     plant = far.plant()
     plant.set_parallelism({ONE: 6})
-    plant.set_parallelism({ONE: 6})  # the first has not come true yet: Celery forks each five seconds
+    plant.set_parallelism({ONE: 6})  # the first order is not executed yet: Celery forks every five seconds
     plant.set_parallelism({ONE: 7})
     far.run(6.0)
     assert far.processes[ONE] == 7
@@ -451,7 +451,7 @@ def test_a_prefork_pool_is_not_asked_for_its_version(far):
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
     plant = far.plant()
     far.resize = lambda *_: {"error": "ValueError('no')"}
-    with pytest.raises(PlantConfused, match=r"celery@one refuses.*no"):
+    with pytest.raises(PlantConfused, match=r"celery@one refused.*no"):
         plant.set_parallelism({ONE: 3})
     far.resize = lambda *_: None
     with pytest.raises(PlantSilent, match="did not answer"):
@@ -476,7 +476,7 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
     sections = {each.title: each for each in plant.sections()}
     assert sections["Last tasks"].rows[0][1:4] == ["shop.work", "(1,) {'password': •••}", "failed"]
     assert sections["Last errors"].rows[0][2:] == ["ValueError('no such order')", "Traceback …"]
-    limits = {row[0]: row[-1] for row in sections["Kinds of tasks"].rows}
+    limits = {row[0]: row[-1] for row in sections["Task types"].rows}
     assert limits == {"shop.work": None, "shop.mail": "10/m"}
     for each in sections.values():
         assert all(len(row) == len(each.columns) for row in each.rows)
@@ -486,7 +486,7 @@ def test_columns_of_its_page_say_how_long_tasks_run(far):
     plant = far.plant()
     plant.topology()
     columns = {each.title: each.columns for each in plant.sections()}
-    assert all("Run, s" in columns[title] for title in ("Workers", "Kinds of tasks", "Last tasks"))
+    assert all("Run, s" in columns[title] for title in ("Workers", "Task types", "Last tasks"))
 
 
 def inspected(far, **options):
@@ -497,7 +497,7 @@ def inspected(far, **options):
 def test_an_inspection_says_what_weir_will_ask_for_and_needs_nothing_for_it(far):
     found = inspected(far)
     assert not found.needs
-    assert any(ONE in each and "once the app is added Weir asks" in each for each in found.said)
+    assert any(ONE in each and "When the app is added, Weir asks" in each for each in found.said)
 
 
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):

@@ -1,4 +1,4 @@
-"""Times between completions of a worker's pool, from events that may come late, twice, or not at all."""
+"""Times between completions of a worker's pool, from events that may arrive late, twice, or not at all."""
 
 import random
 from heapq import heappop, heappush
@@ -16,7 +16,7 @@ WALL = 1_790_000_000.0
 
 
 class EventedPool:
-    """Processes that each work one task at a time, as events of a worker whose clock is `ahead` say it."""
+    """Processes that each run one task at a time, reported by events of a worker whose clock is `ahead`."""
 
     def __init__(self, size, run_seconds=0.5, ahead=WALL, late_seconds=0.02, seed=0):
         self.size, self.run_seconds, self.ahead, self.late_seconds = size, run_seconds, ahead, late_seconds
@@ -28,7 +28,7 @@ class EventedPool:
         return self.counted.observe(self.size, self.now, WALL + self.now)
 
     def run(self, seconds, is_full=True, each=1.0):
-        """With work for all processes, or for none; what the last observation says."""
+        """Run with work for all processes, or for none; return the last observation."""
         until, seen = self.now + seconds, None
         while self.now < until:
             step = min(until, self.now + each)
@@ -131,7 +131,7 @@ def test_a_worker_that_nobody_observes_is_not_kept_in_mind_for_ever():
     assert len(pool.counted._places) <= 3
 
 
-# Behind the port
+# Behind the plant interface
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def far():
 
 
 def full(far, plant, seconds):
-    """Both processes work at tasks of .5 s, one after the other."""
+    """Keep both processes busy with tasks of 0.5 s, one after the other."""
     for second in range(seconds):
         for number, at in ((number, second + number / 2) for number in range(2)):
             far.now = 200.0 + at
@@ -183,4 +183,4 @@ def test_of_many_pools_only_some_are_counted_and_it_is_said(far):
     many = FakeCelery({f"celery@{number:03}": 1 for number in range(MOST_POOLS + 3)})
     plant = many.plant()
     plant.topology()
-    assert "3 more pools have no loop of concurrency" in " ".join(plant.missing())
+    assert "3 more pools have no concurrency loop" in " ".join(plant.missing())

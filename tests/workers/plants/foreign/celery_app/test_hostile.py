@@ -1,4 +1,4 @@
-"""What an app, its workers and whoever sends events to its broker could do to Weir."""
+"""What an app, its workers, and senders of events to its broker could do to Weir."""
 
 import time
 
@@ -31,7 +31,7 @@ def event(number, kind="task-failed", **more):
 
 
 def observed(far):
-    """The plant's part of the snapshot, as it is published."""
+    """Return the plant's part of the snapshot, as it is published."""
     lookout = Lookout(RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now)
     lookout.observe()
     status = lookout.status()

@@ -1,4 +1,4 @@
-"""What people do at a Celery app besides sizing pools: it is in force until its end, and is undone then."""
+"""Interventions at a Celery app besides resizing pools: in force until their expiry, and undone then."""
 
 from contextlib import closing
 from types import SimpleNamespace
@@ -98,12 +98,12 @@ def test_a_revoked_task_is_revoked_at_every_worker_and_nothing_is_in_force(far, 
 @pytest.mark.parametrize(
     ("kind", "subject", "value", "said"),
     [
-        (PAUSE, "nobody", "", "takes a queue that workers take from"),
+        (PAUSE, "nobody", "", "must be a queue that workers take from"),
         (PAUSE, "", "", "subject"),
-        (LIMIT, "shop.work", "fast", "takes a rate such as 10/s"),
-        (LIMIT, "shop.work", "\u0661/s", "takes a rate such as 10/s"),
-        (LIMIT, "shop.work", "1/s\n", "takes a rate such as 10/s"),
-        (LIMIT, "shop.none", "1/s", "takes the name of a task that workers know"),
+        (LIMIT, "shop.work", "fast", "must be a rate such as 10/s"),
+        (LIMIT, "shop.work", "\u0661/s", "must be a rate such as 10/s"),
+        (LIMIT, "shop.work", "1/s\n", "must be a rate such as 10/s"),
+        (LIMIT, "shop.none", "1/s", "must be the name of a task that workers know"),
         (REVOKE, "8ae73293", "kill", "terminate"),
         (PAUSE, "x" * 300, "", "at most 255"),
     ],
@@ -123,7 +123,9 @@ def test_a_plant_that_is_away_at_the_end_is_tried_again(far, control, begin):
         {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
     )
     assert undo_due(far, control, 250.0) == []
-    with pytest.raises(PlantSilent, match=r"refuses: no\. It is tried again every 10 s for 60 minutes"):
+    with pytest.raises(
+        PlantSilent, match=r"refused the request: no\. It is tried again every 10" " s for 60 minutes"
+    ):
         undo(far, control, PAUSE, "celery", 250.0)
     far.answer = answer
     assert [each.subject for each in undo_due(far, control, 251.0)] == ["celery"]
@@ -139,7 +141,7 @@ def test_one_worker_that_is_late_at_the_end_is_undone_when_it_answers(far, contr
     assert (left.error, left.tried_at) == (f"{TWO} does not answer.", 200.0)
     far.processes[TWO] = processes
     far.asked.clear()
-    far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone once more
+    far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone again
     undo_due(far, control, 210.0)
     assert far.paused == {(ONE, "celery")}
     assert not interventions.list_active(control, "shop")
@@ -155,7 +157,7 @@ def test_a_pause_is_prolonged_while_nobody_takes_from_the_queue(far, control, be
 
 def test_a_change_that_is_refused_leaves_what_is_in_force(far, control, begin):
     begin(LIMIT, "shop.mail", "1/m")
-    with pytest.raises(BadInput, match="takes a rate"):
+    with pytest.raises(BadInput, match="must be a rate"):
         begin(LIMIT, "shop.mail", "fast", until=500.0)
     assert [(each.value, each.until) for each in interventions.list_active(control, "shop")] == [
         ("1/m", 200.0)
@@ -190,7 +192,7 @@ def test_a_worker_that_started_after_a_pause_began_is_paused_when_it_begins_agai
 
 def test_a_worker_that_was_started_anew_is_as_its_owner_set_it_up(far, control, begin):
     begin(PAUSE, "celery")
-    far.now, far.stats = 190.0, {"uptime": 50}  # the name is another's now, which leaves the queue alone
+    far.now, far.stats = 190.0, {"uptime": 50}  # another worker has the name now, and leaves the queue alone
     undo_due(far, control, 200.0)
     assert far.paused and not in_force(control)
 
@@ -223,7 +225,7 @@ def test_nothing_is_given_up_that_was_never_tried_however_late_it_is(far, contro
         {"error": "no"} if command == "add_consumer" else answer(command, worker, **more)
     )
     undo_due(far, control, late)
-    assert {each.kind for each in in_force(control)} == {PAUSE, LIMIT}  # tried once: an hour begins now
+    assert {each.kind for each in in_force(control)} == {PAUSE, LIMIT}  # tried once: an hour starts now
     undo_due(far, control, late + 10.0)
     assert far.limits["shop.mail"] == "10/m"
     undo_due(far, control, late + interventions.GIVE_UP_SECONDS - 1.0)
@@ -237,7 +239,7 @@ def test_one_worker_that_does_not_answer_keeps_no_other_from_being_asked(far, co
     far.answer = lambda command, worker, **more: (
         {"error": "no"} if command == "revoke" and worker == ONE else answer(command, worker, **more)
     )
-    with pytest.raises(PlantConfused, match=r"celery@one refuses: no\. It may have been done\."):
+    with pytest.raises(PlantConfused, match=r"celery@one refused the request: no\. It may have been done\."):
         begin(REVOKE, "8ae73293")
     assert far.revoked == [(TWO, "8ae73293", False)]
 
@@ -267,7 +269,7 @@ def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_
     if command == "active_queues":
         with pytest.raises(PlantSilent, match=rf"Not asked, .*: {TWO}; .* It may have been done in part"):
             begin(PAUSE, "celery")
-    else:  # nobody knows that it is there
+    else:  # it is not known to be there
         begin(PAUSE, "celery")
     assert far.paused == {(ONE, "celery")}
     far.late = {}
@@ -307,7 +309,7 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
     with pytest.raises(PlantSilent, match="Not asked"):
         begin(LIMIT, "shop.mail", "1/m")
     assert far.limited == [(ONE, "1/m")]
-    far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other's is not asked for any more
+    far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more
     for _ in range(3):
         far.now += 1.0
         observer.topology()
@@ -370,7 +372,7 @@ def test_a_plant_without_interventions_says_so():
             raise AssertionError
 
     for ask in (Bare().read_before, Bare().intervene, Bare().undo):
-        with pytest.raises(BadInput, match="takes none"):
+        with pytest.raises(BadInput, match="is not available"):
             ask("pause", "celery", "")
 
 
@@ -409,7 +411,7 @@ def test_nor_does_one_that_was_started_anew_under_its_pid_as_in_a_container_have
     observer = far.plant()
     observer.topology()
     far.now, far.stats = far.now + 60.0, {"uptime": 10}
-    far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner gave them others
+    far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner set other values
     for _ in range(40):
         far.now, far.stats = far.now + 1.0, {"uptime": far.stats["uptime"] + 1}
         observer.topology()
@@ -437,7 +439,7 @@ def test_who_took_a_queue_up_again_is_known_to_whoever_observes(resumed):
     resumed.note("celery", {ONE: (7, 10.0)})
     resumed.note("celery", {ONE: (7, 10.0), TWO: (9, 20.0)})
     assert resumed.all() == {"celery": {ONE: (7, 10.0), TWO: (9, 20.0)}}
-    resumed.note("celery", {TWO: (9, 20.0)})  # the other was started anew
+    resumed.note("celery", {TWO: (9, 20.0)})  # the other was restarted
     assert resumed.all() == {"celery": {TWO: (9, 20.0)}}
     resumed.forget("celery")
     assert resumed.all() == {}

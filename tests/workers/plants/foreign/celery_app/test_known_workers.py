@@ -1,4 +1,4 @@
-"""Workers that no longer answer: named where nothing was heard of their end, their queues still observed."""
+"""Workers that no longer answer: reported if they did not go offline, with their queues still observed."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_n
     far.now += 20.0
     plant.topology()
     assert [each.partition(":")[0] for each in gone(plant)] == [
-        f"{TWO} has not answered for 20 s, and nothing was heard of its end"
+        f"{TWO} has not answered for 20 s, and it did not report its end"
     ]
     assert any("Restart it" in each for each in gone(plant))
     far.listener.events.apply({"type": "worker-offline", "hostname": TWO}, far.now)
@@ -123,17 +123,17 @@ def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(know
     for number in range(MOST_MISSED + 20):
         missed.observe(float(number), [pool(f"celery@{number}")], ())
     found = missed.seconds()
-    assert len(found) == MOST_MISSED == len(known.all()) - 1  # and the one that answers
+    assert len(found) == MOST_MISSED == len(known.all()) - 1  # and the worker that answers
     assert "celery@0" not in found and f"celery@{MOST_MISSED + 18}" in found
 
 
-# Whose names come and go with their hosts
+# Workers whose names come and go with their hosts
 
 STAYS = "celery@stays"
 
 
 def hosts(far, plant, count, seconds=20.0):
-    """One after the other, each with a worker of its own name, beside one that stays."""
+    """Run hosts one after the other, each with a worker of its own name, besides one that stays."""
     for number in range(count):
         names = [STAYS, f"celery@host-{number}"]
         far.processes, far.wanted = dict.fromkeys(names, 2), dict.fromkeys(names, 2)
@@ -143,13 +143,13 @@ def hosts(far, plant, count, seconds=20.0):
 
 
 def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monkeypatch):
-    """The note is read whole whenever a worker comes."""
+    """The record is read as a whole whenever a worker appears."""
     monkeypatch.setattr(event_requests, "MOST_NOTED", 20)
     far = FakeCelery({STAYS: 2})
     plant = far.plant()
     hosts(far, plant, 60)
     noted = far.noted_workers.load_all()
-    assert len(noted) < 30  # and those that live
+    assert len(noted) < 30  # and those that are alive
     assert {STAYS, "celery@host-59", "celery@host-45"} <= set(noted)
     plant.close()
     assert STAYS in far.events_off
@@ -165,12 +165,14 @@ def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
     assert far.asked.count("report") == 60  # each once in its life
 
 
-# Of which two have one name
+# Two workers with one name
 
 
 class Twins(FakeCelery):
-    """Two workers of one name, of which each begins 2 tasks a second: both answer where all are asked, and
-    the quicker one where one answer is waited for. pids: of containers they are the same.
+    """Two workers with one name that each start 2 tasks per second.
+
+    Both answer if all are asked, and the faster one if one answer is expected. pids: in containers they are
+    the same.
     """
 
     pids, quicker = (7, 8), 0

@@ -1,4 +1,4 @@
-"""Events of an app that come by a line which breaks: what was missed does not stay as it was."""
+"""Events of an app on a connection that breaks: a state that missed events does not stay."""
 
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ ONE = "celery@one"
 
 
 class BrokenLine:
-    """The events of an app: `connections` says what comes by each connection before it breaks."""
+    """The events of an app: `connections` are the events of each connection before it breaks."""
 
     def __init__(self, *connections):
         self._connections = iter(connections)
@@ -48,14 +48,14 @@ def task(number, kind):
 
 
 def listening(far, *connections):
-    """Its thread is the test."""
+    """Return a listener whose thread is the test."""
     far.listener = EventListener(BrokenLine(*connections), TaskEvents(), lambda: far.now)
     far.listener.start = lambda: None
     return far.listener
 
 
 def hear(listener):
-    """All of the next connection."""
+    """Receive all events of the next connection."""
     with suppress(OSError):
         listener._receive()
 
@@ -82,10 +82,10 @@ def test_tasks_that_ended_while_the_line_was_broken_do_not_wait_for_ever():
     assert observed(far, plant) == [2, 8]
     far.busy[ONE], far.reserved = 1, [{"name": "shop.work"}] * 3  # all others have ended meanwhile
     hear(listener)
-    assert observed(far, plant) == [1, 3]  # as it says by remote control
+    assert observed(far, plant) == [1, 3]  # as reported by remote control
     assert far.events_on == [ONE, ONE]
     hear(listener)
-    assert observed(far, plant) == [1, 1]  # events come again
+    assert observed(far, plant) == [1, 1]  # events arrive again
 
 
 def test_until_the_worker_was_asked_anew_its_events_are_not_believed_either():

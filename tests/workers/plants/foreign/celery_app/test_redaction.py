@@ -1,4 +1,4 @@
-"""What is shown of arguments and errors: enough to know the task, and no secret."""
+"""Shown arguments and errors: enough to recognize the task, and no secret."""
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ def test_what_stands_behind_a_secret_value_stays():
 
 
 NAMES = st.sampled_from(["password", "auth", "API_KEY", "credentials", "x-auth-token", "Cookie", "myPin"])
-# Every leaf bears the mark by which it is known again.
+# Every leaf has the mark by which it is recognized.
 LEAVES = st.text(st.sampled_from("ab \\'\"()[]{}<>,;:=\n"), max_size=12).map(lambda text: f"{text}zq{text}")
 HELD = st.recursive(
     LEAVES | LEAVES.map(str.encode),

@@ -44,13 +44,13 @@ def test_a_stock_app_is_attached_its_pool_follows_its_load_and_no_task_is_lost(b
         ended.set()
         watch.join()
         done = worker.count_done()
-    assert max(sizes) >= 7  # 9 a second for .8 s each
+    assert max(sizes) >= 7  # 9 per second for 0.8 s each
     assert min(sizes[sizes.index(max(sizes)) :]) <= 4
     assert sorted(each.number for each in done) == list(range(len(load)))
 
 
 def test_a_stock_pool_with_work_for_all_is_sized_by_what_its_processes_bring(broker, tmp_path):
-    """Tasks that only wait: each process more brings as much as the ones before, as far as the range goes."""
+    """Tasks only wait: each further process adds the same throughput, within the range."""
     load, sizes, ended = [(0.0, 0.4)] * 700, [], threading.Event()
     with (
         StockWorker(STOCK, broker, tmp_path / "shop") as worker,
@@ -65,6 +65,6 @@ def test_a_stock_pool_with_work_for_all_is_sized_by_what_its_processes_bring(bro
         notes = attached.notes()
     assert max(sizes) == 8 and sizes[0] == 2, [each["reason"] for each in notes]
     errors = [each["error"] for each in notes if "error" in each]
-    assert all("All processes busy" in each for each in errors), errors  # between two questions one began
+    assert all("All processes busy" in each for each in errors), errors  # one started between two requests
     assert any("decided_seconds" in each for each in notes)
     assert sorted(each.number for each in done) == list(range(len(load)))

@@ -1,4 +1,4 @@
-"""Events of Celery as they come: whatever order, whatever is missing, counts stay right."""
+"""Celery events as received: in any order, and with any of them missing, counts stay right."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,7 +96,7 @@ def test_who_sends_tasks_is_no_worker():
 
 def test_a_worker_that_is_silent_is_not_waited_for():
     heard = events("received", now=50.0)
-    assert heard.beating(50.0) == []  # of tasks alone: who else there is is not known
+    assert heard.beating(50.0) == []  # from tasks alone: which other workers exist is unknown
     heard.apply({"type": "worker-heartbeat", "hostname": WORKER, "pid": 1}, 50.0)
     assert heard.beating(60.0) == [WORKER]
     heard.apply({"type": "task-received", "hostname": WORKER, "uuid": "2"}, 80.0)

@@ -1,4 +1,4 @@
-"""Queues from which nobody takes: said once it is sure, and no longer than it is so."""
+"""Queues without consumers: reported once that is certain, and only as long as it is true."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_while_a_worker_beats_and_does_not_answer_nothing_is_said_of_queues(far)
 @pytest.mark.parametrize(
     ("consumers", "served", "paused", "found"),
     [
-        (0, {"mail"}, (), True),  # a worker that forgot its queue says so all the same
+        (0, {"mail"}, (), True),  # a worker that forgot its queue still reports it
         (2, (), (), False),
         (0, (), {"mail"}, False),
         (None, (), (), True),

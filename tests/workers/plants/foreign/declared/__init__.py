@@ -1,1 +1,1 @@
-"""Declared plants: read, steered, and attacked."""
+"""Declared plants: read, controlled, and attacked."""

@@ -1,8 +1,10 @@
-"""The systems that the examples of declared plants name, in the shapes that their interfaces have: each keeps
-two pools, says how many workers they have, and takes the very requests and commands that are written here.
+"""The systems that the examples of declared plants name, in the form of their interfaces.
 
-`WIRE`: example → patterns of what is called, as `METHOD url body` or the words of a command. `n` is what is
-set; without it, `sign` says whether one comes or goes. A call that fits none of them fails the test.
+Each keeps two pools, reports their numbers of workers, and accepts exactly the requests and commands that are
+written here.
+
+`WIRE`: example → patterns of calls, as `METHOD url body` or the words of a command. `n` is the number that is
+set; without it, `sign` says whether one is added or removed. A call that matches none of them fails the test.
 """
 
 import json
@@ -65,7 +67,7 @@ WIRE = {
     "spark-streaming": KUBERNETES + REPLICAS,
     "systemd-pool": r"/usr/bin/systemctl (?P<sign>start|stop) (?P<pool>\w+)@(?P<unit>\d+).service",
 }
-# What is measured, by the measure that an operator takes it for.
+# Measurements, by the measure that an operator uses them for.
 MEASURED = {
     "out_per_second": 12.0,
     "in_per_second": 12.0,
@@ -77,7 +79,7 @@ MEASURED = {
 
 
 class DeclaredRig:
-    """An example, and the system that it names. `error`: what that answers instead."""
+    """An example, and the system that it names. `error`: an answer in place of the normal one."""
 
     def __init__(self, name, tmp_path, monkeypatch):
         self.name, self.folder, self.calls, self.error = name, tmp_path, [], None
@@ -104,7 +106,7 @@ class DeclaredRig:
         return len(self.calls)
 
     def settle(self):
-        """What stands in files and tables is written anew."""
+        """Write the state to files and tables again."""
         if self.name == "postgres-queue":
             self._write_jobs()
         state = {"workers": self.pools, "inbox": ["page"] * 24, "seconds": {"file": 0.1}}
@@ -115,7 +117,7 @@ class DeclaredRig:
             (self.folder / f"{job}.json").write_text(json.dumps(progress))
 
     def read(self, name, address, command):
-        """Redis: lengths of queues, and workers that are registered."""
+        """Return what Redis answers: lengths of queues, and registered workers."""
         kind, key = command
         return {"LLEN": 24, "SCARD": self.pools.get(key.rpartition(":")[2])}[kind]
 
@@ -131,7 +133,7 @@ class DeclaredRig:
             self.pools[pool] = int(named["n"])
         else:
             sign = SIGNALS[named["sign"]]
-            unit = self.pools[pool] + (sign > 0)  # the one that comes, or the last
+            unit = self.pools[pool] + (sign > 0)  # the added one, or the last
             assert named.get("unit") in (None, str(unit))
             self.pools[pool] += sign
         self.calls.append(words)
@@ -152,7 +154,7 @@ class DeclaredRig:
         return httpx.Response(200, text="done")
 
     def check_login(self, request):
-        """As each of them asks for it."""
+        """Check the login, as each of the systems requires it."""
         host, headers = request.url.host, request.headers
         if host in ("airflow", "rabbitmq", "flower"):
             assert headers["authorization"].startswith("Basic ")
@@ -164,14 +166,14 @@ class DeclaredRig:
             assert "authorization" not in headers
 
     def queried(self, request):
-        """Prometheus: the query is known word for word."""
+        """Return what Prometheus answers: the query is known word for word."""
         query = parse_qs(request.url.query.decode())["query"][0]
         value = self.quantities[query]
         sample = {"metric": {}, "value": [1_790_000_000.0, str(value() if callable(value) else value)]}
         return {"status": "success", "data": {"resultType": "vector", "result": [sample]}}
 
     def document(self, host, path):
-        """The other interfaces' documents."""
+        """Return the documents of the other interfaces."""
         pool = path.split("/")[-1]
         if host == "rabbitmq":
             rates = {"publish_details": {"rate": 12.0}}
@@ -198,7 +200,7 @@ class DeclaredRig:
         }
 
     def _quantities(self, pools):
-        """Query → what it gives."""
+        """Return query → its result."""
         found = {}
         for operator in self.declaration.operators.values():
             names = {"tasks": operator.tasks, **operator.measures}
@@ -210,7 +212,7 @@ class DeclaredRig:
                     found[sensor.source.query] = lambda name=operator.name: self.pools[name]
                 else:
                     found[sensor.source.query] = MEASURED[measure] / sensor.times
-        for sensor in self.declaration.sensors.values():  # shown, and taken for nothing
+        for sensor in self.declaration.sensors.values():  # displayed, but not used as a measure
             if isinstance(sensor.source, PromqlSource):
                 found.setdefault(sensor.source.query, 1.0)
         return found

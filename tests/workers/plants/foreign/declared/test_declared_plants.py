@@ -1,4 +1,4 @@
-"""A declared plant: what a declaration takes, what sensors say, what is called and what is called back."""
+"""A declared plant: valid declarations, sensor values, calls, and reverted calls."""
 
 import os
 import re
@@ -52,7 +52,7 @@ operators:
 
 
 class Far:
-    """Prometheus and a runner of two services; `broken`: path → what it answers there."""
+    """Prometheus and a runner of two services; `broken`: path → its answer there."""
 
     def __init__(self):
         self.now, self.calls, self.broken = {"web": 2, "render": 2}, [], {}
@@ -93,7 +93,7 @@ def plant(far):
 
 
 def sensing(sensor, answer=None, environment=None, monotonic=time.monotonic):
-    """A plant of one sensor."""
+    """Return a plant with one sensor."""
     text = f"name: one\nprometheus: http://prometheus:9090\nsensors:\n  it: {sensor}\n"
     transport = httpx.MockTransport(answer) if answer else None
     return DeclaredPlant(declaration_of_text(text), environment or {}, transport, monotonic=monotonic)
@@ -111,11 +111,14 @@ def test_measures_follow_from_what_is_measured(plant):
     assert (topology.at, topology.window_seconds) == (5.0, 10.0)
     assert topology.paths == {"path1": ("clients", "web", "render")}
     assert (web.measure("inputs"), web.measure("outputs")) == (400.0, 400.0)
-    assert web.by_task("utilisation") == {"web_1": 1.0, "web_2": 1.0}  # 40/s of 0.1 s are more than two can
+    assert web.by_task("utilisation") == {
+        "web_1": 1.0,
+        "web_2": 1.0,
+    }  # 40/s of 0.1 s exceed the capacity of two
     assert web.measure("arrival_interval_seconds") == 0.05
-    # Half of the time of two tasks went into 40 events a second.
+    # Half of the time of two tasks went into 40 events per second.
     assert render.measure("service_seconds") == pytest.approx(0.025)
-    # 20 wait, 40 come in a second.
+    # 20 wait, 40 arrive per second.
     assert [each.latency_seconds for each in topology.links] == [0.5, None]
 
 
@@ -163,8 +166,8 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
     ("answer", "error", "said_of_it"),
     [
         (lambda request: vector(1, 2), PlantConfused, "gives 2 series"),
-        (lambda request: httpx.Response(200, content=b'{"status": "succ'), PlantConfused, "only half of it"),
-        (lambda request: httpx.Response(200, json=[]), PlantConfused, "answers 200"),
+        (lambda request: httpx.Response(200, content=b'{"status": "succ'), PlantConfused, "incomplete JSON"),
+        (lambda request: httpx.Response(200, json=[]), PlantConfused, "returned 200"),
         (
             lambda request: httpx.Response(400, json={"status": "error", "error": "parse error at char 5"}),
             PlantConfused,
@@ -178,13 +181,13 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
         (
             lambda request: httpx.Response(200, json={"status": "success", "data": {"resultType": "vector"}}),
             PlantConfused,
-            "what Prometheus does not",
+            "that is not from Prometheus",
         ),
         (lambda request: httpx.Response(302, headers={"Location": "http://evil"}), PlantConfused, "302"),
         (
             lambda request: httpx.Response(200, json=vector(5).json() | {"warnings": ["store-2 is away"]}),
             PlantConfused,
-            "only in part: store-2 is away",
+            "returned only a part: store-2 is away",
         ),
     ],
 )
@@ -232,7 +235,7 @@ def test_tasks_are_set_by_calls_with_the_numbers_in_them(far, plant):
 
 def test_what_was_set_is_called_back_when_a_later_call_is_refused(far, plant):
     far.broken["/render/4"] = lambda request: httpx.Response(409, text="no room\nfor more")
-    with pytest.raises(PlantConfused, match="answers 409: no room for more"):
+    with pytest.raises(PlantConfused, match="returned 409: no room for more"):
         plant.set_parallelism({"web": 5, "render": 4})
     assert far.now == {"web": 2, "render": 2}
     assert far.calls == [
@@ -253,7 +256,7 @@ def test_what_can_t_be_called_back_is_said(far, plant):
         return made
 
     far.broken["/web"] = web
-    with pytest.raises(PlantConfused, match=r"render: .*409.* Not called back: web stays at 5 \(.*500"):
+    with pytest.raises(PlantConfused, match=r"render: .*409.* Not reverted: web stays at 5 \(.*500"):
         plant.set_parallelism({"web": 5, "render": 3})
 
 
@@ -284,10 +287,10 @@ def test_a_sensor_that_is_asked_seldom_keeps_what_it_said():
         ({"n": "7.5"}, "n", 7.5, ""),
         ({"n": None}, "n", None, ""),
         ({"n": "NaN"}, "n", None, ""),
-        ({"n": True}, "n", None, "gives no number"),
-        ({"n": {}}, "n", None, "gives no number"),
-        ({"n": "many"}, "n", None, "'many', which is no number"),
-        ({"n": "x"}, "sum(n)", None, "does not match what is answered"),
+        ({"n": True}, "n", None, "returned no number"),
+        ({"n": {}}, "n", None, "returned no number"),
+        ({"n": "many"}, "n", None, "'many', which is not a number"),
+        ({"n": "x"}, "sum(n)", None, "does not match the answer"),
     ],
 )
 def test_a_path_leads_to_a_number_or_the_sensor_says_why_not(document, path, value, error):
@@ -313,7 +316,7 @@ def test_a_secret_is_named_and_sent_as_is_said():
     assert [each.get("authorization") for each in sent] == ["Bearer me:word", "Basic bWU6d29yZA==", None]
     assert sent[2]["x-token"] == "me:word"
     missing = said(sensing(f"{{{where}}}", answer))
-    assert "names WEIR_SECRET_X, which is not set here" in str(missing.error)
+    assert "names WEIR_SECRET_X, which is not set in Weir's environment" in str(missing.error)
     assert len(sent) == 3
 
 
@@ -335,7 +338,7 @@ def test_a_file_is_read_where_an_administrator_allows_it(tmp_path, monkeypatch):
     assert "No such file" in str(said(plant).error)
     (tmp_path / "secret").write_text("1")
     file.symlink_to(tmp_path / "secret")
-    assert "takes a file in a folder of WEIR_PLANT_FILES" in str(said(plant).error)
+    assert "must be a file in a folder of WEIR_PLANT_FILES" in str(said(plant).error)
     for other in ("/etc/passwd", f"{tmp_path}/open/../secret", "n"):
         with pytest.raises(Forbidden, match=r"sensors\.it\.file"):
             sensing(f"{{file: {other}}}")
@@ -388,14 +391,16 @@ def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
     environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)")
     found = said(sensing(f"{{sql: '{endless}', database: WEIR_SECRET_DB}}", environment=environment))
-    assert "the query took over 0.1 s" in str(found.error)
+    assert "the query took more than 0.1 s" in str(found.error)
     assert isinstance(found.error, PlantSilent)
 
 
 def test_the_address_of_a_database_stands_in_no_message(tmp_path):
     secret = {"WEIR_SECRET_DB": "mysql://me:hunter2@db/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=secret))
-    assert "WEIR_SECRET_DB holds no address" in str(found.error) and "hunter2" not in str(found.error)
+    assert "WEIR_SECRET_DB does not contain an address" in str(found.error) and "hunter2" not in str(
+        found.error
+    )
     away = {"WEIR_SECRET_DB": "postgresql://me:hunter2@127.0.0.1:1/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=away))
     assert isinstance(found.error, PlantSilent) and "hunter2" not in str(found.error)
@@ -438,7 +443,7 @@ def test_a_command_that_fails_or_hangs_says_so(tmp_path, monkeypatch):
         plant.set_parallelism({"work": 4})
     monkeypatch.setattr("workers.plants.foreign.declared.call.COMMAND_SECONDS", 0.1)
     plant = command(tmp_path, monkeypatch, "sleep 30")
-    with pytest.raises(PlantSilent, match=r"took over 0\.1 s"):
+    with pytest.raises(PlantSilent, match=r"took more than 0\.1 s"):
         plant.set_parallelism({"work": 4})
     (tmp_path / "scale").unlink()
     with pytest.raises(PlantConfused, match="can't be started"):
@@ -505,14 +510,14 @@ def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
 
 
 def test_a_proof_is_asked_for_before_its_time_is_over():
-    """Else every order would count as without effect, and its loops hold."""
+    """Otherwise every order would count as without effect, and its loops would hold."""
     for every, takes in ((29, True), (30, False)):
         text = TEXT.replace("json: replicas}", f"json: replicas, every_seconds: {every}}}")
         address = PlantAddress(name="shop", url="", options={OPTION: text})
         if takes:
             declared.check(address)
         else:
-            with pytest.raises(BadInput, match=r"operators\[2\].proof.within_seconds: takes more than 30"):
+            with pytest.raises(BadInput, match=r"operators\[2\].proof.within_seconds: must be more than 30"):
                 declared.check(address)
 
 
@@ -525,7 +530,7 @@ def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
         if takes:
             declared.check(address)
         else:
-            with pytest.raises(BadInput, match=r"hold: takes a call that says for how long"):
+            with pytest.raises(BadInput, match=r"hold: must be a call that contains \$seconds"):
                 declared.check(address)
 
 
@@ -559,7 +564,7 @@ def test_a_dry_run_says_what_it_reads_and_would_do_and_calls_nothing(far):
     assert (web.proof, render.proof) == ("web_now = 3 within 60 s", "render_now = 3 within 30 s")
     far.values["waiting"] = "many"
     again = dry_run(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer))
-    assert "what Prometheus does not" in {each.name: each.error for each in again.sensors}["waiting"]
+    assert "that is not from Prometheus" in {each.name: each.error for each in again.sensors}["waiting"]
     assert again.error == "" and len(again.orders) == 2
 
 
@@ -595,7 +600,9 @@ def test_a_declaration_is_checked_and_inspected_under_any_name(far):
     assert kind.steers_at(address)
     found = kind.run_inspection(address)
     assert found.what == "shop: 4 sensors, 3 operators" and far.calls == []
-    assert any(each.startswith("web from 2 to 3 would be: PUT http://runner/web") for each in found.said)
+    assert any(
+        each.startswith("Changing web from 2 to 3 would call: PUT http://runner/web") for each in found.said
+    )
     assert "Sensor requests = 40 1/s (PromQL at http://prometheus:9090: rate)" in found.said
     broken = replace(address, options={"declaration": TEXT.replace("promql: rate", "promqls: rate")})
     assert not kind.steers_at(broken)

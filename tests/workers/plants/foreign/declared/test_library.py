@@ -1,4 +1,4 @@
-"""The library of declared plants: what each example asks an administrator to allow suffices for its calls."""
+"""The library of declared plants: the commands that each example asks to allow suffice for its calls."""
 
 import re
 
@@ -27,5 +27,5 @@ def test_what_an_example_asks_to_be_allowed_suffices_for_its_calls(name, monkeyp
 
 def test_who_allows_a_command_without_its_option_is_shown_the_option(monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_COMMANDS", "/usr/local/bin/scan-workers")
-    with pytest.raises(Forbidden, match=r"an option is allowed by its name alone, here --read=2"):
+    with pytest.raises(Forbidden, match=r"each option must be allowed by its own name, here --read=2"):
         check_allowed(["/usr/local/bin/scan-workers", "--read=2"], "command")

@@ -1,4 +1,4 @@
-"""Sensors that read in Redis: real servers, and the programs whose queues lie there."""
+"""Sensors that read from Redis: real servers, and the programs whose queues are there."""
 
 import itertools
 
@@ -23,7 +23,7 @@ TEXT = "name: shop\nsensors:\n  it: {%s}\n"
 
 
 def reading(command, address, variable="WEIR_SECRET_REDIS"):
-    """What a sensor of this command says."""
+    """Return the reading of a sensor with this command."""
     declaration = declaration_of_text(TEXT % f"redis: '{command}', server: {variable}")
     plant = DeclaredPlant(
         declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500))
@@ -78,12 +78,12 @@ def test_what_is_no_number_or_of_another_kind_says_so_however_long_it_is(control
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("DEL list", "takes one of LLEN"),
-        ("KEYS *", "takes one of LLEN"),
-        ("EVAL x 0", "takes one of LLEN"),
-        ("LLEN a b", "takes one word behind LLEN, not 2"),
-        ("HGET hash", "takes 2 words behind HGET, not 1"),
-        ('GET "open', "is no command"),
+        ("DEL list", "must start with one of LLEN"),
+        ("KEYS *", "must start with one of LLEN"),
+        ("EVAL x 0", "must start with one of LLEN"),
+        ("LLEN a b", "must have one word after LLEN, not 2"),
+        ("HGET hash", "must have 2 words after HGET, not 1"),
+        ('GET "open', "is not a valid command"),
     ],
 )
 def test_nothing_is_asked_but_what_reads_a_number(url, command, words):
@@ -95,7 +95,7 @@ def test_nothing_is_asked_but_what_reads_a_number(url, command, words):
 def test_the_address_comes_from_the_environment_and_stands_in_no_message(url):
     with pytest.raises(BadInput, match=r"sensors\.it\.server"):
         reading("LLEN list", url, "REDIS_URL")
-    assert "names WEIR_SECRET_REDIS, which is not set here" in str(reading("LLEN list", "").error)
+    assert "names WEIR_SECRET_REDIS, which is not set" in str(reading("LLEN list", "").error)
     for address, kind in (
         ("mysql://me:hunter2@db/x", PlantConfused),
         ("redis://me:hunter2@127.0.0.1:1/0", PlantSilent),
@@ -130,13 +130,13 @@ def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(add
             itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)),
             "more than 1048576 bytes",
         ),
-        (drops(b"$1000000\r\n"), "no whole answer within"),
+        (drops(b"$1000000\r\n"), "no complete answer within"),
         (iter([b"what?\r\n"]), 'got "w" as reply type byte'),
         (iter([]), "can't be asked"),
     ],
 )
 def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, monkeypatch):
-    if words == "no whole answer within":
+    if words == "no complete answer within":
         monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
     with answering("redis", answer) as address:
@@ -146,7 +146,7 @@ def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, mon
 
 
 def measured(example, sensor, address):
-    """What the library's example reads there."""
+    """Return what the library's example reads there."""
     command = declaration_of_text(EXAMPLES[example]).sensors[sensor].source.command
     return known(" ".join(command), address)
 
@@ -188,7 +188,7 @@ def test_the_example_for_huey_reads_what_huey_has(control, url):
     for _ in range(3):
         thumb()
     thumb.schedule(delay=60)
-    assert measured("huey", "thumbs_waiting", url) == 4  # what is for later is put aside by a consumer
+    assert measured("huey", "thumbs_waiting", url) == 4  # a consumer sets delayed tasks aside
     while (task := huey.dequeue()) is not None:
         huey.execute(task)
     assert measured("huey", "thumbs_waiting", url) == 0

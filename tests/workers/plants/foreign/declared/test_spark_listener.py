@@ -55,7 +55,7 @@ def test_a_job_with_the_listener_is_seen_as_it_is(tmp_path, monkeypatch):
     assert ran.returncode == 0, ran.stderr[-2000:]
     said = json.loads(ran.stdout.splitlines()[-1])
     assert said["left"] is False
-    assert said["comes"] > 0 and said["can"] > 0  # 200 a second, or fewer where batches begin late
+    assert said["comes"] > 0 and said["can"] > 0  # 200 per second, or fewer if batches start late
     (tmp_path / "kept.json").rename(tmp_path / "clean.json")
     monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
     text = EXAMPLES["spark-streaming"].partition("operators:")[0].replace("/var/lib/spark", str(tmp_path))

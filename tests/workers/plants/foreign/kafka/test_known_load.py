@@ -1,4 +1,4 @@
-"""Lag in seconds beside the truth: a producer that notes when it sent what, and a group that reads slower."""
+"""Lag in seconds compared with the truth: a producer that records its send times, and a slower group."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ SECONDS, TICK_SECONDS = 60.0, 0.05
 # Events per second of the producer, from when on; the last is a burst after a pause.
 PHASES = ((0.0, 400.0), (15.0, 100.0), (30.0, 0.0), (40.0, 800.0), (45.0, 50.0))
 READ_PER_SECOND = 60.0
-LEAST_SECONDS = 3.0  # below it, half a look is more than a tenth
+LEAST_SECONDS = 3.0  # below it, half an interval is more than a tenth
 TENTH, QUARTER_SECOND = 0.1, 0.25
 
 
@@ -48,7 +48,7 @@ class Load:
             self.sent += [time.time()] * count  # acknowledged: the end offset has moved
 
     def behind(self, committed, now):
-        """The truth: the age of the next event."""
+        """Return the true lag: the age of the next event."""
         return now - self.sent[committed] if committed < len(self.sent) else 0.0
 
 

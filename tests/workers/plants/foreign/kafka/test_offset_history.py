@@ -1,4 +1,4 @@
-"""When events were appended, as the end offsets of a partition tell it."""
+"""When events were appended, according to the end offsets of a partition."""
 
 import pytest
 from hypothesis import given

@@ -1,7 +1,7 @@
-"""A Kubernetes API server for tests: `kmock`, which keeps objects and merges what is patched, `/scale` too.
+"""A Kubernetes API server for tests: `kmock`, which keeps objects and merges patches, including `/scale`.
 
-It is no cluster: no controller acts on what is ordered, nobody is authorised, and an HPA or a ScaledObject
-scales nothing. `settle` does what a Deployment's controller does to its status.
+It is not a cluster: no controller carries out orders, no request is authorized, and an HPA or a ScaledObject
+scales nothing. `settle` changes a status as a Deployment's controller does.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ KINDS = (DEPLOYMENTS, STATEFUL_SETS, HPAS, SCALED_OBJECTS)
 
 
 class Cluster:
-    """At `url`; its objects by kind and name."""
+    """The server at `url`; its objects by kind and name."""
 
     def __init__(self, handler: KubernetesEmulator, url: str) -> None:
         self.handler, self.url = handler, url
@@ -60,7 +60,7 @@ class Cluster:
         return dict(self.get(kind, name)["metadata"].get("annotations") or {})
 
     def settle(self):
-        """What is ordered is there, ready and of the newest revision."""
+        """Make the ordered replicas exist, ready and of the newest revision."""
         for kind in (DEPLOYMENTS, STATEFUL_SETS):
             for (of, _, _), row in list(self.handler.objects.items()):
                 if of == kind and not row.deleted:
@@ -70,7 +70,7 @@ class Cluster:
                     )
 
     def patches(self):
-        """What was patched, in order: (path, body)."""
+        """Return the patches in order: (path, body)."""
         return [(request.url.path, request.data) for request in self.handler["patch"]]
 
 

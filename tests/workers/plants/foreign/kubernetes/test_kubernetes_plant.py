@@ -1,6 +1,6 @@
-"""Workloads by their replicas; KEDA and HPA held while a loop steers, and restored as they were.
+"""Workloads by their replicas; KEDA and HPA held while a loop controls them, and restored afterwards.
 
-`kmock` stands for the API server: what is asked of it and patched there is real, the cluster is not.
+`kmock` represents the API server: requests and patches are real, the cluster is not.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock,
         ("/apis/apps/v1/namespaces/shop/deployments/parse/scale", {"spec": {"replicas": 5}}),
         ("/apis/apps/v1/namespaces/shop/statefulsets/score/scale", {"spec": {"replicas": 4}}),
     ]
-    assert plant.topology().operators["parse"].parallelism == 2  # what is there, not what was ordered
+    assert plant.topology().operators["parse"].parallelism == 2  # the current replicas, not the ordered ones
     k8s.settle()
     assert plant.topology().operators["parse"].parallelism == 5
 
@@ -96,10 +96,10 @@ def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
 
 
 def test_of_pods_that_may_not_be_made_there_are_none_and_not_as_many_as_were_ordered(k8s, clock, plant_of):
-    """A quota, a webhook: a Deployment's controller leaves a count that is 0 out of its status."""
+    """A quota or a webhook prevents them: a Deployment's controller omits a count of 0 from its status."""
     k8s.put(DEPLOYMENTS, "parse", {"replicas": 4})
     plant = plant_of(k8s, clock, "parse")
-    assert plant.topology().operators["parse"].parallelism == 4  # nobody has said yet
+    assert plant.topology().operators["parse"].parallelism == 4  # no controller has reported yet
     k8s.get(DEPLOYMENTS, "parse").patch({"status": {"observedGeneration": 2, "unavailableReplicas": 4}})
     assert plant.topology().operators["parse"].parallelism == 0
     assert plant.sections()[0].rows == [["parse", 4, 0, 0, 0, None, "in progress"]]
@@ -161,7 +161,7 @@ def test_an_hpa_whose_bounds_leave_nothing_to_set_is_why_nothing_is_set(k8s, clo
     k8s.deployment("parse", 2)
     k8s.hpa("parse")
     fixed = plant_of(k8s, clock, "parse", minimum="10").topology().operators["parse"].fixed
-    assert "keeps it at 2 to 8 replicas, and the registration at 10 to 20" in fixed
+    assert "keeps it at 2 to 8 replicas, and the registration allows 10 to 20" in fixed
 
 
 def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
@@ -172,7 +172,7 @@ def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
 
     def refuse(server, group, path):
         if path == "horizontalpodautoscalers":
-            raise PlantConfused("shop refuses to get horizontalpodautoscalers (403): forbidden")
+            raise PlantConfused("shop refused to get horizontalpodautoscalers (403): forbidden")
         return get(server, group, path)
 
     monkeypatch.setattr(ApiServer, "get", refuse)
@@ -295,7 +295,7 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
 
     def refuse(server, group, path, changes):
         if path.startswith("deployments/score"):
-            raise PlantConfused("shop refuses to patch deployments/score/scale (403): forbidden")
+            raise PlantConfused("shop refused to patch deployments/score/scale (403): forbidden")
         return scale(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -314,7 +314,7 @@ def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monke
 
     def refuse(server, group, path, changes):
         if path.endswith("keda-parse"):
-            raise PlantConfused("shop refuses to patch keda-parse (403): an admission webhook")
+            raise PlantConfused("shop refused to patch keda-parse (403): an admission webhook")
         return patch(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -361,7 +361,7 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
     with closing(KubernetesPlant(away)) as plant, pytest.raises(PlantSilent, match="can't be reached"):
         plant.topology()
     k8s.handler["get", "/apis/apps/v1/namespaces/shop/deployments/parse"] << 403
-    with pytest.raises(PlantConfused, match="refuses to get deployments/parse \\(403\\)"):
+    with pytest.raises(PlantConfused, match="refused to get deployments/parse \\(403\\)"):
         plant_of(k8s, clock, "parse").topology()
 
 
@@ -408,11 +408,11 @@ def test_a_pods_token_goes_to_its_own_cluster_alone_and_over_tls(tmp_path):
 
 
 def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_path, monkeypatch):
-    """Whoever registers https://kubernetes.default.svc.example may have a certificate of others."""
+    """Somebody else may register https://kubernetes.default.svc.example and have a certificate for it."""
     url = "https://kubernetes.default.svc.example"
     monkeypatch.setenv("WEIR_KUBERNETES_CA", certifi.where())
     (tmp_path / "token").write_text("of the pod\n")
-    assert _token(url, tmp_path) == ""  # nobody could vouch for who gets it
+    assert _token(url, tmp_path) == ""  # no authority could certify the receiver
     (tmp_path / "ca.crt").write_text(AUTHORITY)
     assert _token(url, tmp_path) == "of the pod"
     assert len(_authorities(url, tmp_path, is_pods=True).get_ca_certs()) == 1
@@ -425,7 +425,7 @@ def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_p
 def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)
-    with pytest.raises(PlantConfused, match="it answers what no API server does"):
+    with pytest.raises(PlantConfused, match="it returned an answer that is not from an API server"):
         kinds()["kubernetes"].run_inspection(address)
 
 
@@ -468,7 +468,7 @@ def test_a_note_that_is_nested_without_end_keeps_no_plant_from_being_seen(k8s, c
     k8s.deployment("parse")
     k8s.scaled_object("parse", annotations={HELD: "[" * 100_000})
     plant = plant_of(k8s, clock, "parse")
-    assert plant.sections()[1].rows[0][-1] == "at work"
+    assert plant.sections()[1].rows[0][-1] == "active"
     plant.hold(60.0)
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
 

@@ -107,7 +107,7 @@ class LateWorkers:
             arguments = {"task_name": each.subject, "rate_limit": each.value}
             failed = self._control.order_all("rate_limit", list(late), **arguments)
         for worker, error in failed.items():
-            logger.warning("%s did not follow %s: %s", worker, each.field, error)
+            logger.warning("%s did not carry out %s: %s", worker, each.field, error)
 
 
 def _late(

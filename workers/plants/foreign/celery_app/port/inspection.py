@@ -47,6 +47,7 @@ def inspect(
 def _describe_silent(silent: Sequence[str]) -> str:
     """Return what will happen to workers that send no events of tasks."""
     return (
-        f"Events of tasks come only where they are asked for, so far not from {format_names(silent)}: once the app"
-        " is added Weir asks for them, and asks to end them when it leaves (option events)."
+        f"{format_names(silent)} send no task events yet. When the app is added, Weir asks them to send"
+        " task events,"
+        " and to stop when it leaves (option events)."
     )

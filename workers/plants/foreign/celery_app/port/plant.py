@@ -301,7 +301,7 @@ class CeleryPlant(Adapter):
             ]
             self._resumed_at |= {(worker, queue): now for worker in idle}
             for worker, error in self.control.order_all("add_consumer", idle, queue=queue).items():
-                logger.warning("%s did not take up queue %s again: %s", worker, queue, error)
+                logger.warning("%s did not resume queue %s: %s", worker, queue, error)
 
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
         """Return the configured queues, and those that workers take from or took from before a pause.
@@ -324,7 +324,7 @@ class CeleryPlant(Adapter):
         if left <= 0:
             return []
         return [
-            f"{left:,} more pools have no loop of concurrency: the first {MOST_POOLS}, by name, have one."
+            f"{left:,} more pools have no concurrency loop: only the first {MOST_POOLS}, by name, have one."
         ]
 
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
@@ -393,8 +393,8 @@ class CeleryPlant(Adapter):
             else:
                 left += [pool.worker] if self._get_ordered_size(pool) != before else []
         if left:
-            return f" Part of it has happened, or may have: {', '.join(left)} could not be called back."
-        return " What was ordered of other workers with it was called back." if done else ""
+            return f" The change was made in part, or may have been: {', '.join(left)} could not be reverted."
+        return " The changes to other workers were reverted." if done else ""
 
     def _resize(self, pool: WorkerPool, count: int) -> None:
         now = self._get_ordered_size(pool)

@@ -94,7 +94,7 @@ class BoundedChannel(redis.Channel):
             self.sep = shown[0]
             return
         raise SeparatorDiffers(
-            f"its workers use the separator {shown[0]!r}, and the registration says {self.sep!r}; set"
+            f"its workers use the separator {shown[0]!r}, but the registration has {self.sep!r}; set"
             f" {OPTION} to {json.dumps({'sep': shown[0]})}"
         )
 

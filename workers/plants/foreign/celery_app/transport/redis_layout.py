@@ -116,7 +116,7 @@ def layout_of(address: PlantAddress) -> RedisLayout:
     separator, prefix = address.option("separator"), address.option("prefix")
     declared = options.get("sep")
     if declared and separator and declared not in SEPARATORS[separator]:
-        raise BadInput("separator", f"says {separator}, and {OPTION} says sep {declared!r}; remove one.")
+        raise BadInput("separator", f"is {separator}, but {OPTION} has sep {declared!r}; remove one.")
     if prefix and options.get("global_keyprefix", prefix) != prefix:
         raise BadInput("prefix", f"differs from global_keyprefix in {OPTION}; remove one.")
     separators = (declared,) if declared else SEPARATORS[separator or ANY_SEPARATOR]
@@ -138,10 +138,11 @@ def _transport_options(text: str) -> dict[str, Any]:
     try:
         options = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput(OPTION, 'takes a JSON object, such as {"sep": ":"}.') from None
+        raise BadInput(OPTION, 'must be a JSON object, such as {"sep": ":"}.') from None
     if not isinstance(options, dict):
         raise BadInput(
-            OPTION, f'takes a JSON object, such as {{"sep": ":"}}, not {checks.shorten_for_message(options)}.'
+            OPTION,
+            f'must be a JSON object, such as {{"sep": ":"}}, not {checks.shorten_for_message(options)}.',
         )
     checks.refuse_unknown(options, _KNOWN, OPTION)
     return {
