@@ -144,7 +144,7 @@ def match(
             begin = build_reading(recorder.matched)
             wait_for(running, lambda: recorder.matched, events.num_rows)
             return {
-                **measure_latency(name, begin, build_reading(recorder.matched)),
+                **pace(name, begin, build_reading(recorder.matched)),
                 f"{name}_late_events": float(recorder.late),
             }
 

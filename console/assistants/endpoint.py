@@ -92,11 +92,11 @@ def _once(body: bytes, receive: Any) -> Any:
     """Return a `receive` that yields the body, and then what follows it."""
     given = False
 
-    async def receive() -> Any:
+    async def receive_once() -> Any:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return receive
+    return receive_once

@@ -142,7 +142,9 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
     lost -= _unreadable(snapshot)
-    running = plans.running().filter(kind=Plan.Kind.RESTORE) if lost else plans.running()
+    running = (
+        plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
+    )
     if running.exists():
         return None  # A plan in progress may fix what is short; what is lost waits for no other plan.
     with transaction.atomic():

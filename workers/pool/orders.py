@@ -11,7 +11,7 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput
-from queues.stored_document import BadDocument, decode
+from queues.stored_document import BadDocument, decode_document
 from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60
@@ -30,7 +30,7 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")
     try:
-        report = decode(ReportedHost, stored, host)
+        report = decode_document(ReportedHost, stored, host)
     except BadDocument as error:
         raise BadInput(
             "host", f"reports what can't be read ({error}); run it in this version of Weir."

@@ -99,9 +99,11 @@ def topology_inputs(
         return topology, Measured(measured.age_seconds, idle=holder)
     if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
-    if why := next((each.unknown_tasks for each in inputs.steered(topology) if each.unknown_tasks), None):
+    if why := next(
+        (each.unknown_tasks for each in inputs.list_steered_operators(topology) if each.unknown_tasks), None
+    ):
         return topology, Measured(measured.age_seconds, why)
-    if not inputs.steered_paths(topology):
+    if not inputs.list_steered_paths(topology):
         return topology, Measured(measured.age_seconds, "there is no operator whose tasks can be set")
     return topology, measured
 

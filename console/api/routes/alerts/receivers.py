@@ -79,7 +79,10 @@ def test_receiver(request: HttpRequest, name: str) -> MessageRow:
 
 
 def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
-    row = {**alerts.described_for(actor, receiver), "digest": digest_of(alerts.described(receiver))}
+    row = {
+        **alerts.describe_receiver_for(actor, receiver),
+        "digest": digest_of(alerts.describe_receiver(receiver)),
+    }
     if receiver.channel == Receiver.Channel.SCHEDULE:
         feed = OnCallFeed.objects.filter(receiver=receiver).first()
         row["broken_events"] = feed.broken if feed else []
