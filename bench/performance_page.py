@@ -14,7 +14,7 @@ from typing import Any
 
 COLUMNS = 5
 BAR, FULL = "█", 8  # a full bar: the target is just reached
-MOST_BARS = 2 * FULL
+MAX_BARS = 2 * FULL
 HEAD = """# How fast it is
 
 Every figure was measured by `manage.py bench NAME --json` on {machine}.
@@ -231,7 +231,7 @@ def _line(row: Row, bench: Mapping[str, Any]) -> str:
     if row.target is not None:
         target = f"{'≤' if row.less else '≥'} {human(row.target, row.unit)}"
         reached = row.target / max(value, 1e-12) if row.less else value / row.target
-        bar = BAR * max(1, round(FULL * min(reached, MOST_BARS / FULL)))
+        bar = BAR * max(1, round(FULL * min(reached, MAX_BARS / FULL)))
     if row.peer is not None and row.peer[1] in bench["peers"]:
         beside = f"{row.peer[0]}: {human(float(bench['peers'][row.peer[1]]), row.unit)}"
     return f"| {row.what} | {human(value, row.unit)} | {target} | {beside} | {bar} |"

@@ -17,8 +17,8 @@ from typing import Any, TypeGuard
 from queues.errors import BadInput, Forbidden
 from queues.text.numbers import decimal_number, whole_number
 
-MOST_SHOWN = 80
-MOST_KEY = 80
+MAX_SHOWN = 80
+MAX_KEY = 80
 # Names that people give: to tasks, alert rules, receivers, objectives.
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}\Z")
 # Names of nodes and queues, and of applications, operators, and plants, which are part of URLs.
@@ -55,7 +55,7 @@ class Check:
             raise kind(field, f"takes {self.takes}, not {shorten_for_message(value)}{end}") from None
 
 
-def shorten_for_message(value: Any, most: int = MOST_SHOWN) -> str:
+def shorten_for_message(value: Any, most: int = MAX_SHOWN) -> str:
     """Return a form of the given value that is short enough for a sentence."""
     text = _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _scalar(value, most)
     return text if len(text) <= most else f"{text[: most - 3]}..."
@@ -73,11 +73,11 @@ def _scalar(value: Any, most: int) -> str:
 class _Short(reprlib.Repr):
     def repr_int(self, value: int, level: int) -> str:
         """Return a short form: Python refuses to write out a number of thousands of digits."""
-        return _scalar(value, MOST_SHOWN)
+        return _scalar(value, MAX_SHOWN)
 
 
 _SHORT = _Short()
-_SHORT.maxstring = _SHORT.maxother = MOST_SHOWN
+_SHORT.maxstring = _SHORT.maxother = MAX_SHOWN
 _SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = 20
 
 
@@ -295,7 +295,7 @@ def list_of(check: Check, noun: str) -> Check:
 
 def join_path(where: str, name: object) -> str:
     """Return the path of a field. A name that a document chooses itself is cut to a maximum length."""
-    return f"{where}.{str(name)[:MOST_KEY]}" if where else str(name)[:MOST_KEY]
+    return f"{where}.{str(name)[:MAX_KEY]}" if where else str(name)[:MAX_KEY]
 
 
 def refuse_unknown(

@@ -20,11 +20,11 @@ import yaml
 from queues.errors import BadInput, Forbidden
 from queues.text.scalars import read_plain_scalar
 
-MOST_JSON_BYTES = 64 * 2**20
-MOST_YAML_CHARACTERS = 100_000
-MOST_YAML_VALUES = 20_000
-MOST_DEPTH = 32
-MOST_DIGITS = 40
+MAX_JSON_BYTES = 64 * 2**20
+MAX_YAML_CHARACTERS = 100_000
+MAX_YAML_VALUES = 20_000
+MAX_DEPTH = 32
+MAX_DIGITS = 40
 
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?\Z")
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
@@ -90,8 +90,8 @@ def _bounded_integer(digits: str) -> float:
 
 def read_json(text: str | bytes, name: str = "document") -> Any:
     """Return the value of a JSON text. Raises `BadInput` that names the position, or `name` for the whole."""
-    if len(text) > MOST_JSON_BYTES:
-        raise Forbidden(name, f"takes at most {MOST_JSON_BYTES // 2**20} MiB")
+    if len(text) > MAX_JSON_BYTES:
+        raise Forbidden(name, f"takes at most {MAX_JSON_BYTES // 2**20} MiB")
     try:
         value = json.loads(
             text.removeprefix("\ufeff") if isinstance(text, str) else decoded_text(text),
@@ -101,7 +101,7 @@ def read_json(text: str | bytes, name: str = "document") -> Any:
             object_pairs_hook=_object,
         )
     except RecursionError:
-        raise Forbidden(name, f"is nested deeper than {MOST_DEPTH}") from None
+        raise Forbidden(name, f"is nested deeper than {MAX_DEPTH}") from None
     except ValueError as error:
         raise BadInput(name, f"is not JSON ({_describe_location(error)})") from None
     return check_value(value, name)
@@ -130,8 +130,8 @@ def _check(value: Any, depth: int) -> None:
     elif kind is _Refused:
         raise _At(value.why)
     elif kind is dict or kind is list:
-        if depth >= MOST_DEPTH:
-            raise _At(f"is nested deeper than {MOST_DEPTH}", Forbidden)
+        if depth >= MAX_DEPTH:
+            raise _At(f"is nested deeper than {MAX_DEPTH}", Forbidden)
         _check_parts(value, depth)
 
 
@@ -177,8 +177,8 @@ def _float(text: str) -> float | _Refused:
 
 
 def _integer(text: str) -> int | _Refused:
-    if len(text) > MOST_DIGITS:
-        return _Refused(f"takes numbers of at most {MOST_DIGITS} digits, not {len(text)}")
+    if len(text) > MAX_DIGITS:
+        return _Refused(f"takes numbers of at most {MAX_DIGITS} digits, not {len(text)}")
     return int(text)
 
 
@@ -215,8 +215,8 @@ class YamlDocument:
 
 def read_yaml(text: str, name: str = "document") -> YamlDocument:
     """Parse a YAML text. Raises `BadInput` that names the position in it (or `name`) and the line."""
-    if len(text) > MOST_YAML_CHARACTERS:
-        raise Forbidden(name, f"takes at most {MOST_YAML_CHARACTERS} characters, not {len(text)}")
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise Forbidden(name, f"takes at most {MAX_YAML_CHARACTERS} characters, not {len(text)}")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -252,16 +252,16 @@ class _Builder:
 
     def _value(self, event: Any, path: str, depth: int) -> Any:
         self._values += 1
-        if self._values > MOST_YAML_VALUES:
-            self._refuse(path, event, f"takes at most {MOST_YAML_VALUES} values", Forbidden)
+        if self._values > MAX_YAML_VALUES:
+            self._refuse(path, event, f"takes at most {MAX_YAML_VALUES} values", Forbidden)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             self._refuse(path, event, "takes no anchors and aliases (& and *)", Forbidden)
         if event.tag not in (None, "!"):
             self._refuse(path, event, "takes no tags (!)", Forbidden)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
-        if depth >= MOST_DEPTH:
-            self._refuse(path, event, f"is nested deeper than {MOST_DEPTH}", Forbidden)
+        if depth >= MAX_DEPTH:
+            self._refuse(path, event, f"is nested deeper than {MAX_DEPTH}", Forbidden)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path, depth)
         return self._build_mapping(path, depth)
@@ -295,9 +295,9 @@ class _Builder:
             self._refuse(path, event, found.why)
         if not event.implicit[0]:  # in quotes
             return value
-        if len(value) > MOST_DIGITS:
+        if len(value) > MAX_DIGITS:
             if _NUMBER.match(value):
-                self._refuse(path, event, f"takes numbers of at most {MOST_DIGITS} digits, not {len(value)}")
+                self._refuse(path, event, f"takes numbers of at most {MAX_DIGITS} digits, not {len(value)}")
             return value
         try:
             return read_plain_scalar(value)

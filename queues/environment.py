@@ -19,8 +19,8 @@ from queues.text.words import split_words
 # of this process
 PROCESS: MutableMapping[str, str] = os.environ
 LOCAL_CONTROL = "redis://127.0.0.1:6379/0"  # if no setting says where the control server is
-LONGEST_NUMBER = 10
-LEAST_SECONDS, MOST_SECONDS = 0.1, 3600.0
+MAX_NUMBER = 10
+MIN_SECONDS, MAX_SECONDS = 0.1, 3600.0
 
 
 @dataclass(frozen=True)
@@ -89,24 +89,24 @@ class WholeNumber(Variable):
     def whole(self, default: int | None = None, environment: Mapping[str, str] = PROCESS) -> int:
         """Return the number. Raises `BadInput` that names the variable."""
         text = self.text(environment)
-        if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
-            raise BadInput(self.name, f"takes a whole number of at most {LONGEST_NUMBER} digits.")
+        if text and not (text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER):
+            raise BadInput(self.name, f"takes a whole number of at most {MAX_NUMBER} digits.")
         return int(environment.get(self.name) or (self.default if default is None else default))
 
 
 @dataclass(frozen=True)
 class Seconds(Variable):
-    """A duration from LEAST_SECONDS to `most`, both inclusive, in seconds."""
+    """A duration from MIN_SECONDS to `most`, both inclusive, in seconds."""
 
-    most: float = MOST_SECONDS
+    most: float = MAX_SECONDS
 
     def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
         """Return the duration. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         value = decimal_number(text) or 0.0
-        if not LEAST_SECONDS <= value <= self.most:
+        if not MIN_SECONDS <= value <= self.most:
             raise BadInput(
-                self.name, f"takes seconds from {LEAST_SECONDS:g} to {self.most:g}, not {text[:40]!r}"
+                self.name, f"takes seconds from {MIN_SECONDS:g} to {self.most:g}, not {text[:40]!r}"
             )
         return value
 

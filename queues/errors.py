@@ -94,7 +94,7 @@ CONNECTION_REASONS = {
     "no address associated with hostname": "no such host is known",
     "temporary failure in name resolution": "the name of its host can't be resolved at present",
 }
-MOST_CHARACTERS = 200
+MAX_CHARACTERS = 200
 
 
 def connection_reason(error: object) -> str:
@@ -107,4 +107,4 @@ def connection_reason(error: object) -> str:
 def first_line(error: object) -> str:
     """Return the first line of an error, such as a server's own words; its class name if it is empty."""
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:MOST_CHARACTERS].rstrip(".")
+    return text.splitlines()[0][:MAX_CHARACTERS].rstrip(".")

@@ -9,7 +9,7 @@ from queues.errors import BadInput
 
 UMASK = 0o077
 OTHERS = 0o077  # the bits that group and others must not have
-MOST_ENTRIES = 1_000_000
+MAX_ENTRIES = 1_000_000
 # By path, chmod would follow a link that replaced an entry; Linux can open the entry itself.
 _OPENED = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW
 
@@ -79,7 +79,7 @@ def _write_temporary_file(path: Path, text: str) -> Path:
     return fresh
 
 
-def mend(folder: Path, most_entries: int = MOST_ENTRIES) -> Mended:
+def mend(folder: Path, most_entries: int = MAX_ENTRIES) -> Mended:
     """Remove the rights of group and others from a folder and everything below it.
 
     It follows no links, and changes only what belongs to this user. The folder itself comes first: from then

@@ -12,7 +12,7 @@ from bench.causes.shop import CALM_SECONDS, QUEUES, Shop
 
 FIRST = 3  # rows that somebody reads
 LASTING_SECONDS = 60.0  # of a cause; as long is compared with the time before it
-MOST_SECONDS = 150.0  # until somebody is notified
+MAX_SECONDS = 150.0  # until somebody is notified
 SETTLE_SECONDS = 20.0  # the archive has what happened, and changes are searched again
 CHECK_SECONDS = 0.5
 
@@ -96,7 +96,7 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
 
 def _check_until_notified(shop: Shop, watch: AlertWatch) -> float | None:
     """While the cause lasts, and until the first call; the seconds to that, None when there was none."""
-    while (passed := time.time() - watch.since) < MOST_SECONDS:
+    while (passed := time.time() - watch.since) < MAX_SECONDS:
         watch.check(shop.snapshot())
         called = shop.calls.first_after(watch.since)
         if passed >= LASTING_SECONDS and called is not None:

@@ -20,7 +20,7 @@ START_SECONDS, CALM_SECONDS = 300.0, 240.0
 SERVICE = {"seconds": 0.002}  # of an event
 SHORT_SECONDS = 6.0  # to wait: workers begin when they have enough to do
 # How long the waits of the plant at work are watched; one is long from so many times the longest of them on.
-USUAL_SECONDS, MOST_STRETCHES, LONG = 30.0, 4, 2.0
+USUAL_SECONDS, MAX_STRETCHES, LONG = 30.0, 4, 2.0
 RECEIVER = "scenario"
 # rule → (threshold, clear_threshold, for_seconds)
 RULES = {
@@ -149,7 +149,7 @@ class Shop(RunningPlant):
         the last of the stretches.
         """
         threshold, clear, for_seconds = RULES["queue-behind"]
-        for _ in range(MOST_STRETCHES):
+        for _ in range(MAX_STRETCHES):
             longest = self._longest_wait(USUAL_SECONDS)
             if LONG * longest <= threshold:
                 return

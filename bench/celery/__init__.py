@@ -11,7 +11,7 @@ A task's waiting is from being sent to being begun, on one clock; worker-seconds
 are, by the operating system, over the time of the load. The best fixed size is the smallest whose 95th
 percentile of waiting is at most OBJECTIVE_SECONDS; its owner would give --autoscale the same number. "At
 equal cost" compares with the --autoscale that takes the fewest worker-seconds, but at least as many as
-Weir. `--seconds` is how long the load takes, at least LEAST_SECONDS.
+Weir. `--seconds` is how long the load takes, at least MIN_SECONDS.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ from bench.celery.outcome import Outcome, figures
 from bench.celery.stock_workers import Rival, StockWorker, drive
 from bench.celery.watched import Attached
 
-LEAST_SECONDS = 920.0
+MIN_SECONDS = 920.0
 RIVALS = (
     Rival("weir", ("--concurrency", "2")),
     Rival("fixed 8", ("--concurrency", "8")),
@@ -40,7 +40,7 @@ RIVALS = (
 
 def run(seconds: float) -> dict[str, Any]:
     """On Valkey and on RabbitMQ at once, with the same load."""
-    load = square_wave(max(seconds, LEAST_SECONDS))
+    load = square_wave(max(seconds, MIN_SECONDS))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-celery-")))
         names = [rival.name for rival in RIVALS]

@@ -30,7 +30,7 @@ from workers.history.snapshot_archive import ROOT, SUFFIX, Recorder, snapshot_at
 LIMITS = {"bytes_per_day": 50e6, "read_p95_seconds": 0.2, "large_read_p95_seconds": 0.2, "week_seconds": 1.0}
 READS, LARGE_NODES, CONTAINERS_A_QUEUE = 100, 200, 10
 MINUTES_A_WEEK = 7 * 1_440
-LEAST_SECONDS = 200.0  # three whole minutes
+MIN_SECONDS = 200.0  # three whole minutes
 
 
 def bytes_per_day(data: Path) -> float:
@@ -127,7 +127,7 @@ def run(seconds: float) -> dict[str, Any]:
     with RunningPlant() as plant, tempfile.TemporaryDirectory(prefix="weir-past-") as folder:
         plant.wait_until(lambda s: (s["pipeline"] or {}).get("state") == "running", 120, "the pipeline runs")
         snapshot = plant.snapshot() or {}
-        time.sleep(max(LEAST_SECONDS, 10 * seconds))
+        time.sleep(max(MIN_SECONDS, 10 * seconds))
         newest = plant.snapshot() or {}
         reads = read_seconds(plant.data, snapshot["at"] + 1, newest["at"] - 1)
         with redis.Redis.from_url(plant.control_url()) as control:

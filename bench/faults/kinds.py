@@ -29,7 +29,7 @@ SOON_SECONDS = 30.0  # within which workers claim something, and a loop acts
 # What an order to a worker goes through: who gives it, the broker and its disk, who takes it, by which clock
 # it is still in time. A fault of these may take what is on its way: as many as begin at once, and no more.
 ORDERED_THROUGH = ("control", "worker-jobs", "worker-control", "in an effect", "disk", "clock")
-MOST_ORDERS_A_FAULT = 8
+MAX_ORDERS_A_FAULT = 8
 
 Strike = Callable[[BrokenPlant, Random], AbstractContextManager[None]]
 

@@ -23,7 +23,7 @@ from queues.errors import BadInput, WeirError
 
 log = logging.getLogger(__name__)
 FIRST_SECONDS = 600.0  # a plant may take to be whole for the first time
-MOST_SECONDS = 120.0  # after a fault; then it counts as not recovered
+MAX_SECONDS = 120.0  # after a fault; then it counts as not recovered
 CHECK_SECONDS = 0.25
 PAUSE_SECONDS = 2.0, 6.0  # between two faults
 
@@ -131,7 +131,7 @@ def _inject(plant: BrokenPlant, seed: int, kind: Kind, chance: Random) -> Struck
     except sqlite3.Error as error:
         not_tried = str(error)
     load = os.getloadavg()[0]
-    seconds, why, waited_for = wait_until_whole(plant, MOST_SECONDS)
+    seconds, why, waited_for = wait_until_whole(plant, MAX_SECONDS)
     if wrong:
         seconds, why = None, [wrong, *why]
     load = round(load, 1)

@@ -17,7 +17,7 @@ from workers.control.parts.present import Present
 from workers.plants.memory import MemoryPlant
 
 EVENTS_A_ROUND = 700
-LEAST_ROUNDS = 4
+MIN_ROUNDS = 4
 
 
 def measure(queues: int, nodes: int, seconds: float) -> None:
@@ -37,7 +37,7 @@ def _median(containers: list[tuple[str, str]], seconds: float, events: int) -> f
     clock = timezone.now() + timedelta(hours=bool(events))  # later than what was measured before
     plant = MemoryPlant(lambda: clock.timestamp(), containers)
     took: list[float] = []
-    while sum(took) < seconds or len(took) < LEAST_ROUNDS:
+    while sum(took) < seconds or len(took) < MIN_ROUNDS:
         clock += timedelta(seconds=INTERVAL_SECONDS + sum(took[-1:]))
         for number, (queue, node) in enumerate(containers if events else ()):
             plant.put(queue, node, events * (1 + number % 3))

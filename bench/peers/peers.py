@@ -44,9 +44,9 @@ PROGRAMS, INSTALLED = Path(__file__).parent / "programs", ROOT / ".peers"
 EVENTS = "events.parquet"
 RULES = ("duckdb", "polars", "sail", "pathway")
 KEYS = (200, 10_000)
-RULE_EVENTS_PER_SECOND, MOST_RULE_EVENTS = 400_000, 4_000_000  # for each second of `--seconds`, and at all
+RULE_EVENTS_PER_SECOND, MAX_RULE_EVENTS = 400_000, 4_000_000  # for each second of `--seconds`, and at all
 SEQUENCE_EVENTS = 1_000_000  # several batches
-LONGEST_SECONDS = 900.0
+MAX_SECONDS = 900.0
 NO_NETWORK = ("unshare", "--net", "--map-root-user", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 
 
@@ -81,7 +81,7 @@ def _ratios(own: dict[str, float], others: dict[str, float]) -> Iterator[tuple[s
 
 
 def _rules(folder: Path, seconds: float) -> tuple[dict[str, float], dict[str, float]]:
-    rows = int(min(MOST_RULE_EVENTS, RULE_EVENTS_PER_SECOND * seconds))
+    rows = int(min(MAX_RULE_EVENTS, RULE_EVENTS_PER_SECOND * seconds))
     shipped = replace(read_application(SHIPPED), name="shipped")
     events = telemetry(2 * rows)
     (hosts,) = (rule.table.current for rule in shipped.rules if isinstance(rule, Enrich))
@@ -173,7 +173,7 @@ def program(python: str, name: str, *arguments: str) -> Ran:
     command = [str(INSTALLED / python / "bin" / "python"), str(PROGRAMS / name), *arguments]
     isolated = [*NO_NETWORK, *command] if _can_isolate() else command
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "JAVA_HOME", "HOME", "LANG")}
-    ran = subprocess.run(isolated, capture_output=True, text=True, timeout=LONGEST_SECONDS, env=kept)
+    ran = subprocess.run(isolated, capture_output=True, text=True, timeout=MAX_SECONDS, env=kept)
     if ran.returncode:
         raise RuntimeError(f"{name} failed: {ran.stderr[-2_000:]}")
     return Ran(**json.loads(ran.stdout.splitlines()[-1]))

@@ -35,7 +35,7 @@ from workers.pipeline.runtime.running import INTER, INTRA, TIERS
 from workers.pipeline.runtime.session import start_session
 
 EXPECTED_EVENTS_PER_SECOND = 400_000  # how much is laid ready for each second of a measurement
-MOST_EVENTS = 4_000_000
+MAX_EVENTS = 4_000_000
 PACED_EVENTS_PER_SECOND = 20_000
 PACED_SECONDS = 12.0
 PACED_EVERY_SECONDS = 0.1
@@ -54,7 +54,7 @@ patterns:
 
 def run(seconds: float) -> dict[str, dict[str, float]]:
     """Each figure over about `seconds` of work; Spark's start and the first batches are left out."""
-    rows = int(min(MOST_EVENTS, EXPECTED_EVENTS_PER_SECOND * seconds))
+    rows = int(min(MAX_EVENTS, EXPECTED_EVENTS_PER_SECOND * seconds))
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session("bench", "local[2]", Path(folder), heap="2g")
         try:

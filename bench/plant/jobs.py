@@ -30,7 +30,7 @@ from workers.batch.jobs.spark.statistics import ACCURACY, QUANTILES
 from workers.history import event_archive
 
 EVENTS_PER_SECOND = 200_000  # how much is laid ready for each second of the measurement
-MOST_EVENTS = 10_000_000
+MAX_EVENTS = 10_000_000
 FILE_EVENTS = 20_480
 TYPES = 40
 PARTITION = event_archive.Partition("2026-11-19", "process")
@@ -63,7 +63,7 @@ class Usage:
 
 def run(seconds: float) -> dict[str, dict[str, float]]:
     """10 million events for 50 seconds and more, else 200,000 a second of measurement."""
-    rows = int(min(MOST_EVENTS, EVENTS_PER_SECOND * seconds))
+    rows = int(min(MAX_EVENTS, EVENTS_PER_SECOND * seconds))
     with tempfile.TemporaryDirectory() as folder:
         lay_ready(Path(folder), rows)
         where = Surroundings(Path(folder), redis.Redis(), datetime.now(UTC))  # the job asks it for nothing

@@ -21,7 +21,7 @@ from bench.plant.running_plant import ROOT, RunningPlant
 LIMITS = {"person_p95_seconds": 1.0, "person_refused": 0, "failures": 0, "web_grew_bytes": 300e6}
 PAGES = ("/", "/queues/", "/loops/", "/alerts/", "/ledger/", "/pipeline/")
 START_SECONDS, SETTLE_SECONDS, PAUSE_SECONDS = 300.0, 5.0, 0.3
-LEAST_SECONDS = 30.0
+MIN_SECONDS = 30.0
 
 
 def token(plant: RunningPlant, name: str, role: str) -> str:
@@ -46,7 +46,7 @@ def open_pages(person: httpx.Client, seconds: float) -> tuple[list[float], int]:
 
 def run(seconds: float) -> dict[str, Any]:
     """At least half a minute: so long take the sockets alone to be opened or refused."""
-    seconds = max(LEAST_SECONDS, seconds)
+    seconds = max(MIN_SECONDS, seconds)
     with RunningPlant() as plant:
         plant.wait_until(
             lambda seen: not seen["parts"].get("starting"), START_SECONDS, "everything has started"

@@ -131,7 +131,7 @@ CONFIRMED = frozenset(
 )
 CONFIRMED_SECONDS = 600.0
 CONFIRMED_AT = "weir_confirmed_at"  # in a session: when its person last confirmed their identity
-MOST_ANCESTORS = 8
+MAX_ANCESTORS = 8
 TOKEN_PREFIX = "weir_"
 USED_AT_STEP = timedelta(minutes=1)
 
@@ -428,7 +428,7 @@ def acts_as(token_name: str) -> str:
 
 def _line(token: ApiToken) -> Iterator[ApiToken]:
     """Return a token and its ancestors. Raises `PermissionDenied` for a cycle."""
-    for _ in range(MOST_ANCESTORS):
+    for _ in range(MAX_ANCESTORS):
         yield token
         if token.parent is None:
             return

@@ -28,7 +28,7 @@ from console.web.web_request import WebRequest
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
 KNOWN_FOR = timedelta(days=30)
 UNKNOWN = "unknown"
-LONGEST_NAME = 255  # limits of the library's tables
+MAX_NAME = 255  # limits of the library's tables
 
 
 class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes has no types
@@ -75,7 +75,7 @@ def counted_client(request: HttpRequest) -> str | None:
 def normalize_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:
     """Return the name for which a login counts, truncated to the size of its column."""
     name = (credentials or request.POST).get("username")
-    return None if name is None else str(name)[:LONGEST_NAME]
+    return None if name is None else str(name)[:MAX_NAME]
 
 
 def _find_user(request: HttpRequest, credentials: dict[str, Any]) -> Actor:

@@ -23,7 +23,7 @@ RECOVERY_CODES = 10
 PURPOSE = "recovery code"
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no similar characters
 CODE_LENGTH = 16  # 79 bits
-LONGEST_CODE = 40
+MAX_CODE = 40
 
 
 def find_confirmed(user: User) -> SecondFactor | None:
@@ -122,5 +122,5 @@ def _new_recovery_codes(user: User) -> list[str]:
 
 def _plain(code: str) -> str:
     """Remove separators between groups. The length of typed text is limited before any int()."""
-    text = "".join(code.lower().split()).replace("-", "")[:LONGEST_CODE]
+    text = "".join(code.lower().split()).replace("-", "")[:MAX_CODE]
     return text if text.isascii() else ""

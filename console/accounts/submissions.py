@@ -25,7 +25,7 @@ HEADER, FIELD = "Idempotency-Key", "submission"
 GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
 RETAINED = timedelta(days=1)
 PURPOSE = "answer to a submission"
-MOST_CHARACTERS = 64 * 1024
+MAX_CHARACTERS = 64 * 1024
 UNCOMPARED_FIELDS = (FIELD, "csrfmiddlewaretoken")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -150,7 +150,7 @@ def _keep(found: Submission, response: HttpResponse) -> None:
     found.status = response.status_code
     found.location = response.headers.get("Location", "")[:500]
     shown_once = response.streaming or "no-store" in response.headers.get("Cache-Control", "")
-    if not shown_once and len(response.content) <= MOST_CHARACTERS:
+    if not shown_once and len(response.content) <= MAX_CHARACTERS:
         found.content_type = response.headers.get("Content-Type", "text/plain")[:100]
         found.body = sealing.seal(response.content, PURPOSE, f"{found.actor} {found.key}")
     found.save()

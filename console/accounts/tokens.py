@@ -38,7 +38,7 @@ from workers.steering import plant_settings
 from workers.steering.overrides import read_reason
 
 NAME = re.compile(r"[\w.-]{1,80}\Z")
-MOST_SCOPES = 100
+MAX_SCOPES = 100
 RETAINED = timedelta(days=400)  # after its end; the audit keeps it for longer
 FAMILIES = frozenset(map(family_of, ACTIONS)) - {"account"}
 
@@ -117,8 +117,8 @@ def _check(actor: Actor, name: str, role: str, days: Any) -> None:
 
 
 def _check_queues(actor: Actor, queues: Collection[str]) -> None:
-    if len(queues) > MOST_SCOPES:
-        raise BadInput("queues", f"takes {MOST_SCOPES} names at most.")
+    if len(queues) > MAX_SCOPES:
+        raise BadInput("queues", f"takes {MAX_SCOPES} names at most.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := sorted(set(queues) - known):
         raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")

@@ -29,7 +29,7 @@ from queues.segments.segment import Segment, entry_seconds
 from queues.text import numbers
 
 # Limit of a search; a block's letter may have a megabyte, and all that were found are in memory at once.
-MOST_SCANNED, MOST_SCANNED_BYTES = 20_000, 128 * 2**20
+MAX_SCANNED, MAX_SCANNED_BYTES = 20_000, 128 * 2**20
 TIMEOUT_SECONDS = 2.0
 MAXIMUM_TEXT = 200
 GROUPS = 8
@@ -258,7 +258,7 @@ def may_open(actor: Actor, queue: str) -> bool:
 
 
 def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
-    """Return all dead letters that match, of the first MOST_SCANNED or MOST_SCANNED_BYTES, as the actor may
+    """Return all dead letters that match, of the first MAX_SCANNED or MAX_SCANNED_BYTES, as the actor may
     see them.
 
     Unreachable nodes are named.
@@ -271,9 +271,9 @@ def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
         letter = replace(whole, sealed=not may_open(actor, whole.name.queue))
         if criteria.fits(replace(letter)):  # a copy, which alone holds the events that were read for it
             letters.append(letter)
-        if scanned >= MOST_SCANNED or size_bytes >= MOST_SCANNED_BYTES:
+        if scanned >= MAX_SCANNED or size_bytes >= MAX_SCANNED_BYTES:
             break
-    is_cut = scanned >= MOST_SCANNED or size_bytes >= MOST_SCANNED_BYTES
+    is_cut = scanned >= MAX_SCANNED or size_bytes >= MAX_SCANNED_BYTES
     letters.sort(key=lambda letter: (letter.at, letter.name.id), reverse=True)
     return FoundDeadLetters(letters, sorted(unreachable), is_cut, scanned)
 
@@ -378,7 +378,7 @@ def _iterate_letters(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLet
         if node in unreachable:  # its timeout is waited for once, and not for each queue
             continue
         try:
-            yield from (_build_row(name, node, letter) for letter in place.iterate(MOST_SCANNED))
+            yield from (_build_row(name, node, letter) for letter in place.iterate(MAX_SCANNED))
         except NodeUnavailable:
             unreachable.add(node)
 

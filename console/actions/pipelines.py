@@ -35,7 +35,7 @@ from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
 TABLES = Path(declaration.__file__).parents[1] / "applications"
-LONGEST_NOTE = 300
+MAX_NOTE = 300
 
 
 def parse_application(text: str) -> Application:
@@ -78,7 +78,7 @@ def parse_application_for(actor: Actor, text: str) -> Application:
     try:
         return parse_application(text)
     except Forbidden as error:
-        audit_log.record_refusal(actor, "pipeline.declare", error.field, error.message[:LONGEST_NOTE])
+        audit_log.record_refusal(actor, "pipeline.declare", error.field, error.message[:MAX_NOTE])
         raise
 
 

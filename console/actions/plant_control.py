@@ -27,7 +27,7 @@ from workers.plants.plant import Elastic, PlantConfused
 from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
-LONGEST_NAME = 80
+MAX_NAME = 80
 HAND_MINUTES = 15.0  # time after which the loops take over from a manual setting
 OLD_SECONDS = 2 * STALE_SECONDS
 
@@ -115,7 +115,7 @@ def set_by_hand(
 
 def _seconds_of(minutes: float) -> float:
     """Return the seconds. Raises `BadInput` that names minutes."""
-    least, most = holding.LEAST_SECONDS / 60.0, holding.MOST_SECONDS / 60.0
+    least, most = holding.MIN_SECONDS / 60.0, holding.MAX_SECONDS / 60.0
     if not least <= minutes <= most:
         raise BadInput("minutes", f"takes minutes from {least:.2g} to {most:g}, not {minutes:g}")
     return 60.0 * minutes
@@ -161,8 +161,8 @@ def take(
     The caller records the purpose.
     """
     demand(actor, "plant.scale")
-    if not holding.LEAST_SECONDS <= seconds <= holding.MOST_SECONDS:
-        takes = f"takes {holding.LEAST_SECONDS:g} to {holding.MOST_SECONDS:g} seconds, not {seconds!r}"
+    if not holding.MIN_SECONDS <= seconds <= holding.MAX_SECONDS:
+        takes = f"takes {holding.MIN_SECONDS:g} to {holding.MAX_SECONDS:g} seconds, not {seconds!r}"
         raise BadInput("seconds", takes)
     now = timezone.now().timestamp()
     return holding.hold(control, plant, holder_name(actor, controller), now, seconds)
@@ -205,8 +205,8 @@ def resume(actor: Actor, plant: str, reason: str) -> int:
 
 def holder_name(actor: Actor, controller: str = "") -> str:
     """Return the name of the holder: the token or person, and which of its controllers."""
-    if len(controller) > LONGEST_NAME:
-        raise BadInput("controller", f"takes at most {LONGEST_NAME} characters, not {len(controller)}")
+    if len(controller) > MAX_NAME:
+        raise BadInput("controller", f"takes at most {MAX_NAME} characters, not {len(controller)}")
     return f"{actor.name}/{controller}" if controller else actor.name
 
 

@@ -11,7 +11,7 @@ from console.audit import audit_log
 from console.models import SavedFilter
 from queues.errors import BadInput
 
-LONGEST_NAME, LONGEST_QUERY, MOST = 60, 1_000, 30
+MAX_NAME, MAX_QUERY, MOST = 60, 1_000, 30
 PLACES = ("before", "after")  # the user's position in the list, not part of a filter
 
 
@@ -22,10 +22,10 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
     name, kept = name.strip(), _remove_position(query)
     if page not in SavedFilter.Page.values:
         raise BadInput("page", f"takes {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
-    if not 1 <= len(name) <= LONGEST_NAME:
-        raise BadInput("name", f"takes 1 to {LONGEST_NAME} characters.")
-    if not 1 <= len(kept) <= LONGEST_QUERY:
-        raise BadInput("query", f"takes a filter of 1 to {LONGEST_QUERY:,} characters; choose one first.")
+    if not 1 <= len(name) <= MAX_NAME:
+        raise BadInput("name", f"takes 1 to {MAX_NAME} characters.")
+    if not 1 <= len(kept) <= MAX_QUERY:
+        raise BadInput("query", f"takes a filter of 1 to {MAX_QUERY:,} characters; choose one first.")
     others = list_filters(user, page).exclude(name=name)
     if others.count() >= MOST:
         raise BadInput("name", f"is one too many: {MOST} filters are kept for a page. Remove one first.")

@@ -14,9 +14,9 @@ from console.api.request.calls import Calls, Refused
 from console.connections.control_server import LIVE_SECONDS
 
 API = "/api/v1"
-MOST_DECISIONS = 50
-MOST_HOURS = 87_600
-MOST_VALUES = 100  # more than any loop has
+MAX_DECISIONS = 50
+MAX_HOURS = 87_600
+MAX_VALUES = 100  # more than any loop has
 # A subject's kind → where the snapshot has its figures.
 FIGURES = {"node": "nodes", "queue": "queues", "host": "hosts", "loop": "loops", "plant": "plants"}
 DECISION = (
@@ -128,8 +128,8 @@ class Tools:
         return {
             "marks": self._get("/marks", span)["marks"],
             "overrides": self._get("/overrides")["overrides"],
-            "plans": self._get("/plans")["plans"][:MOST_DECISIONS],
-            "decisions": self._ledger({"acted": "true", "from": span["from"]}, MOST_DECISIONS),
+            "plans": self._get("/plans")["plans"][:MAX_DECISIONS],
+            "decisions": self._ledger({"acted": "true", "from": span["from"]}, MAX_DECISIONS),
         }
 
     def what_if(self, loop: str, values: dict[str, float], hours: float = 1.0) -> dict[str, Any]:
@@ -137,8 +137,8 @@ class Tools:
 
         The recorded observations do not respond to the changed actions.
         """
-        if len(values) > MOST_VALUES:
-            raise Refused(f"values: takes at most {MOST_VALUES} values, not {len(values):,}.")
+        if len(values) > MAX_VALUES:
+            raise Refused(f"values: takes at most {MAX_VALUES} values, not {len(values):,}.")
         number = self._loop_id(loop)
         changed = [f"{name}={value!r}" for name, value in values.items()]
         answer: dict[str, Any] = self._get(f"/loops/{number}/what-if", {"set": changed, "hours": hours})
@@ -181,14 +181,14 @@ class Tools:
         return snapshot.get(FIGURES.get(kind, ""), {}).get(name)
 
     def _ledger(self, chosen: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
-        query = {**chosen, "rows": max(1, min(int(rows), MOST_DECISIONS))}
+        query = {**chosen, "rows": max(1, min(int(rows), MAX_DECISIONS))}
         entries = self._get("/ledger", query)["entries"]
         return [{name: entry.get(name) for name in DECISION} for entry in entries]
 
     def _compute_start(self, hours: float) -> float:
         """Return the Unix time of so many hours ago."""
-        if not 0 < hours <= MOST_HOURS:
-            raise Refused(f"hours: takes more than 0 and at most {MOST_HOURS:,} (ten years).")
+        if not 0 < hours <= MAX_HOURS:
+            raise Refused(f"hours: takes more than 0 and at most {MAX_HOURS:,} (ten years).")
         return self._clock() - 3_600 * hours
 
     def _loop_id(self, name: str) -> int:

@@ -60,7 +60,7 @@ def record(
     Actions that every viewer may repeat are limited (`console.audit.repeats`): returns None for an entry that
     was only counted. Raises `RateLimited`; the action must then not be done.
     """
-    longest = refusals.LONGEST_TARGET
+    longest = refusals.MAX_TARGET
     is_folded = repeats.is_of(action, repeats.FOLDED)
     # The entry of an export's end is limited together with the entry of its start.
     is_counted = repeats.is_of(action, repeats.BUDGETED) and not action.endswith(".end")

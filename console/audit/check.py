@@ -24,7 +24,7 @@ from console.storage import append_only
 
 BLOCK_ROWS = 1_000
 ACCEPT = "audit.accept"
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 # Errors when a row has an invalid time, JSON, or text.
 UNREADABLE = (ValueError, TypeError, AttributeError, OverflowError, OperationalError)
 COLUMNS = ("pk", "sequence", "previous", "digest", *CONTENT)
@@ -80,9 +80,9 @@ class Verdict:
             "heads": self.heads,
             "last": {"sequence": self.last.sequence, "digest": self.last.digest},
             "seconds": round(self.seconds, 3),
-            "findings": [asdict(finding) for finding in self.findings[:MOST_FINDINGS]],
+            "findings": [asdict(finding) for finding in self.findings[:MAX_FINDINGS]],
             "findings_count": len(self.findings),
-            "accepted": [asdict(finding) for finding in self.accepted[:MOST_FINDINGS]],
+            "accepted": [asdict(finding) for finding in self.accepted[:MAX_FINDINGS]],
         }
 
 

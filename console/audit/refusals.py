@@ -22,7 +22,7 @@ from console.audit.repeats import Fold
 
 logger = logging.getLogger(__name__)
 FAMILY = "refused"
-LONGEST_TARGET, LONGEST_REASON, LONGEST_ACTION = 200, 500, 80
+MAX_TARGET, MAX_REASON, MAX_ACTION = 200, 500, 80
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def collect_refusals(asked: str) -> Iterator[None]:
 
     `asked`: the target of a rejection that names none, such as `POST /plants/register`.
     """
-    request = _Request(asked[:LONGEST_TARGET])
+    request = _Request(asked[:MAX_TARGET])
     token = _current.set(request)
     try:
         yield
@@ -84,7 +84,7 @@ def refusals_recorded(get_response: Callable[..., Any]) -> Callable[..., Any]:
     if iscoroutinefunction(get_response):
 
         async def asynchronously(request: HttpRequest) -> HttpResponse:
-            heads_on_disk = _Request(f"{request.method} {request.path}"[:LONGEST_TARGET])
+            heads_on_disk = _Request(f"{request.method} {request.path}"[:MAX_TARGET])
             token = _current.set(heads_on_disk)
             try:
                 response: HttpResponse = await get_response(request)
@@ -117,10 +117,10 @@ def _write(refusal: Refusal, asked: str = "") -> None:
     after = refusal.after if not folded else {"refused_before_and_not_noted": folded, "about": refusal.after}
     try:
         chain.append(
-            actor=_plain(refusal.actor, LONGEST_TARGET),
-            action=_plain(f"{FAMILY}.{refusal.action}", LONGEST_ACTION),
-            target=_plain(refusal.target or asked, LONGEST_TARGET),
-            reason=_plain(refusal.reason, LONGEST_REASON),
+            actor=_plain(refusal.actor, MAX_TARGET),
+            action=_plain(f"{FAMILY}.{refusal.action}", MAX_ACTION),
+            target=_plain(refusal.target or asked, MAX_TARGET),
+            reason=_plain(refusal.reason, MAX_REASON),
             after=after,
             address=refusal.address,
             request_id=refusal.request_id,

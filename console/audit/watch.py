@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS = 30.0
 # Time limit for recomputing digests in a check; the rest of a long audit log follows in the next ones.
 BUDGET_SECONDS = 5.0
-MOST_SAID = 5
+MAX_SAID = 5
 
 
 class AuditWatch:
@@ -39,7 +39,7 @@ class AuditWatch:
         if verdict.sound and verdict.last.sequence:
             self._keep_head(verdict)
         said = verdict.document()
-        said["findings"] = said["findings"][:MOST_SAID]
+        said["findings"] = said["findings"][:MAX_SAID]
         try:
             document = convert(AuditVerdict, {"at": now.timestamp(), **said})
             control().set(keys.AUDIT_VERDICT, encode_document(document))

@@ -25,7 +25,7 @@ from queues.lua.script import script
 logger = logging.getLogger(__name__)
 FILE = "audit-heads.jsonl"
 LAST_LINES = 1_000
-LONGEST_LINE = 1_000  # bytes; one has 180
+MAX_LINE = 1_000  # bytes; one has 180
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def keep(folder: Path, head: Head) -> None:
     """Add a line to the file, replacing an incomplete line of a full disk."""
     with (folder / FILE).open("ab+") as file:
         end = file.tell()
-        file.seek(max(0, end - LONGEST_LINE))
+        file.seek(max(0, end - MAX_LINE))
         tail = file.read()
         file.truncate(end - len(tail) + tail.rfind(b"\n") + 1)
         file.write(_seal_head(head).encode() + b"\n")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from controllers.framework.reason import format_count, percent
 from queues.stored_document import convert
-from workers.control.first_reports import LEAST_SECONDS
+from workers.control.first_reports import MIN_SECONDS
 from workers.documents.loops import FirstReportFigures
 from workers.models import FirstReport
 
@@ -42,7 +42,7 @@ def report_of(loop: int) -> ShownReport | None:
 
 
 def _too_little() -> list[str]:
-    least = f"{LEAST_SECONDS / MINUTE_SECONDS:.0f} minutes"
+    least = f"{MIN_SECONDS / MINUTE_SECONDS:.0f} minutes"
     return [f"Less than {least} of the hour were measured: no figures. The next hour is reported instead."]
 
 

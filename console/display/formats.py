@@ -17,7 +17,7 @@ from queues import checks
 UNKNOWN = "—"
 MINUS = "\u2212"
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)\Z")
-MOST_DECIMALS = 6
+MAX_DECIMALS = 6
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -31,8 +31,8 @@ def _significant(value: float, least: int) -> str:
 
     At most six digits follow the point: smaller amounts are rounding errors of float sums.
     """
-    amount = Decimal(repr(round(float(value), MOST_DECIMALS) or 0.0))
-    text = f"{amount:,.{min(max(2 - amount.adjusted(), least), MOST_DECIMALS)}f}"
+    amount = Decimal(repr(round(float(value), MAX_DECIMALS) or 0.0))
+    text = f"{amount:,.{min(max(2 - amount.adjusted(), least), MAX_DECIMALS)}f}"
     whole, _, decimals = text.partition(".")
     kept = decimals.rstrip("0").ljust(least, "0")
     return f"{whole}.{kept}" if kept else whole

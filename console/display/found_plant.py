@@ -2,7 +2,7 @@
 
 from workers.documents.plants import FoundPart, FoundPlant
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
 def sentences(plant: FoundPlant) -> list[str]:
@@ -36,8 +36,8 @@ def _range(part: FoundPart) -> str:
 
 
 def _format_names(names: list[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _end_sentence(sentence: str) -> str:

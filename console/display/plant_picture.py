@@ -12,7 +12,7 @@ PAPER, INK, FAINT, LINE = "#ffffff", "#1a2027", "#566270", "#d5dae1"
 # The colors of static/css/tokens.css, in its light theme.
 SEVERITY_COLOURS = {"well": "#1b7f48", "notice": "#566270", "warning": "#a05f00", "critical": "#c22f28"}
 CHART_TOP, CHART_BOTTOM = 400, 570
-MOST_LINES, MOST_CHARACTERS = 2, 300  # more would not fit, and is not measured
+MAX_LINES, MAX_CHARACTERS = 2, 300  # more would not fit, and is not measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class PlantCard:
 def png(card: PlantCard) -> bytes:
     picture = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     draw = ImageDraw.Draw(picture)
-    draw.text((MARGIN, 44), card.title[:MOST_CHARACTERS], fill=FAINT, font=_font(26))
+    draw.text((MARGIN, 44), card.title[:MAX_CHARACTERS], fill=FAINT, font=_font(26))
     colour = SEVERITY_COLOURS.get(card.severity, FAINT)
     draw.ellipse((MARGIN, 103, MARGIN + 28, 131), fill=colour)
     draw.text((MARGIN + 44, 90), card.state, fill=INK, font=_font(44))
@@ -55,14 +55,14 @@ def _font(pixels: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 def _lines(draw: ImageDraw.ImageDraw, text: str) -> list[str]:
     """Return the text wrapped; text that does not fit ends in three dots."""
     font, lines = _font(30), [""]
-    for word in text[:MOST_CHARACTERS].split():
+    for word in text[:MAX_CHARACTERS].split():
         longer = f"{lines[-1]} {word}".strip()
         if draw.textlength(longer, font) <= WIDTH - 2 * MARGIN:
             lines[-1] = longer
         else:
             lines.append(word)
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1]} …"]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1]} …"]
     while draw.textlength(lines[-1], font) > WIDTH - 2 * MARGIN and len(lines[-1]) > 2:
         lines[-1] = f"{lines[-1][:-2].rstrip()}…"
     return lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 CONTEXT_LINES = 2
 # Of either text, between the common start and end: the time to compare grows with their product.
-MOST_LINES = 1_000
+MAX_LINES = 1_000
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def text_difference(before: str, after: str) -> TextDifference:
     was, would_be = (text.replace("\r\n", "\n").rstrip("\n").split("\n") for text in (before, after))
     head = _common(was, would_be)
     tail = _common(was[head:][::-1], would_be[head:][::-1])
-    if max(len(was), len(would_be)) - head - tail > MOST_LINES:
+    if max(len(was), len(would_be)) - head - tail > MAX_LINES:
         return TextDifference(too_long=True)
     first, last = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
     one, other = (lines[first : len(lines) - last] for lines in (was, would_be))

@@ -37,7 +37,7 @@ from queues.text.numbers import MAX_SHOWN, digits
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
-DEFAULT_PORT, MOST_PORT = 8000, 65_535
+DEFAULT_PORT, MAX_PORT = 8000, 65_535
 ARCHIVE_CLASSES_AFTER_SECONDS = 600.0
 LOADING_SECONDS = 600.0  # time for a server to load its file: four of a gigabyte share a slow disk
 
@@ -59,8 +59,8 @@ def say(text: str) -> None:
 def port_number(text: str) -> int:
     """What there is none of would be taken for another one by the check whether it is free."""
     port = digits(text)
-    if port is None or port > MOST_PORT:
-        raise argparse.ArgumentTypeError(f"takes a number from 0 to {MOST_PORT}, not {text[:MAX_SHOWN]!r}")
+    if port is None or port > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"takes a number from 0 to {MAX_PORT}, not {text[:MAX_SHOWN]!r}")
     return port
 
 

@@ -50,11 +50,11 @@ AUDITED = {
 }
 SCALED, FAILED = "plant.scale", "failed."
 TRIED = timedelta(seconds=30)  # time within which an attempted action has failed
-MOST_TRIED = 10_000
+MAX_TRIED = 10_000
 APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
 APPEARED_MANY = {"came": "appear", "left": "are gone"}  # of events
-MOST_ROWS = 300  # of one source
-MOST_VALUES = 3  # of one change, in words
+MAX_ROWS = 300  # of one source
+MAX_VALUES = 3  # of one change, in words
 REASON_SHOWN = 160
 
 
@@ -116,7 +116,7 @@ def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
     found = Override.objects.filter(touched, created_at__lte=until)
-    rows = found.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[:MOST_ROWS]
+    rows = found.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[:MAX_ROWS]
     of_laws, begun, ended = _loops_of_laws(), dict[Any, list[Override]](), dict[Any, list[Override]]()
     for row in rows:
         act = row.name, short(row.value), row.owner_id, row.reason
@@ -185,14 +185,14 @@ def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> fro
 
 def _override_words(together: Sequence[Override]) -> str:
     first, places = together[0], sorted(str(Scope.build(override)) for override in together)
-    named, more = ", ".join(places[:MOST_VALUES]), len(places) - MOST_VALUES
+    named, more = ", ".join(places[:MAX_VALUES]), len(places) - MAX_VALUES
     where = f"{named} and {more} more" if more > 0 else named
     return f"Override {first.name.replace('_', ' ')} {short(first.value)} on {where}"
 
 
 def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
     plans = Plan.objects.filter(started_at__range=(since, until)).order_by("-started_at")
-    for plan in plans.select_related("owner")[:MOST_ROWS]:
+    for plan in plans.select_related("owner")[:MAX_ROWS]:
         if plan.owner is None and not plan.law:
             continue  # a recovery responds to the loss of a node, which is found separately
         assert plan.started_at is not None
@@ -210,7 +210,7 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
     versions = PipelineVersion.objects.filter(created_at__range=(since, until)).select_related("owner")
-    for version in versions.order_by("-created_at")[:MOST_ROWS]:
+    for version in versions.order_by("-created_at")[:MAX_ROWS]:
         yield FoundChange(
             kind="declaration",
             at=version.created_at,
@@ -228,11 +228,11 @@ def _find_audited(since: datetime, until: datetime) -> Iterator[FoundChange]:
     Tasks of a plant that one author sets repeatedly, as controllers do, are one change, at the newest.
     """
     rows, failed = query_audited(since, until).order_by("-at"), _list_failures(since, until)
-    for entry in rows.exclude(action=SCALED)[:MOST_ROWS]:
+    for entry in rows.exclude(action=SCALED)[:MAX_ROWS]:
         if entry.pk not in failed:
             yield _build_change(entry)
     scaled: dict[tuple[str, str], list[AuditEntry]] = {}
-    for entry in rows.filter(action=SCALED)[:MOST_ROWS]:
+    for entry in rows.filter(action=SCALED)[:MAX_ROWS]:
         if entry.pk not in failed:
             scaled.setdefault((entry.actor, entry.target), []).append(entry)
     for newest, *others in scaled.values():
@@ -257,7 +257,7 @@ def _list_failures(since: datetime, until: datetime) -> set[int]:
     """
     is_either = Q(action__in=AUDITED) | Q(action__startswith=FAILED)
     rows = AuditEntry.objects.filter(is_either, at__range=(since, until + TRIED)).order_by("-pk")
-    named = list(rows.values_list("pk", "at", "action", "actor", "target", "reason")[:MOST_TRIED])
+    named = list(rows.values_list("pk", "at", "action", "actor", "target", "reason")[:MAX_TRIED])
     tried: dict[tuple[str, ...], list[tuple[int, datetime]]] = {}
     found: set[int] = set()
     for pk, at, action, *of in named[::-1]:
@@ -309,7 +309,7 @@ def _values_words(entry: AuditEntry) -> str:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return f" {before} → {after}" if _is_short(before) and _is_short(after) else ""
     changed = [(name, before.get(name), value) for name, value in after.items() if before.get(name) != value]
-    if len(changed) > MOST_VALUES or not all(_is_short(was) and _is_short(now) for _, was, now in changed):
+    if len(changed) > MAX_VALUES or not all(_is_short(was) and _is_short(now) for _, was, now in changed):
         return ""
     return ",".join(f" {name} {was} → {now}" for name, was, now in changed)
 
@@ -321,7 +321,7 @@ def _is_short(value: Any) -> bool:
 def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """Return marks, except notes, which change nothing."""
     marks = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
-    for mark in marks.order_by("-at")[:MOST_ROWS]:
+    for mark in marks.order_by("-at")[:MAX_ROWS]:
         words = f"{mark.get_kind_display()}: {mark.title}"
         by = mark.source or mark.author
         parts, ref = frozenset(mark.parts), f"mark:{mark.pk}"
@@ -329,7 +329,7 @@ def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
 
 
 def _restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
-    for restart in restarts(data, since, until)[-MOST_ROWS:]:
+    for restart in restarts(data, since, until)[-MAX_ROWS:]:
         how = f" after {restart.how}" if restart.how else ""
         name = "Weir" if restart.name == PLANT else restart.name
         words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} started again{how}"
@@ -353,7 +353,7 @@ def _loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
             .values("loop__name", "loop__law")
             .annotate(count=Count("pk"), newest=Max("pk"), newest_at=Max("at"))
         )
-        yield from _group_loop_changes(list(groups[:MOST_ROWS]), kind)
+        yield from _group_loop_changes(list(groups[:MAX_ROWS]), kind)
 
 
 def _group_loop_changes(groups: Sequence[dict[str, Any]], kind: str) -> Iterator[FoundChange]:

@@ -29,13 +29,13 @@ from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
 from workers.plants.influences import influences_of, parts_of_labels
 
-MOST_STORED = 25
+MAX_STORED = 25
 RECORD_DAYS = timedelta(days=30)
 LOOPS_RECORD = timedelta(days=1)  # loops act so often that a day is enough to estimate their frequency
 # The prior frequency of rare changes, until there are records: people change a kind of thing once in two
 # weeks.
 PRIOR, LOOPS_PRIOR = timedelta(days=7), timedelta(hours=3)
-MOST_INCIDENTS = 200  # minimum for an estimate from records
+MAX_INCIDENTS = 200  # minimum for an estimate from records
 NEAR_STEPS = 1  # steps upstream within which a change counts as preceding an incident
 # Prior frequencies of changes that come from snapshots alone, which are not counted over days, by the last
 # word of their kind. Rates change each day; a node, a host, or a producer appears or disappears less than
@@ -98,7 +98,7 @@ def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange
         Incident.objects.filter(alert=alert).update(changes_at=now)
         return kept_before
     changes = search_changes(alert, data)
-    kept = [change.document() for change in changes[:MOST_STORED]]
+    kept = [change.document() for change in changes[:MAX_STORED]]
     Incident.objects.update_or_create(alert=alert, defaults={"changes": kept, "changes_at": now})
     return changes
 
@@ -168,7 +168,7 @@ def kind_records(
         )
         .exclude(alert=but)
         .order_by("-alert__began_at")
-        .values_list("changes", flat=True)[:MOST_INCIDENTS]
+        .values_list("changes", flat=True)[:MAX_INCIDENTS]
     )
     incidents = list(kept)[::-1]
     before = _count_once(incidents)

@@ -23,10 +23,10 @@ from workers.history.stretches import (
     fold_rare,
 )
 
-SHORTEST, LONGEST, LONGEST_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
+SHORTEST, LONGEST, MAX_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
 AGAINST = {"before": "the stretch before", "day": "the same hours a day before", "week": "a week before"}
 SHIFTS = {"day": timedelta(days=1), "week": timedelta(days=7)}
-MOST_ROWS = 60
+MAX_ROWS = 60
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -70,7 +70,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     if queue and not checks.QUEUE_NAME.match(queue):
         raise BadInput("queue", "takes the name of a queue.")
     counted = read_counts(data, queue, here, there)
-    if counted is None and until - since > LONGEST_READ:
+    if counted is None and until - since > MAX_READ:
         raise TooMuchToRead("to", f"is longer than 6 hours; {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise ComparisonRuns("from", "waits for another comparison; try again in a few seconds.")
@@ -104,4 +104,4 @@ def _compare_stretches(
     rows = differences(counts, measures)
     values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
     counted_at = counted.made_at if counted else None
-    return Comparison(here, there, rows[:MOST_ROWS], values + len(measures), counted_at)
+    return Comparison(here, there, rows[:MAX_ROWS], values + len(measures), counted_at)

@@ -19,7 +19,7 @@ from controllers.framework.reason import format_count
 from workers.alerts import history
 from workers.alerts.lifecycle.models import Alert, AlertEvent
 
-MOST_BEFORE, MOST_MEANWHILE, MOST_EVENTS = 5, 60, 200
+MAX_BEFORE, MAX_MEANWHILE, MAX_EVENTS = 5, 60, 200
 FIRST_EVENTS = 20  # of an alert, which are always kept: how it started, and who had it
 Kind = AlertEvent.Kind
 WORDS = {Kind.NOTIFIED: "Notified"}  # an older word for the stored value
@@ -38,7 +38,7 @@ class IncidentEvent:
 
 def timeline_of(alert: Alert, data: Path) -> list[IncidentEvent]:
     """Return all events."""
-    people = _newest(changes_meanwhile(alert, data), MOST_MEANWHILE, "change")
+    people = _newest(changes_meanwhile(alert, data), MAX_MEANWHILE, "change")
     rows = [*_list_causes(alert), *_events(alert), *_list_explained(alert), *_loops(alert), *people]
     return sorted(rows, key=lambda row: (row.at, row.kind))
 
@@ -58,7 +58,7 @@ def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> Incide
 
 def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
     """Return the most likely causes."""
-    for each in changes_of(alert)[:MOST_BEFORE]:
+    for each in changes_of(alert)[:MAX_BEFORE]:
         if each.steps is not None:
             yield IncidentEvent(each.at, "change", each.words, each.by)
 
@@ -66,7 +66,7 @@ def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
 def _events(alert: Alert) -> Iterator[IncidentEvent]:
     yield IncidentEvent(alert.began_at, "alert", "Began: its condition was true for the first time.")
     rows = alert.events.select_related("by").order_by("at", "pk")
-    more = max(0, rows.count() - MOST_EVENTS)
+    more = max(0, rows.count() - MAX_EVENTS)
     if more:
         yield _describe_left_out(rows[FIRST_EVENTS + more - 1].at, "alert", more, "event")
     for event in [*rows[:FIRST_EVENTS], *rows[FIRST_EVENTS + more :]]:
@@ -80,12 +80,12 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
 def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
     """Return when the alerts that it explains started and ended."""
     fired = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
-    found = list(fired[: MOST_MEANWHILE + 1])
-    if len(found) > MOST_MEANWHILE:
+    found = list(fired[: MAX_MEANWHILE + 1])
+    if len(found) > MAX_MEANWHILE:
         last = found.pop().fired_at
         assert last is not None
         # Counted after they were read: some may have moved to another incident since.
-        yield _describe_left_out(last, "alert", max(1, fired.count() - MOST_MEANWHILE), "explained alert")
+        yield _describe_left_out(last, "alert", max(1, fired.count() - MAX_MEANWHILE), "explained alert")
     for each in found:
         url = reverse("alert", args=[each.pk])
         assert each.fired_at is not None

@@ -13,8 +13,8 @@ from workers.alerts.lifecycle.models import Alert
 
 logger = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0
-MOST_PER_CHECK = 4  # each reads some twenty snapshots
-MOST_SEEN = 100  # that may be due
+MAX_PER_CHECK = 4  # each reads some twenty snapshots
+MAX_SEEN = 100  # that may be due
 LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is handled later
 
 
@@ -33,8 +33,8 @@ class ChangeKeeper:
         # Each is examined once before any is examined again: the first of many may be the cause of the
         # others.
         longest_ago = (F("incident__changes_at").asc(nulls_first=True), "-fired_at")
-        incidents = lately.filter(never | at_end | young).order_by(*longest_ago)[:MOST_SEEN]
-        due = [alert for alert in incidents if is_due(alert, now)][:MOST_PER_CHECK]
+        incidents = lately.filter(never | at_end | young).order_by(*longest_ago)[:MAX_SEEN]
+        due = [alert for alert in incidents if is_due(alert, now)][:MAX_PER_CHECK]
         for alert in due:
             keep_changes(alert, self._data, now)
         return len(due)

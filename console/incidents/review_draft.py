@@ -16,7 +16,7 @@ from workers.alerts import history, incidents
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle.models import Alert
 
-MOST_CHANGES, MOST_ACTIONS = 5, 12
+MAX_CHANGES, MAX_ACTIONS = 5, 12
 SIGNS = re.compile(r"([\\`*_\[\]<>#|~])")
 
 
@@ -73,7 +73,7 @@ def _times(alert: Alert) -> Iterator[str]:
 
 
 def _changes(alert: Alert) -> list[str]:
-    rows = [change for change in changes_of(alert) if change.steps is not None][:MOST_CHANGES]
+    rows = [change for change in changes_of(alert) if change.steps is not None][:MAX_CHANGES]
     if not rows and incidents.incident_of(alert).changes_at is None:
         return ["Changes before it have not been searched yet."]
     if not rows:
@@ -94,7 +94,7 @@ def _loops(alert: Alert) -> Iterator[str]:
     yield response.outcome.words
     if response.entries:
         yield ""
-    for entry in response.entries[:MOST_ACTIONS]:
+    for entry in response.entries[:MAX_ACTIONS]:
         yield f"- {_format_time(entry.at)} {_line(entry.loop.name)}: {_line(entry.reason)} ({entry.verdict})"
 
 
@@ -102,7 +102,7 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     """Return the effective actions, and the last actions of people before it was mitigated or resolved."""
     end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
     effective = history.effective_until(alert, end)
-    shown = list(effective[:MOST_ACTIONS])
+    shown = list(effective[:MAX_ACTIONS])
     rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in shown]
     if more := effective.count() - len(shown):
         rows.append(f"- {format_count(more, 'earlier action')} of loops, judged effective too")

@@ -2,7 +2,7 @@
 field.
 
 Text is UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates (no database stores those).
-JSON documents have at most MOST_DEPTH levels, and numbers of at most 64 bits.
+JSON documents have at most MAX_DEPTH levels, and numbers of at most 64 bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,12 +28,12 @@ from queues.errors import BadInput
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 HEADERS = ("User-Agent", "Authorization", "Idempotency-Key", "X-Request-ID", "Referer", "Host")
-MOST_DEPTH = 64
-MOST_DOCUMENT_BYTES = 2 * 2**20
+MAX_DEPTH = 64
+MAX_DOCUMENT_BYTES = 2 * 2**20
 # An Alertmanager's report: 200 alerts, which may have long annotations.
 REPORT_PATH, MAX_REPORT_BYTES = "/api/v1/alerts/reported", 8 * 2**20
 MAX_DOCUMENT_VALUES = 500_000
-MOST_NUMBER = 2**63
+MAX_NUMBER = 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Documents(Parser):
             raise
 
     def _document(self, request: HttpRequest) -> Any:
-        most_bytes = MAX_REPORT_BYTES if is_report(request.path_info) else MOST_DOCUMENT_BYTES
+        most_bytes = MAX_REPORT_BYTES if is_report(request.path_info) else MAX_DOCUMENT_BYTES
         if why := _excess(request.body, most_bytes):
             error = BadInput("body", why)
             cast(WebRequest, request).weir_unreadable = (413, error)
@@ -142,8 +142,8 @@ def _excess(body: bytes, most_bytes: int) -> str:
     """
     if len(body) > most_bytes:
         return f"takes at most {most_bytes} bytes of JSON."
-    if len(body) > MOST_DOCUMENT_BYTES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_DOCUMENT_VALUES:
-        return f"takes at most {MAX_DOCUMENT_VALUES} values in more than {MOST_DOCUMENT_BYTES} bytes of JSON."
+    if len(body) > MAX_DOCUMENT_BYTES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_DOCUMENT_VALUES:
+        return f"takes at most {MAX_DOCUMENT_VALUES} values in more than {MAX_DOCUMENT_BYTES} bytes of JSON."
     return ""
 
 
@@ -151,12 +151,12 @@ def document_of(body: bytes) -> Any:
     """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value."""
     read = json_of(body)
     for field, value, depth in _values(read):
-        if depth > MOST_DEPTH:
-            raise BadInput(field, f"is nested deeper than {MOST_DEPTH} levels.")
+        if depth > MAX_DEPTH:
+            raise BadInput(field, f"is nested deeper than {MAX_DEPTH} levels.")
         if isinstance(value, str) and not is_plain(value):
             raise BadInput(field, UNSTORABLE)
         # A larger whole number is parsed as a float; NaN is not in the range either.
-        if isinstance(value, float | int) and not -MOST_NUMBER <= value < MOST_NUMBER:
+        if isinstance(value, float | int) and not -MAX_NUMBER <= value < MAX_NUMBER:
             raise BadInput(field, "takes a finite number of at most 64 bits.")
     return read
 
@@ -168,7 +168,7 @@ def json_of(body: bytes) -> Any:
     try:
         return parse_json(body)
     except RecursionError:
-        raise BadInput("body", f"is nested deeper than {MOST_DEPTH} levels.") from None
+        raise BadInput("body", f"is nested deeper than {MAX_DEPTH} levels.") from None
 
 
 def _values(document: Any) -> Iterator[tuple[str, Any, int]]:

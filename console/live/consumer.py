@@ -30,11 +30,11 @@ NOT_LOGGED_IN = 4401
 NOT_ALLOWED = 4403
 NOT_UNDERSTOOD = 4400
 UNANSWERED = 1011  # of the protocol: an internal error
-MOST_UNANSWERED = 4
+MAX_UNANSWERED = 4
 TOO_BIG = 1009
 # The server has the same limit (console.embedded.processes): longer messages are not even read.
-LONGEST_FRAME_BYTES = 4096
-LONGEST_REASON_BYTES = 123  # of the protocol: a longer one is a server error
+MAX_FRAME_BYTES = 4096
+MAX_REASON_BYTES = 123  # of the protocol: a longer one is a server error
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has no types
@@ -75,7 +75,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.listener is None or self.closing:
             return
-        if _length(text_data, bytes_data) > LONGEST_FRAME_BYTES:
+        if _length(text_data, bytes_data) > MAX_FRAME_BYTES:
             await self.close(TOO_BIG, "A message takes 4,096 bytes at most.")
         elif _asks_for_snapshot(text_data):
             self.fanout.answer(self.listener)
@@ -113,11 +113,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         """Check the permission again: a logout, a revoked token, or a lost role closes the socket within
         RECHECK_SECONDS.
 
-        An unreachable database is queried again; after MOST_UNANSWERED failures in a row the socket is
+        An unreachable database is queried again; after MAX_UNANSWERED failures in a row the socket is
         closed.
         """
         unanswered = 0
-        while unanswered < MOST_UNANSWERED:
+        while unanswered < MAX_UNANSWERED:
             await asyncio.sleep(self.recheck_seconds)
             try:
                 if await self._find_allowed_actor() is None:
@@ -162,7 +162,7 @@ def _length(text: str | None, data: bytes | None) -> int:
 
 
 def _shorten_reason(reason: str | None) -> str | None:
-    return None if reason is None else reason.encode()[:LONGEST_REASON_BYTES].decode(errors="ignore")
+    return None if reason is None else reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
 def parse_query(query: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.management.one_line import OneLineCommand, one_line
-from queues.documents import MOST_JSON_BYTES, read_json
+from queues.documents import MAX_JSON_BYTES, read_json
 from queues.errors import BadInput
 from queues.standard_input import standard_input
 
@@ -33,9 +33,9 @@ def _text(path: str) -> str:
     """Read at most one character more than a document may have."""
     try:
         if path == "-":
-            return standard_input("FILE").read(MOST_JSON_BYTES + 1)
+            return standard_input("FILE").read(MAX_JSON_BYTES + 1)
         with Path(path).open(encoding="utf-8") as file:
-            return file.read(MOST_JSON_BYTES + 1)
+            return file.read(MAX_JSON_BYTES + 1)
     except OSError as error:
         raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a JSON file or -") from None
     except UnicodeDecodeError:

@@ -12,7 +12,7 @@ from console.display.formats import formatted
 
 register = template.Library()
 
-LEAST_SHARE = 0.04  # minimum height, so that each bar is visible
+MIN_SHARE = 0.04  # minimum height, so that each bar is visible
 
 
 class RunWithLength(Protocol):
@@ -67,7 +67,7 @@ def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString
 
 
 def _bar(run: RunWithLength, seconds: float, longest: float, linked: bool) -> SafeString:
-    share = max(LEAST_SHARE, seconds / longest)
+    share = max(MIN_SHARE, seconds / longest)
     bar = format_html('<i data-run-state="{}" style="--share: {}"></i>', run.state, f"{share:.3f}")
     if not linked:
         return bar

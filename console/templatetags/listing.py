@@ -21,8 +21,8 @@ from workers.documents.states import SubjectState
 
 register = template.Library()
 WORKER_RATE = worker_rate.LAW.name
-MOST_ROWS = 60
-MOST_COLUMNS = 16
+MAX_ROWS = 60
+MAX_COLUMNS = 16
 Row = tuple[str, Any]
 
 
@@ -75,11 +75,11 @@ def listed(context: Context, rows: Mapping[str, Any], order: str) -> Listing:
     """Return named rows in their own order while there are few; otherwise the worst of them."""
     request = context.get("request")
     everything = list(rows.items())
-    if len(everything) <= MOST_ROWS or (request is not None and request.GET.get("rows") == "all"):
+    if len(everything) <= MAX_ROWS or (request is not None and request.GET.get("rows") == "all"):
         return Listing(everything, len(everything))
     by = _by_state(context["snapshot"], BY_STATE[order]) if order in BY_STATE else _by_row(ORDERS[order])
     worst = sorted(everything, key=by, reverse=True)
-    return Listing(worst[:MOST_ROWS], len(everything))
+    return Listing(worst[:MAX_ROWS], len(everything))
 
 
 def _by_state(snapshot: Snapshot, kind: str) -> Callable[[Row], Any]:
@@ -120,4 +120,4 @@ def managers(snapshot: Snapshot) -> dict[str, LoopStatus]:
 @register.filter
 def fits_a_matrix(rows: Mapping[str, Any]) -> bool:
     """Return whether a table with a column for each is still readable."""
-    return len(rows) <= MOST_COLUMNS
+    return len(rows) <= MAX_COLUMNS

@@ -13,7 +13,7 @@ from console.api.request.calls import Refused
 from console.display.formats import formatted
 from console.terminal.plain_text import plain_text
 
-MOST_CHANGES = 5
+MAX_CHANGES = 5
 
 
 class More(ModalScreen[None]):
@@ -64,7 +64,7 @@ def change_lines(answer: Any) -> list[str]:
         return [f"Nothing changed at it or upstream of it in the {reach} before."]
     return [
         "Changed before it, the likeliest cause first:",
-        *(_change_line(change) for change in changes[:MOST_CHANGES]),
+        *(_change_line(change) for change in changes[:MAX_CHANGES]),
     ]
 
 

@@ -22,7 +22,7 @@ from workers.snapshot.states.evaluate import states_of
 
 GLYPHS = {IDLE: "○", NORMAL: "●", BUSY: "▲", TOOBUSY: "■", OFFLINE: "◌"}
 STYLES = {IDLE: "blue", NORMAL: "green", BUSY: "bold yellow", TOOBUSY: "bold red", OFFLINE: "dim"}
-MOST_ROWS = 500
+MAX_ROWS = 500
 HOLD, PAUSE, PAUSE_INTAKE, ACKNOWLEDGE, END = "hold", "pause", "pause_intake", "acknowledge", "end"
 
 
@@ -199,10 +199,10 @@ def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
     ones.
     """
     once = list({row.key: row for row in rows}.values())
-    if len(once) <= MOST_ROWS:
+    if len(once) <= MAX_ROWS:
         return once
-    more = f"{len(once) - MOST_ROWS:,} more are not shown here; the pages have all."
-    return [*once[:MOST_ROWS], TerminalRow("(more)", [cell("…"), cell(more)])]
+    more = f"{len(once) - MAX_ROWS:,} more are not shown here; the pages have all."
+    return [*once[:MAX_ROWS], TerminalRow("(more)", [cell("…"), cell(more)])]
 
 
 WORST = ("State", "What", "Finding")

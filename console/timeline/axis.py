@@ -11,7 +11,7 @@ from console.timeline.window import Window
 SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200)
 DAY_SECONDS = 86_400
 DAYS = (1, 2, 7, 14, 28, 56)
-MOST_TIMES, MOST_VALUES = 6, 3
+MAX_TIMES, MAX_VALUES = 6, 3
 NICE = (1.0, 2.0, 5.0, 10.0)
 
 
@@ -25,11 +25,11 @@ class AxisTick:
 
 
 def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
-    """Return at most MOST_TIMES round times.
+    """Return at most MAX_TIMES round times.
 
     From one day on they are midnights of the reader's zone, even if its clocks change in between.
     """
-    step = next((each for each in SECONDS if window.seconds / each <= MOST_TIMES), None)
+    step = next((each for each in SECONDS if window.seconds / each <= MAX_TIMES), None)
     if step is None:
         return [_tick(window, at, "day") for at in _midnights(window, zone)]
     offset = (window.since.astimezone(zone).utcoffset() or timedelta()).total_seconds()
@@ -41,7 +41,7 @@ def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
 
 def _midnights(window: Window, zone: ZoneInfo) -> Iterator[datetime]:
     days = window.seconds / DAY_SECONDS
-    step = next((each for each in DAYS if days / each <= MOST_TIMES), math.ceil(days / MOST_TIMES))
+    step = next((each for each in DAYS if days / each <= MAX_TIMES), math.ceil(days / MAX_TIMES))
     day = window.since.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
     while day <= window.until:
         # The first ordinal was a Monday: every seventh day is one, wherever the window starts.
@@ -58,7 +58,7 @@ def value_ticks(highest: float) -> list[float]:
     """Return 0 and round values up to the first that is not below `highest`."""
     if highest <= 0:
         return [0.0, 1.0]
-    rough = highest / MOST_VALUES
+    rough = highest / MAX_VALUES
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next(each for each in NICE if power * each >= rough * (1 - 1e-9))
     count = math.ceil(highest / step - 1e-9)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 LABEL_SHARE, CHARACTER_SHARE = 0.036, 0.0102  # width of a sign and of a character, on a plot 620 px wide
 PHONE_STRETCH = 1.9  # on a plot narrower by this factor the same words take that much more of it
-MOST_ROWS, MOST_PHONE_ROWS = 4, 6
+MAX_ROWS, MAX_PHONE_ROWS = 4, 6
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Bar:
 def arrange_in_rows(bars: Iterable[Bar]) -> list[Bar]:
     """Return the bars in rows, for a wide screen and for a phone."""
     bars = list(bars)
-    rows = _rows(bars, 1.0, MOST_ROWS)
-    phone_rows = _rows(bars, PHONE_STRETCH, MOST_PHONE_ROWS)
+    rows = _rows(bars, 1.0, MAX_ROWS)
+    phone_rows = _rows(bars, PHONE_STRETCH, MAX_PHONE_ROWS)
     spaces, phone_spaces = _spaces(bars, rows, 1.0), _spaces(bars, phone_rows, PHONE_STRETCH)
     placed = zip(bars, rows, phone_rows, spaces, phone_spaces, strict=True)
     return [

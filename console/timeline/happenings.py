@@ -26,7 +26,7 @@ from workers.steering.scope import Scope, is_drain, is_pause
 
 BUCKETS = 72  # triangles closer than this to each other are merged
 ACTED = ("harmful", "ineffective", "checking", "effective")  # the first that occurs represents all
-MOST_BARS = 200
+MAX_BARS = 200
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _list_limited(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
 
 @dataclass(frozen=True)
 class NewestBars:
-    """The MOST_BARS of a kind that extend furthest towards the window's end, by their start; count: of all."""
+    """The MAX_BARS of a kind that extend furthest towards the window's end, by their start; count: of all."""
 
     bars: list[Bar]
     count: int
@@ -165,8 +165,8 @@ class NewestBars:
 
 def _newest(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> NewestBars:
     """Return the newest. end: the field of their end; without a value they are still in progress."""
-    rows = list(found.order_by(F(end).desc(nulls_first=True), "-pk")[:MOST_BARS])
-    count = len(rows) if len(rows) < MOST_BARS else found.count()
+    rows = list(found.order_by(F(end).desc(nulls_first=True), "-pk")[:MAX_BARS])
+    count = len(rows) if len(rows) < MAX_BARS else found.count()
     return NewestBars(arrange_in_rows(sorted(map(show, rows), key=lambda bar: bar.at)), count)
 
 
@@ -184,9 +184,7 @@ def _mark(window: Window, mark: Mark) -> Bar:
 def restarts_of(window: Window, data: Path) -> NewestBars:
     """Return processes that restarted."""
     starts = restarts(data, window.since, window.until)
-    return NewestBars(
-        arrange_in_rows([_restart(window, start) for start in starts[-MOST_BARS:]]), len(starts)
-    )
+    return NewestBars(arrange_in_rows([_restart(window, start) for start in starts[-MAX_BARS:]]), len(starts))
 
 
 def _restart(window: Window, restart: Restart) -> Bar:

@@ -51,4 +51,4 @@ def _author(plant: str) -> str:
 
 
 def _title(part: str, revision: str = "") -> str:
-    return f"{part}: revision {revision}"[: marks.LONGEST_TITLE]
+    return f"{part}: revision {revision}"[: marks.MAX_TITLE]

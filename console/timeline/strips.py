@@ -15,7 +15,7 @@ from queues.nodes.node_state import BUSY, OFFLINE, STATES, TOOBUSY
 from workers.history.metric_history import step_seconds
 
 POINTS = 480
-MOST_NODES = 12
+MAX_NODES = 12
 WIDTH, HEIGHT = 1000, 100  # in the plots' own coordinates
 NEAR_SHARE = 0.01
 CELLS = 360  # of a node's band: the maximum number of ranges, however often it changed
@@ -131,7 +131,7 @@ def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[s
         _node(window, node, list(_bands(window, times_of_rows, archived[state_path(node)], hole)))
         for node in nodes
     ]
-    worst = sorted(rows, key=lambda row: -row.badness)[:MOST_NODES]
+    worst = sorted(rows, key=lambda row: -row.badness)[:MAX_NODES]
     every = math.ceil(len(at) / POINTS) or 1
     # The rows before and after a gap are kept, so that a line ends where its data did.
     times, columns = downsample(at, {path: archived[path] for path in PATHS}, POINTS)

@@ -10,7 +10,7 @@ from queues.errors import BadInput
 
 PRESETS = {15: "15 min", 60: "1 h", 360: "6 h", 1_440: "1 d", 10_080: "7 d"}  # minutes → words
 FIRST_MINUTES = 60
-MOST_MINUTES = 400 * 1_440
+MAX_MINUTES = 400 * 1_440
 LEAST = timedelta(seconds=10)
 
 
@@ -70,7 +70,7 @@ class Window:
     def zoom(self, factor: float, now: datetime) -> "Window":
         """Return a window around the time shown (or the middle), `factor` times as long."""
         middle = self.at or self.since + (self.until - self.since) / 2
-        length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MOST_MINUTES))
+        length = min(max((self.until - self.since) * factor, LEAST), timedelta(minutes=MAX_MINUTES))
         until = min(middle + length / 2, now)
         return Window(until - length, until, at=self.at)
 
@@ -97,9 +97,9 @@ def window_of(query: Mapping[str, str], now: datetime) -> Window:
 def _build_fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
     if until <= since:
         raise BadInput("to", "is not after from; a range ends after it begins.")
-    if until - since > timedelta(minutes=MOST_MINUTES):
+    if until - since > timedelta(minutes=MAX_MINUTES):
         raise BadInput(
-            "from", f"lies more than {MOST_MINUTES // 1_440} days before to; choose a shorter range."
+            "from", f"lies more than {MAX_MINUTES // 1_440} days before to; choose a shorter range."
         )
     if at is not None and not since <= at <= until:
         raise BadInput("at", "lies outside from and to.")
@@ -114,8 +114,8 @@ def _build_around(at: datetime, minutes: int, now: datetime) -> Window:
 def _minutes(query: Mapping[str, str]) -> int:
     text = query.get("minutes", "").strip()
     minutes = number_of(text, "minutes") if text else FIRST_MINUTES
-    if not 1 <= minutes <= MOST_MINUTES:
-        raise BadInput("minutes", f"takes 1 to {MOST_MINUTES:,}.")
+    if not 1 <= minutes <= MAX_MINUTES:
+        raise BadInput("minutes", f"takes 1 to {MAX_MINUTES:,}.")
     return round(minutes)
 
 

@@ -38,14 +38,14 @@ from queues.topology import Topology
 from workers.coordination.connections import connection as node_connection
 from workers.host.java import find_java_home
 from workers.pool.reports import host_reports, is_at_work, unreadable_reports
-from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
+from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
 OLDEST_SERVER = (7, 0)
 REPLICA = re.compile(r"slave\d+")  # as INFO calls it
-LEAST_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
+MIN_FREE_SHARE, WARNED_FREE_SHARE = 0.02, 0.1
 WARNED_MEMORY_SHARE = 0.9
-SHORTEST_SECRET, FEWEST_CHARACTERS = 12, 5
+MIN_SECRET, MIN_CHARACTERS = 12, 5
 AUDIT_SECONDS = 20.0
 # Errors after which a check reports that it could not be made.
 FAULTS = (DatabaseError, redis.RedisError, WeirError, OSError, ValueError)
@@ -95,7 +95,7 @@ def secrets() -> Iterator[Symptom]:
             else []
         )
         for word in keyed if variable.secret and "://" not in variable.text() else ():
-            if len(word) < SHORTEST_SECRET or len(set(word)) < FEWEST_CHARACTERS:
+            if len(word) < MIN_SECRET or len(set(word)) < MIN_CHARACTERS:
                 text = f"{variable.name} is easily guessed."
                 yield Symptom(
                     "error", text, "Set a fresh one; bin/compose-secrets makes some.", variable.name
@@ -125,7 +125,7 @@ def data_folder() -> Iterator[Symptom]:
     if free < WARNED_FREE_SHARE:
         text = f"{free:.0%} of the disk of {folder} is free."
         remedy = "Make room, or keep data for a shorter time (Settings, Retention)."
-        yield Symptom("error" if free < LEAST_FREE_SHARE else "warning", text, remedy)
+        yield Symptom("error" if free < MIN_FREE_SHARE else "warning", text, remedy)
 
 
 def database() -> Iterator[Symptom]:
@@ -231,8 +231,8 @@ def _offset_seconds(client: redis.Redis) -> float:
 
 
 def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
-    """Check for a clock that is off by more than MOST_CLOCK_SECONDS."""
-    if abs(ahead_seconds) > MOST_CLOCK_SECONDS:
+    """Check for a clock that is off by more than MAX_CLOCK_SECONDS."""
+    if abs(ahead_seconds) > MAX_CLOCK_SECONDS:
         where = "ahead of" if ahead_seconds > 0 else "behind"
         text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} this host's."
         yield Symptom("error", text, "Have both hosts take their time from NTP (chrony, timesyncd).", name)

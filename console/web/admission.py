@@ -45,7 +45,7 @@ from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
 
 AT_ONCE = 12
 OF_ONE = 2 / 3
-MOST_CREDENTIALS = 10_000  # number of persons that a process remembers
+MAX_CREDENTIALS = 10_000  # number of persons that a process remembers
 PLACE = "weir.place"  # in the scope of a request
 EXPORT = "/export"  # the end of an export's path
 ALIVE, WATCHED, FILES = "/healthz", ("/readyz", "/metrics"), "/static/"
@@ -176,10 +176,10 @@ class Admission:
         return sum(self.at_work_of[name, share] for name in lines)
 
     def learn(self, credential: str, person: str) -> None:
-        """Remember the person of a credential; the least recent of MOST_CREDENTIALS is forgotten."""
+        """Remember the person of a credential; the least recent of MAX_CREDENTIALS is forgotten."""
         self.people[credential] = person
         self.people.move_to_end(credential)
-        if len(self.people) > MOST_CREDENTIALS:
+        if len(self.people) > MAX_CREDENTIALS:
             self.people.popitem(last=False)
 
     def _place_of(self, scope: dict[str, Any]) -> "_Place":

@@ -19,7 +19,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
 
-MOST_PADDING_BYTES = 100
+MAX_PADDING_BYTES = 100
 # From this size on a piece is compressed outside of the event loop.
 LARGE_BYTES = 64 * 1024
 _MAGIC, _DEFLATE, _FILE_NAME, _UNKNOWN_SYSTEM = b"\x1f\x8b", b"\x08", b"\x08", b"\xff"
@@ -60,7 +60,7 @@ class OneMember(GZipMiddleware):
         patch_vary_headers(response, ("Accept-Encoding",))
         if not takes_gzip(request.headers.get("Accept-Encoding", "")):
             return response
-        member = Member(build_padding(secrets.randbelow(MOST_PADDING_BYTES) + 1))
+        member = Member(build_padding(secrets.randbelow(MAX_PADDING_BYTES) + 1))
         pieces: Any = response.streaming_content
         response.streaming_content = (
             _asynchronous(pieces, member) if response.is_async else _synchronous(pieces, member)

@@ -1,7 +1,7 @@
 """Time limits for slow readers: a client that does not read its answer must not keep its place.
 
 Only the time in which `send` waits for the reader counts, not the time to make the answer. A reader may delay
-an answer for PATIENCE_SECONDS, and longer by what it has taken at LEAST_BYTES_PER_SECOND, so that a long
+an answer for PATIENCE_SECONDS, and longer by what it has taken at MIN_BYTES_PER_SECOND, so that a long
 export over a slow connection continues. A single piece may wait no longer than its own part of that:
 megabytes in intermediate buffers count as taken, although they may not have been read.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_SECONDS = 20.0
-LEAST_BYTES_PER_SECOND = 8 * 1024
+MIN_BYTES_PER_SECOND = 8 * 1024
 
 
 class ReaderLeft(asyncio.CancelledError):
@@ -37,8 +37,8 @@ class Reader:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Call the server's `send` within the time limit. Raises `ReaderLeft`."""
-        allowed_seconds = self._patience_seconds + self._taken_bytes / LEAST_BYTES_PER_SECOND
-        of_piece_seconds = self._patience_seconds + self._last_bytes / LEAST_BYTES_PER_SECOND
+        allowed_seconds = self._patience_seconds + self._taken_bytes / MIN_BYTES_PER_SECOND
+        of_piece_seconds = self._patience_seconds + self._last_bytes / MIN_BYTES_PER_SECOND
         left_seconds = min(of_piece_seconds, allowed_seconds - self._waited_seconds)
         began_seconds = self._clock()
         try:

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controllers.concurrency.steady import MOST_PER_SECOND, STEADY
+from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
 from controllers.concurrency.tcc import fewer, more
-from controllers.concurrency.throughput import MOST_THREADS, Measurement
+from controllers.concurrency.throughput import MAX_THREADS, Measurement
 from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
@@ -30,12 +30,12 @@ from queues.errors import BadInput
 
 LOSS_ERRORS = 3.0  # standard errors by which a loss must stand out
 PHASES = ("probe", "verify", "steady", "tcc")
-MOST_POINTS = 1_000
+MAX_POINTS = 1_000
 POINT = (
     Parameter(
-        "threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True
+        "threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True
     ),
-    Parameter("per_second", "per second", "Throughput.", None, 1e-9, MOST_PER_SECOND, required=True),
+    Parameter("per_second", "per second", "Throughput.", None, 1e-9, MAX_PER_SECOND, required=True),
     Parameter("error", "share", "Relative standard error of the throughput.", None, 0, 1e36, required=True),
 )
 CURVES = (
@@ -72,9 +72,9 @@ STATE = (
         required=True,
     ),
     # A pool that is not controlled may have no threads.
-    Parameter("threads", "threads", "Threads in use.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter("threads", "threads", "Threads in use.", None, 0, MAX_THREADS, "integer", required=True),
     Parameter(
-        "points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MOST_POINTS
+        "points", "points", "Measured points.", kind="rows", required=True, items=POINT, most=MAX_POINTS
     ),
     Parameter(
         "pending",
@@ -82,10 +82,10 @@ STATE = (
         "Sizes still to be probed.",
         None,
         1,
-        MOST_THREADS,
+        MAX_THREADS,
         "integers",
         required=True,
-        most=MOST_POINTS,
+        most=MAX_POINTS,
     ),
     Parameter("doubling", "flag", "Whether probes double.", kind="flag", required=True),
     Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),

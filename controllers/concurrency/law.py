@@ -68,7 +68,7 @@ CHANGE_Z = 3.3
 EFFECT_SECONDS = 30.0
 # Where pools start alike, a pool starts with at most this multiple of its size and at least this fraction of
 # it, because it may be alone with its bottleneck.
-MOST_TIMES_OWN = 3.0
+MAX_TIMES_OWN = 3.0
 # Defaults for values that the observation omits.
 NOT_SEEN: Values = {
     "seconds": None,
@@ -496,7 +496,7 @@ def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> 
     mean, own = seen["mean_threads"], exploration.threads
     if mean is None:
         return own
-    return _clip_threads(parameters, round(min(max(mean, own / MOST_TIMES_OWN), own * MOST_TIMES_OWN)))
+    return _clip_threads(parameters, round(min(max(mean, own / MAX_TIMES_OWN), own * MAX_TIMES_OWN)))
 
 
 def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:

@@ -8,7 +8,7 @@ from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch, check_search, search_from
 from controllers.concurrency.tcc import Cycle, check_cycle, cycle_from
 from controllers.concurrency.throughput import (
-    MOST_THREADS,
+    MAX_THREADS,
     SAMPLE,
     ThroughputSample,
     check_sample,
@@ -41,7 +41,7 @@ STATE = (
     Parameter(
         "refused", "observations", "Consecutive observations of another pool size.", 0, 0, 1e9, "integer"
     ),
-    Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MOST_THREADS, "integer"),
+    Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MAX_THREADS, "integer"),
     Parameter("epoch", "explorations", "Number of the exploration, over all hosts.", 0, 0, 1e9, "integer"),
     Parameter("followed", "flag", "Whether nobody controlled the pool.", False, kind="flag"),
     Parameter(

@@ -2,13 +2,13 @@
 
 from controllers.framework.parameter import Parameter
 
-MOST_STEPS = 1e15
-MOST_PER_SECOND = 1e12
+MAX_STEPS = 1e15
+MAX_PER_SECOND = 1e12
 STEADY = (
     Parameter(
-        "steady_per_second", "per second", "Throughput at the start.", None, 0, MOST_PER_SECOND, required=True
+        "steady_per_second", "per second", "Throughput at the start.", None, 0, MAX_PER_SECOND, required=True
     ),
     Parameter("steady_seconds", "s", "Duration.", None, 0, 1e15, required=True),
     Parameter("doubted", "flag", "Whether the last check differed.", kind="flag", required=True),
-    Parameter("steps", "steps", "Steps of all explorations.", None, 0, MOST_STEPS, "integer", required=True),
+    Parameter("steps", "steps", "Steps of all explorations.", None, 0, MAX_STEPS, "integer", required=True),
 )

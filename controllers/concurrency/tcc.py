@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controllers.concurrency.steady import MOST_PER_SECOND, STEADY
+from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
 from controllers.concurrency.throughput import (
+    MAX_THREADS,
     MEASUREMENT,
-    MOST_THREADS,
     Measurement,
     brings,
     first_samples,
@@ -35,7 +35,7 @@ PHASES = ("base", "add", "max", "remove", "steady")
 STATE = (
     Parameter("phase", "choice", "Phase of the cycle.", kind="choice", choices=PHASES, required=True),
     # A pool that is not controlled may have no threads.
-    Parameter("threads", "threads", "Threads in use.", None, 0, MOST_THREADS, "integer", required=True),
+    Parameter("threads", "threads", "Threads in use.", None, 0, MAX_THREADS, "integer", required=True),
     Parameter(
         "before",
         "measurement",
@@ -46,7 +46,7 @@ STATE = (
         items=MEASUREMENT,
     ),
     Parameter(
-        "best", "per second", "Maximum throughput of this cycle.", None, 0, MOST_PER_SECOND, required=True
+        "best", "per second", "Maximum throughput of this cycle.", None, 0, MAX_PER_SECOND, required=True
     ),
     Parameter(
         "back_to",
@@ -54,7 +54,7 @@ STATE = (
         "Size to return to if a step fails.",
         None,
         0,
-        MOST_THREADS,
+        MAX_THREADS,
         "integer",
         required=True,
     ),

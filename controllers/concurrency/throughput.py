@@ -22,30 +22,30 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 
 DISCARDED_SHARE = 0.01
-MOST_DISCARDED = 500
-MOST_SAMPLES, MOST_SECONDS = 1e15, 1e9  # minimum mean time of one sample
+MAX_DISCARDED = 500
+MAX_SAMPLES, MAX_SECONDS = 1e15, 1e9  # minimum mean time of one sample
 # A shorter mean time between completions counts as no time at all: nothing real is that fast.
-LEAST_SECONDS = 1e-12
-MOST_THREADS = 100_000
+MIN_SECONDS = 1e-12
+MAX_THREADS = 100_000
 MEASUREMENT = (
     Parameter(
-        "threads", "threads", "Threads at the measurement.", None, 1, MOST_THREADS, "integer", required=True
+        "threads", "threads", "Threads at the measurement.", None, 1, MAX_THREADS, "integer", required=True
     ),
     Parameter(
         "mean_seconds",
         "s",
         "Mean time between completions.",
         None,
-        LEAST_SECONDS,
-        MOST_SECONDS,
+        MIN_SECONDS,
+        MAX_SECONDS,
         required=True,
     ),
     Parameter("variance", "s²", "Variance of the time.", None, 0, 1e36, required=True),
-    Parameter("samples", "samples", "Number of samples.", None, 1, MOST_SAMPLES, "integer", required=True),
+    Parameter("samples", "samples", "Number of samples.", None, 1, MAX_SAMPLES, "integer", required=True),
 )
 SAMPLE = (
-    Parameter("count", "samples", "Number of samples.", None, 0, MOST_SAMPLES, "integer", required=True),
-    Parameter("total", "s", "Sum of the times.", None, 0, MOST_SAMPLES * MOST_SECONDS, required=True),
+    Parameter("count", "samples", "Number of samples.", None, 0, MAX_SAMPLES, "integer", required=True),
+    Parameter("total", "s", "Sum of the times.", None, 0, MAX_SAMPLES * MAX_SECONDS, required=True),
     Parameter("squares", "s²", "Sum of their squares.", None, 0, 1e36, required=True),
     Parameter(
         "largest",
@@ -53,10 +53,10 @@ SAMPLE = (
         "The largest hundredth and one more.",
         None,
         0,
-        MOST_SECONDS,
+        MAX_SECONDS,
         "numbers",
         required=True,
-        most=MOST_DISCARDED,
+        most=MAX_DISCARDED,
     ),
 )
 
@@ -107,12 +107,12 @@ class ThroughputSample:
 
     def measure(self, threads: int) -> Measurement | None:
         """Return the moments without the largest 1 %, or None while nothing, or no time at all, was measured."""
-        dropped = self.largest[: min(MOST_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
+        dropped = self.largest[: min(MAX_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
         count = self.count - len(dropped)
         if count == 0:
             return None
         mean = (self.total - math.fsum(dropped)) / count
-        if mean < LEAST_SECONDS:
+        if mean < MIN_SECONDS:
             return None
         squares = self.squares - math.fsum(each * each for each in dropped)
         # Rounding of equal samples must not look like variance.
@@ -146,7 +146,7 @@ def check_sample(document: Mapping[str, Any], where: str) -> None:
 
 
 def _count_kept(count: int) -> int:
-    return min(MOST_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
+    return min(MAX_DISCARDED, math.floor(count * DISCARDED_SHARE) + 1)
 
 
 def sample_from(document: Mapping[str, Any]) -> ThroughputSample:

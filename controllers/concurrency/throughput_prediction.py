@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from controllers.concurrency.throughput_curve import Curve, Point, ScalabilityCurve, StationCurve, fit
 from controllers.design.queueing_models import Station, solve_closed
 
-FEWEST_POINTS = 3  # a curve through fewer points means nothing
+MIN_POINTS = 3  # a curve through fewer points means nothing
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Saturation:
 def curve_through(points: Sequence[Point]) -> Curve | None:
     """Return the curve fitted to the measurements, or None if there are too few."""
     known = [point for point in points if point.threads > 0 and point.per_second > 0]
-    return fit(known) if len({point.threads for point in known}) >= FEWEST_POINTS else None
+    return fit(known) if len({point.threads for point in known}) >= MIN_POINTS else None
 
 
 def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:

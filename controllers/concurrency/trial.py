@@ -19,21 +19,21 @@ from typing import Any
 
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch
-from controllers.concurrency.steady import MOST_PER_SECOND
+from controllers.concurrency.steady import MAX_PER_SECOND
 from controllers.concurrency.tcc import Cycle, more
-from controllers.concurrency.throughput import MOST_THREADS, Measurement, brings
+from controllers.concurrency.throughput import MAX_THREADS, Measurement, brings
 from controllers.concurrency.throughput_curve import Point
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 
-MOST_FRUITLESS = 1_000
+MAX_FRUITLESS = 1_000
 # A pool is behind if the mean is more than this multiple of its threads.
 BEHIND = 1.5
 TRIAL = (
     Parameter(
-        "threads", "threads", "Threads on trial; 0: none.", None, 0, MOST_THREADS, "integer", required=True
+        "threads", "threads", "Threads on trial; 0: none.", None, 0, MAX_THREADS, "integer", required=True
     ),
     Parameter(
         "began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True
@@ -44,16 +44,14 @@ TRIAL = (
         "Consecutive trials and searches without more threads.",
         None,
         0,
-        MOST_FRUITLESS,
+        MAX_FRUITLESS,
         "integer",
         required=True,
     ),
 )
 ORIGIN = (
-    Parameter("threads", "threads", "Threads at the start.", None, 1, MOST_THREADS, "integer", required=True),
-    Parameter(
-        "per_second", "per second", "Throughput at the start.", None, 0, MOST_PER_SECOND, required=True
-    ),
+    Parameter("threads", "threads", "Threads at the start.", None, 1, MAX_THREADS, "integer", required=True),
+    Parameter("per_second", "per second", "Throughput at the start.", None, 0, MAX_PER_SECOND, required=True),
 )
 
 
@@ -85,7 +83,7 @@ class Trial:
 
     def end(self, grown: bool) -> "Trial":
         """End the trial; `grown` tells whether there are more threads than before."""
-        fruitless = 0 if grown else min(self.fruitless + 1, MOST_FRUITLESS)
+        fruitless = 0 if grown else min(self.fruitless + 1, MAX_FRUITLESS)
         return replace(self, threads=0, fruitless=fruitless)
 
 

@@ -16,7 +16,7 @@ quartiles of squared differences of minutes j apart, divided by 1.323, the quart
 affects few differences, so it does not count. m/60 s is the variance of counts of independent events.
 
 A split is a change if a step accounts for `ABRUPT` of m₁ - m₂ next to a slope, both fitted to the 10 minutes
-before and after, and if the step and the levels differ by `LEAST_SHARE` of the higher level. A slope alone is
+before and after, and if the step and the levels differ by `MIN_SHARE` of the higher level. A slope alone is
 no change.
 """
 
@@ -28,13 +28,13 @@ import numpy.typing as npt
 from controllers.design.expected_band import MINUTE_SECONDS
 
 Floats = npt.NDArray[np.float64]
-SMOOTHED, LEAST_MINUTES, LEVEL_MINUTES = 5, 10, 60
-ABRUPT, LEAST_SHARE = 0.5, 0.2
+SMOOTHED, MIN_MINUTES, LEVEL_MINUTES = 5, 10, 60
+ABRUPT, MIN_SHARE = 0.5, 0.2
 QUARTILE, CHI_SQUARED_QUARTILE = 0.75, 1.323
-MOST_CORRELATION, LEAST_RATE = 0.8, 1e-9
+MAX_CORRELATION, MIN_RATE = 0.8, 1e-9
 # The step's row of the pseudo-inverse of (1, time, step) over the minutes around a split.
-_AROUND = np.arange(2 * LEAST_MINUTES)
-_STEP = np.linalg.pinv(np.column_stack([np.ones(_AROUND.size), _AROUND, _AROUND >= LEAST_MINUTES]))[2]
+_AROUND = np.arange(2 * MIN_MINUTES)
+_STEP = np.linalg.pinv(np.column_stack([np.ones(_AROUND.size), _AROUND, _AROUND >= MIN_MINUTES]))[2]
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class ChangePoint:
 def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePoint]:
     """Find the changes in minutes sorted by time (both arrays have one length), earliest first.
 
-    A change is found once its level has lasted `LEAST_MINUTES`.
+    A change is found once its level has lasted `MIN_MINUTES`.
     """
-    if rates_per_second.size < 2 * LEAST_MINUTES:
+    if rates_per_second.size < 2 * MIN_MINUTES:
         return []
     smooth = _smooth(rates_per_second)
     splits = _splits(smooth, _deviation(rates_per_second))
@@ -65,7 +65,7 @@ def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePo
     return [
         ChangePoint(float(at_seconds[place]), before, after)
         for (place, step), (before, after) in zip(abrupt, levels, strict=True)
-        if min(step, abs(after - before)) >= max(LEAST_SHARE * max(before, after), LEAST_RATE)
+        if min(step, abs(after - before)) >= max(MIN_SHARE * max(before, after), MIN_RATE)
     ]
 
 
@@ -78,7 +78,7 @@ def _smooth(rates: Floats) -> Floats:
 def _deviation(rates: Floats) -> float:
     """Return σ: the deviation of the mean of n minutes, times √n."""
     near, far = (float(np.quantile((rates[step:] - rates[:-step]) ** 2, QUARTILE)) for step in (1, 2))
-    correlation = min(max(far / near - 1, 0.0), MOST_CORRELATION) if near > 0 else 0.0
+    correlation = min(max(far / near - 1, 0.0), MAX_CORRELATION) if near > 0 else 0.0
     measured = near / CHI_SQUARED_QUARTILE / 2 * (1 + correlation) / (1 - correlation) ** 2
     counted = float(np.mean(rates)) / MINUTE_SECONDS
     return float(np.sqrt(max(measured, counted) * np.pi / 2))
@@ -91,9 +91,9 @@ def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
     while open_stretches:
         begin, end = open_stretches.pop()
         size = end - begin
-        if size < 2 * LEAST_MINUTES:
+        if size < 2 * MIN_MINUTES:
             continue
-        before = np.arange(LEAST_MINUTES, size - LEAST_MINUTES + 1)
+        before = np.arange(MIN_MINUTES, size - MIN_MINUTES + 1)
         jumps = (sums[begin + before] - sums[begin]) / before - (sums[end] - sums[begin + before]) / (
             size - before
         )
@@ -109,7 +109,7 @@ def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
 
 def _step(smooth: Floats, place: int) -> float:
     """Return how much higher the minutes from `place` on are, next to a slope."""
-    return float(_STEP @ smooth[place - LEAST_MINUTES : place + LEAST_MINUTES])
+    return float(_STEP @ smooth[place - MIN_MINUTES : place + MIN_MINUTES])
 
 
 def _levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:

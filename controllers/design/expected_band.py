@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 AHEAD_SECONDS, MINUTE_SECONDS, DAY_SECONDS = 900.0, 60.0, 86_400.0
 SPREAD, CHI_SQUARED_MEDIAN = 3.29, 0.455
 # A short past uses shorter periods, because the spread of a handful of means is unknown.
-STRETCHES, LEAST_STRETCHES = 32, 4
+STRETCHES, MIN_STRETCHES = 32, 4
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BandForecaster:
         Raise `BadInput` as the forecaster does.
         """
         stretches = PastStretches.build(at_seconds, rates_per_second)
-        if stretches.at_seconds.size < LEAST_STRETCHES:
+        if stretches.at_seconds.size < MIN_STRETCHES:
             return None
         ahead = np.asarray([now_seconds + AHEAD_SECONDS])
         mean, deviation = self._forecaster.ahead(stretches.at_seconds, stretches.means, ahead)

@@ -10,7 +10,7 @@ circle of the week w, and elapsed time e. The kernel is symmetric,
 with a repeating part, a current part, and noise. σ² follows from the data; s, n, and the λ maximize the
 marginal likelihood, one after the other, by doubling and halving (at most `CLIMBS` rounds). The likeliest
 scale
-is chosen too: the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MOST_POINTS`, the
+is chosen too: the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MAX_POINTS`, the
 newest
 points; a fit starts from the previous λ and is repeated when the data has grown by a quarter or by two days.
 
@@ -29,11 +29,11 @@ import scipy
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
-MOST_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0
+MAX_POINTS, CLIMBS, GROWTH, REFIT_DAYS = 240, 3, 0.25, 2.0
 WEEK_DAYS = 7.0
 # Powers of the scales, and the share of the mean below which a rate counts as 0.
 SCALES, LEAST = (1.0, 0.5, 0.0), 0.1
-MOST_SPREAD = 1.0
+MAX_SPREAD = 1.0
 # Deviation, as a share of the forecast, at the start of the first day.
 UNSEEN_SHARE = 0.3
 # Points that represent a normal distribution (Gauss-Hermite).
@@ -152,7 +152,7 @@ class Scale:
     def back(self, mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
         """Return the mean and deviation of the rate for a normal y."""
         # A wider spread of logarithms means that nothing is known, not that any rate may come.
-        spread = deviation if self.power else np.minimum(deviation, MOST_SPREAD)
+        spread = deviation if self.power else np.minimum(deviation, MAX_SPREAD)
         values = scipy.special.inv_boxcox(self._clip_rates(mean + POINTS[:, None] * spread), self.power)
         expected = CHANCES @ values
         return expected, np.sqrt(CHANCES @ (values - expected) ** 2)
@@ -180,8 +180,8 @@ class Forecaster:
         """
         if at_seconds.size == 0 or at_seconds.shape != rates_per_second.shape:
             raise BadInput("rates_per_second", "takes one rate for each time, at least one")
-        at = at_seconds[-MOST_POINTS:] / self._day_seconds
-        rates = rates_per_second[-MOST_POINTS:]
+        at = at_seconds[-MAX_POINTS:] / self._day_seconds
+        rates = rates_per_second[-MAX_POINTS:]
         level = float(rates.mean()) or 1.0
         shares = np.maximum(rates / level, LEAST)
         process = self._process(at, shares)

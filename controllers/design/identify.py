@@ -15,7 +15,7 @@ import numpy.typing as npt
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
-FEWEST_TRANSITIONS = 8
+MIN_TRANSITIONS = 8
 CONSTANT = "is constant; vary what is admitted so that its effect becomes visible"
 
 
@@ -62,8 +62,8 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
 
 
 def _check_length(u: Floats, delay: int) -> None:
-    if len(u) - 1 - delay < FEWEST_TRANSITIONS:
-        needed = FEWEST_TRANSITIONS + 1 + delay
+    if len(u) - 1 - delay < MIN_TRANSITIONS:
+        needed = MIN_TRANSITIONS + 1 + delay
         raise BadInput("rows", f"are {len(u)}; at least {needed} are needed to separate a and b from noise")
 
 

@@ -23,7 +23,7 @@ import scipy
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
-MOST_DOUBLINGS = 60
+MAX_DOUBLINGS = 60
 # A step squares the rest: after a step that adds less than this, nothing is left in 16 digits.
 SETTLED = 1e-9
 STABLE_POWER = 1e-3
@@ -114,7 +114,7 @@ def _solve_by_doubling(a: Floats, b: Floats, q: Floats, r: Floats) -> Floats | N
         return None
     h, identity = np.array(q), np.eye(len(a))
     with np.errstate(all="ignore"):
-        for _ in range(MOST_DOUBLINGS):
+        for _ in range(MAX_DOUBLINGS):
             try:
                 solved = np.linalg.solve(identity + g @ h, np.hstack([a, g @ a.T]))
             except np.linalg.LinAlgError:  # singular: the weights are so far apart that rounding loses one

@@ -26,7 +26,7 @@ from controllers.framework.decision import Json
 from controllers.framework.parameter import Parameter, read_document
 from queues.errors import BadInput
 
-MOST_POPULATIONS = 200_000
+MAX_POPULATIONS = 200_000
 LEAST = 1e-50
 STATION = (
     Parameter("name", "name", "Name of the station.", kind="text", required=True),
@@ -122,8 +122,8 @@ def _check_populations(classes: list[Customers]) -> None:
     populations = 1
     for klass in classes:
         populations *= klass.count + 1
-        if populations > MOST_POPULATIONS:
-            raise BadInput("classes", f"make more populations than the maximum of {MOST_POPULATIONS}")
+        if populations > MAX_POPULATIONS:
+            raise BadInput("classes", f"make more populations than the maximum of {MAX_POPULATIONS}")
 
 
 def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:

@@ -30,10 +30,10 @@ from queues.errors import BadInput
 Floats = npt.NDArray[np.float64]
 FORMS = ("i-p", "pi")
 SETTLED_WITHIN = 0.02
-LONGEST_RESPONSE = 5_000
+MAX_RESPONSE = 5_000
 ON_CIRCLE = 1e-6
 NEGLIGIBLE = 1e-30  # relative to the largest coefficient
-MOST_GAIN = 1e100  # products of two larger values overflow
+MAX_GAIN = 1e100  # products of two larger values overflow
 STABLE_BELOW = 1 - 1e-9  # a pole at 1, as with ki = 0, is computed slightly below 1
 
 
@@ -131,8 +131,8 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
 def _check_size(model: Model, gains: Gains) -> None:
     """Raise `BadInput` naming the divisor of gains that are too large: a for kd, otherwise b."""
     for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
-        if not all(abs(value) <= MOST_GAIN for value in values):
-            raise BadInput(field, f"is too small for such poles: {divisor:g} makes gains above {MOST_GAIN:g}")
+        if not all(abs(value) <= MAX_GAIN for value in values):
+            raise BadInput(field, f"is too small for such poles: {divisor:g} makes gains above {MAX_GAIN:g}")
 
 
 def _place_without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
@@ -221,8 +221,8 @@ def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
 def response_samples(radius: float) -> int:
     """Return how many samples show the whole response of a stable loop, within bounds."""
     if radius >= STABLE_BELOW:
-        return LONGEST_RESPONSE
-    return min(LONGEST_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))
+        return MAX_RESPONSE
+    return min(MAX_RESPONSE, 20 + math.ceil(math.log(1e-5) / math.log(max(radius, 0.1))))
 
 
 def report(model: Model, gains: Gains) -> GainsReport:

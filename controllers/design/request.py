@@ -31,7 +31,7 @@ GAINS = (
 TIME = Parameter(
     "time", "choice", "Samples, or continuous.", "discrete", kind="choice", choices=("discrete", "continuous")
 )
-MOST_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
+MAX_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
 
 
 def place(document: Any) -> dict[str, Json]:
@@ -120,11 +120,11 @@ def _matrix(given: Mapping[str, Any], name: str) -> Floats:
     rows = given.get(name)
     if not isinstance(rows, list) or not rows:
         raise BadInput(name, "takes a list of rows, each a list of numbers")
-    if len(rows) > MOST_STATES:
-        raise BadInput(name, f"takes at most {MOST_STATES} rows, not {len(rows)}")
+    if len(rows) > MAX_STATES:
+        raise BadInput(name, f"takes at most {MAX_STATES} rows, not {len(rows)}")
     for at, row in enumerate(rows):
-        if not isinstance(row, list) or not row or len(row) > MOST_STATES:
-            raise BadInput(f"{name}[{at}]", f"takes a list of 1 to {MOST_STATES} numbers")
+        if not isinstance(row, list) or not row or len(row) > MAX_STATES:
+            raise BadInput(f"{name}[{at}]", f"takes a list of 1 to {MAX_STATES} numbers")
         if len(row) != len(rows[0]):
             raise BadInput(
                 f"{name}[{at}]", f"takes {len(rows[0])} numbers like the first row, not {len(row)}"

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 HALF_SECONDS = 120.0
-LEAST_CHANCE = 0.01
+MIN_CHANCE = 0.01
 WHOLE_STEPS, FAR_STEPS = 2, 6
 IMAGINED, IMAGINED_SHARE = 4.0, 0.25
 OVER_SHARE = 0.25
@@ -45,7 +45,7 @@ class KindRecord:
     def lift(self, times: float = 1.0) -> float:
         """Return share / chance of a change of that size; 1 means no information."""
         share = (self.before + IMAGINED * IMAGINED_SHARE) / (self.incidents + IMAGINED)
-        return share / max(self.chance / math.sqrt(times), LEAST_CHANCE)
+        return share / max(self.chance / math.sqrt(times), MIN_CHANCE)
 
 
 @dataclass(frozen=True)

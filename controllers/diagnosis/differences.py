@@ -19,7 +19,7 @@ logarithm of the ratio of the means: 0.7 is a factor of two. A mean of 0 (everyt
 counts as a hundredth of the other, because its ratio would be infinite.
 
 A difference is reported if Benjamini and Hochberg (1995) keep it among all tests at a false discovery rate of
-RATE, and its effect is at least LEAST_EFFECT: with a million events everything differs slightly. Shares and
+RATE, and its effect is at least MIN_EFFECT: with a million events everything differs slightly. Shares and
 means alternate, each with the largest effect first, because the two effects have no common unit, and the
 incoming events say more about a cause than the load of a queue that falls behind. Among shares, the largest
 of
@@ -36,8 +36,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-RATE, LEAST_EFFECT = 0.01, 0.1
-LEAST_EVENTS, LEAST_SLICES = 20, 3
+RATE, MIN_EFFECT = 0.01, 0.1
+MIN_EVENTS, MIN_SLICES = 20, 3
 NOTHING = 0.01  # relative to the other mean
 Floats = NDArray[np.float64]
 Counts = Mapping[str, Sequence[float]]  # value → events in each slice
@@ -83,9 +83,7 @@ def differences(
     for (dimension, value, measure), (here, there) in measures.items():
         tested += mean_test(dimension, value, measure, here, there)
     kept = select_significant([test.probability for test in tested], RATE)
-    tests = [
-        each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= LEAST_EFFECT
-    ]
+    tests = [each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= MIN_EFFECT]
     tests.sort(key=lambda difference: (-abs(difference.effect), difference.dimension, difference.value))
     shares = _largest_of_each_first([difference_ for difference_ in tests if difference_.is_share])
     turns = zip_longest(shares, (difference_ for difference_ in tests if not difference_.is_share))
@@ -111,11 +109,11 @@ def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Differe
         return
     rows_here, rows_there = _table(values, here), _table(values, there)
     totals_here, totals_there = rows_here.sum(axis=0), rows_there.sum(axis=0)
-    if totals_here.sum() < LEAST_EVENTS or totals_there.sum() < LEAST_EVENTS:
+    if totals_here.sum() < MIN_EVENTS or totals_there.sum() < MIN_EVENTS:
         return
     for at, value in enumerate(values):
         of_here, of_there = rows_here[at], rows_there[at]
-        if of_here.sum() + of_there.sum() < LEAST_EVENTS:
+        if of_here.sum() + of_there.sum() < MIN_EVENTS:
             continue
         share, share_there = of_here.sum() / totals_here.sum(), of_there.sum() / totals_there.sum()
         probability = _share_probability(of_here, totals_here, of_there, totals_there)
@@ -127,7 +125,7 @@ def mean_test(
     dimension: str, value: str, measure: str, here: Sequence[float], there: Sequence[float]
 ) -> list[Difference]:
     """Return Welch's test, or nothing if there are too few slices or neither mean is above 0."""
-    if min(len(here), len(there)) < LEAST_SLICES:
+    if min(len(here), len(there)) < MIN_SLICES:
         return []
     mean, mean_there = float(np.mean(here)), float(np.mean(there))
     greater = max(mean, mean_there)

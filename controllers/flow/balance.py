@@ -139,7 +139,7 @@ STATE = (
 MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # default without a parameter
 WORTH_EXPECTING = 0.1
 EXPECTED_INTERVALS = 10
-MOST_REPLICAS = 1_000
+MAX_REPLICAS = 1_000
 SHOWN_CHANGE = 0.0005  # share; smaller values print as 0.0 %
 KEEP = "Keep the shares"
 RETURNED = 0.5  # share of the distance to equal shares, per decision of a return
@@ -232,9 +232,9 @@ class Balance:
         spread.
         """
         names = list(observation["response_times_seconds"])
-        if not 2 <= len(names) <= MOST_REPLICAS:
+        if not 2 <= len(names) <= MAX_REPLICAS:
             raise BadInput(
-                f"{where}.response_times_seconds", f"takes 2 to {MOST_REPLICAS} replicas, not {len(names)}"
+                f"{where}.response_times_seconds", f"takes 2 to {MAX_REPLICAS} replicas, not {len(names)}"
             )
         _check_replicas(names, observation["shares"], f"{where}.shares")
         if not sum(observation["shares"].values()) > 0:

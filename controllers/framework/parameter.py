@@ -16,7 +16,7 @@ from typing import Any, Literal
 from queues import checks
 from queues.errors import BadInput
 
-MOST_SHOWN = 40
+MAX_SHOWN = 40
 OTHER_KINDS = {
     "text": "takes text that is not empty",
     "flag": "takes true or false",
@@ -88,7 +88,7 @@ class Parameter:
             return None
         if not self._fits(value):
             raise BadInput(
-                f"{where}.{self.name}", f"{self.takes()}, not {checks.shorten_for_message(value, MOST_SHOWN)}"
+                f"{where}.{self.name}", f"{self.takes()}, not {checks.shorten_for_message(value, MAX_SHOWN)}"
             )
         if self.kind == "numbers":
             return [float(item) for item in value]
@@ -184,7 +184,7 @@ def _are_names(value: Any) -> bool:
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
     """Return the document if it is a JSON object, or raise `BadInput`."""
     if not isinstance(document, Mapping):
-        raise BadInput(where, f"takes an object, not {checks.shorten_for_message(document, MOST_SHOWN)}")
+        raise BadInput(where, f"takes an object, not {checks.shorten_for_message(document, MAX_SHOWN)}")
     return document
 
 

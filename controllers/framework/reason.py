@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 NO_ACTION = "No action"
 ADVICE_ONLY = "advice only"
-MOST_NAMES = 5
+MAX_NAMES = 5
 
 
 def format_reason(action: str, *causes: str, remarks: Sequence[str] = ()) -> str:
@@ -71,8 +71,8 @@ def percent(share: float, digits: int = 0) -> str:
 
 def format_names(names: Sequence[str]) -> str:
     """Join names: n1, n2; for many, the first five and the number of the others."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def are(names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_UTILISATION = (
+MAX_UTILISATION = (
     0.95  # utilization limit of random waiting: closer to 1, it would take longer than the ticks cover
 )
 HOUR_SECONDS = 3600.0
@@ -160,5 +160,5 @@ def _compute_random_wait(each: AdvisedOperator, tasks: int) -> float:
     work = each.rate_per_second * each.service_seconds
     if work <= 0:
         return 0.0
-    use = min(work / tasks, MOST_UTILISATION)
+    use = min(work / tasks, MAX_UTILISATION)
     return float(use ** math.sqrt(2 * (tasks + 1))) / (1 - use) * each.variability

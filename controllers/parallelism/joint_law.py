@@ -41,7 +41,7 @@ from controllers.parallelism.measured_paths import (
     operators_of,
     task_range,
 )
-from controllers.parallelism.measured_topology import MOST_TASKS
+from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.needs import (
     Known,
     TaskNeeds,
@@ -61,15 +61,15 @@ from queues.errors import BadInput
 # Minimum gain of capacity that noise could not cause.
 NOTABLE = 0.05
 # Share of the expected gain; a larger gain has another cause.
-MOST_GAIN = 1e6
+MAX_GAIN = 1e6
 # Weight of earlier counts at the next check.
 SEEN_AGAIN = 0.8
 # Weight of an estimated first share next to an observed one.
 ESTIMATED = 1e-3
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Maximum latency of every path under the expected load.", 1.0, 1e-9, 1e6),
-    Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MOST_TASKS, "integer"),
+    Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MAX_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MAX_TASKS, "integer"),
     Parameter(
         "target_utilisation", "utilisation", "Target utilization of each task after a change.", 0.8, 0.1, 0.99
     ),
@@ -95,7 +95,7 @@ PARAMETERS = (
         "Tasks of operators that a person has set.",
         {},
         kind="map",
-        items=(Parameter("tasks", "tasks", "Tasks of this operator.", None, 1, MOST_TASKS, "integer"),),
+        items=(Parameter("tasks", "tasks", "Tasks of this operator.", None, 1, MAX_TASKS, "integer"),),
     ),
     Parameter(
         "effective_share", "share", "Share of the expected gain; a rescale with less has failed.", 0.3, 0, 1
@@ -103,7 +103,7 @@ PARAMETERS = (
     Parameter("blocked_seconds", "s", "Time until an ineffective change is tried again.", 1800.0, 0, 1e7),
 )
 OPERATOR = (
-    Parameter("tasks", "tasks", "Current tasks.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("tasks", "tasks", "Current tasks.", None, 1, MAX_TASKS, "integer", required=True),
     Parameter(
         "rate_per_second", "events/s", "Load offered to all its tasks; null: not measured.", None, 0, 1e12
     ),
@@ -150,7 +150,7 @@ OBSERVATION = (
     ),
 )
 EXPECTED = (
-    Parameter("tasks", "tasks", "Tasks that were set.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("tasks", "tasks", "Tasks that were set.", None, 1, MAX_TASKS, "integer", required=True),
     Parameter("from_per_second", "events/s", "Capacity before.", None, 0, 1e15, required=True),
     Parameter("to_per_second", "events/s", "Expected capacity.", None, 0, 1e15, required=True),
 )
@@ -161,7 +161,7 @@ MEMORY = (
         "Tasks of the points.",
         None,
         1,
-        MOST_TASKS,
+        MAX_TASKS,
         "integers",
         required=True,
         most=REMEMBERED,
@@ -190,9 +190,7 @@ MEMORY = (
     Parameter(
         "blocked_per_second", "events/s", "Load offered here when it was blocked, or null.", None, 0, 1e12
     ),
-    Parameter(
-        "blocked_tasks", "tasks", "Tasks when it was blocked, or null.", None, 1, MOST_TASKS, "integer"
-    ),
+    Parameter("blocked_tasks", "tasks", "Tasks when it was blocked, or null.", None, 1, MAX_TASKS, "integer"),
     Parameter("expected", "gain", "Expectation of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
@@ -220,8 +218,8 @@ NOTHING_LEARNT: Mapping[str, Json] = {
     "expected": None,
 }
 # Minimum count at a source from which a share can be learned.
-LEAST_SEEN = 1e-9
-LEAST_SHARE, MOST_SHARE = 1e-9, 1e9
+MIN_SEEN = 1e-9
+MIN_SHARE, MAX_SHARE = 1e-9, 1e9
 
 
 class ParallelismJoint:
@@ -314,7 +312,7 @@ def _check_memory(row: Values, where: str) -> None:
     if len(set(row["tasks"])) != len(row["tasks"]):
         raise BadInput(f"{where}.tasks", f"takes each number of tasks once, not {row['tasks']}")
     seen = row["seen_per_second"]
-    if seen and (len(seen) != 2 or seen[0] < LEAST_SEEN / 2):
+    if seen and (len(seen) != 2 or seen[0] < MIN_SEEN / 2):
         raise BadInput(
             f"{where}.seen_per_second",
             f"takes two numbers, the first above 0, or null, not {shorten_for_message(seen)}",
@@ -415,8 +413,8 @@ def _update_rates(
     seen = before["seen_per_second"]
     if not seen:
         first = [source, rate] if passed is None else [passed * ESTIMATED, rate * ESTIMATED]
-        return first if first[0] >= LEAST_SEEN else None
-    if passed is not None or before["waited"] or (seen[0] < LEAST_SEEN and source < LEAST_SEEN):
+        return first if first[0] >= MIN_SEEN else None
+    if passed is not None or before["waited"] or (seen[0] < MIN_SEEN and source < MIN_SEEN):
         return list(seen)
     return [SEEN_AGAIN * old + new for old, new in zip(seen, (source, rate), strict=True)]
 
@@ -426,7 +424,7 @@ def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> flo
         return 1.0
     gained = row["tasks"] / row["service_seconds"] - expected["from_per_second"]
     share = gained / max(expected["to_per_second"] - expected["from_per_second"], 1e-9)
-    return float(min(max(share, -MOST_GAIN), MOST_GAIN))
+    return float(min(max(share, -MAX_GAIN), MAX_GAIN))
 
 
 def _estimate_operator(
@@ -449,7 +447,7 @@ def _share(seen: Sequence[float] | None) -> float:
     """Return the events that arrive here per event at the source; next to none counts as none."""
     source, here = seen or (1.0, 0.0)
     share = here / source
-    return min(share, MOST_SHARE) if share >= LEAST_SHARE else 0.0
+    return min(share, MAX_SHARE) if share >= MIN_SHARE else 0.0
 
 
 def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:

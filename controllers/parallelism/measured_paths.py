@@ -6,14 +6,14 @@ from typing import Any
 from controllers.framework.decision import Decision
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_names, format_no_action
-from controllers.parallelism.measured_topology import MOST_TASKS
+from controllers.parallelism.measured_topology import MAX_TASKS
 
 UNMEASURED = "unmeasured"  # the value of `limited_by` then
 # Fields of an observed operator.
 TAKEN = (
-    Parameter("minimum", "tasks", "Minimum tasks that its plant accepts.", 1, 1, MOST_TASKS, "integer"),
+    Parameter("minimum", "tasks", "Minimum tasks that its plant accepts.", 1, 1, MAX_TASKS, "integer"),
     Parameter(
-        "maximum", "tasks", "Maximum tasks that its plant accepts.", MOST_TASKS, 1, MOST_TASKS, "integer"
+        "maximum", "tasks", "Maximum tasks that its plant accepts.", MAX_TASKS, 1, MAX_TASKS, "integer"
     ),
 )
 

@@ -22,9 +22,9 @@ from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
 AGGREGATES: Mapping[str, Callable[[list[float]], float]] = {"AVG": fmean, "SUM": sum, "MAX": max, "MIN": min}
-MOST_PATHS = 1_000
-MOST_TASKS = 100_000
-MOST_CHANNELS = 100_000
+MAX_PATHS = 1_000
+MAX_TASKS = 100_000
+MAX_CHANNELS = 100_000
 LATEST_SECONDS = 2.5e11  # since 1970: no calendar of the pages goes beyond the year 9892
 
 
@@ -66,9 +66,9 @@ LINK_MEASURES = (
 _OPERATOR = (
     Parameter("kind", "kind", "Whether it only brings events in.", None, kind="choice",
               choices=("source", "operator"), required=True),
-    Parameter("parallelism", "tasks", "Current number of tasks.", None, 0, MOST_TASKS, "integer", required=True),
-    Parameter("minimum", "tasks", "Minimum tasks that may be set.", 1, 0, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Maximum tasks that may be set.", MOST_TASKS, 0, MOST_TASKS, "integer"),
+    Parameter("parallelism", "tasks", "Current number of tasks.", None, 0, MAX_TASKS, "integer", required=True),
+    Parameter("minimum", "tasks", "Minimum tasks that may be set.", 1, 0, MAX_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Maximum tasks that may be set.", MAX_TASKS, 0, MAX_TASKS, "integer"),
     Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
     *OPERATOR_MEASURES,
     Parameter("unknown_tasks", "sentence", "Why it is not known how many it has; null: it is known.", None,
@@ -104,7 +104,7 @@ class MeasuredOperator:
     kind: str
     parallelism: int
     minimum: int = 1
-    maximum: int = MOST_TASKS
+    maximum: int = MAX_TASKS
     fixed: str | None = None
     failed: float | None = None
     acked: float | None = None
@@ -178,7 +178,7 @@ class Channel:
 class MeasuredTopology:
     """Operators of a plant by name and their links at one instant.
 
-    Raise `BadInput` for a link to an unknown operator, a cycle, or more than MOST_PATHS paths.
+    Raise `BadInput` for a link to an unknown operator, a cycle, or more than MAX_PATHS paths.
     """
 
     plant: str
@@ -212,8 +212,8 @@ class MeasuredTopology:
         paths: list[tuple[str, ...]] = []
         for start in starts:
             for path in self._walk_paths(start):
-                if len(paths) == MOST_PATHS:
-                    raise BadInput("links", f"make more than {MOST_PATHS} paths")
+                if len(paths) == MAX_PATHS:
+                    raise BadInput("links", f"make more than {MAX_PATHS} paths")
                 paths.append(path)
         if missed := set(self.operators) - {name for path in paths for name in path}:
             raise BadInput("links", f"lead from {min(missed)} back to it; a topology takes no cycle")
@@ -243,8 +243,8 @@ class MeasuredTopology:
             self.operators[link.source].parallelism * self.operators[link.target].parallelism
             for link in self.links
         )
-        if count > MOST_CHANNELS:
-            raise BadInput("plant", f"has {count:,} channels between its tasks, more than {MOST_CHANNELS:,}")
+        if count > MAX_CHANNELS:
+            raise BadInput("plant", f"has {count:,} channels between its tasks, more than {MAX_CHANNELS:,}")
         return [
             Channel(source, target, link.latency_seconds, link.batching_seconds)
             for link in self.links

@@ -29,14 +29,14 @@ from controllers.parallelism.measured_paths import (
     operators_of,
     task_range,
 )
-from controllers.parallelism.measured_topology import MOST_TASKS
+from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
 from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
 
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Latency that every path keeps.", 1.0, 1e-9, 1e6),
-    Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MOST_TASKS, "integer"),
-    Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MOST_TASKS, "integer"),
+    Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MAX_TASKS, "integer"),
+    Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MAX_TASKS, "integer"),
     Parameter(
         "batching_share",
         "share of the bound",
@@ -69,7 +69,7 @@ PARAMETERS = (
     ),
 )
 OPERATOR = (
-    Parameter("tasks", "tasks", "Current tasks.", None, 1, MOST_TASKS, "integer", required=True),
+    Parameter("tasks", "tasks", "Current tasks.", None, 1, MAX_TASKS, "integer", required=True),
     Parameter(
         "arrival_interval_seconds",
         "s",
@@ -230,7 +230,7 @@ def _explain_shortage(
 
 
 def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:
-    low, high = 1, MOST_TASKS * 10
+    low, high = 1, MAX_TASKS * 10
     there = {name: operators[name] for name in path.operators}
 
     def holds(most: int) -> bool:

@@ -32,7 +32,7 @@ SWAPPED = 40
 # Excess over a path's budget that counts as rounding.
 TOLERANCE = 1e-9
 # A path without any time to wait is kept if nothing waits; it can't be a divisor.
-LEAST_BUDGET = 1e-12
+MIN_BUDGET = 1e-12
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Path:
 
     def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
         """Return whether the path is within its budget."""
-        return self.excess_seconds(operators, tasks) <= TOLERANCE * max(LEAST_BUDGET, self.budget_seconds)
+        return self.excess_seconds(operators, tasks) <= TOLERANCE * max(MIN_BUDGET, self.budget_seconds)
 
 
 def find_lacking_path(
@@ -183,7 +183,7 @@ class _Joint:
         kept.
         """
         root, load = np.sqrt(self.columns.weight), self.columns.load
-        budgets = np.maximum(self.budgets, LEAST_BUDGET)
+        budgets = np.maximum(self.budgets, MIN_BUDGET)
         multipliers = ((self.on @ root) / budgets) ** 2
         for _ in range(ROUNDS):
             tasks = np.clip(
@@ -194,7 +194,7 @@ class _Joint:
 
     def excess(self, tasks: Floats) -> Floats:
         """Return the excess of each path, s, without rounding errors."""
-        allowed = self.budgets + TOLERANCE * np.maximum(LEAST_BUDGET, self.budgets)
+        allowed = self.budgets + TOLERANCE * np.maximum(MIN_BUDGET, self.budgets)
         return np.asarray(self.on @ self.waits(tasks) - allowed)
 
     def fill(self) -> None:

@@ -20,9 +20,9 @@ from typing import NoReturn
 
 from queues.errors import BadInput, Forbidden
 
-MOST_REPEATS = 1000  # Maximum number of a quantifier, and maximum product of nested quantifiers.
-MOST_DEPTH = 20
-MOST_ALTERNATIVES = 2000  # Maximum number of alternatives of all ORs, counted once per repetition.
+MAX_REPEATS = 1000  # Maximum number of a quantifier, and maximum product of nested quantifiers.
+MAX_DEPTH = 20
+MAX_ALTERNATIVES = 2000  # Maximum number of alternatives of all ORs, counted once per repetition.
 _SHOWN = 40  # Maximum number of characters of a text that an error quotes.
 _TOKEN = re.compile(
     r"\s*(?:(?P<symbol>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)|(?P<mark>\{-|-\}|[(){};,^$+*?]))"
@@ -209,13 +209,13 @@ def check(item: Item, field: str, inside: str = "") -> None:
 def _check_size(root: Item, field: str) -> None:
     """Raise `Forbidden` for quantifiers and alternatives that multiply beyond what can be processed."""
     repeats = _repeats(root)
-    if repeats > MOST_REPEATS:
-        raise Forbidden(field, f"nested repeats multiply to {_short(repeats)}; the maximum is {MOST_REPEATS}")
+    if repeats > MAX_REPEATS:
+        raise Forbidden(field, f"nested repeats multiply to {_short(repeats)}; the maximum is {MAX_REPEATS}")
     alternatives = _alternatives(root)
-    if alternatives > MOST_ALTERNATIVES:
+    if alternatives > MAX_ALTERNATIVES:
         raise Forbidden(
             field,
-            f"has {_short(alternatives)} alternatives, including repeats; the maximum is {MOST_ALTERNATIVES}",
+            f"has {_short(alternatives)} alternatives, including repeats; the maximum is {MAX_ALTERNATIVES}",
         )
 
 
@@ -296,8 +296,8 @@ class _Reader:
         return Expression(root, at_first or self._at_first, at_last or self._at_last)
 
     def _item(self, depth: int) -> Item:
-        if depth > MOST_DEPTH and not self._reads_remains:
-            raise Forbidden(self._field, f"is nested deeper than {MOST_DEPTH} levels")
+        if depth > MAX_DEPTH and not self._reads_remains:
+            raise Forbidden(self._field, f"is nested deeper than {MAX_DEPTH} levels")
         item = self._primary(depth)
         while self._token in ("+", "*", "?", "{"):
             item = self._read_quantified(item)
@@ -373,8 +373,8 @@ class _Reader:
     def _number(self) -> int:
         token = self._token
         plain = token.isascii() and token.isdigit() and len(token) <= 9
-        if not plain or int(token) > MOST_REPEATS:
-            self._refuse(f"a quantifier takes whole numbers up to {MOST_REPEATS}, such as {{2}} or {{1,3}}")
+        if not plain or int(token) > MAX_REPEATS:
+            self._refuse(f"a quantifier takes whole numbers up to {MAX_REPEATS}, such as {{2}} or {{1,3}}")
         self._advance()
         return int(token)
 

@@ -6,7 +6,7 @@ The rest L of a budget may be spent at the rate at which it would last `budget_s
 
 Shed events are counted some seconds τ after the decision (a measured rate is a mean of ten seconds), so up to
 τ / H of the rest is spent in addition: a small part, if H is long compared with τ. A level of the remedy
-ladder is not enabled with less than `LEAST_TO_ENABLE` of its budget, and ends at `LEAST_TO_KEEP`. A budget
+ladder is not enabled with less than `MIN_TO_ENABLE` of its budget, and ends at `MIN_TO_KEEP`. A budget
 without counts allows nothing.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from controllers.framework.parameter import Parameter
 
 LEVELS = ("throttle", "shed")
-LEAST_TO_KEEP, LEAST_TO_ENABLE = 0.01, 0.02
+MIN_TO_KEEP, MIN_TO_ENABLE = 0.01, 0.02
 BUDGET_SECONDS = Parameter(
     "budget_seconds",
     "s",
@@ -53,7 +53,7 @@ def compute_allowed_per_second(rows: Rows, level: str, budget_seconds: float) ->
 
 def find_exhausted_objective(rows: Rows, level: str, is_enabled: bool) -> str | None:
     """Return an objective whose budget is too small to enable or keep a level; None if there is none."""
-    least = LEAST_TO_KEEP if is_enabled else LEAST_TO_ENABLE
+    least = MIN_TO_KEEP if is_enabled else MIN_TO_ENABLE
     return next(
         (
             str(row["name"])

@@ -19,7 +19,7 @@ An objective's error budget may pay for either (`controllers.shedding.budgets`).
 left, shedding ends and is not enabled; throttling counts as exhausted, and its share is limited to what the
 budget allows.
 
-    unmet       1 - capacity / demand; less than `LEAST_UNMET` is the error of measured rates, and counts as 0
+    unmet       1 - capacity / demand; less than `MIN_UNMET` is the error of measured rates, and counts as 0
     overloaded  demand > capacity, or backlog > backlog_bound_seconds
     fits        demand ≤ release_share * capacity, and backlog ≤ backlog_bound_seconds
 
@@ -52,11 +52,11 @@ LEVEL_NAMES = {
     "shed": "shedding",
 }
 THROTTLE, SHED = LEVELS.index("throttle") + 1, LEVELS.index("shed") + 1
-LEAST_UNMET = 0.005
+MIN_UNMET = 0.005
 # Producers insert more than the capacity while they wait, because measured rates and shares are never exact.
 LEFT_BY_THROTTLING = 0.1
 # Maximum share of the time; if producers were blocked all the time, the offered load could not be measured.
-MOST_CLOSED = 0.95
+MAX_CLOSED = 0.95
 SMALL = 0.095  # of the demand; a smaller share would be displayed as 0 to 9 %
 # Decisions after the end of the overload until each level is released.
 CALM_DECISIONS = {SHED: 1, THROTTLE: 2}
@@ -254,7 +254,7 @@ def _unmet(observation: Values) -> float:
 
 def _share_over_capacity(observation: Values, per_second: float) -> float:
     over = 1 - observation["capacity_per_second"] / per_second if per_second > 0 else 0.0
-    return over if over >= LEAST_UNMET else 0.0
+    return over if over >= MIN_UNMET else 0.0
 
 
 def _explain_exhaustion(parameters: Values, state: Json, observation: Values, rung: int) -> str | None:
@@ -357,7 +357,7 @@ def _compute_wait_share(parameters: Values, observation: Values) -> float:
     allowed = compute_allowed_per_second(
         observation.get("budgets", ()), "throttle", parameters["budget_seconds"]
     )
-    most = MOST_CLOSED if allowed is None else min(MOST_CLOSED, allowed)
+    most = MAX_CLOSED if allowed is None else min(MAX_CLOSED, allowed)
     return round(min(_unmet(observation), most), 6)
 
 

@@ -8,7 +8,7 @@
 | section-4.8 | two of 2 servers, 1 ms and 2 ms, a delay of 25 ms |
 
 Throughput comes from the model: every sample is the mean. `p` selects a row of Table 1. A law runs until it
-is steady (a baseline: until it stays for `SETTLED` steps, at most `MOST_STEPS`).
+is steady (a baseline: until it stays for `SETTLED` steps, at most `MAX_STEPS`).
 
 threads, utilisation    at the end; utilization of the busiest station
 steps                   configurations measured until first steady
@@ -33,9 +33,9 @@ from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutc
 from queues.errors import BadInput
 
 MODELS = ("repairman", "escalation", "enrichment", "section-4.8")
-MOST_THREADS, MOST_STEPS, SETTLED = 600, 3_000, 30
+MAX_THREADS, MAX_STEPS, SETTLED = 600, 3_000, 30
 # The minimum service time of a Pareto distribution with k = 2.5, over its mean.
-LEAST_OF_MEAN = (2.5 - 1) / 2.5
+MIN_OF_MEAN = (2.5 - 1) / 2.5
 SETTINGS = (
     Parameter("model", "choice", "Queueing network.", "repairman", kind="choice", choices=MODELS),
     Parameter(
@@ -65,7 +65,7 @@ class ClosedNetwork:
 
     def evaluate(self, threads: int) -> float:
         """Return the passes per second with this number of threads."""
-        return float(self.curve[min(threads, MOST_THREADS) - 1])
+        return float(self.curve[min(threads, MAX_THREADS) - 1])
 
     @property
     def idle_seconds(self) -> float:
@@ -75,12 +75,12 @@ class ClosedNetwork:
     @property
     def least_seconds(self) -> float:
         """Return the minimum time of a pass."""
-        return self.delay_seconds + LEAST_OF_MEAN * sum(station.demand_seconds for station in self.stations)
+        return self.delay_seconds + MIN_OF_MEAN * sum(station.demand_seconds for station in self.stations)
 
 
 @lru_cache(maxsize=64)
 def _curve(stations: tuple[Station, ...], delay_seconds: float) -> Floats:
-    return throughput(stations, MOST_THREADS, delay_seconds)
+    return throughput(stations, MAX_THREADS, delay_seconds)
 
 
 def model(settings: Mapping[str, Any]) -> ClosedNetwork:
@@ -124,11 +124,11 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
         "p": share,
         "q": q,
         "w": w,
-        "maximum": MOST_THREADS,
+        "maximum": MAX_THREADS,
         "steady_seconds": 1.0,
     }
     state, threads, path, rests = law.initial_state(parameters), 1, list[int](), list[tuple[int, int]]()
-    while len(rests) < 2 and len(path) < MOST_STEPS:
+    while len(rests) < 2 and len(path) < MAX_STEPS:
         path.append(threads)
         samples = [1 / yields(threads)] * int(parameters["initial_samples"])
         before = state["machine"]["phase"]
@@ -146,8 +146,8 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
 def follow(rival: str, network: ClosedNetwork) -> Explored:
     """Run a baseline until its threads stay the same."""
     limit, path = Limit(), list[int]()
-    while len(path) < MOST_STEPS:
-        threads = min(envoy_threads(limit) if rival == "envoy" else limit.threads, MOST_THREADS)
+    while len(path) < MAX_STEPS:
+        threads = min(envoy_threads(limit) if rival == "envoy" else limit.threads, MAX_THREADS)
         path.append(threads)
         if len(path) > SETTLED and len(set(path[-SETTLED:])) == 1:
             break
@@ -155,7 +155,7 @@ def follow(rival: str, network: ClosedNetwork) -> Explored:
         limit = RIVALS[rival](
             limit, LimitStep(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
         )
-    steps = len(path) if len(path) == MOST_STEPS else max(1, len(path) - SETTLED)
+    steps = len(path) if len(path) == MAX_STEPS else max(1, len(path) - SETTLED)
     return Explored(round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float))
 
 

@@ -30,13 +30,13 @@ from queues.errors import BadInput
 
 FULL_PRICE, WAITING_PRICE, REFUSED = 10.0, 0.01, 1e6
 TUNED = ("kp", "ki")
-FEWEST_SAMPLES = 20
+MIN_SAMPLES = 20
 LAW = Flow()
 
 
 def samples(at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: Sequence[float]) -> Floats:
     """Return observations as rows at equal distances, the median one; empty for too few."""
-    if len(at_seconds) < FEWEST_SAMPLES:
+    if len(at_seconds) < MIN_SAMPLES:
         return np.zeros((0, 2))
     at = np.asarray(at_seconds, dtype=float)
     grid = np.arange(at[0], at[-1] + 1e-9, float(np.median(np.diff(at))))

@@ -56,7 +56,7 @@ from controllers.simulation.model.shed_stream import (
 SMOOTHING_SECONDS, VIOLATION_SECONDS = 60.0, 10.0
 # Excluded from every mean: until the first table everything is admitted, and that queue has to drain.
 WARM_UP_SECONDS = 300.0
-LEAST_LEFT = 0.05  # Minimum share of the time left for the patterns, so that there is a table.
+MIN_LEFT = 0.05  # Minimum share of the time left for the patterns, so that there is a table.
 # How far a state-aware shedder may exceed its share, and how much it may save, in events.
 AHEAD, SAVED = 20.0, 20.0
 SETTINGS = (
@@ -156,7 +156,7 @@ class Controlled:
         rates = [self.rate(str(kind)) for kind in range(len(RATES))]
         whole = utilisation_budget(self.settings["latency_bound_seconds"], sum(rates), self.service_cv2())
         read = self.seen.mean("read") / float(self.settings["interval_seconds"])
-        return whole / max(LEAST_LEFT * whole, whole - read) if read else 1.0
+        return whole / max(MIN_LEFT * whole, whole - read) if read else 1.0
 
     def _observation(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []

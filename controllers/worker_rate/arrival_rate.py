@@ -22,9 +22,9 @@ from controllers.framework.decision import Json
 from controllers.framework.parameter import Parameter
 
 GAIN = 0.2
-LEAST_GAIN, GREATEST_GAIN = 0.1, 0.9
+MIN_GAIN, GREATEST_GAIN = 0.1, 0.9
 # Maximum factor between the next interval's arrivals and the smaller of the last two intervals' arrivals.
-MOST_RISE = 2.0
+MAX_RISE = 2.0
 ONE_BY_ONE = 10_000  # intervals; the sum of more intervals is computed by its formula
 LARGE = 1e16
 ARRIVALS = (
@@ -55,7 +55,7 @@ class ArrivalRate:
         bias = self.bias + GAIN * (error - self.bias)
         deviation = self.deviation + GAIN * (abs(error) - self.deviation)
         signal = abs(bias) / deviation if deviation else 0.0
-        gain = min(max(signal, LEAST_GAIN), GREATEST_GAIN)
+        gain = min(max(signal, MIN_GAIN), GREATEST_GAIN)
         level = max(0.0, self.level + self.trend + gain * error)
         recent = (*self.recent, arrived)[-2:]
         return ArrivalRate(level, self.trend + gain * trend_gain * error, bias, deviation, recent)
@@ -67,7 +67,7 @@ class ArrivalRate:
         expected = max(0.0, events - caution * self.deviation * min(1.0, intervals))
         if len(self.recent) < 2:
             return expected
-        return min(expected, intervals * MOST_RISE * min(self.recent))
+        return min(expected, intervals * MAX_RISE * min(self.recent))
 
     def _sum_future(self, whole: int) -> float:
         """Return the arrivals of the next intervals.

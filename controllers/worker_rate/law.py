@@ -27,7 +27,7 @@ from controllers.worker_rate.shared import Manager, Start, clip_rate
 from queues.errors import BadInput
 from queues.nodes.node_state import STATES
 
-LEAST_SETTLING_SECONDS = 4.0
+MIN_SETTLING_SECONDS = 4.0
 PARAMETERS = (
     Parameter(
         "method",
@@ -377,12 +377,12 @@ def _build_expectation(parameters: Values, start: Start, length: float) -> Expec
 
     The effect is expected an interval after the pool ran them all, at its recent pace, and at least
     `pool_allowance` workers per interval. A worker's start, its work, and the next measurement take at least
-    LEAST_SETTLING_SECONDS.
+    MIN_SETTLING_SECONDS.
     """
     amount = min(float(length), float(start.count * parameters["events_per_worker"]))
     if amount <= 0:
         return None
     pace = max(parameters["pool_allowance"], start.terms.get("executed", 0.0))
     intervals = 1 + math.ceil(start.count / pace)
-    within_seconds = max(LEAST_SETTLING_SECONDS, intervals * parameters["interval_seconds"])
+    within_seconds = max(MIN_SETTLING_SECONDS, intervals * parameters["interval_seconds"])
     return Expected("removed_events", "up", amount, within_seconds)

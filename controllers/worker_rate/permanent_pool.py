@@ -35,7 +35,7 @@ SHORT, PERMANENT = "short", "permanent"
 # The limit of a decision that can't be made, as in the laws of parallelism.
 UNMEASURED = "unmeasured"
 # There are fewer processes once some were idle, and more within at least the settling time.
-FEWER_SECONDS, LEAST_SETTLING_SECONDS = 30.0, 10.0
+FEWER_SECONDS, MIN_SETTLING_SECONDS = 30.0, 10.0
 Method = Callable[[Values, Manager, Values], tuple[Manager, Start]]
 
 
@@ -122,5 +122,5 @@ def _build_expectation(observation: Values, count: int, life_seconds: float) -> 
         return Expected("tasks", "down", float(present - count), FEWER_SECONDS, before=float(present))
     if length <= 0:
         return None
-    within = max(LEAST_SETTLING_SECONDS, 2 * life_seconds)
+    within = max(MIN_SETTLING_SECONDS, 2 * life_seconds)
     return Expected("queue_length", "down", length, within, before=length)

@@ -16,7 +16,7 @@ from redis.client import Pipeline
 from queues.control.primacy import confirm_primary
 
 COPIES = 1  # besides the primary: with two replicas that makes two of three
-MOST_MILLISECONDS = 1000
+MAX_MILLISECONDS = 1000
 # Commands that change nothing need no copy. After all others the server is queried; it answers at once if
 # nothing was written.
 READS = frozenset(
@@ -39,10 +39,10 @@ def wait_for_copy(connection: Any) -> None:
     A primary that was frozen during a failover may have a replica that doesn't know of it yet. Raises
     `NotReplicated` or `NoPrimary`.
     """
-    connection.send_command("WAIT", COPIES, MOST_MILLISECONDS)
+    connection.send_command("WAIT", COPIES, MAX_MILLISECONDS)
     if int(connection.read_response()) < COPIES:
         raise NotReplicated(
-            f"No replica of the control server stored the write within {MOST_MILLISECONDS / 1000:g} s."
+            f"No replica of the control server stored the write within {MAX_MILLISECONDS / 1000:g} s."
         )
     confirm_primary(connection)
 

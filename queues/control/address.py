@@ -20,7 +20,7 @@ SINGLE = ("redis", "rediss", "unix")
 SENTINEL_PORT = 26379
 # One that does not answer is skipped: the others know as much.
 SENTINEL_SECONDS = 0.5
-MOST_DATABASE = 15
+MAX_DATABASE = 15
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
@@ -130,8 +130,8 @@ def _name(parts: SplitResult) -> tuple[str, int]:
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):
         raise _build_refusal(f"needs the name that the sentinels monitor after the hosts: {FORM}.")
-    if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MOST_DATABASE):
-        raise _build_refusal(f"takes a database from 0 to {MOST_DATABASE} after the name {name}.")
+    if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MAX_DATABASE):
+        raise _build_refusal(f"takes a database from 0 to {MAX_DATABASE} after the name {name}.")
     if parts.query or parts.fragment:
         raise _build_refusal("takes nothing after the database.")
     return name, int(database or 0)

@@ -20,7 +20,7 @@ from queues.errors import MalformedEvent
 from queues.events.times import TIME_LEAST_US, TIME_MOST_US, number_us, numbers_us
 
 BLOCK_EVENTS = 512
-MOST_BYTES = 2**20  # of a block of large events: several blocks are read and copied at once
+MAX_BYTES = 2**20  # of a block of large events: several blocks are read and copied at once
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string()),  # null: derived from the block's id and the row
@@ -128,20 +128,20 @@ def decode(block_id: str, data: Any) -> Block:
 def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENTS) -> list[EncodedBlock]:
     """Cut a batch of `SCHEMA` (any length) into encoded blocks of up to `events` rows.
 
-    Blocks of large events have fewer rows: about MOST_BYTES, and at most twice as much in a block of several
+    Blocks of large events have fewer rows: about MAX_BYTES, and at most twice as much in a block of several
     events.
     """
     rows = batch.num_rows
     if rows == 0:
         return []
-    events = min(events, max(1, MOST_BYTES * rows // max(1, batch.nbytes)))
+    events = min(events, max(1, MAX_BYTES * rows // max(1, batch.nbytes)))
     starts = np.arange(0, rows, events)
     newest = np.maximum.reduceat(_times_us(batch), starts).tolist()
     blocks: list[EncodedBlock] = []
     for start, time_us in zip(starts.tolist(), newest, strict=True):
         part = batch.slice(start, events)
         data = part.serialize()
-        if part.num_rows > 1 and data.size > 2 * MOST_BYTES:  # larger ones are next to each other here
+        if part.num_rows > 1 and data.size > 2 * MAX_BYTES:  # larger ones are next to each other here
             blocks += cut(part, ids, events)
         else:
             blocks.append(EncodedBlock(ids(), part.num_rows, time_us, data))

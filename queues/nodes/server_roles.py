@@ -34,7 +34,7 @@ from queues import environment as variables
 from queues import keys
 from queues.errors import BadInput
 
-SHORTEST_PASSWORD = 32
+MIN_PASSWORD = 32
 REPLICA, SENTINEL = "replica", "sentinel"
 HANDSHAKE = "+auth +hello +ping +select +client|setinfo +client|setname +client|id +command|info"
 SCRIPTS = "+eval +evalsha +script|load +script|exists"
@@ -138,8 +138,8 @@ def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
     fails_over = any(environment.get(variable_of(name)) for name in FAILING_OVER)
     for name in (*(role.name for role in ROLES), *(FAILING_OVER if fails_over else ())):
         password = environment.get(variable_of(name), "")
-        if len(password) < SHORTEST_PASSWORD:
-            raise BadInput(variable_of(name), f"takes {SHORTEST_PASSWORD} or more random characters.")
+        if len(password) < MIN_PASSWORD:
+            raise BadInput(variable_of(name), f"takes {MIN_PASSWORD} or more random characters.")
         if password in passwords.values():
             raise BadInput(variable_of(name), "takes a password of its own, not another role's.")
         passwords[name] = password

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 FIRST_SECONDS = 0.5
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 
 
 @dataclass
@@ -69,5 +69,5 @@ class Gates:
                 self._gates.pop(node, None)
 
     def _back_off(self, gate: Gate) -> None:
-        gate.seconds = min(2 * gate.seconds, MOST_SECONDS) if gate.seconds else FIRST_SECONDS
+        gate.seconds = min(2 * gate.seconds, MAX_SECONDS) if gate.seconds else FIRST_SECONDS
         gate.probe_at = self._monotonic() + gate.seconds

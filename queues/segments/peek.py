@@ -12,10 +12,10 @@ from queues.events.block import decode
 from queues.redis_types import Entries
 from queues.segments.segment import Segment, entry_seconds, read_stored_bytes
 
-MOST_EVENTS = 100
-MOST_BYTES = 4 * 2**20
-MOST_SECONDS = 2.0
-MOST_TEXT = 2_000  # characters of one field
+MAX_EVENTS = 100
+MAX_BYTES = 4 * 2**20
+MAX_SECONDS = 2.0
+MAX_TEXT = 2_000  # characters of one field
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def peek(
     Blocks that a worker has claimed are among them. Raises `NodeUnavailable`.
     """
     waiting: list[WaitingEvent] = []
-    read_bytes, end = 0, monotonic() + MOST_SECONDS
+    read_bytes, end = 0, monotonic() + MAX_SECONDS
     for entry_id, fields in _entries(segment, newest):
         waiting += _events(entry_id, fields, events - len(waiting), newest)
         read_bytes += len(read_stored_bytes(fields, b"d"))
-        if len(waiting) >= events or read_bytes >= MOST_BYTES or monotonic() >= end:
+        if len(waiting) >= events or read_bytes >= MAX_BYTES or monotonic() >= end:
             return waiting, True
     return waiting, False
 
@@ -86,6 +86,6 @@ def _text(stored: bytes) -> str:
 
 def _cut(value: Any) -> Any:
     """Return a text as far as it is shown."""
-    if not isinstance(value, str) or len(value) <= MOST_TEXT:
+    if not isinstance(value, str) or len(value) <= MAX_TEXT:
         return value
-    return f"{value[:MOST_TEXT]}… ({len(value):,} characters)"
+    return f"{value[:MAX_TEXT]}… ({len(value):,} characters)"

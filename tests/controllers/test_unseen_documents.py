@@ -37,7 +37,7 @@ WRONG_KINDS = {
     "map": (7, "x", [], True, [1]),
 }
 OUT_OF_ANY_RANGE = (1e39, -1e39, 10**39, -(10**39), 1e300)
-MOST_LEAVES_TWEAKED = 4
+MAX_LEAVES_TWEAKED = 4
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 MANY = settings(FEW, max_examples=1_000)
 
@@ -196,7 +196,7 @@ def check_unknown_and_missing(law: str, data: st.DataObject) -> None:
 
 def check_extremes(law: str, data: st.DataObject) -> None:
     document = a_document(data, law)
-    for _ in range(data.draw(st.integers(1, MOST_LEAVES_TWEAKED))):
+    for _ in range(data.draw(st.integers(1, MAX_LEAVES_TWEAKED))):
         numeric = [
             place
             for place in places(law, document)
@@ -212,7 +212,7 @@ def check_extremes(law: str, data: st.DataObject) -> None:
 
 def check_guarded_extremes(law: str, data: st.DataObject) -> None:
     document = guarded(a_document(data, law))
-    for place in data.draw(st.lists(st.sampled_from(places(law, document)), max_size=MOST_LEAVES_TWEAKED)):
+    for place in data.draw(st.lists(st.sampled_from(places(law, document)), max_size=MAX_LEAVES_TWEAKED)):
         if place.name.startswith("guard.") and place.declared.kind != "choice":
             document = changed(document, place.steps, data.draw(taken(place, document)))
     try:

@@ -13,7 +13,7 @@ MAP = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*\Z")
 DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+\Z")
-MOST_LINES = 48  # of a package's part: one screen
+MAX_LINES = 48  # of a package's part: one screen
 WIDEST = 120
 EXPLAINING = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "understand").rglob("*.md"))]
 
@@ -46,7 +46,7 @@ def test_every_folder_of_a_package_is_named_in_its_part(package):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_s_part_is_one_screen(package):
-    assert len(part_of(package).splitlines()) <= MOST_LINES
+    assert len(part_of(package).splitlines()) <= MAX_LINES
 
 
 def test_every_folder_beside_the_packages_is_named():

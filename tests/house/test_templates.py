@@ -9,7 +9,7 @@ import pytest
 from django.template import engines
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
-LONGEST_LINE = 120
+MAX_LINE = 120
 EXPIRY = "frame/expiry.html"
 FORM = re.compile(r"<form\b[^>]*>")
 INCLUDE = re.compile(r'{%\s*include "([^"]+)"[^%]*%}')
@@ -28,7 +28,7 @@ def named(path: Path) -> str:
 @pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=named)
 def test_a_template_s_lines_fit_beside_each_other(path):
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-    long = [number for number, line in lines if len(line) > LONGEST_LINE]
+    long = [number for number, line in lines if len(line) > MAX_LINE]
     assert long == [], f"break these lines between elements or attributes, or give the logic a tag: {long}"
 
 

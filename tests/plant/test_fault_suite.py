@@ -14,7 +14,7 @@ from django.core.management import call_command
 
 from bench.faults import suite
 from bench.faults.account import Account, Order, compare
-from bench.faults.kinds import MOST_ORDERS_A_FAULT, Kind, freeze, kill, takes_orders
+from bench.faults.kinds import MAX_ORDERS_A_FAULT, Kind, freeze, kill, takes_orders
 from bench.faults.suite import Struck, choose_kinds, recovery, run, select_kinds
 from queues.errors import BadInput
 
@@ -110,7 +110,7 @@ def assert_exact(document: dict[str, Any]) -> None:
     wrong = {name: account[name] for name in counts if account[name]}
     assert not wrong, wrong
     takes = sum(row["count"] for row in document["recovery"] if takes_orders(row["kind"]))
-    assert account["unstarted"] <= takes * MOST_ORDERS_A_FAULT, (account["unstarted"], takes)
+    assert account["unstarted"] <= takes * MAX_ORDERS_A_FAULT, (account["unstarted"], takes)
     assert document["not_recovered"] == [], json.dumps(document["not_recovered"], indent=1)
 
 
@@ -129,9 +129,9 @@ def test_an_event_or_a_decision_that_came_out_wrong_is_found_a_dead_letter_among
 
 
 def test_no_more_workers_may_stay_away_than_the_faults_can_have_taken():
-    assert_exact(counted(unstarted=MOST_ORDERS_A_FAULT))
+    assert_exact(counted(unstarted=MAX_ORDERS_A_FAULT))
     for document in (
-        counted(unstarted=MOST_ORDERS_A_FAULT + 1),
+        counted(unstarted=MAX_ORDERS_A_FAULT + 1),
         counted(unstarted=1, kind="freeze n1"),
         counted(unstarted=1, kind="kill web"),
     ):

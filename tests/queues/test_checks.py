@@ -54,7 +54,7 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
     except BadInput as error:
         assert error.field == "a.field"
         assert error.message.startswith(f"takes {check.takes}, not ")
-        assert len(error.message) < len(check.takes) + 2 * checks.MOST_SHOWN
+        assert len(error.message) < len(check.takes) + 2 * checks.MAX_SHOWN
     else:
         assert check.accepts(value)
 
@@ -109,7 +109,7 @@ def test_unknown_names_are_refused_with_their_path_and_the_known_ones():
         checks.refuse_unknown({"colour": 1}, ("url", "busy"), "nodes.n1", BadTopology)
     with pytest.raises(BadInput) as refused:
         checks.refuse_unknown({"x" * 10_000: 1}, (), "")
-    assert refused.value.field == "x" * checks.MOST_KEY
+    assert refused.value.field == "x" * checks.MAX_KEY
 
 
 def test_what_is_too_long_is_forbidden_and_not_quoted():
@@ -119,7 +119,7 @@ def test_what_is_too_long_is_forbidden_and_not_quoted():
 
 def test_what_was_given_is_quoted_in_short():
     for value in ("x" * 10**6, 10**5_000, [10**5_000], ["x" * 100] * 100, {"a": {"b": "x" * 1_000}}):
-        assert len(checks.shorten_for_message(value)) <= checks.MOST_SHOWN
+        assert len(checks.shorten_for_message(value)) <= checks.MAX_SHOWN
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "²", "٣", "7" * 19, "7" * 5_000])

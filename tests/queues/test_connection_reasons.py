@@ -9,7 +9,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from queues.errors import MOST_CHARACTERS, connection_reason
+from queues.errors import MAX_CHARACTERS, connection_reason
 from tests.servers import free_port
 
 UNLISTENED = "no service listens on its port"
@@ -57,4 +57,4 @@ def test_a_name_that_nobody_knows_is_said_so():
 def test_any_other_error_is_its_first_line_of_bounded_length():
     assert connection_reason(ValueError("Server disconnected.\nmore")) == "Server disconnected"
     assert connection_reason(ValueError()) == "ValueError"
-    assert len(connection_reason("x" * 1000)) == MOST_CHARACTERS
+    assert len(connection_reason("x" * 1000)) == MAX_CHARACTERS

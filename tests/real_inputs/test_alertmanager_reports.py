@@ -11,7 +11,7 @@ from console.api.ingestion.body_allowance import allowance_of
 from console.input import boundary
 from tests.workers.alerts.test_alertmanager import REPORT
 from workers.alerts.lifecycle.models import ReportedAlert
-from workers.alerts.lifecycle.reported import MOST_ALERTS
+from workers.alerts.lifecycle.reported import MAX_ALERTS
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/api/v1/alerts/reported"
@@ -83,9 +83,9 @@ def test_the_shapes_of_reports_are_all_taken(report, alerts):
 @pytest.mark.parametrize("letter", ["x", "ж", "磁"], ids=["one-byte", "two-bytes", "three-bytes"])
 def test_as_many_alerts_as_a_report_may_have_fit_with_long_annotations(report, letter):
     long = {"summary": "s" * 600, "description": letter * 9_000}
-    answer = report(*(alert(number, annotations=long) for number in range(MOST_ALERTS)))
+    answer = report(*(alert(number, annotations=long) for number in range(MAX_ALERTS)))
     assert answer.status_code == 200, answer.content
-    assert answer.json()["stored"] == MOST_ALERTS
+    assert answer.json()["stored"] == MAX_ALERTS
     assert {len(each.description) for each in ReportedAlert.objects.all()} == {2_000}
 
 

@@ -21,8 +21,8 @@ from workers.alerts.rules import rules
 from workers.steering.expiry import time_words
 
 Kind = AlertEvent.Kind
-MOST_SNOOZE_MINUTES = 24 * 60
-LONGEST_NOTE = 2_000
+MAX_SNOOZE_MINUTES = 24 * 60
+MAX_NOTE = 2_000
 
 
 @transaction.atomic
@@ -99,12 +99,12 @@ def _record_note(alert: Alert, kind: str, by: User | None, text: str, now: datet
 
 def _text(text: Any, required: bool) -> str:
     stripped = text.strip() if isinstance(text, str) else ""
-    if (required and not stripped) or len(stripped) > LONGEST_NOTE:
-        raise BadInput("note", f"must have 1 to {LONGEST_NOTE} characters.")
+    if (required and not stripped) or len(stripped) > MAX_NOTE:
+        raise BadInput("note", f"must have 1 to {MAX_NOTE} characters.")
     return stripped
 
 
 def _minutes(minutes: Any) -> float:
-    if not checks.is_number(minutes, 0, MOST_SNOOZE_MINUTES) or minutes <= 0:
-        raise BadInput("minutes", f"must be above 0 and at most {MOST_SNOOZE_MINUTES} minutes (a day).")
+    if not checks.is_number(minutes, 0, MAX_SNOOZE_MINUTES) or minutes <= 0:
+        raise BadInput("minutes", f"must be above 0 and at most {MAX_SNOOZE_MINUTES} minutes (a day).")
     return float(minutes)

@@ -16,7 +16,7 @@ from workers.models import LedgerEntry, Loop, Plan
 # A loop may act on a forecast before the rule's threshold is reached.
 BEFORE = timedelta(minutes=5)
 AFTER = timedelta(minutes=2)
-MOST_ACTIONS, MOST_PLANS = 12, 20
+MAX_ACTIONS, MAX_PLANS = 12, 20
 UNSTEERED = frozenset({"receiver", "task", "plan", "override"})  # labels of what no loop steers
 UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
@@ -66,7 +66,7 @@ def effective_until(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntr
 
 def plans(alert: Alert) -> list[Plan]:
     """Return the plans that controllers (or the recovery of a lost node) made in its time, newest first."""
-    query = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MOST_PLANS]
+    query = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MAX_PLANS]
     return [plan for plan in query if _is_relevant(plan, alert.labels)]
 
 
@@ -97,7 +97,7 @@ class AlertOutcome:
 
 @dataclass(frozen=True)
 class Response:
-    """What was done about an alert, each list the newest first and its first MOST_ACTIONS.
+    """What was done about an alert, each list the newest first and its first MAX_ACTIONS.
 
     `since`: from its onset on; `before`: up to BEFORE earlier, on a forecast; `advice`: what loops would have
     done.
@@ -112,7 +112,7 @@ class Response:
     @property
     def entries(self) -> list[LedgerEntry]:
         """Return the actions, those since the onset first."""
-        return (self.since + self.before)[:MOST_ACTIONS]
+        return (self.since + self.before)[:MAX_ACTIONS]
 
 
 def outcome(alert: Alert) -> AlertOutcome:
@@ -134,9 +134,9 @@ def response(alert: Alert) -> Response:
     done = actions(alert)
     came_to = outcome(alert)  # First: actions taken meanwhile are then among the entries, and not left out.
     return Response(
-        since=list(done.filter(at__gte=alert.began_at)[:MOST_ACTIONS]),
-        before=list(done.filter(at__lt=alert.began_at)[:MOST_ACTIONS]),
-        advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MOST_ACTIONS]),
+        since=list(done.filter(at__gte=alert.began_at)[:MAX_ACTIONS]),
+        before=list(done.filter(at__lt=alert.began_at)[:MAX_ACTIONS]),
+        advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MAX_ACTIONS]),
         plans=plans(alert),
         outcome=came_to,
     )

@@ -28,8 +28,8 @@ ROLES = {
     "scribe": "takes the notes",
 }
 REACH = timedelta(hours=3)  # Possible causes of an incident are searched this long before its onset.
-LONGEST_REVIEW, LONGEST_FOLLOW_UP = 50_000, 500
-MOST_FOLLOW_UPS = 50
+MAX_REVIEW, MAX_FOLLOW_UP = 50_000, 500
+MAX_FOLLOW_UPS = 50
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     An edit of an older revision is refused, so that nobody overwrites another person's. "" restores the
     draft.
     """
-    if len(text) > LONGEST_REVIEW:
-        raise BadInput("text", f"must have at most {LONGEST_REVIEW:,} characters.")
+    if len(text) > MAX_REVIEW:
+        raise BadInput("text", f"must have at most {MAX_REVIEW:,} characters.")
     incident = lock_started_incident(alert_id)
     if not incident.review:
         _demand_unexplained(incident.alert)
@@ -163,12 +163,12 @@ def add_follow_up(
 ) -> FollowUp:
     """Add a follow-up: something to be done after the incident."""
     what = text.strip()
-    if not 0 < len(what) <= LONGEST_FOLLOW_UP:
-        raise BadInput("text", f"must have 1 to {LONGEST_FOLLOW_UP} characters.")
+    if not 0 < len(what) <= MAX_FOLLOW_UP:
+        raise BadInput("text", f"must have 1 to {MAX_FOLLOW_UP} characters.")
     _check_person("owner", owner)
     incident = lock_incident(alert_id)
-    if incident.follow_ups.count() >= MOST_FOLLOW_UPS:
-        raise BadInput("text", f"exceeds the limit: an incident has at most {MOST_FOLLOW_UPS} follow-ups.")
+    if incident.follow_ups.count() >= MAX_FOLLOW_UPS:
+        raise BadInput("text", f"exceeds the limit: an incident has at most {MAX_FOLLOW_UPS} follow-ups.")
     made = incident.follow_ups.create(text=what, owner=owner, due_on=due_on, created_at=now)
     _record_note(incident, Kind.FOLLOW_UP, by, what, now)
     return made

@@ -18,10 +18,10 @@ from workers.history.stretches import Stretch
 
 HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
-LONGEST_COMPARED_SECONDS = 31.0 * DAY_SECONDS
+MAX_COMPARED_SECONDS = 31.0 * DAY_SECONDS
 # Maximum number of an extract's steps, and of a day's rates by type: all are in memory at once, about 100
 # bytes each.
-MOST_STEPS, MOST_TRAINING_RATES = 5_000_000, 5_000_000
+MAX_STEPS, MAX_TRAINING_RATES = 5_000_000, 5_000_000
 OWN = "python:"
 ON_ERROR = JobParameter(
     "on_error", "choice", "handling of an unsound input file", "skip", choices=event_archive.ON_ERROR
@@ -77,10 +77,10 @@ def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]
     Raises BadInput for more rates per day and type than fit in memory.
     """
     windows, rates = DAY_SECONDS // values["window_seconds"], values["history"] + values["horizon"]
-    if windows * rates > MOST_TRAINING_RATES:
+    if windows * rates > MAX_TRAINING_RATES:
         raise BadInput(
             "window_seconds",
-            f"makes {windows:,} windows a day with {rates:,} rates each, more than {MOST_TRAINING_RATES:,} in"
+            f"makes {windows:,} windows a day with {rates:,} rates each, more than {MAX_TRAINING_RATES:,} in"
             " total; choose longer windows, or less history and horizon.",
         )
     yield from partition_pieces(values, where)
@@ -108,10 +108,10 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     if since >= until:
         raise BadInput("until", "is not after since; a range must end after it starts.")
     step_seconds = values["step_seconds"]
-    if step_seconds and (until - since).total_seconds() / step_seconds > MOST_STEPS:
+    if step_seconds and (until - since).total_seconds() / step_seconds > MAX_STEPS:
         raise BadInput(
             "step_seconds",
-            f"makes more than {MOST_STEPS:,} steps of this range; choose longer steps, or a shorter range.",
+            f"makes more than {MAX_STEPS:,} steps of this range; choose longer steps, or a shorter range.",
         )
     # A block is stored under the day of its newest event, so some events of a day may be in the next day's
     # partition.
@@ -138,7 +138,7 @@ def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     since, until, other = (
         checks.timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
     )
-    if not 0 < until - since <= LONGEST_COMPARED_SECONDS:
+    if not 0 < until - since <= MAX_COMPARED_SECONDS:
         raise BadInput("until", "takes a time after since, at most 31 days later.")
     here, queue = Stretch(since, until), values["queue"] or ""
     there = here.shift(since - other)

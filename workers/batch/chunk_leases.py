@@ -24,7 +24,7 @@ from workers.models import Chunk, Run, Task
 # A worker sends a heartbeat each second; after this silence the next worker that asks gets its chunk.
 LOST_SECONDS = 15.0
 BEAT_SECONDS = 1.0
-MOST_TRIES = 3
+MAX_TRIES = 3
 
 
 class ChunkYielded(WeirError):  # noqa: N818
@@ -137,7 +137,7 @@ class ChunkLease:
         Return False where the lease is no longer held.
         """
         tries = self.chunk.tries + 1
-        over = final or tries >= MOST_TRIES
+        over = final or tries >= MAX_TRIES
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
         return self._write(state=state, tries=tries, error=storable(error))
 
@@ -207,8 +207,8 @@ def _gives_up(chunk: Chunk) -> bool:
     Return whether that was the last try.
     """
     tries = chunk.tries + 1
-    over = tries >= MOST_TRIES
-    error = f"Its worker died or became silent {MOST_TRIES} times." if over else ""
+    over = tries >= MAX_TRIES
+    error = f"Its worker died or became silent {MAX_TRIES} times." if over else ""
     state = Chunk.State.FAILED if over else chunk.state
     Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence).update(tries=tries, state=state, error=error)
     return over

@@ -32,10 +32,10 @@ def task_of(name: str) -> Task:
 
 def run_of(number: Any) -> Run:
     """Raises BadInput naming the run."""
-    known = numbers.digits(str(number)[: checks.MOST_SHOWN])
+    known = numbers.digits(str(number)[: checks.MAX_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
-        raise BadInput("run", f"{str(number)[: checks.MOST_SHOWN]} is not a run.")
+        raise BadInput("run", f"{str(number)[: checks.MAX_SHOWN]} is not a run.")
     return run
 
 

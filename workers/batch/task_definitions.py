@@ -20,8 +20,8 @@ from workers.control.schedule import schedule_row
 from workers.models import Task
 
 START = "workers.tasks.start_task"
-MOST_PARALLEL = 64
-MOST_INTERVAL_SECONDS = 366 * 86_400
+MAX_PARALLEL = 64
+MAX_INTERVAL_SECONDS = 366 * 86_400
 CRONTAB_EXPIRES_SECONDS = 3_600
 CRONTAB_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
@@ -121,7 +121,7 @@ def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dic
 
 
 def _interval(every_seconds: Any) -> IntervalSchedule:
-    if not checks.is_whole(every_seconds, 1, MOST_INTERVAL_SECONDS):
+    if not checks.is_whole(every_seconds, 1, MAX_INTERVAL_SECONDS):
         said = checks.shorten_for_message(every_seconds)
         raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {said}.")
     return schedule_row(IntervalSchedule, every=every_seconds, period=IntervalSchedule.SECONDS)
@@ -149,7 +149,7 @@ def _requirements(wanted: Sequence[str]) -> list[str]:
 
 
 def _parallel(workers: Any) -> int:
-    return int(checks.whole(1, MOST_PARALLEL).validate(workers, "parallel", end="."))
+    return int(checks.whole(1, MAX_PARALLEL).validate(workers, "parallel", end="."))
 
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 REPEAT_SECONDS = 1.0
-MOST_SECONDS = 1e9  # a timer accepts slightly more; a larger limit means no limit
+MAX_SECONDS = 1e9  # a timer accepts slightly more; a larger limit means no limit
 
 
 class TimeLimitExceeded(BaseException):
@@ -39,7 +39,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     began_seconds = time.monotonic()
     previous = signal.signal(signal.SIGALRM, end)
     left_seconds, interval_seconds = signal.setitimer(
-        signal.ITIMER_REAL, min(seconds, MOST_SECONDS), REPEAT_SECONDS
+        signal.ITIMER_REAL, min(seconds, MAX_SECONDS), REPEAT_SECONDS
     )
     try:
         yield

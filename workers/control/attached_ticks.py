@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from workers.plants.published import NotObserved
 
 logger = logging.getLogger(__name__)
-MOST_THREADS = 16  # plants called concurrently; when this many hang, others wait for the first to return
+MAX_THREADS = 16  # plants called concurrently; when this many hang, others wait for the first to return
 
 
 NOT_TICKED = "The loops of %s were not ticked; they are retried in the next second."
@@ -29,7 +29,7 @@ class AttachedTicks:
 
     def __init__(self, failed: str = NOT_TICKED) -> None:
         self._failed = failed
-        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="attached")
+        self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="attached")
         self._running: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
 

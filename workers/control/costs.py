@@ -33,14 +33,14 @@ from workers.history import metric_history, snapshot_archive
 from workers.models import Loop
 from workers.steering import overrides, plant_settings
 
-MOST_HOURS = 6.0
-MOST_PLANT_HOURS = 2.0  # longest range read by the second (workers.history.metric_history)
+MAX_HOURS = 6.0
+MAX_PLANT_HOURS = 2.0  # longest range read by the second (workers.history.metric_history)
 BUSY = ("totals.workers_at_work", "totals.nodes_in_use")
-LEAST_SECONDS = 60
+MIN_SECONDS = 60
 BUDGET_SECONDS = 10.0
 # A longer pause in the record does not mean an even load, so it is left out.
-LONGEST_GAP_SECONDS = 30.0
-LONGEST_ROW_SECONDS = 5.0  # the longest time that a row of the history represents
+MAX_GAP_SECONDS = 30.0
+MAX_ROW_SECONDS = 5.0  # the longest time that a row of the history represents
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,16 @@ def loop_costs(
     Raises BadInput naming `hours`, or naming `loop` where its kind has no baseline, no record, or too long a
     record.
     """
-    if not 0.0 < hours <= MOST_HOURS:
-        raise BadInput("hours", f"takes hours above 0 up to {MOST_HOURS:g}, not {hours:g}.")
+    if not 0.0 < hours <= MAX_HOURS:
+        raise BadInput("hours", f"takes hours above 0 up to {MAX_HOURS:g}, not {hours:g}.")
     replay = replay_of(loop)
     rows = load_records(loop, now - timedelta(hours=hours), now)
     stretches = stretches_of(rows, replay)
     seconds = sum(len(stretch.inflow) for stretch in stretches)
-    if seconds < LEAST_SECONDS:
+    if seconds < MIN_SECONDS:
         raise BadInput(
             "loop",
-            f"{loop.name} has a record of {seconds} s in that time; at least {LEAST_SECONDS} s are needed.",
+            f"{loop.name} has a record of {seconds} s in that time; at least {MIN_SECONDS} s are needed.",
         )
     law = catalog.law(loop.law)
     values = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
@@ -204,8 +204,8 @@ def plant_costs(
     control: redis.Redis, data: Path, newest: Snapshot | None, hours: float, now: datetime
 ) -> PlantCosts:
     """Compute the resources used in the last hours. Raises BadInput naming `hours`."""
-    if not 0.0 < hours <= MOST_PLANT_HOURS:
-        raise BadInput("hours", f"takes hours above 0 up to {MOST_PLANT_HOURS:g}, not {hours:g}.")
+    if not 0.0 < hours <= MAX_PLANT_HOURS:
+        raise BadInput("hours", f"takes hours above 0 up to {MAX_PLANT_HOURS:g}, not {hours:g}.")
     until = now.timestamp()
     since, prices = until - 3600 * hours, CostPrices.load_current()
     rows = metric_history.columns(control, data, since, until, BUSY)
@@ -229,11 +229,11 @@ def compute_used_seconds(
 ) -> tuple[float, list[float | None]]:
     """Return the observed seconds and, for each column, the integral of its value over time.
 
-    Each row counts until the next one, but for at most LONGEST_ROW_SECONDS. The integral is None for a column
+    Each row counts until the next one, but for at most MAX_ROW_SECONDS. The integral is None for a column
     that was never known.
     """
     times = np.array(at, dtype=float)
-    lasted = np.minimum(np.diff(times), LONGEST_ROW_SECONDS)
+    lasted = np.minimum(np.diff(times), MAX_ROW_SECONDS)
     sums: list[float | None] = []
     for column in columns:
         values = np.array(column, dtype=float)[:-1]
@@ -308,7 +308,7 @@ def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
     busy, started = 0.0, 0.0
     for (before, _, _), (at, _, seen) in itertools.pairwise(rows):
         lasted = (at - before).total_seconds()
-        if lasted <= LONGEST_GAP_SECONDS and "running" in seen:
+        if lasted <= MAX_GAP_SECONDS and "running" in seen:
             busy, started = busy + seen["running"] * lasted, started + seen.get("started", 0)
     return busy / started if busy and started else None
 
@@ -319,7 +319,7 @@ def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretc
     for row in rows:
         if not replay.reads <= row[2].keys():
             continue
-        if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > LONGEST_GAP_SECONDS:
+        if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > MAX_GAP_SECONDS:
             parts.append([])
         parts[-1].append(row)
     ranges = (_stretch(part, replay) for part in parts)

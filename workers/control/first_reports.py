@@ -2,7 +2,7 @@
 
 A loop that sets tasks of a registered plant starts in advise. One hour after its first advice,
 `controllers.parallelism.advice_value` compares the measured tasks in its ledger with the advised ones. Where
-less than LEAST_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report
+less than MIN_SECONDS of the hour were measured (the plant was silent, or others controlled it), the report
 says so, and the next hour is reported instead.
 """
 
@@ -19,9 +19,9 @@ from workers.models import FirstReport, LedgerEntry, Loop
 from workers.steering.scope import active_loops
 
 HOUR = timedelta(hours=1)
-LEAST_SECONDS = 600.0
+MIN_SECONDS = 600.0
 # A tick's values apply until the next tick, unless a tick was missed.
-LONGEST_INTERVALS = 3.0
+MAX_INTERVALS = 3.0
 
 
 def write_due(now: datetime) -> list[FirstReport]:
@@ -58,7 +58,7 @@ def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
     advised = loop.entries.filter(mode=Loop.Mode.ADVISE)
     entries = folds.ticks(advised, since, until, only=("at", "observation", "action"))
     ticks = [_tick(entry) for entry in entries]
-    value = value_of(ticks, LONGEST_INTERVALS * loop.interval_seconds)
+    value = value_of(ticks, MAX_INTERVALS * loop.interval_seconds)
     figures = FirstReportFigures(
         **vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0)
     )
@@ -67,7 +67,7 @@ def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
         defaults={
             "since": since,
             "until": until,
-            "figures": plain(figures) if value.measured_seconds >= LEAST_SECONDS else None,
+            "figures": plain(figures) if value.measured_seconds >= MIN_SECONDS else None,
         },
     )
     return report

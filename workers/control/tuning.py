@@ -5,7 +5,7 @@
    responds to decisions (`Rehearsal`, declared by the kind of loop).
 3. They are **validated** on the days of the second half, which the search has not seen, against the values in
    force.
-4. Values that cost less by `LEAST_IMPROVEMENT`, with `LEAST_CONFIDENCE`, become a proposal with a hash of all
+4. Values that cost less by `MIN_IMPROVEMENT`, with `MIN_CONFIDENCE`, become a proposal with a hash of all
    its inputs. A person approves the hash; the values are then set as overrides that expire.
 
 Otherwise nothing is proposed, and the result says why.
@@ -36,9 +36,9 @@ from workers.steering import overrides
 
 STRETCH_SECONDS, STRETCHES_A_DAY = 1_200, 3
 # The minimum recorded share of a part, and the minimum number of recorded days of each half.
-LEAST_RECORDED, LEAST_DAYS = 0.8, 3
-LONGEST_INTERVALS = 3.0  # between two entries; time in a longer gap is not recorded
-LEAST_IMPROVEMENT, LEAST_CONFIDENCE = 0.02, 0.95
+MIN_RECORDED, MIN_DAYS = 0.8, 3
+MAX_INTERVALS = 3.0  # between two entries; time in a longer gap is not recorded
+MIN_IMPROVEMENT, MIN_CONFIDENCE = 0.02, 0.95
 Checked = Callable[[], None]
 
 
@@ -80,8 +80,8 @@ def learn(
     law = catalog.law(loop.law)
     in_force = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
-    if (recorded := min(len(searched), len(proven))) < LEAST_DAYS:
-        return Learned(loop, f"{recorded} of the required {LEAST_DAYS} days are recorded")
+    if (recorded := min(len(searched), len(proven))) < MIN_DAYS:
+        return Learned(loop, f"{recorded} of the required {MIN_DAYS} days are recorded")
 
     def costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
         check()
@@ -96,12 +96,12 @@ def learn(
     catalog.read_parameters(law, {**in_force, **changed})
     before, after = costs({}, proven), costs(values, proven)
     improvement = design.improvement(before, after, seed=loop.pk)
-    if improvement.share < LEAST_IMPROVEMENT or improvement.confidence < LEAST_CONFIDENCE:
+    if improvement.share < MIN_IMPROVEMENT or improvement.confidence < MIN_CONFIDENCE:
         return Learned(
             loop,
             f"{_words(changed)} would change the cost by {-improvement.share:+.1%} on the days after,"
             f" confidence {improvement.confidence:.0%};"
-            f" required: {-LEAST_IMPROVEMENT:+.0%} and {LEAST_CONFIDENCE:.0%}",
+            f" required: {-MIN_IMPROVEMENT:+.0%} and {MIN_CONFIDENCE:.0%}",
         )
     of_days = [
         {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
@@ -188,7 +188,7 @@ def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
 
 def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
     """Return the observations in some parts of a day, chosen anew for each day of each loop."""
-    longest_seconds = LONGEST_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
+    longest_seconds = MAX_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
     for place in _draw_places(f"{loop.name} {midnight:%F}"):
         begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
         end = begin + timedelta(seconds=STRETCH_SECONDS)
@@ -196,7 +196,7 @@ def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observ
         rows = sorted(((entry.at, entry.observation) for entry in entries), key=itemgetter(0))
         found = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
         gaps = [after - at for (at, _), (after, _) in itertools.pairwise(found)]
-        if sum(gap for gap in gaps if gap <= longest_seconds) >= LEAST_RECORDED * STRETCH_SECONDS:
+        if sum(gap for gap in gaps if gap <= longest_seconds) >= MIN_RECORDED * STRETCH_SECONDS:
             yield found
 
 

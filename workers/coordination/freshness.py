@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable
 
-MOST_LAG_SECONDS = 1.0
+MAX_LAG_SECONDS = 1.0
 
 
 class Freshness:
@@ -15,13 +15,13 @@ class Freshness:
         """Return the seconds since the mark changed.
 
         `lag_seconds` is the age that the mark itself claims (wall clock now - its time stamp). It is used at
-        first, when nothing better is known; later only up to MOST_LAG_SECONDS, so that a clock that jumps has
+        first, when nothing better is known; later only up to MAX_LAG_SECONDS, so that a clock that jumps has
         no effect.
         """
         known = self._seen.get(name)
         if known is None or known[0] != mark:
             lag = max(0.0, lag_seconds)
-            since = now_seconds - (lag if known is None else min(lag, MOST_LAG_SECONDS))
+            since = now_seconds - (lag if known is None else min(lag, MAX_LAG_SECONDS))
             self._seen[name] = known = (mark, since)
         return now_seconds - known[1]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from django.db.models import QuerySet
 
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 
 
 class Listed(Protocol):
@@ -82,7 +82,7 @@ def _rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
 
 
 def count_listed(chosen: QuerySet[Any], listed: Listed) -> int:
-    """Count the rows up to one more than MOST_COUNTED; larger numbers make no difference to a reader."""
+    """Count the rows up to one more than MAX_COUNTED; larger numbers make no difference to a reader."""
     if listed.alone:
         return len(listed.rows)
-    return len(_ids(chosen.order_by(), MOST_COUNTED + 1))
+    return len(_ids(chosen.order_by(), MAX_COUNTED + 1))

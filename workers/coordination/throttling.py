@@ -8,12 +8,12 @@ import redis
 
 from queues import keys
 
-LEAST_MS = 1
+MIN_MS = 1
 
 
 def throttle(control: redis.Redis, queue: str, seconds: float) -> None:
     """Throttle the queue for this time, replacing any earlier throttling; 0 admits events at once."""
     if seconds > 0:
-        control.set(keys.THROTTLE.build(queue), "1", px=max(LEAST_MS, round(1000 * seconds)))
+        control.set(keys.THROTTLE.build(queue), "1", px=max(MIN_MS, round(1000 * seconds)))
     else:
         control.delete(keys.THROTTLE.build(queue))

@@ -20,11 +20,11 @@ from workers.documents.snapshot import Snapshot
 from workers.history.snapshot_archive import REACH_SECONDS, snapshot_at
 
 FIRST_SECONDS = 60.0
-RESOLUTION, LEAST_SECONDS = 1 / 8, 5.0
+RESOLUTION, MIN_SECONDS = 1 / 8, 5.0
 GONE_SECONDS = 30.0  # gone after this silence
-JUMP, LEAST_JUMP = 2.0, 10.0  # a rate that doubles or halves, by at least this many events/s
+JUMP, MIN_JUMP = 2.0, 10.0  # a rate that doubles or halves, by at least this many events/s
 SETTLING_SECONDS = 300.0  # from a plant's first snapshot until all its parts have been seen
-MOST_READS = 60
+MAX_READS = 60
 SETTLING = ("came", "rose", "fell")  # changes before this time are ignored
 How = Literal["came", "left", "rose", "fell", "restarted"]
 Read = Callable[[float], Snapshot | None]
@@ -49,7 +49,7 @@ class Appearance:
         if self.how not in ("rose", "fell") or self.before is None or self.after is None:
             return 1.0
         greater, less = max(self.before, self.after), min(self.before, self.after)
-        return max(1.0, greater / max(less, LEAST_JUMP / JUMP) / JUMP)
+        return max(1.0, greater / max(less, MIN_JUMP / JUMP) / JUMP)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
 
     def parts_at(at: float) -> ShownParts | None:
         if at not in reads:
-            snapshot = read(at) if len(reads) < MOST_READS else None
+            snapshot = read(at) if len(reads) < MAX_READS else None
             reads[at] = present_in(snapshot) if snapshot else None
         return reads[at]
 
@@ -165,7 +165,7 @@ def _differences(early: ShownParts, late: ShownParts, at: float) -> Iterator[App
 
 
 def _jump(before: float | None, after: float | None) -> How | None:
-    if before is None or after is None or abs(after - before) < LEAST_JUMP:
+    if before is None or after is None or abs(after - before) < MIN_JUMP:
         return None
     if after >= JUMP * before:
         return "rose"
@@ -180,7 +180,7 @@ def _locate_appearances(
     until: float,
 ) -> Appearance:
     """Return the changes, each at the first instant at which it is visible, as precisely as needed."""
-    while late_at - early_at > max(LEAST_SECONDS, RESOLUTION * (until - early_at)):
+    while late_at - early_at > max(MIN_SECONDS, RESOLUTION * (until - early_at)):
         middle = (early_at + late_at) / 2
         shown = parts_at(middle)
         if shown is None:

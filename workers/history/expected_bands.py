@@ -25,8 +25,8 @@ from workers.history.minute_rates import MINUTE_SECONDS, MinuteRates
 
 Floats = npt.NDArray[np.float64]
 RATES = ("in_per_second", "out_per_second")
-MOST_QUEUES = 50  # by name: a range takes some milliseconds of a core each minute
-MOST_CHANGES = 5  # a rate that changes more often has no level
+MAX_QUEUES = 50  # by name: a range takes some milliseconds of a core each minute
+MAX_CHANGES = 5  # a rate that changes more often has no level
 DIGITS = 3
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class BandWatch:
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= MINUTE_SECONDS
         if is_due and not (self._thread and self._thread.is_alive()):
             self._renewed_at = now_seconds
-            known = sorted(queues)[:MOST_QUEUES]
+            known = sorted(queues)[:MAX_QUEUES]
             self._thread = threading.Thread(
                 target=self._renew, args=(known, now_seconds), name="bands", daemon=True
             )
@@ -134,7 +134,7 @@ class BandWatch:
 def _changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
     """Return the newest changes of the last day."""
     day = at >= now_seconds - DAY_SECONDS
-    changes = change_points(at[day], rates[day])[-MOST_CHANGES:]
+    changes = change_points(at[day], rates[day])[-MAX_CHANGES:]
     return [
         RateChange(
             at=round(change.at_seconds, DIGITS),

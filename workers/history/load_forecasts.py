@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
-from controllers.design.expected_band import LEAST_STRETCHES, PastStretches
+from controllers.design.expected_band import MIN_STRETCHES, PastStretches
 from controllers.design.forecast import Forecaster
 from queues.stored_document import replace_fields
 from workers.documents.plants import LoadForecast
@@ -112,9 +112,9 @@ class LoadForecasts:
 
     def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
         stretches = PastStretches.build(past.at_seconds, past.rates_per_second)
-        if stretches.at_seconds.size < LEAST_STRETCHES:
+        if stretches.at_seconds.size < MIN_STRETCHES:
             known = stretches.at_seconds.size
-            why = f"collecting data: {known} of {LEAST_STRETCHES} minutes"
+            why = f"collecting data: {known} of {MIN_STRETCHES} minutes"
             return document(now_seconds, past, why)
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
         ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS

@@ -53,7 +53,7 @@ PER_KIND = {
 PER_CONTAINER = ("points",)
 OPERATOR = ("parallelism",)
 GROUP = ("lag_seconds", "lag_events", "in_per_second", "out_per_second")
-MOST_GROUPS = 100  # metrics of a plant, by name
+MAX_GROUPS = 100  # metrics of a plant, by name
 SENSOR = ("value",)
 BAND = ("low", "high")
 APPLICATION = (
@@ -89,7 +89,7 @@ def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
         for each, document in getattr(snapshot, kind).items():
             yield from _numbers(f"{kind}.{each}", document, names)
     for plant, status in snapshot.plants.items():
-        for group in sorted(status.live_groups)[:MOST_GROUPS]:
+        for group in sorted(status.live_groups)[:MAX_GROUPS]:
             yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
         for sensor, value in status.sensors.items():
             if value.error is None:

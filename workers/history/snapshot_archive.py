@@ -28,9 +28,9 @@ ROOT = "snapshots"
 BLOCK_SECONDS = 60
 # 50 MB a day. A plant with larger minutes is recorded less often, down to one frame a minute.
 BLOCK_BUDGET_BYTES = 50_000_000 // 1_440
-LONGEST_STEP_SECONDS = BLOCK_SECONDS
+MAX_STEP_SECONDS = BLOCK_SECONDS
 # An instant is answered with the newest frame before it, unless that is older than the longest step.
-REACH_SECONDS = 1.5 * LONGEST_STEP_SECONDS
+REACH_SECONDS = 1.5 * MAX_STEP_SECONDS
 LEVEL = 9
 SUFFIX = ".jsonl.zst"
 Frame = tuple[float, bytes]
@@ -80,7 +80,7 @@ def next_step_seconds(step_seconds: int, block_bytes: int) -> int:
     That is step * size / budget.
     """
     wanted = math.ceil(step_seconds * block_bytes / BLOCK_BUDGET_BYTES)
-    return min(max(wanted, 1), LONGEST_STEP_SECONDS)
+    return min(max(wanted, 1), MAX_STEP_SECONDS)
 
 
 def seal(root: Path, path: Path) -> int:

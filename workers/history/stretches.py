@@ -38,12 +38,12 @@ from workers.history.snapshot_archive import snapshot_at
 
 SLICES = 12
 ARCHIVED = COLUMNS
-MOST_VALUES = 200
+MAX_VALUES = 200
 REST, UNKNOWN = "(all others)", NONE
-MOST_ROWS, MOST_SECONDS = 2_000_000, 10.0  # for both stretches; more is left to the Spark job
+MAX_ROWS, MAX_SECONDS = 2_000_000, 10.0  # for both stretches; more is left to the Spark job
 DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
-MOST_COUNTED = 50_000  # values of a dimension that are counted at once; beyond this, the rarest are dropped
+MAX_COUNTED = 50_000  # values of a dimension that are counted at once; beyond this, the rarest are dropped
 INSTEAD = "choose a shorter range or one queue, or have Spark count it."
 Sliced = dict[str, list[float]]  # value → a number per slice
 Read = Callable[[float], Snapshot | None]
@@ -100,8 +100,8 @@ class ReadBudget:
 
     def __init__(
         self,
-        rows: int = MOST_ROWS,
-        seconds: float = MOST_SECONDS,
+        rows: int = MAX_ROWS,
+        seconds: float = MAX_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._left = rows, rows
@@ -223,13 +223,13 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Stre
         for value, row in zip(values, table.tolist(), strict=True):
             known = found[name].get(value)
             found[name][value] = [float(each) for each in row] if known is None else _sum(known, row)
-        if len(found[name]) > MOST_COUNTED:
-            found[name] = _fold_rare_values(found[name], _most_frequent(found[name], count=MOST_COUNTED // 5))
+        if len(found[name]) > MAX_COUNTED:
+            found[name] = _fold_rare_values(found[name], _most_frequent(found[name], count=MAX_COUNTED // 5))
 
 
 def fold_rare(ours: Sliced, theirs: Sliced) -> tuple[Sliced, Sliced]:
-    """Keep the MOST_VALUES most frequent values of both stretches together and fold the rest."""
-    kept = _most_frequent(ours, theirs, count=MOST_VALUES)
+    """Keep the MAX_VALUES most frequent values of both stretches together and fold the rest."""
+    kept = _most_frequent(ours, theirs, count=MAX_VALUES)
     return _fold_rare_values(ours, kept), _fold_rare_values(theirs, kept)
 
 

@@ -36,8 +36,8 @@ TABLE = pa.schema(
 )
 NEEDED = ("time", "type", "rate_per_second")
 # An older set may show a different week.
-STALE_DAYS, MOST_DAYS = 8, 14
-MOST_WINDOW_SECONDS = 3_600.0
+STALE_DAYS, MAX_DAYS = 8, 14
+MAX_WINDOW_SECONDS = 3_600.0
 Floats = npt.NDArray[np.float64]
 
 
@@ -57,7 +57,7 @@ class TrainingSet:
 
 def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
     """Return the newest days of a queue; None where there is no set. Raises TrainingRefused."""
-    files = sorted(path_inside(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[-MOST_DAYS:]
+    files = sorted(path_inside(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[-MAX_DAYS:]
     if not files:
         return None
     last = _day(files[-1])
@@ -98,7 +98,7 @@ def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
     whole = table.filter(pc.equal(table["type"], ALL_TYPES)).sort_by("time")
     begins = whole["time"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_numpy().astype(float)
     widths = np.unique(np.diff(begins))
-    if widths.size != 1 or not 0 < widths[0] <= MOST_WINDOW_SECONDS:
+    if widths.size != 1 or not 0 < widths[0] <= MAX_WINDOW_SECONDS:
         raise TrainingRefused(f"{path.parent.name}/{path.name} has no equal windows of at most an hour")
     width = float(widths[0])
     return begins + width / 2, whole["rate_per_second"].to_numpy(), width

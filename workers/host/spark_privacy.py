@@ -22,7 +22,7 @@ from queues.errors import BadInput
 from queues.private_files import private_folder, write_private
 from workers.host.java import quote_option
 
-SHORTEST_SECRET = 32
+MIN_SECRET = 32
 _TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 AUTHENTICATION = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 # The pages of a cluster's master and workers have no login, so they must not be able to end anything.
@@ -60,10 +60,10 @@ def cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[st
     users. Raises BadInput for a secret that is too short.
     """
     secret = variables.SPARK_SECRET.text(environment)
-    if len(secret) < SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
+    if len(secret) < MIN_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadInput(
             variables.SPARK_SECRET.name,
-            f"takes {SHORTEST_SECRET} or more visible ASCII characters: master, workers, and drivers of a "
+            f"takes {MIN_SECRET} or more visible ASCII characters: master, workers, and drivers of a "
             "Spark cluster authenticate with it.",
         )
     private_folder(folder)

@@ -39,7 +39,7 @@ GAP_SECONDS, MINUTE_SECONDS, MINUTES_PER_DAY = 5.0, 60, 1_440
 TRIM_MINUTES = 60
 CARRIED_SECONDS = 600.0
 REPORTED_DAYS = 9  # A report of seven days may be a day late.
-MOST_SUBJECTS = 10  # those that burnt most in a minute
+MAX_SUBJECTS = 10  # those that burnt most in a minute
 DIGITS = 3
 
 
@@ -143,7 +143,7 @@ class ObjectiveTally:
         for minute, burnt in self.unwritten.items():
             bad, total = self.counts.get(minute)
             if minute < before and (total > 0 or bad > 0):
-                most = sorted(burnt.items(), key=lambda rate_row: -rate_row[1])[:MOST_SUBJECTS]
+                most = sorted(burnt.items(), key=lambda rate_row: -rate_row[1])[:MAX_SUBJECTS]
                 kept = {name: round(value, DIGITS) for name, value in most}
                 row = ObjectiveMinute(
                     objective=self.objective, minute=minute, bad=bad, total=total, burnt=kept

@@ -12,9 +12,9 @@ from queues.errors import BadInput
 from workers.objectives.measure import EVENTS, Measure, measure
 from workers.objectives.models import Objective
 
-MOST_OBJECTIVES = 50
-LEAST_TARGET, MOST_TARGET = 0.5, 0.99999
-LEAST_DAYS, MOST_DAYS = 3, 90
+MAX_OBJECTIVES = 50
+MIN_TARGET, MAX_TARGET = 0.5, 0.99999
+MIN_DAYS, MAX_DAYS = 3, 90
 # What is counted: a change of one of these restarts the count, since minutes of another promise don't apply
 # to it.
 COUNTED = ("kind", "subject", "condition", "lost", "of")
@@ -42,8 +42,8 @@ def define(
     """
     checks.name().validate(name, "name", end=".")
     objective = Objective.objects.select_for_update().filter(name=name).first()
-    if objective is None and Objective.objects.count() >= MOST_OBJECTIVES:
-        raise BadInput("name", f"exceeds the limit of {MOST_OBJECTIVES} objectives; remove one first.")
+    if objective is None and Objective.objects.count() >= MAX_OBJECTIVES:
+        raise BadInput("name", f"exceeds the limit of {MAX_OBJECTIVES} objectives; remove one first.")
     if objective is not None and revision is not None and objective.revision != revision:
         raise BadInput("revision", "is outdated: somebody has changed the objective; reload it.")
     before = None if objective is None else document(objective)
@@ -92,17 +92,17 @@ def _text(value: Any, field: str) -> str:
 
 
 def _target(value: Any) -> float:
-    if not checks.is_number(value, LEAST_TARGET, MOST_TARGET):
+    if not checks.is_number(value, MIN_TARGET, MAX_TARGET):
         raise BadInput(
             "target",
-            f"must be the promised share, from {LEAST_TARGET} to {MOST_TARGET}, such as 0.999.",
+            f"must be the promised share, from {MIN_TARGET} to {MAX_TARGET}, such as 0.999.",
         )
     return float(value)
 
 
 def _days(value: Any) -> int:
-    if not checks.is_number(value, LEAST_DAYS, MOST_DAYS) or not float(value).is_integer():
-        raise BadInput("window_days", f"must be a whole number of days from {LEAST_DAYS} to {MOST_DAYS}.")
+    if not checks.is_number(value, MIN_DAYS, MAX_DAYS) or not float(value).is_integer():
+        raise BadInput("window_days", f"must be a whole number of days from {MIN_DAYS} to {MAX_DAYS}.")
     return int(value)
 
 

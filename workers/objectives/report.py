@@ -11,7 +11,7 @@ from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
 from workers.objectives.models import Objective
 
 MINUTES_PER_HOUR = 60
-MOST_ROWS = 10
+MAX_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def report(objective: Objective, now_seconds: float, incidents: Iterable[Inciden
             objective, rows.filter(bad__gt=0).values_list("burnt", flat=True), float(bad.sum())
         ),
         sorted((incident for incident in burnt if incident.bad > 0), key=lambda incident: -incident.bad)[
-            :MOST_ROWS
+            :MAX_ROWS
         ],
     )
 
@@ -104,7 +104,7 @@ def _group_by_subject(
         for name, bad in each.items():
             sums[name] = sums.get(name, 0.0) + bad
     found = [SubjectBurn(name, bad) for name, bad in sums.items()]
-    return sorted(found, key=lambda each: -each.bad)[:MOST_ROWS]
+    return sorted(found, key=lambda each: -each.bad)[:MAX_ROWS]
 
 
 def _count_during_incident(

@@ -21,7 +21,7 @@ from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 from workers.placement.execution import list_away_nodes, route_from, segment_on
-from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline
+from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float
             )
             # Weight 0 everywhere: nothing new departs.
             nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
-            moved += nothing_new.run(SETTLE_BYTES, MOST_MOVED, deadline).blocks
+            moved += nothing_new.run(SETTLE_BYTES, MAX_MOVED, deadline).blocks
         except WeirError as error:
             logger.warning("Blocks of %s on %s wait for their transfer: %s", queue, node, error)
     return moved

@@ -32,14 +32,14 @@ from workers.models import Plan
 from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.move_forecast import STEPS_PER_SECOND
-from workers.placement.transfer import MOST_MOVED, PASS_SECONDS, Deadline, Route, Transferred
+from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline, Route, Transferred
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
 SILENT_SECONDS = 60.0  # how long a node that is emptied may be away
 # After a pause no more than this is made up for: a throttle must not burst.
-MOST_ELAPSED_SECONDS = 2.0
+MAX_ELAPSED_SECONDS = 2.0
 TIMEOUT_SECONDS = 1.0
 
 
@@ -190,7 +190,7 @@ class _Step:
             self._write(plan, note="Transfers wait: a backup is being made.", advanced_at=self.now)
             return False
         topology = projection.read_database()
-        budget_bytes, most = self._budget_bytes(plan), MOST_MOVED
+        budget_bytes, most = self._budget_bytes(plan), MAX_MOVED
         deadline = Deadline.start(PASS_SECONDS, self.monotonic)
         progress, notes = [dict(step) for step in plan.progress], []
         for queue in topology.on_node(plan.empties):
@@ -205,7 +205,7 @@ class _Step:
     def _budget_bytes(self, plan: Plan) -> int:
         elapsed = 1.0
         if plan.advanced_at is not None:
-            elapsed = min(abs((self.now - plan.advanced_at).total_seconds()), MOST_ELAPSED_SECONDS)
+            elapsed = min(abs((self.now - plan.advanced_at).total_seconds()), MAX_ELAPSED_SECONDS)
         return int(plan.bytes_per_second * elapsed)
 
     def _end(self, plan: Plan, state: str, note: str) -> None:

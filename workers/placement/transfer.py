@@ -18,7 +18,7 @@ from queues.segments.segment import Departing, Segment
 CHUNK_BLOCKS = 64
 CHUNK_LETTERS = 64
 # Each is a round trip, however small it is: a pass must end long before the lease of its plan.
-MOST_MOVED = 4_000
+MAX_MOVED = 4_000
 # The same applies if a round trip is long: other due work of the process waits meanwhile.
 PASS_SECONDS = 3.0
 
@@ -73,7 +73,7 @@ class Route:
     targets: Mapping[str, Segment]
     weights: Mapping[str, int]
 
-    def run(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
+    def run(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> Transferred:
         """Transfer blocks until about `budget_bytes` or `most` are moved, no unclaimed one is left, or the
         deadline is over.
 
@@ -97,7 +97,7 @@ class Route:
                 break
         return done
 
-    def letters(self, budget_bytes: int, most: int = MOST_MOVED, deadline: Deadline = NEVER) -> Transferred:
+    def letters(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> Transferred:
         """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
         over (as for `run`), to the target of the greatest weight that has room.
 

@@ -14,8 +14,8 @@ from queues.lua.script import script
 from queues.stored_document import decode_document, encode_document
 from workers.documents.plants import PlantHolder
 
-SECONDS, LEAST_SECONDS, MOST_SECONDS = 60.0, 1.0, 3600.0
-LONGEST_HOLDER = 300
+SECONDS, MIN_SECONDS, MAX_SECONDS = 60.0, 1.0, 3600.0
+MAX_HOLDER = 300
 
 
 class PlantHeld(WeirError):  # noqa: N818
@@ -25,7 +25,7 @@ class PlantHeld(WeirError):  # noqa: N818
     """
 
     def __init__(self, plant: str, holder: str, until: float) -> None:
-        holder, until = holder[:LONGEST_HOLDER], min(max(0.0, until), LATEST_SECONDS)
+        holder, until = holder[:MAX_HOLDER], min(max(0.0, until), LATEST_SECONDS)
         super().__init__(f"{plant} is controlled by {holder}; try again when it has been released.")
         self.plant, self.holder, self.until = plant, holder, until
 

@@ -10,7 +10,7 @@ from queues.nodes.node_state import NORMAL
 from queues.stored_document import convert
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
-from workers.pool.orders import MOST_THREADS
+from workers.pool.orders import MAX_THREADS
 
 _HOST = {
     "role": "jobs",
@@ -24,7 +24,7 @@ _HOST = {
     "age_seconds": 0.5,
 }
 
-MOST_TASKS = 64
+MAX_TASKS = 64
 
 
 class MemoryPlant:
@@ -87,8 +87,8 @@ class MemoryPlant:
         """Resize the pool at once."""
         if self.error is not None:
             raise self.error
-        if not 1 <= threads <= MOST_THREADS:
-            raise BadInput("threads", f"must be a whole number from 1 to {MOST_THREADS}, not {threads}.")
+        if not 1 <= threads <= MAX_THREADS:
+            raise BadInput("threads", f"must be a whole number from 1 to {MAX_THREADS}, not {threads}.")
         if host not in self.hosts or not self.hosts[host]["resizable"]:
             raise BadInput("host", f"{host} does not report, or can't be resized.")
         self.hosts[host]["slots"] = threads
@@ -110,7 +110,7 @@ class MemoryPlant:
         chain = [
             source,
             *(
-                MeasuredOperator(name, "operator", tasks, 1, MOST_TASKS)
+                MeasuredOperator(name, "operator", tasks, 1, MAX_TASKS)
                 for name, tasks in self.operators.items()
             ),
         ]

@@ -10,18 +10,18 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import WeirError
 from workers.documents.snapshot import Snapshot
 
-LONGEST_SAID = 2_000
+MAX_SAID = 2_000
 
 
 class PlantFailure(WeirError):  # noqa: N818
     """A failure of an attached plant.
 
     The message may quote the plant, and is stored and shown at each tick of a loop: it is Unicode, of at most
-    LONGEST_SAID characters and an ellipsis, whatever the plant sends.
+    MAX_SAID characters and an ellipsis, whatever the plant sends.
     """
 
     def __init__(self, message: str) -> None:
-        cut = message if len(message) <= LONGEST_SAID else f"{message[:LONGEST_SAID]}…"
+        cut = message if len(message) <= MAX_SAID else f"{message[:MAX_SAID]}…"
         super().__init__(cut.encode(errors="replace").decode())
 
 

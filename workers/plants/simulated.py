@@ -14,7 +14,7 @@ from controllers.simulation.model.elastic_chain import KINDS, Chain
 from workers.plants.plant import PlantSilent
 
 SOURCE = "source"
-MOST_TASKS = 64
+MAX_TASKS = 64
 
 
 class SimulatedPlant:
@@ -85,7 +85,7 @@ class SimulatedPlant:
 def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
     source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "a source, which only brings events in")
     operators = {
-        name: MeasuredOperator(name, "operator", count, 1, MOST_TASKS) for name, count in tasks.items()
+        name: MeasuredOperator(name, "operator", count, 1, MAX_TASKS) for name, count in tasks.items()
     }
     return MeasuredTopology("simulated", 0.0, 1.0, {SOURCE: source, **operators})
 
@@ -105,7 +105,7 @@ def _operator(measured: MeasuredInterval, window_seconds: int) -> MeasuredOperat
         "executions": measured.executed_events / tasks,
         "outputs": measured.emitted_events / tasks,
     }
-    return MeasuredOperator(measured.name, "operator", tasks, 1, MOST_TASKS, tasks=(task,) * tasks)
+    return MeasuredOperator(measured.name, "operator", tasks, 1, MAX_TASKS, tasks=(task,) * tasks)
 
 
 def _wait_seconds(measured: MeasuredInterval, window_seconds: int) -> float | None:

@@ -20,7 +20,7 @@ from workers.documents.queues import PIPELINE_PRODUCER, ProducerStatus, QueueSta
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.pipeline.status.status import WINDOW_SECONDS
 
-MOST_TASKS = 64  # limit of `workers.pipeline.declaration.controls`
+MAX_TASKS = 64  # limit of `workers.pipeline.declaration.controls`
 ONE_PRODUCER = "producers are not a part of the plant"
 DECLARED = "the replicas are declared with the application"
 SENT_FOR = "its workers are started by the loop worker_rate"
@@ -127,7 +127,7 @@ def _rules(application: str, row: ApplicationStatus) -> MeasuredOperator:
 
 
 def _operator(name: str, row: OperatorStatus) -> MeasuredOperator:
-    return MeasuredOperator(name, "operator", row.parallelism, 1, MOST_TASKS, tasks=tuple(row.work))
+    return MeasuredOperator(name, "operator", row.parallelism, 1, MAX_TASKS, tasks=tuple(row.work))
 
 
 def _links(

@@ -2,7 +2,7 @@
 
 `weir:done:{host}`: a stream with an entry for each start (`b`), each round of handled blocks (`d`: JSON
 [[instant, events], …], complete up to `u`), and each end (`e`), of process `p`. Instants are of the host's
-monotonic clock (s). Only the host reads it, each second (`workers.pool.hosts`); it is cut to MOST_ENTRIES.
+monotonic clock (s). Only the host reads it, each second (`workers.pool.hosts`); it is cut to MAX_ENTRIES.
 """
 
 import os
@@ -17,7 +17,7 @@ from queues import keys
 from workers.pool.busy_time import BusyTime
 from workers.pool.departures import BEGAN, DONE, ENDED, Departures, WorkerNote
 
-MOST_ENTRIES = 4_096
+MAX_ENTRIES = 4_096
 RETAINED_SECONDS = 3_600
 Completion = tuple[float, int]  # instant, events
 
@@ -53,7 +53,7 @@ class CompletionReporter:
     def _report(self, client: Any, fields: Mapping[str, Any]) -> None:
         if self.host:
             entry = {"p": self.slot, **fields}
-            client.xadd(keys.DONE.build(self.host), entry, maxlen=MOST_ENTRIES, approximate=True)
+            client.xadd(keys.DONE.build(self.host), entry, maxlen=MAX_ENTRIES, approximate=True)
 
 
 def note_time(busy: BusyTime, fields: Mapping[bytes, bytes]) -> None:

@@ -8,7 +8,7 @@ sum of the busy times).
 
 Completions arrive in lumps of a call's events. A sample is therefore a batch mean: the time of consecutive
 completions over their events, cut when they have as many events as arrive in about `GROUP_SECONDS`, and are
-`GROUP_COMPLETIONS` or have taken `MOST_GROUP_SECONDS`. Groups of similar size make neither the mean nor its
+`GROUP_COMPLETIONS` or have taken `MAX_GROUP_SECONDS`. Groups of similar size make neither the mean nor its
 variance depend on the size of blocks. As departures of a pool are more regular than chance, a few large
 groups say more than many small ones of the same time. A group consists of whole rounds, with equally many
 completions for each slot: slots whose calls take about as long work in rounds, and how many completions a
@@ -31,9 +31,9 @@ from typing import Any
 
 BRIDGE_SECONDS = 0.25
 ARRIVAL_SECONDS = 0.25  # how long a worker's note may be in transit
-GROUP_SECONDS, MOST_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
+GROUP_SECONDS, MAX_GROUP_SECONDS, GROUP_COMPLETIONS = 0.125, 1.0, 10
 RETAINED_SAMPLES = 64
-MOST_PENDING = 20_000
+MAX_PENDING = 20_000
 WARM_UP_SECONDS = 1.0
 DONE, ENDED, BEGAN = range(3)  # in the order in which a slot's notes of one instant happened
 
@@ -88,7 +88,7 @@ class Departures:
         """
         self._forget(slots)
         horizon = now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS
-        if len(self._pending) < MOST_PENDING:  # A call that takes this long keeps no more of them.
+        if len(self._pending) < MAX_PENDING:  # A call that takes this long keeps no more of them.
             horizon = min([horizon, *self._known_until.values()])
         place = 0
         while place < len(self._pending) and self._pending[place].at_seconds <= horizon:
@@ -163,7 +163,7 @@ class Departures:
         self._group_seconds, self._group_events, self._group_completions = 0.0, 0, 0
 
     def _is_enough(self) -> bool:
-        if self._group_completions < GROUP_COMPLETIONS and self._group_seconds < MOST_GROUP_SECONDS:
+        if self._group_completions < GROUP_COMPLETIONS and self._group_seconds < MAX_GROUP_SECONDS:
             return False
         if self._group_completions % self._size:
             return False

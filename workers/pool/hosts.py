@@ -106,7 +106,7 @@ class HostReport(bootsteps.StartStopStep):
             pipe.hset(keys.HOSTS, hostname, encode_document(document))
             pipe.get(keys.POOL.build(hostname))
             pipe.get(keys.DRAIN.build(hostname))
-            pipe.xrange(keys.DONE.build(hostname), f"({self._read_to}", "+", completions.MOST_ENTRIES)
+            pipe.xrange(keys.DONE.build(hostname), f"({self._read_to}", "+", completions.MAX_ENTRIES)
             pipe.time()
             _, stored, drain, entries, (seconds, microseconds) = pipe.execute()
         self._ahead_seconds = round(document.at - seconds - microseconds / 1e6, 3)

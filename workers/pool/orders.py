@@ -15,7 +15,7 @@ from queues.stored_document import BadDocument, decode_document
 from workers.documents.hosts import ReportedHost
 
 ORDER_SECONDS = 60
-MOST_THREADS = 1_000
+MAX_THREADS = 1_000
 
 
 def order(control: redis.Redis, host: str, threads: int) -> None:
@@ -24,8 +24,8 @@ def order(control: redis.Redis, host: str, threads: int) -> None:
     Raises `BadInput` for a number out of range, a host that does not report, or one whose pool has no
     processes.
     """
-    if not 1 <= threads <= MOST_THREADS:
-        raise BadInput("threads", f"must be a whole number from 1 to {MOST_THREADS}, not {threads}.")
+    if not 1 <= threads <= MAX_THREADS:
+        raise BadInput("threads", f"must be a whole number from 1 to {MAX_THREADS}, not {threads}.")
     stored = control.hget(keys.HOSTS, host)
     if stored is None:
         raise BadInput("host", f"{host} does not report; start its worker.")

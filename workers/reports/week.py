@@ -17,7 +17,7 @@ from workers.objectives.models import Objective
 from workers.steering.scope import Scope
 
 LENGTH = timedelta(days=7)
-MOST_ROWS = 20
+MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,13 @@ def week(until: datetime) -> WeekReport:
         until=until,
         promises=[_promise(objective, since, until) for objective in Objective.objects.order_by("name")],
         figures=review.summary(rows, since, until),
-        incidents=incidents[:MOST_ROWS],
-        more_incidents=max(0, len(incidents) - MOST_ROWS),
+        incidents=incidents[:MAX_ROWS],
+        more_incidents=max(0, len(incidents) - MAX_ROWS),
         loops=_loops(since, until),
-        overrides=overrides[:MOST_ROWS],
-        more_overrides=max(0, len(overrides) - MOST_ROWS),
-        proposals=proposals[:MOST_ROWS],
-        more_proposals=max(0, len(proposals) - MOST_ROWS),
+        overrides=overrides[:MAX_ROWS],
+        more_overrides=max(0, len(overrides) - MAX_ROWS),
+        proposals=proposals[:MAX_ROWS],
+        more_proposals=max(0, len(proposals) - MAX_ROWS),
     )
 
 
@@ -160,7 +160,7 @@ def _loops(since: datetime, until: datetime) -> list[LoopWeek]:
             advice[loop] += count
     names = dict(Loop.objects.filter(pk__in={*verdicts, *advice}).values_list("pk", "name"))
     weeks = [_loop(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
-    return sorted(weeks, key=lambda row: (-row.actions, -row.advice, row.name))[:MOST_ROWS]
+    return sorted(weeks, key=lambda row: (-row.actions, -row.advice, row.name))[:MAX_ROWS]
 
 
 def _loop(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:

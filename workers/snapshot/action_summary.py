@@ -14,7 +14,7 @@ from workers.models import Loop, Plan
 from workers.placement.plans import BEING_EXECUTED
 
 LATELY_SECONDS = 120.0
-MOST_PARTS = 3
+MAX_PARTS = 3
 REPORTED_SECONDS = 2.0  # of backlog: below this, its trend is noise
 TRENDS = {"rising": "backlog rising", "falling": "backlog falling", "steady": "backlog steady"}
 WARNING = SEVERITIES.index("warning")
@@ -36,7 +36,7 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
         parts += _trend(snapshot.totals)
     if not parts:
         return health
-    return replace_fields(health, doing=f"{capitalize('; '.join(parts[:MOST_PARTS]))}.")
+    return replace_fields(health, doing=f"{capitalize('; '.join(parts[:MAX_PARTS]))}.")
 
 
 def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:

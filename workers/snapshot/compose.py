@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from queues.events.composition import COLUMNS, LONGEST, MOST_VALUES
+from queues.events.composition import COLUMNS, LONGEST, MAX_VALUES
 from queues.nodes.heartbeat import ContainerCounters
 from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
@@ -28,7 +28,7 @@ from workers.steering import stopped
 
 PRODUCER_SHOWN_SECONDS = 300.0
 HOST_SHOWN_SECONDS = 10.0
-MOST_SAMPLES = 50
+MAX_SAMPLES = 50
 PIPELINE_OFFLINE_SECONDS = 10.0
 TAIL = 0.95
 Number = TypeVar("Number", int, float)
@@ -371,7 +371,7 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
 def _samples(
     inputs: SnapshotInputs, producers: Mapping[str, ProducerStatus]
 ) -> dict[tuple[str, str], EventSample]:
-    """Return the compositions of events of the MOST_SAMPLES busiest producers' queues."""
+    """Return the compositions of events of the MAX_SAMPLES busiest producers' queues."""
     busy = [
         (rate, producer, queue)
         for producer, shown in producers.items()
@@ -380,7 +380,7 @@ def _samples(
     ]
     return {
         (producer, queue): limit_sample(sample)
-        for _, producer, queue in heapq.nlargest(MOST_SAMPLES, busy)
+        for _, producer, queue in heapq.nlargest(MAX_SAMPLES, busy)
         if (sample := inputs.readings.producers[producer, queue].sample) is not None
     }
 
@@ -389,7 +389,7 @@ def limit_sample(sample: EventSample) -> EventSample:
     """Limit a sample to the size that `queues.events.composition` makes; a publisher may write more."""
     found = {}
     for name in COLUMNS:
-        most = heapq.nlargest(MOST_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
+        most = heapq.nlargest(MAX_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
         found[name] = {value[:LONGEST]: count for value, count in most}
     return EventSample(events=sample.events, **found)
 

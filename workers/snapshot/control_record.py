@@ -27,7 +27,7 @@ from workers.documents.plans import PlanStatus
 from workers.documents.work import RunStatus
 from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
-from workers.snapshot.states.clock import MOST_CLOCK_SECONDS
+from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
 from workers.snapshot.states.limits import Limits, limits_of
 from workers.steering import override_document
 from workers.steering.overrides import list_active, select_effective, soonest_first, spread
@@ -35,8 +35,8 @@ from workers.steering.scope import active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 DIGITS = 3
-ACTIONS_SHOWN, MOST_ACTIONS = timedelta(minutes=10), 50
-MOST_AHEAD = timedelta(seconds=MOST_CLOCK_SECONDS)
+ACTIONS_SHOWN, MAX_ACTIONS = timedelta(minutes=10), 50
+MAX_AHEAD = timedelta(seconds=MAX_CLOCK_SECONDS)
 _ROUTINE = [law for law, kind in KINDS.items() if not kind.display.is_news]
 ACTED = [verdict for verdict in LedgerEntry.Verdict.values if verdict != LedgerEntry.Verdict.NO_ACTION]
 
@@ -95,12 +95,12 @@ def _recent_actions(now: datetime) -> list[RecentAction]:
     Laws that act at every tick are read separately, because they would displace the others.
     """
     # A record with a future time was made before a clock was set back, and would hide newer actions.
-    lately = (now - ACTIONS_SHOWN, now + MOST_AHEAD)
+    lately = (now - ACTIONS_SHOWN, now + MAX_AHEAD)
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__range=lately, applied=True)
     ordered = acted.select_related("loop").order_by("-at")
     newest: dict[str, LedgerEntry] = {}
     for some in (ordered.exclude(loop__law__in=_ROUTINE), ordered.filter(loop__law__in=_ROUTINE)):
-        for entry in some[:MOST_ACTIONS]:
+        for entry in some[:MAX_ACTIONS]:
             newest.setdefault(entry.loop.law, entry)
     latest_first = sorted(newest.values(), key=lambda action: action.at, reverse=True)
     return [_recent_action(entry) for entry in latest_first]

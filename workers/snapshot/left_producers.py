@@ -16,7 +16,7 @@ from workers.coordination.freshness import Freshness
 from workers.documents.queues import ReportedProducer
 
 EVERY_SECONDS = 60.0
-MOST_AT_ONCE = 500  # for a script of some milliseconds, for which no process waits
+MAX_AT_ONCE = 500  # for a script of some milliseconds, for which no process waits
 KIND = "producer"
 logger = logging.getLogger(__name__)
 
@@ -58,8 +58,8 @@ class LeftProducers:
         left = self._list_left(rows, now, monotonic_seconds)
         names = list(left)
         gone = 0
-        for first in range(0, len(names), MOST_AT_ONCE):
-            pairs = [part for name in names[first : first + MOST_AT_ONCE] for part in (name, left[name])]
+        for first in range(0, len(names), MAX_AT_ONCE):
+            pairs = [part for name in names[first : first + MAX_AT_ONCE] for part in (name, left[name])]
             gone += int(self._forget(keys=[keys.PRODUCERS], args=pairs))
         # A producer that returns is a new one here, too.
         there = [name.decode() for name in rows if name not in left]

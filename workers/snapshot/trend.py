@@ -6,8 +6,8 @@ from statistics import median
 from workers.documents.queues import Trend
 
 WINDOW_SECONDS = 30.0
-LEAST_SECONDS = 15.0  # of samples before there is a result
-LEAST_SAMPLES = 9
+MIN_SECONDS = 15.0  # of samples before there is a result
+MIN_SAMPLES = 9
 BEGINS_EVENTS, BEGINS_SHARE = 50.0, 0.02  # a smaller change is none
 ENDS = 0.5  # a trend ends below half of it
 
@@ -34,7 +34,7 @@ class TrendWatch:
     def change(self) -> float | None:
         """Return the change over the window; None with too few samples."""
         samples = self._samples
-        if len(samples) < LEAST_SAMPLES or samples[-1][0] - samples[0][0] < LEAST_SECONDS:
+        if len(samples) < MIN_SAMPLES or samples[-1][0] - samples[0][0] < MIN_SECONDS:
             return None
         third = len(samples) // 3
         values = [value for _, value in samples]

@@ -18,7 +18,7 @@ from workers.lab.models import Experiment
 
 # A loop's cadence is its own: an experiment can't determine it.
 NOT_APPLIED = ("interval_seconds",)
-MOST_TITLE = 120
+MAX_TITLE = 120
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def read_wanted(
     scenario = scenario_named(name)
     if not checks.is_whole(seed, 0, 2**63 - 1):
         raise BadInput("seed", f"takes a whole number from 0 up, not {str(seed)[:40]}.")
-    if len(title) > MOST_TITLE:
-        raise BadInput("title", f"takes at most {MOST_TITLE} characters.")
+    if len(title) > MAX_TITLE:
+        raise BadInput("title", f"takes at most {MAX_TITLE} characters.")
     try:
         read = scenario.read_laws(names_of_laws)
         values = scenario.read_settings(settings)

@@ -25,8 +25,8 @@ from workers.history.extract_files import EXTRACTS, OF_QUEUE
 from workers.lab import series
 from workers.lab.models import Experiment
 
-MOST_TRACE_BYTES = 4 * 2**20
-MOST_TRACE_LINES = 200_000  # 55 hours of seconds
+MAX_TRACE_BYTES = 4 * 2**20
+MAX_TRACE_LINES = 200_000  # 55 hours of seconds
 CHUNK_BYTES = 2**20
 NAME = re.compile(r"\w[\w .()-]{0,95}\.csv(\.gz)?\Z")
 
@@ -127,14 +127,14 @@ def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor
 
 
 def _copy(file: BinaryIO, path: Path) -> None:
-    """Copy up to MOST_TRACE_BYTES, counted unpacked."""
+    """Copy up to MAX_TRACE_BYTES, counted unpacked."""
     written = 0
     with path.open("wb") as out:
         while chunk := file.read(CHUNK_BYTES):
             out.write(chunk)
             written += len(chunk)
-            if written > MOST_TRACE_BYTES:
-                raise BadInput("trace", f"takes at most {MOST_TRACE_BYTES // 2**20} MiB.")
+            if written > MAX_TRACE_BYTES:
+                raise BadInput("trace", f"takes at most {MAX_TRACE_BYTES // 2**20} MiB.")
     if path.suffix != ".gz":
         return
     unpacked = 0
@@ -142,8 +142,8 @@ def _copy(file: BinaryIO, path: Path) -> None:
         with gzip.open(path) as packed:
             while chunk := packed.read(CHUNK_BYTES):
                 unpacked += len(chunk)
-                if unpacked > MOST_TRACE_BYTES:
-                    raise BadInput("trace", f"unpacks to more than {MOST_TRACE_BYTES // 2**20} MiB.")
+                if unpacked > MAX_TRACE_BYTES:
+                    raise BadInput("trace", f"unpacks to more than {MAX_TRACE_BYTES // 2**20} MiB.")
     except (OSError, EOFError, zlib.error):
         raise BadInput("trace", "is not gzip to its end.") from None
 
@@ -163,8 +163,8 @@ def _check_lines(path: Path) -> None:
     """
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
-    if lines > MOST_TRACE_LINES:
-        raise BadInput("trace", f"takes at most {MOST_TRACE_LINES:,} lines.")
+    if lines > MAX_TRACE_LINES:
+        raise BadInput("trace", f"takes at most {MAX_TRACE_LINES:,} lines.")
 
 
 def _count_lines(text: bytes) -> int:

@@ -42,15 +42,15 @@ PROPOSAL_SECONDS = 300.0
 # set back, and may have been void already.
 CLOCKS_DIFFER = timedelta(seconds=30)
 RETAINED = timedelta(days=400)
-MOST_OPEN = 20  # of one token
-MOST_MINUTES = 7 * 24 * 60
+MAX_OPEN = 20  # of one token
+MAX_MINUTES = 7 * 24 * 60
 State = AssistantProposal.State
 # actor, arguments, the assistant's reason, the snapshot now, now → what was done, in a sentence
 CarryOut = Callable[[Actor, Mapping[str, Any], str, Snapshot | None, datetime], str]
 
 
 def _minutes(what: str) -> Parameter:
-    return Parameter("minutes", "min", what, None, 1, MOST_MINUTES, required=True)
+    return Parameter("minutes", "min", what, None, 1, MAX_MINUTES, required=True)
 
 
 LOOP = Parameter("loop", "name", "The loop.", None, kind="text", required=True)
@@ -161,8 +161,8 @@ def propose(
     if snapshot is None or snapshot.at is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
     plans.fresh(snapshot, now, LIVE_SECONDS)
-    if open_proposals(now).filter(token=actor.token).count() >= MOST_OPEN:
-        raise BadInput("proposals", f"of this token wait already: {MOST_OPEN}; let people decide on them.")
+    if open_proposals(now).filter(token=actor.token).count() >= MAX_OPEN:
+        raise BadInput("proposals", f"of this token wait already: {MAX_OPEN}; let people decide on them.")
     made = AssistantProposal(
         act=act,
         arguments=cleaned,

@@ -12,7 +12,7 @@ from queues import checks
 from queues.errors import BadInput
 from queues.models import Container, Queue
 from queues.nodes.login import add_login
-from queues.segments.peek import MOST_EVENTS, WaitingEvent, peek
+from queues.segments.peek import MAX_EVENTS, WaitingEvent, peek
 from queues.segments.segment import Segment
 
 ORDERS = ("newest", "oldest")
@@ -35,7 +35,7 @@ class PeekRequest:
             raise BadInput("queue", f"{self.queue[:40]} is no queue.")
         if self.order not in ORDERS:
             raise BadInput("order", f"takes {' or '.join(ORDERS)}, not {self.order[:40]!r}.")
-        checks.whole(1, MOST_EVENTS).validate(self.events, "events", BadInput, ".")
+        checks.whole(1, MAX_EVENTS).validate(self.events, "events", BadInput, ".")
         return self
 
 

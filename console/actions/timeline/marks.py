@@ -21,15 +21,15 @@ from console.models import Mark
 from queues.errors import BadInput, RateLimited
 from queues.models import Node, Queue
 
-LONGEST_TITLE, LONGEST_TEXT = 80, 2_000
-LONGEST_SOURCE, LONGEST_EVENT, LONGEST_URL = 300, 200, 500
-MOST_AHEAD = timedelta(minutes=5)
+MAX_TITLE, MAX_TEXT = 80, 2_000
+MAX_SOURCE, MAX_EVENT, MAX_URL = 300, 200, 500
+MAX_AHEAD = timedelta(minutes=5)
 PART = re.compile(r"(queue|node|application|operator|host|loop|producer)/(\S.{0,119})")
-MOST_PARTS = 20
+MAX_PARTS = 20
 # Maximum number of outside changes in an hour, so that a runaway pipeline does not fill the table.
-MOST_AN_HOUR, AN_HOUR_SECONDS = 1_000, 3_600
+MAX_AN_HOUR, AN_HOUR_SECONDS = 1_000, 3_600
 RETAINED = timedelta(days=400)  # the audit keeps a mark for longer
-MOST_FORGOTTEN = 1_000  # with one new mark
+MAX_FORGOTTEN = 1_000  # with one new mark
 DEPLOYS = ("deploy", "rollout", "release", "rollback", "roll-back", "rolledback", "rolled-back", "upgrade")
 
 
@@ -96,8 +96,8 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
     _check(change.title, change.kind, change.text, change.at, None, now)
     _check_outside(change)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
-    if lately.count() >= MOST_AN_HOUR:
-        message = f"is the {MOST_AN_HOUR + 1:,}th of an hour; send fewer, and later."
+    if lately.count() >= MAX_AN_HOUR:
+        message = f"is the {MAX_AN_HOUR + 1:,}th of an hour; send fewer, and later."
         raise RateLimited("event", message, AN_HOUR_SECONDS)
     try:
         with transaction.atomic():
@@ -127,7 +127,7 @@ def _forget_old(now: datetime) -> None:
     """Delete the oldest marks that ended more than RETAINED ago: programs set marks, too."""
     old = Mark.objects.filter(at__lt=now - RETAINED, created_at__lt=now - RETAINED)
     due = old.filter(Q(until=None) | Q(until__lt=now - RETAINED)).order_by("pk")
-    Mark.objects.filter(pk__in=list(due.values_list("pk", flat=True)[:MOST_FORGOTTEN])).delete()
+    Mark.objects.filter(pk__in=list(due.values_list("pk", flat=True)[:MAX_FORGOTTEN])).delete()
 
 
 def _parse_change(change: OutsideChange) -> Mark | None:
@@ -137,9 +137,9 @@ def _parse_change(change: OutsideChange) -> Mark | None:
 def check_names(*, source: str, id: str, type: str) -> None:
     """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is read."""
     for name, value, longest in (
-        ("source", source, LONGEST_SOURCE),
-        ("id", id, LONGEST_EVENT),
-        ("type", type, LONGEST_EVENT),
+        ("source", source, MAX_SOURCE),
+        ("id", id, MAX_EVENT),
+        ("type", type, MAX_EVENT),
     ):
         if not 0 < len(value) <= longest:
             raise BadInput(name, f"takes 1 to {longest} characters.")
@@ -147,10 +147,10 @@ def check_names(*, source: str, id: str, type: str) -> None:
 
 def _check_outside(change: OutsideChange) -> None:
     check_names(source=change.source, id=change.event, type=change.type)
-    if change.url and not (len(change.url) <= LONGEST_URL and change.url.startswith(("https://", "http://"))):
-        raise BadInput("url", f"takes an address of http or https of at most {LONGEST_URL} characters.")
-    if len(change.parts) > MOST_PARTS:
-        raise BadInput("parts", f"takes at most {MOST_PARTS} parts.")
+    if change.url and not (len(change.url) <= MAX_URL and change.url.startswith(("https://", "http://"))):
+        raise BadInput("url", f"takes an address of http or https of at most {MAX_URL} characters.")
+    if len(change.parts) > MAX_PARTS:
+        raise BadInput("parts", f"takes at most {MAX_PARTS} parts.")
     for part in change.parts:
         _check_part(part)
 
@@ -219,13 +219,13 @@ def describe_mark(mark: Mark) -> dict[str, Any]:
 def _check(title: str, kind: str, text: str, at: datetime, until: datetime | None, now: datetime) -> None:
     if not title:
         raise BadInput("title", "is missing; say in a few words what happened.")
-    if len(title) > LONGEST_TITLE:
-        raise BadInput("title", f"takes {LONGEST_TITLE} characters at most; the text takes {LONGEST_TEXT:,}.")
-    if len(text) > LONGEST_TEXT:
-        raise BadInput("text", f"takes {LONGEST_TEXT:,} characters at most.")
+    if len(title) > MAX_TITLE:
+        raise BadInput("title", f"takes {MAX_TITLE} characters at most; the text takes {MAX_TEXT:,}.")
+    if len(text) > MAX_TEXT:
+        raise BadInput("text", f"takes {MAX_TEXT:,} characters at most.")
     if kind not in Mark.Kind.values:
         raise BadInput("kind", f"takes {' or '.join(Mark.Kind.values)}, not {kind[:40]!r}.")
-    if at > now + MOST_AHEAD:
+    if at > now + MAX_AHEAD:
         raise BadInput("at", "lies ahead; a mark is about what has happened.")
     if until is not None and until < at:
         raise BadInput("until", "is before at; a range ends after it begins.")

@@ -25,9 +25,9 @@ from queues.text import numbers
 from workers.history.snapshot_archive import snapshot_at
 
 SALT = "weir.shared-link"
-MOST_HOURS = 168.0
-MOST_OPEN = 200
-LONGEST_REASON = 500
+MAX_HOURS = 168.0
+MAX_OPEN = 200
+MAX_REASON = 500
 RETAINED = timedelta(days=90)  # after its end; the audit keeps it for longer
 
 
@@ -108,13 +108,13 @@ def describe_link(link: SharedLink) -> dict[str, Any]:
 def _check(at: datetime, hours: float, reason: str, now: datetime) -> None:
     if not reason:
         raise BadInput("reason", "is missing; say whom you show it to, and why.")
-    if len(reason) > LONGEST_REASON:
-        raise BadInput("reason", f"takes {LONGEST_REASON} characters at most.")
-    if not 0 < hours <= MOST_HOURS:
-        raise BadInput("hours", f"takes more than 0 and at most {MOST_HOURS:g} (7 days).")
+    if len(reason) > MAX_REASON:
+        raise BadInput("reason", f"takes {MAX_REASON} characters at most.")
+    if not 0 < hours <= MAX_HOURS:
+        raise BadInput("hours", f"takes more than 0 and at most {MAX_HOURS:g} (7 days).")
     if at > now:
         raise BadInput("at", "lies ahead; a link shows what was.")
     if snapshot_at(settings.WEIR_DATA, at.timestamp()) is None:
         raise BadInput("at", "is a time of which nothing is kept; choose another on the timeline.")
-    if open_at(now).count() >= MOST_OPEN:
-        raise BadInput("at", f"has no room: {MOST_OPEN} links are open; end some on the timeline first.")
+    if open_at(now).count() >= MAX_OPEN:
+        raise BadInput("at", f"has no room: {MAX_OPEN} links are open; end some on the timeline first.")

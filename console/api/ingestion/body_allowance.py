@@ -11,7 +11,7 @@ from django.http import parse_cookie
 from console.accounts.access import Actor
 from console.accounts.connection import actor_of_connection, run_in_thread
 from console.accounts.quotas import quota_of
-from console.actions.lab.traces import MOST_TRACE_BYTES
+from console.actions.lab.traces import MAX_TRACE_BYTES
 from console.api.ingestion.body_limit import STRANGER_BYTES, UNANSWERED, Allowance
 from console.input.boundary import MAX_REPORT_BYTES, is_report
 from console.web.refusal import RequestRefused
@@ -57,5 +57,5 @@ def _most_bytes(actor: Actor, scope: dict[str, Any]) -> int:
     if posts and is_report(path) and actor.may("alert.report"):
         return MAX_REPORT_BYTES
     if posts and path == UPLOADS and actor.may("lab.run"):
-        return DOCUMENT_BYTES + MOST_TRACE_BYTES
+        return DOCUMENT_BYTES + MAX_TRACE_BYTES
     return DOCUMENT_BYTES

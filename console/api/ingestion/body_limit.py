@@ -17,7 +17,7 @@ from queues.text.numbers import digits
 STRANGER_BYTES = 64 * 1024
 # Time limit for a body, extended by what has arrived of it at this rate.
 PATIENCE_SECONDS = 20.0
-LEAST_BYTES_PER_SECOND = 64 * 1024
+MIN_BYTES_PER_SECOND = 64 * 1024
 # Bodies over STRANGER_BYTES that one process handles at once: of all senders, and of one of them.
 LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
 ASKING_SECONDS = 5.0  # time limit for authenticating the sender of a body
@@ -108,7 +108,7 @@ class _Body:
 
     async def _check_deadline(self) -> dict[str, Any]:
         limit = self._limit
-        until_seconds = limit.patience_seconds + self._read_bytes / LEAST_BYTES_PER_SECOND
+        until_seconds = limit.patience_seconds + self._read_bytes / MIN_BYTES_PER_SECOND
         left_seconds = self._began_seconds + until_seconds - limit.clock()
         try:
             if left_seconds <= 0:

@@ -33,8 +33,8 @@ router = Router(tags=["alerts"])
 # A service that received no answer sends the same again.
 AGAIN = timedelta(minutes=10)
 # Limit for all chats in that time, so that a person in one of them can't fill the database.
-MOST_NOTES = 120
-LONGEST_NAME = 80
+MAX_NOTES = 120
+MAX_NAME = 80
 HELP = "Begin with the alert's number, such as: 12 n3 is restarted. Or answer the message of the alert."
 BODY = {
     "requestBody": {
@@ -106,7 +106,7 @@ def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
 def _refuse(actor: Actor) -> NoReturn:
     why = "the secret of this chat is another"
     try:
-        token_failures.count(actor.address or "", actor.request_id, actor.name[:LONGEST_NAME], why)
+        token_failures.count(actor.address or "", actor.request_id, actor.name[:MAX_NAME], why)
     except token_failures.TooManyFailures as error:
         raise RefusedError(429, "authorization", str(error), error.seconds) from None
     raise AuthenticationError(message=f"{why.capitalize()}.")
@@ -123,8 +123,8 @@ def _record_message(actor: Actor, message: ChatMessage) -> str:
     lately = AlertEvent.objects.filter(kind=AlertEvent.Kind.NOTE, by=None, at__gt=now - AGAIN)
     try:
         if not lately.filter(alert=number, text=text).exists():
-            if lately.count() >= MOST_NOTES:
-                return f"Not noted: {MOST_NOTES} answers came in ten minutes; write on the alert's page."
+            if lately.count() >= MAX_NOTES:
+                return f"Not noted: {MAX_NOTES} answers came in ten minutes; write on the alert's page."
             alerts.note(actor, number, text=text, now=now)
     except BadInput as error:
         return f"Not noted: {error.field} {error.message}"

@@ -31,7 +31,7 @@ from queues.text.numbers import digits
 NEWEST_SECONDS = 300.0
 # A form repeats a field for each person that its text mentions.
 MAX_FIELDS = 2_000
-LONGEST_WHO = 60
+MAX_WHO = 60
 MAX_CHALLENGE = 1_000
 # What calls us by our name: "/weir", "/weir@bot", "@**weir**", "<at>weir</at>", "@weir".
 CALL = re.compile(r"\s*(?:/\w+(?:@\w+)?|@\*\*[^*]*\*\*|<at>[^<]*</at>|@\w+)(?:\s|&nbsp;)*")
@@ -229,7 +229,7 @@ def _text(document: Mapping[str, Any], name: str) -> str:
 
 def _find_sender(document: Mapping[str, Any], *names: str) -> str:
     found = next((text for name in names if (text := _text(document, name))), "somebody")
-    return " ".join(found.split())[:LONGEST_WHO]
+    return " ".join(found.split())[:MAX_WHO]
 
 
 def _read_text(document: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from console.actions.timeline.marks import LONGEST_TEXT, LONGEST_TITLE, PART, OutsideChange, check_names
+from console.actions.timeline.marks import MAX_TEXT, MAX_TITLE, PART, OutsideChange, check_names
 from console.input.form_values import time_of
 from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput
@@ -64,7 +64,7 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
         event=named["id"],
         type=named["type"],
         title=_title(data, subject, named),
-        text=(_text(data, "text") or _text(data, "description"))[:LONGEST_TEXT],
+        text=(_text(data, "text") or _text(data, "description"))[:MAX_TEXT],
         at=time_of(at, "time") if at else now,
         parts=_list_named_parts(data, subject),
         url=_text(data, "url"),
@@ -111,7 +111,7 @@ def _title(data: Mapping[str, Any], subject: str, named: Mapping[str, str]) -> s
         of_data = inner.get("id", "") if isinstance(inner, dict) else ""
         what = VERSION_AT_END.sub("", named["type"]).split(".")[-2:]
         title = f"{' '.join(what)} {subject or of_data or named['source']}"
-    return title[:LONGEST_TITLE].strip()
+    return title[:MAX_TITLE].strip()
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:

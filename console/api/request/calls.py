@@ -17,9 +17,9 @@ from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
-MOST_BYTES = 64_000_000  # of an answer, decompressed
+MAX_BYTES = 64_000_000  # of an answer, decompressed
 WHOLE_ADDRESS = "takes a console's whole address, such as https://weir.example.org."
-LONGEST_REFUSAL = 1_000  # characters
+MAX_REFUSAL = 1_000  # characters
 PACKED = "gzip"  # at most a thousandfold; compressed twice, a few bytes could exceed the memory
 
 
@@ -83,7 +83,7 @@ class InProcess(Calls):
 class Remote(Calls):
     """The API of another console, with a token, which is sent nowhere else: a redirect is rejected.
 
-    An answer is limited: to MOST_BYTES, and timeout_seconds from its first byte to its last; except exports,
+    An answer is limited: to MAX_BYTES, and timeout_seconds from its first byte to its last; except exports,
     which are as long as their contents.
     """
 
@@ -131,8 +131,8 @@ class Remote(Calls):
         for piece in answer.iter_bytes():
             size += len(piece)
             pieces.append(piece)
-            if self._has_end and size > MOST_BYTES:
-                raise Unanswered(f"The console's answer is longer than {MOST_BYTES // 1_000_000} MB.")
+            if self._has_end and size > MAX_BYTES:
+                raise Unanswered(f"The console's answer is longer than {MAX_BYTES // 1_000_000} MB.")
             if self._has_end and time.monotonic() - began > self._timeout_seconds:
                 raise Unanswered(f"The console's answer takes longer than {self._timeout_seconds:g} s.")
         return pieces
@@ -177,7 +177,7 @@ def refusal_of(status: int, content: bytes) -> str:
         f"{field}: {' '.join(map(str, messages)) if isinstance(messages, list) else messages}"
         for field, messages in errors.items()
     )
-    return " ".join(said)[:LONGEST_REFUSAL]
+    return " ".join(said)[:MAX_REFUSAL]
 
 
 def _errors_of(content: bytes) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ from workers.steering.expiry import Expiry
 
 router = Router(tags=["pipeline"])
 USUAL_MINUTES = 30.0
-MOST_VERSIONS = 50  # in one answer, each with its text
+MAX_VERSIONS = 50  # in one answer, each with its text
 
 
 class Declaration(Given):
@@ -74,7 +74,7 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> Applica
     """Return the newest 50 versions; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
     at_work = Declarations(control()).load_running()
-    page = keyset.page(PipelineVersion.objects.select_related("owner"), MOST_VERSIONS, before)
+    page = keyset.page(PipelineVersion.objects.select_related("owner"), MAX_VERSIONS, before)
     return {
         "at_work": {name: convert(ApplicationAtWork, plain(each)) for name, each in at_work.items()},
         "versions": [_version(row) for row in page.rows],

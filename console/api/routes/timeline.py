@@ -18,7 +18,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
-from console.api.request.rows import MOST_ROWS
+from console.api.request.rows import MAX_ROWS
 from console.api.schemas.alerts.incidents import ChangeList, ChangeRow
 from console.api.schemas.snapshot import PlantSnapshot
 from console.api.schemas.timeline import (
@@ -105,7 +105,7 @@ def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     return convert(PlantSnapshot, plain(found))
 
 
-MOST_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
+MAX_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
 
 
 @router.get("/decisions", response=ChartDecisionList, summary="What loops did, for a chart")
@@ -128,7 +128,7 @@ def list_decisions(
     chosen = [loop] if loop is not None else happenings.loops_about(queue, node)
     lanes = happenings.lanes_of(window, chosen)
     decisions = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
-    short = loop is not None and window.seconds <= MOST_GUARDED_SECONDS
+    short = loop is not None and window.seconds <= MAX_GUARDED_SECONDS
     guard = happenings.guard_events(window, loop) if loop is not None and short else []
     return {
         "decisions": sorted(decisions, key=lambda decision: decision["at"]),
@@ -170,7 +170,7 @@ def list_marks(
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if until <= since:
         raise BadInput("to", "is not after from; a range ends after it begins.")
-    page, more = marks.newest(since, until, MOST_ROWS, before)
+    page, more = marks.newest(since, until, MAX_ROWS, before)
     return {"marks": [_mark(mark) for mark in page], "next": page[0].pk if more else None}
 
 
@@ -231,8 +231,8 @@ def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> MarkRow:
     return _mark(mark)
 
 
-MOST_EVENT_BYTES = 64 * 2**10
-MOST_CHANGES_RANGE = timedelta(days=1)
+MAX_EVENT_BYTES = 64 * 2**10
+MAX_CHANGES_RANGE = timedelta(days=1)
 
 
 @router.post(
@@ -249,10 +249,8 @@ def report_change(
     A valid event of something else, such as a ping, is ignored, with 202.
     """
     actor = actor_for(request, "mark.add")
-    if len(request.body) > MOST_EVENT_BYTES:
-        raise RefusedError(
-            413, "body", f"takes at most {MOST_EVENT_BYTES} bytes; leave out what is not read."
-        )
+    if len(request.body) > MAX_EVENT_BYTES:
+        raise RefusedError(413, "body", f"takes at most {MAX_EVENT_BYTES} bytes; leave out what is not read.")
     now = timezone.now()
     # What the body holds beside the attributes is its data, in the binary form.
     document = document_of(request.body) if request.body.strip() else None
@@ -277,7 +275,7 @@ def list_changes(
     """
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
-    if not timedelta(0) < until - since <= MOST_CHANGES_RANGE:
+    if not timedelta(0) < until - since <= MAX_CHANGES_RANGE:
         raise BadInput("from", "takes a time before to, at most a day.")
     found = find_changes(since, until, settings.WEIR_DATA)
     return {

@@ -19,7 +19,7 @@ from console.audit import audit_log, witness
 from console.audit.check import ACCEPT, Checker, Verdict
 from console.management.one_line import OneLineCommand
 
-MOST_ACCEPTED = 1_000
+MAX_ACCEPTED = 1_000
 
 
 class Command(OneLineCommand):
@@ -46,9 +46,9 @@ class Command(OneLineCommand):
         if not reason:
             self.stderr.write("reason is missing; say what happened, for whoever reads the audit.")
             sys.exit(2)
-        if len(verdict.findings) > MOST_ACCEPTED:
+        if len(verdict.findings) > MAX_ACCEPTED:
             self.stderr.write(
-                f"findings: {len(verdict.findings)}, at most {MOST_ACCEPTED} are accepted; restore a backup."
+                f"findings: {len(verdict.findings)}, at most {MAX_ACCEPTED} are accepted; restore a backup."
             )
             sys.exit(1)
         if any(finding.kind in ("cut", "forged") for finding in verdict.findings):

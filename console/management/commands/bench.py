@@ -49,7 +49,7 @@ BENCHES = {
     "peers": "peers",
 }
 
-MOST_SECONDS = 43_200  # takes a night
+MAX_SECONDS = 43_200  # takes a night
 ADDITIONS = 10_000_000
 # Installed packages have none: they are measured in a checkout.
 HAS_BENCHES = importlib.util.find_spec("bench") is not None
@@ -137,8 +137,8 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         names, seconds = options["names"], options["seconds"]
-        if not 0 < seconds <= MOST_SECONDS:
-            raise BadInput("--seconds", f"takes a number above 0, at most {MOST_SECONDS:,}")
+        if not 0 < seconds <= MAX_SECONDS:
+            raise BadInput("--seconds", f"takes a number above 0, at most {MAX_SECONDS:,}")
         if options["all"]:
             names = [name for name in BENCHES if is_built(name)]
         for name in names:

@@ -32,7 +32,7 @@ from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import matching, rules
 
 STEPS = 3
-MOST_SHOWN = 8
+MAX_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _readable(request: HttpRequest) -> dict[str, Any]:
 def _steps(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the escalation steps that notify a receiver."""
     steps = []
-    for at in range(rules.MOST_STEPS):
+    for at in range(rules.MAX_STEPS):
         receivers = request.POST.getlist(f"receivers-{at}")
         if receivers:
             minutes = number_of(request.POST.get(f"after-{at}", "").strip() or "0", f"after-{at}")
@@ -255,7 +255,7 @@ def preview(request: HttpRequest) -> HttpResponse:
             if fired.until is None
             else f"{max(1, round((fired.until - fired.at) / 60))} min",
         }
-        for fired in previewed.fired[::-1][:MOST_SHOWN]
+        for fired in previewed.fired[::-1][:MAX_SHOWN]
     ]
     return JsonResponse({"sentence": f"{format_rule(rule)}. {previewed.sentence()}", "rows": rows})
 

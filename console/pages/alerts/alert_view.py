@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
 from console.incidents.changes import changes_of, is_incident
-from console.incidents.differences import LONGEST_READ
+from console.incidents.differences import MAX_READ
 from console.pages.alerts.incident_changes import ShownChange, build_change_rows
 from console.pages.alerts.quick_actions import (
     MINUTES,
@@ -37,13 +37,13 @@ from workers.alerts.rules import runbook
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 
-MOST_EVENTS, MOST_CHANGES = 60, 5
-MOST_ALIKE, MOST_FOLDED = 4, 200
+MAX_EVENTS, MAX_CHANGES = 60, 5
+MAX_ALIKE, MAX_FOLDED = 4, 200
 LABELS = re.compile("_(seconds|per_second|bytes)$")  # the title shows the unit
 # The chart covers an hour. The time before the alert matters more than the time after it.
 BEFORE, AFTER, LEAD, LONGEST = (timedelta(minutes=each) for each in (45, 15, 10, 24 * 60))
-LEAST_MINUTES, MOST_LIVE_MINUTES = 15, 120
-LEAST_COMPARED = timedelta(minutes=5)  # in a shorter time hardly any change is significant
+MIN_MINUTES, MAX_LIVE_MINUTES = 15, 120
+MIN_COMPARED = timedelta(minutes=5)  # in a shorter time hardly any change is significant
 # Series that are charted next to the alert's own, by the kind of its subject.
 BESIDE = {"queue": "queues.{queue}.waiting_events", "node": "nodes.{node}.in_per_second"}
 TITLES = {
@@ -152,9 +152,9 @@ def _fold_rows(rows: Sequence[ListedAlert]) -> list[ListedAlert]:
     for row in rows:
         alike.setdefault((row.alert.rule_name, row.suppression is None), []).append(row)
     for group in alike.values():
-        last = group[:MOST_ALIKE][-1]
-        last.more, last.more_count = group[MOST_ALIKE:][:MOST_FOLDED], max(0, len(group) - MOST_ALIKE)
-    folded = {id(row) for group in alike.values() for row in group[MOST_ALIKE:]}
+        last = group[:MAX_ALIKE][-1]
+        last.more, last.more_count = group[MAX_ALIKE:][:MAX_FOLDED], max(0, len(group) - MAX_ALIKE)
+    folded = {id(row) for group in alike.values() for row in group[MAX_ALIKE:]}
     return [row for row in rows if id(row) not in folded]
 
 
@@ -166,7 +166,7 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
     """Return everything about one alert, as this person may act on it."""
     condition = CONDITIONS.get(alert.condition)
     loop = loop_of(alert)
-    events = alert.events.select_related("by").order_by("-at", "-pk")[:MOST_EVENTS]
+    events = alert.events.select_related("by").order_by("-at", "-pk")[:MAX_EVENTS]
     changes = build_change_rows(changes_of(alert), actor) if is_incident(alert) else []
     return AlertDetails(
         id=alert.pk,
@@ -183,8 +183,8 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         first_steps=_first_steps(alert, snapshot),
         response=history.response(alert),
         is_incident=is_incident(alert),
-        changes=changes[:MOST_CHANGES],
-        more_changes=changes[MOST_CHANGES:],
+        changes=changes[:MAX_CHANGES],
+        more_changes=changes[MAX_CHANGES:],
         can_undo=any(change.undo for change in changes),
         quick_actions=[
             quick_action
@@ -271,7 +271,7 @@ def _hour(alert: Alert) -> tuple[int, float | None]:
     now = timezone.now()
     if alert.resolved_at is None:
         minutes = (now - alert.began_at + LEAD).total_seconds() / 60
-        return round(min(MOST_LIVE_MINUTES, max(LEAST_MINUTES, minutes))), None
+        return round(min(MAX_LIVE_MINUTES, max(MIN_MINUTES, minutes))), None
     end = min(now, alert.resolved_at + AFTER)
     minutes = min(LONGEST, end - alert.began_at + BEFORE).total_seconds() / 60
     return round(minutes), end.timestamp()
@@ -299,8 +299,8 @@ def _stretch(alert: Alert) -> dict[str, str]:
     as on the page.
     """
     end = alert.resolved_at or timezone.now()
-    since = min(alert.began_at, end - LEAST_COMPARED)
-    return {"from": _iso(since), "to": _iso(min(end, since + LONGEST_READ))}
+    since = min(alert.began_at, end - MIN_COMPARED)
+    return {"from": _iso(since), "to": _iso(min(end, since + MAX_READ))}
 
 
 def _iso(moment: datetime) -> str:

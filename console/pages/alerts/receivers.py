@@ -27,7 +27,7 @@ from workers.alerts.delivery.channels.webhook import derive_secret
 from workers.alerts.delivery.schedule_feed import VALID_FOR, people_on_call
 from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
 
-MOST_MESSAGES = 30
+MAX_MESSAGES = 30
 SETUP_ERRORS: Mapping[str, Callable[[Receiver], str]] = {
     Receiver.Channel.WEBHOOK: webhook.setup_error,
     Receiver.Channel.ALERTMANAGER: alertmanager.setup_error,
@@ -120,7 +120,7 @@ def receivers_page(
         digest=digest_of(alerts.describe_receiver(editing)) if editing else "",
         form=_form(editing, submitted),
         channels=Receiver.Channel.values,
-        messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MOST_MESSAGES],
+        messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MAX_MESSAGES],
         mail_host=settings.EMAIL_HOST,
         watch=AlertWatch.objects.filter(pk=1).first(),
         errors=errors or {},

@@ -22,7 +22,7 @@ from workers.alerts.rules import matching
 from workers.alerts.rules import silences as kept
 from workers.alerts.rules.silences import list_active_silences
 
-MOST_ENDED = 25
+MAX_ENDED = 25
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def silences_page(
         for active_silence in list_active_silences(now).select_related("owner")
     ]
     over = Silence.objects.exclude(pk__in=[row.silence.pk for row in current]).select_related("owner")
-    ended = over.order_by("-created_at")[:MOST_ENDED]
+    ended = over.order_by("-created_at")[:MAX_ENDED]
     page = SilencesPage(
         current=current,
         ended=[ListedSilence(silence, matching.format_matchers(silence.matchers)) for silence in ended],

@@ -47,7 +47,7 @@ def build_listing(
     return FilteredList(
         listed=listed,
         counted=keyset.count_listed(chosen, listed),
-        most_counted=keyset.MOST_COUNTED,
+        most_counted=keyset.MAX_COUNTED,
         filters=request.GET,
         errors=errors,
         query=query_without_place(request),

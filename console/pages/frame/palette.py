@@ -20,9 +20,9 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Plan, Task
 from workers.steering.scope import Scope, active_loops
 
-MOST_TEXT = 100
-MOST_FOUND = 20
-MOST_RECENT = 200  # plans and alerts
+MAX_TEXT = 100
+MAX_FOUND = 20
+MAX_RECENT = 200  # plans and alerts
 SUBJECTS = ("node", "queue", "loop", "application", "worker host", "plant", "task")
 KINDS = ("page", "action", "alert", "plan", *SUBJECTS, "help")
 
@@ -84,12 +84,12 @@ def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults
     tokens = _tokens(text.lower())
     if not tokens:
         waiting = [*_alerts(only_open=True), *_plans(only_open=True)]
-        first = [*waiting[: MOST_FOUND // 2], *_pages(actor)]
-        return PaletteResults(first[:MOST_FOUND], len(first))
+        first = [*waiting[: MAX_FOUND // 2], *_pages(actor)]
+        return PaletteResults(first[:MAX_FOUND], len(first))
     ranked = [(entry.rank(tokens), entry) for entry in list_entries(actor, snapshot)]
     hits = [(rank, entry) for rank, entry in ranked if rank is not None]
     hits.sort(key=lambda pair: (pair[0], pair[1].label))
-    return PaletteResults([entry for _, entry in hits[:MOST_FOUND]], len(hits))
+    return PaletteResults([entry for _, entry in hits[:MAX_FOUND]], len(hits))
 
 
 def _tokens(text: str) -> list[str]:
@@ -144,7 +144,7 @@ def _alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
     """Return open alerts first, then the latest resolved ones."""
     rows = Alert.objects.exclude(fired_at=None)
     rows = rows.filter(resolved_at=None) if only_open else rows
-    for row in rows.order_by(F("resolved_at").desc(nulls_first=True), "-pk")[:MOST_RECENT]:
+    for row in rows.order_by(F("resolved_at").desc(nulls_first=True), "-pk")[:MAX_RECENT]:
         state = "open" if row.resolved_at is None else "resolved"
         url = reverse("alert", args=[row.pk])
         yield PaletteEntry("alert", row.title, url, f"alert {row.pk}, {row.severity}, {state}", str(row.pk))
@@ -153,7 +153,7 @@ def _alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
 def _plans(only_open: bool = False) -> Iterator[PaletteEntry]:
     rows = Plan.objects.order_by("-pk")
     rows = rows.filter(state=Plan.State.PROPOSED) if only_open else rows
-    for row in rows[:MOST_RECENT]:
+    for row in rows[:MAX_RECENT]:
         url = reverse("plan", args=[row.pk])
         yield PaletteEntry("plan", f"Plan {row.pk}: {row.title}", url, row.state)
 

@@ -14,8 +14,8 @@ from console.help.contents import HelpGroup, HelpPage
 from console.help.rendering import RenderedPage, render_markdown
 from console.pages.frame.page import ConsolePage, render_page
 
-MOST_FOUND = 30
-LONGEST_SEARCH = 200
+MAX_FOUND = 30
+MAX_SEARCH = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,13 @@ def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
     shown = contents.index_by_address().get(address)
     if shown is None:
         raise Http404(f"Help has no page {address}.")
-    words = request.GET.get("q", "")[:LONGEST_SEARCH].strip()
+    words = request.GET.get("q", "")[:MAX_SEARCH].strip()
     read = DocumentationPage(
         shown=shown,
         rendered=render_markdown(shown.source, reverse("help")),
         parts=contents.parts(),
         open_part=next(part for part in contents.parts() if shown in part.list_pages()),
         words=words,
-        results=contents.search(words)[:MOST_FOUND] if words else None,
+        results=contents.search(words)[:MAX_FOUND] if words else None,
     )
     return render_page(request, read, "frame")

@@ -8,7 +8,7 @@ from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from controllers.flow.prediction import Prediction
 from workers.control.kinds.registry import kind_of
 
-FEWEST_SAMPLES, MOST_SAMPLES = 10, 240
+MIN_SAMPLES, MAX_SAMPLES = 10, 240
 ROOM = 1.5  # number of settling times that are shown
 MARKS = 5
 EDGE = 1.2
@@ -162,8 +162,8 @@ def _inside(part: float) -> float:
 def _plane(stable: list[Prediction]) -> Plane | None:
     if not stable:
         return None
-    longest = max(pole.settling_samples or MOST_SAMPLES for pole in stable)
-    samples = min(MOST_SAMPLES, max(FEWEST_SAMPLES, round(ROOM * longest)))
+    longest = max(pole.settling_samples or MAX_SAMPLES for pole in stable)
+    samples = min(MAX_SAMPLES, max(MIN_SAMPLES, round(ROOM * longest)))
     values = [value for pole in stable for value in pole.response[:samples]]
     return Plane(0, samples - 1, min(0.0, *values) * 1.1, max(1.1, *values))
 

@@ -30,7 +30,7 @@ FAILED = (
 )
 NO_LOGIN = "the provider led back with an error"
 OTHER_ISSUER = "the answer is of another provider than the one that was asked"
-LONGEST_ERROR = 100
+MAX_ERROR = 100
 REFUSED = "{name} knows you, but you have no role here. Ask an administrator of Weir."
 
 
@@ -123,12 +123,12 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
             return self.login_failure()
         issuer = request.GET.get("iss")
         if issuer is not None and issuer != identity_provider.discover()["issuer"]:
-            return _report_failure(request, FAILED, OTHER_ISSUER, 403, {"issuer": issuer[:LONGEST_ERROR]})
+            return _report_failure(request, FAILED, OTHER_ISSUER, 403, {"issuer": issuer[:MAX_ERROR]})
         return cast(HttpResponse, super().get(request))
 
     def login_failure(self) -> HttpResponse:
         if error := self.request.GET.get("error"):
-            return _report_failure(self.request, FAILED, NO_LOGIN, 403, {"error": error[:LONGEST_ERROR]})
+            return _report_failure(self.request, FAILED, NO_LOGIN, 403, {"error": error[:MAX_ERROR]})
         return _report_failure(self.request, FAILED, "no login was begun here", 403)
 
     def login_success(self) -> HttpResponse:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
 from console.connections.control_server import control
-from console.display.text_difference import MOST_LINES, TextDifference, text_difference
+from console.display.text_difference import MAX_LINES, TextDifference, text_difference
 from console.input.row_id import id_of
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -25,7 +25,7 @@ from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
 VERSIONS_SHOWN = 30
 NEW, AS_SHIPPED = "new", "shipped"  # an application that does not exist yet; a version that the file has
-TOO_LONG = f"More than {MOST_LINES:,} lines differ from what is at work, too many to show."
+TOO_LONG = f"More than {MAX_LINES:,} lines differ from what is at work, too many to show."
 
 
 @dataclass(frozen=True, kw_only=True)

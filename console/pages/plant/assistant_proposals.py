@@ -17,7 +17,7 @@ from console.models import AssistantProposal
 from console.pages.frame.action import Done, action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 
-MOST_DECIDED = 50
+MAX_DECIDED = 50
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def proposals_page(
     numbers = {proposal.pk for proposal in waiting}
     page = AssistantProposalsPage(
         waiting=[_build_row(proposal, now) for proposal in waiting],
-        decided=[_build_row(row, now) for row in rows.exclude(pk__in=numbers)[:MOST_DECIDED]],
+        decided=[_build_row(row, now) for row in rows.exclude(pk__in=numbers)[:MAX_DECIDED]],
         opened=proposal_id,
         errors=errors or {},
         submitted=submitted or {},

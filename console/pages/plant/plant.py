@@ -32,7 +32,7 @@ from workers.steering.overrides import list_active_at
 
 LATEST_DECISIONS = 5
 WORST = 5
-MOST_ATTACHED = 8
+MAX_ATTACHED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
         starting=_list_starting_parts(get_snapshot(request).parts),
-        attached=attached[:MOST_ATTACHED],
-        more_attached=max(0, len(attached) - MOST_ATTACHED),
+        attached=attached[:MAX_ATTACHED],
+        more_attached=max(0, len(attached) - MAX_ATTACHED),
     )
     return render_page(request, page, "flow")
 

@@ -17,7 +17,7 @@ from workers.plants.orders import explain_unreached
 from workers.plants.registry import LOCAL, explain_unseen
 from workers.plants.topology import topology_of
 
-MOST_CHARTED, NAMED = 6, 3
+MAX_CHARTED, NAMED = 6, 3
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ShownPlant:
 
     @property
     def charted(self) -> Sequence["ShownSensor"]:
-        """Return the first MOST_CHARTED sensors."""
-        return self.sensors[:MOST_CHARTED]
+        """Return the first MAX_CHARTED sensors."""
+        return self.sensors[:MAX_CHARTED]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from console.input.form_values import number_of
 from console.pages.frame.page import FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
-from queues.segments.peek import MOST_EVENTS
+from queues.segments.peek import MAX_EVENTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
         name=name,
         nodes=list(nodes),
         orders=ORDERS,
-        most_events=MOST_EVENTS,
+        most_events=MAX_EVENTS,
         waiting=found,
         errors=errors,
         submitted={"order": ORDERS[0], "events": FEW_EVENTS, **request.GET.dict()},

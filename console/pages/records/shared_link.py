@@ -43,8 +43,8 @@ from workers.history.snapshot_archive import snapshot_at
 from workers.snapshot.states.judgement import WORDS
 
 RATE, BEFORE = "totals.in_per_second", timedelta(hours=2)
-MOST_POINTS = 240
-MOST_PICTURES = 64  # kept in a process, about 15 kB each
+MAX_POINTS = 240
+MAX_PICTURES = 64  # kept in a process, about 15 kB each
 # Not indexed, and not cached by proxies.
 PRIVATE_HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 
@@ -126,7 +126,7 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
     return _private(HttpResponse(drawn, content_type="image/png"))
 
 
-@functools.lru_cache(maxsize=MOST_PICTURES)
+@functools.lru_cache(maxsize=MAX_PICTURES)
 def _draw_picture(data: Path, asked: datetime) -> bytes:
     """Draw the picture of an instant. Raises RedisError, BadDocument, OSError, NoPicture."""
     snapshot = snapshot_at(data, asked.timestamp())
@@ -174,10 +174,10 @@ def _thin_series(
     times: Sequence[float | None], rates: Sequence[float | None], since: float, until: float
 ) -> list[float | None]:
     """Return means of equal steps; None if none was measured."""
-    sums, counts = [0.0] * MOST_POINTS, [0] * MOST_POINTS
+    sums, counts = [0.0] * MAX_POINTS, [0] * MAX_POINTS
     for at, rate in zip(times, rates, strict=True):
         if at is not None and rate is not None:
-            place = min(int((at - since) / (until - since) * MOST_POINTS), MOST_POINTS - 1)
+            place = min(int((at - since) / (until - since) * MAX_POINTS), MAX_POINTS - 1)
             sums[place], counts[place] = sums[place] + rate, counts[place] + 1
     return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 

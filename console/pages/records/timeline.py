@@ -36,8 +36,8 @@ from queues.files.csv_text import csv_lines
 
 # The picture moves by about a pixel in this share of its length, so it need not be drawn more often.
 REFRESH_SHARE = 1 / 720
-LEAST_REFRESH_SECONDS = 5
-MOST_MARKS = 200
+MIN_REFRESH_SECONDS = 5
+MAX_MARKS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +90,13 @@ def timeline_page(
 ) -> HttpResponse:
     now, wrong = timezone.now(), dict(errors or {})
     window = _window(request.GET, now, wrong)
-    listed, older = marks.newest(window.since, window.until, MOST_MARKS)
+    listed, older = marks.newest(window.since, window.until, MAX_MARKS)
     page = TimelinePage(
         window=window,
         presets=PRESETS,
         shown=_build_context(request, window),
         plant=plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
-        refresh_seconds=max(LEAST_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
+        refresh_seconds=max(MIN_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
         steps=_steps(window, now),
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
         marks=listed,
@@ -171,7 +171,7 @@ def document(request: HttpRequest) -> HttpResponse:
         return _report_refusal(request, errors)
     zone = zone_of(request.COOKIES)
     plant = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
-    listed, older = marks.newest(window.since, window.until, MOST_MARKS)
+    listed, older = marks.newest(window.since, window.until, MAX_MARKS)
     with timezone.override(zone):
         context = TimelineDocument(
             window=window,

@@ -38,7 +38,7 @@ from workers.lab.models import Experiment
 from workers.models import Loop
 
 PER_PAGE = 20
-MOST_COMPARED = 4
+MAX_COMPARED = 4
 
 
 @dataclass(frozen=True)
@@ -165,15 +165,15 @@ def experiment_page(
 def compare(request: HttpRequest) -> HttpResponse:
     """Compare two or more experiments, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
-    chosen = experiments(actor_of(request)).filter(pk__in=ids[:MOST_COMPARED])
+    chosen = experiments(actor_of(request)).filter(pk__in=ids[:MAX_COMPARED])
     found = sorted(chosen, key=lambda each: ids.index(each.pk))
     page = ComparePage(
         compared=[describe_experiment(each) for each in found],
         differing=_list_differing(found),
         table=results_table(found),
         series=series_names(settings.WEIR_DATA, found),
-        most=MOST_COMPARED,
-        too_many=len(ids) > MOST_COMPARED,
+        most=MAX_COMPARED,
+        too_many=len(ids) > MAX_COMPARED,
     )
     return render_page(request, page, "frame")
 

@@ -32,7 +32,7 @@ from workers.models import Override
 from workers.pool.reports import host_reports
 from workers.steering import overrides
 
-LONGEST_SECONDS = 120.0
+MAX_SECONDS = 120.0
 ALIVE_SECONDS = 20.0
 INTERVAL_SECONDS = 0.5
 # The time between two checks without work: work that started before the pause (a claim, a step of the
@@ -74,7 +74,7 @@ def quiesce(
     control: redis.Redis,
     data: Path,
     by: User,
-    longest_seconds: float = LONGEST_SECONDS,
+    longest_seconds: float = MAX_SECONDS,
     sleep: Callable[[float], object] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Rest]:

@@ -28,9 +28,9 @@ from controllers.simulation.model.elastic_chain import KINDS, SHARES, TIMEOUT_SE
 from controllers.simulation.model.scenario import Floats
 
 # Buckets per day; instants per window; windows.
-BUCKETS, INSTANTS, MOST_WINDOWS, FEWEST_POINTS = 32, 6, 24, 8
+BUCKETS, INSTANTS, MAX_WINDOWS, MIN_POINTS = 32, 6, 24, 8
 # Costs of the forecast law: of a task, over the events it passes; of a change, over those its pause delays.
-TARGET_UTILISATION, TASK_COST, CHANGE_COST, MOST_DEVIATION = 0.85, 0.1, 1.0, 0.3
+TARGET_UTILISATION, TASK_COST, CHANGE_COST, MAX_DEVIATION = 0.85, 0.1, 1.0, 0.3
 # The joint law keeps the timeout and few changes of busy tasks; the bound of the queueing laws would cost it
 # about three tasks more.
 JOINT: Mapping[str, float] = {"bound_seconds": 1.0, "target_utilisation": 0.95, "tolerance": 0.1}
@@ -144,7 +144,7 @@ def _forecast(course: Course, steered: Steered) -> Law:
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         mean, deviation = foresee.windows(past)
-        if is_rejected(mean, deviation, MOST_DEVIATION):
+        if is_rejected(mean, deviation, MAX_DEVIATION):
             return ds2(seen)
         return {operator.name: one(seen, operator, mean, deviation) for operator in seen.operators}
 
@@ -228,13 +228,13 @@ class _Forecasts:
     def __init__(self, course: Course) -> None:
         self.window_seconds = float(course.settings["interval_seconds"] + course.settings["pause_seconds"])
         self._bucket = max(1, round(course.day_seconds / BUCKETS))
-        self._count = min(MOST_WINDOWS, max(2, math.ceil(course.day_seconds / self.window_seconds)))
+        self._count = min(MAX_WINDOWS, max(2, math.ceil(course.day_seconds / self.window_seconds)))
         self._forecaster = Forecaster(course.day_seconds)
 
     def steps(self, past: Floats) -> tuple[Floats, Floats]:
         """Return the mean and deviation of each step, `INSTANTS` per window."""
         # A short past has finer buckets: a handful of values doesn't show the variability.
-        at, rates = averages(past, min(self._bucket, max(1, past.size // FEWEST_POINTS)))
+        at, rates = averages(past, min(self._bucket, max(1, past.size // MIN_POINTS)))
         steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
         return self._forecaster.ahead(at, rates, past.size + steps)
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.accounts.access import Actor, actor_of_token, create_token
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals.assistant_proposals import (
-    MOST_OPEN,
+    MAX_OPEN,
     PROPOSAL_SECONDS,
     approve,
     propose,
@@ -254,7 +254,7 @@ def test_nothing_is_proposed_on_a_plant_that_nobody_observes_now(loop, assistant
 
 
 def test_a_token_can_not_flood_people(loop, assistant):
-    for _ in range(MOST_OPEN):
+    for _ in range(MAX_OPEN):
         proposed(assistant)
     with pytest.raises(BadInput, match="proposals"):
         proposed(assistant)

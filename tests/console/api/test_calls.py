@@ -49,7 +49,7 @@ def whole(body: bytes, status: bytes = b"200 OK", headers: bytes = b"") -> bytes
 
 def test_an_answer_without_an_end_is_ended(answering, monkeypatch):
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    monkeypatch.setattr(calls, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(calls, "MAX_BYTES", 1_000_000)
     with pytest.raises(Unanswered, match="longer than 1 MB"):
         answering(chunked, forever=b"1000\r\n" + b"[" * 4096 + b"\r\n").ask("GET", "/")
     packed = whole(gzip.compress(b" " * 4_000_000), headers=b"Content-Encoding: gzip\r\n")
@@ -94,7 +94,7 @@ def test_a_redirect_gets_no_token_and_is_no_answer(answering):
 def test_whatever_it_says_is_a_sentence(answering, status, body, said):
     with pytest.raises(Refused, match=said) as refused:
         answering(whole(body, status)).ask("GET", "/")
-    assert len(str(refused.value)) <= calls.LONGEST_REFUSAL
+    assert len(str(refused.value)) <= calls.MAX_REFUSAL
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_one_that_is_too_large_is_refused(secrets):
 
 
 def test_a_pipeline_that_runs_wild_fills_no_table(secrets, monkeypatch):
-    monkeypatch.setattr(marks, "MOST_AN_HOUR", 2)
+    monkeypatch.setattr(marks, "MAX_AN_HOUR", 2)
     answers = [send(secrets["operator"], {**EVENT, "id": str(at)}).status_code for at in range(3)]
     assert answers == [201, 201, 429] and Mark.objects.count() == 2
 
@@ -155,4 +155,4 @@ def test_any_document_is_read_or_refused_by_name(document):
     except BadInput as error:
         assert error.field
     else:
-        assert found.source and found.event and 0 < len(found.title) <= marks.LONGEST_TITLE
+        assert found.source and found.event and 0 < len(found.title) <= marks.MAX_TITLE

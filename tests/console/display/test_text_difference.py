@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.display.text_difference import MOST_LINES, text_difference
+from console.display.text_difference import MAX_LINES, text_difference
 
 TEXTS = st.lists(st.sampled_from("abc"), max_size=30).map("\n".join)
 
@@ -40,10 +40,10 @@ def test_a_small_change_of_a_long_text_is_shown():
 
 
 def test_two_texts_that_share_nothing_in_order_cost_little():
-    for size in (MOST_LINES - 1, 100_000):
+    for size in (MAX_LINES - 1, 100_000):
         one = "\n".join(str(at % 101) for at in range(size)) + "\nx"
         other = "\n".join(str(7 * at % 101) for at in range(1, size + 1)) + "\ny"
         began = time.thread_time()
         found = text_difference(one, other)
         assert time.thread_time() - began < 2.0, "52 s before it was bounded"
-        assert found.too_long == (size > MOST_LINES) and (found.lines or found.too_long)
+        assert found.too_long == (size > MAX_LINES) and (found.lines or found.too_long)

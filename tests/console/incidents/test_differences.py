@@ -19,7 +19,7 @@ from workers.history.stretch_counts import counts_file, counts_table
 from workers.history.stretches import count_archived
 from workers.models import Run
 
-FIRST, LEAST_SHARE, SEEDS = 3, 0.9, range(30)
+FIRST, MIN_SHARE, SEEDS = 3, 0.9, range(30)
 SINCE = datetime.fromtimestamp(START, UTC)
 UNTIL = SINCE + timedelta(seconds=120)
 # What went wrong in a scenario, by the dimension and the value in which it is to be found.
@@ -100,7 +100,7 @@ def test_in_nine_of_ten_stretches_it_is(tmp_path: Path, monkeypatch, record_prop
         data = tmp_path / str(seed)
         found.append(is_found(compared(1_000 + seed, cause, data, monkeypatch), cause))
     record_property("found", sum(found))
-    assert sum(found) >= LEAST_SHARE * len(SEEDS)
+    assert sum(found) >= MIN_SHARE * len(SEEDS)
 
 
 def test_where_nothing_went_wrong_nothing_is_different(tmp_path: Path, monkeypatch):

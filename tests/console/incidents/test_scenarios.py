@@ -14,7 +14,7 @@ from tests.console.incidents.scenarios import Scenario, scenario
 from workers.history import appearances
 
 pytestmark = pytest.mark.django_db
-FIRST, LEAST_SHARE = 3, 0.9
+FIRST, MIN_SHARE = 3, 0.9
 UNSEEN = [first + at for first in (1_000, 2_000, 3_000, 4_000) for at in range(30)]
 
 
@@ -60,5 +60,5 @@ def test_the_cause_is_among_the_first_three_in_nine_of_ten_incidents(people, mon
             found["nearest first"] += is_found(made, nearest_first(rows))
             transaction.set_rollback(True)
     record_property("found", dict(found))
-    assert found["ranked"] >= LEAST_SHARE * len(UNSEEN), found
+    assert found["ranked"] >= MIN_SHARE * len(UNSEEN), found
     assert found["ranked"] > max(found["newest first"], found["nearest first"]), found

@@ -101,7 +101,7 @@ def test_a_filter_that_cannot_be_is_said_and_chooses_nothing(query, field, opera
 def test_of_large_letters_no_more_are_read_than_a_process_has_room_for(operator, many, control, monkeypatch):
     newest = dead_letters.Name.read(listed(operator, "?queue=orders")[0])
     size_bytes = len(dead_letters.find("orders", "n1", newest.id).stored.data)
-    monkeypatch.setattr(dead_letters, "MOST_SCANNED_BYTES", 10 * size_bytes)
+    monkeypatch.setattr(dead_letters, "MAX_SCANNED_BYTES", 10 * size_bytes)
     page = operator.get("/dead-letters/?queue=orders")
     found = page.context["listing"]
     assert 8 <= len(found.letters) == found.scanned < 13 and found.more

@@ -7,7 +7,7 @@ import pytest
 from django.template import Context
 from django.test import RequestFactory
 
-from console.templatetags.listing import MOST_ROWS, listed
+from console.templatetags.listing import MAX_ROWS, listed
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.page_text import source_of
@@ -32,7 +32,7 @@ def context(query="", **more):
 
 
 def test_few_rows_are_all_there_in_their_own_order():
-    few = seen(nodes(MOST_ROWS))
+    few = seen(nodes(MAX_ROWS))
     listing = listed(context(), few, "nodes")
     assert (listing.rows, listing.left_out) == (list(few.items()), 0)
 
@@ -43,7 +43,7 @@ def test_of_many_rows_the_worst_are_there_and_the_others_are_counted():
     listing = listed(context(snapshot=evaluated(many)), seen(many), "nodes")
     names = [name for name, _ in listing.rows]
     assert names[:3] == ["n007", "n199", "n198"]
-    assert (len(names), listing.total, listing.left_out) == (MOST_ROWS, 200, 200 - MOST_ROWS)
+    assert (len(names), listing.total, listing.left_out) == (MAX_ROWS, 200, 200 - MAX_ROWS)
 
 
 def test_who_asks_for_all_rows_gets_them():
@@ -66,8 +66,8 @@ def large(control, browsers):
 @pytest.mark.parametrize(("path", "what"), [("/nodes/", "nodes"), ("/workers/", "containers")])
 def test_a_page_of_a_large_plant_shows_the_worst_and_says_what_it_leaves_out(large, path, what):
     page = source_of(large.get(path))
-    assert f"The {MOST_ROWS} worst of 200 {what} are shown." in page
-    assert rows_of(page) == MOST_ROWS
+    assert f"The {MAX_ROWS} worst of 200 {what} are shown." in page
+    assert rows_of(page) == MAX_ROWS
     assert rows_of(source_of(large.get(f"{path}?rows=all"))) == 200
 
 

@@ -112,6 +112,6 @@ def test_every_entry_leads_to_an_address_of_the_console():
 
 def test_the_api_gives_the_best_and_says_how_many_there_are(browsers, control):
     answer = browsers["operator"].get("/api/v1/palette?text=plan").json()
-    assert len(answer["results"]) == palette.MOST_FOUND < answer["total"]
+    assert len(answer["results"]) == palette.MAX_FOUND < answer["total"]
     refused = browsers["operator"].get(f"/api/v1/palette?text={'x' * 101}")
     assert refused.status_code == 422 and "text" in refused.json()["errors"]

@@ -150,7 +150,7 @@ def test_one_task_is_one_task(client_of, at_work, control):
 
 
 def test_many_versions_are_given_newest_first_page_by_page(client_of, at_work, people, monkeypatch):
-    monkeypatch.setattr(pipelines, "MOST_VERSIONS", 2)
+    monkeypatch.setattr(pipelines, "MAX_VERSIONS", 2)
     given = {"application": "old", "text": "name: old", "reason": "a test", "owner": people["operator"]}
     for number in (1, 2, 3):
         PipelineVersion.objects.create(number=number, **given)

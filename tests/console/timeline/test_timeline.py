@@ -20,7 +20,7 @@ from console.actions.timeline import marks
 from console.models import Mark
 from console.timeline import bars as bars_of_a_lane
 from console.timeline import happenings
-from console.timeline.axis import MOST_TIMES, time_ticks, value_ticks
+from console.timeline.axis import MAX_TIMES, time_ticks, value_ticks
 from console.timeline.strips import PATHS, figures_of, state_path
 from console.timeline.window import PRESETS, Window, window_of
 from queues import keys
@@ -111,7 +111,7 @@ def test_ticks_are_few_and_round_in_the_readers_zone(since, seconds, name):
     zone = ZoneInfo(name)
     window = Window(since, since + timedelta(seconds=seconds))
     ticks = time_ticks(window, zone)
-    assert 1 <= len(ticks) <= MOST_TIMES + 1 or seconds < 60
+    assert 1 <= len(ticks) <= MAX_TIMES + 1 or seconds < 60
     assert all(0 <= tick.share <= 1 for tick in ticks)
     for tick in ticks:
         local = tick.at.astimezone(zone)
@@ -214,8 +214,8 @@ def test_bars_of_a_row_never_stand_over_one_another(wanted):
         for begin, width, label in sorted(wanted)
     ]
     placed = bars_of_a_lane.arrange_in_rows(bars)
-    assert all(bar.row < bars_of_a_lane.MOST_ROWS for bar in placed)
-    for row in range(bars_of_a_lane.MOST_ROWS - 1):
+    assert all(bar.row < bars_of_a_lane.MAX_ROWS for bar in placed)
+    for row in range(bars_of_a_lane.MAX_ROWS - 1):
         mine = [bar for bar in placed if bar.row == row]
         for one, other in pairwise(mine):
             assert other.begin >= one.end
@@ -321,7 +321,7 @@ def test_of_more_than_there_is_room_for_the_newest_are_shown_and_how_many_there_
     loop, people, browsers, settings, control, tmp_path, monkeypatch
 ):
     settings.WEIR_DATA = tmp_path
-    monkeypatch.setattr(happenings, "MOST_BARS", 3)
+    monkeypatch.setattr(happenings, "MAX_BARS", 3)
     fields = {"rule_name": "r", "condition": "c", "labels": {}, "threshold": 1.0, "severity": "warning"}
     held = {"loop": loop, "name": "upper_limit", "value": 1, "owner": people["operator"], "reason": "r"}
     for place in range(6):

@@ -14,7 +14,7 @@ from controllers.concurrency.explorer import CurveSearch, explore_again
 from controllers.concurrency.law import Concurrency
 from controllers.concurrency.tcc import Cycle, count_needed_samples
 from controllers.concurrency.throughput import (
-    LEAST_SECONDS,
+    MIN_SECONDS,
     Measurement,
     ThroughputSample,
     first_samples,
@@ -134,7 +134,7 @@ def test_samples_taken_in_parts_are_the_same_without_their_largest_percent(gaps,
     kept = sorted(gaps)[: len(gaps) - len(gaps) // 100]
     for sample in (whole, parts):
         found = sample.measure(1)
-        if math.fsum(kept) < LEAST_SECONDS * len(kept):
+        if math.fsum(kept) < MIN_SECONDS * len(kept):
             assert found is None, "nothing that runs is so fast"
         elif math.fsum(kept) > 1e-9:  # else rounding decides
             assert found.samples == len(kept)

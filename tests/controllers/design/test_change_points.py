@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.design.change_points import LEAST_MINUTES, change_points
+from controllers.design.change_points import MIN_MINUTES, change_points
 
 DAY = 1440
 AT = np.arange(DAY) * 60.0 + 30
@@ -43,7 +43,7 @@ def test_what_is_usual_changes_no_level(shape):
 @pytest.mark.parametrize("factor", [0.0, 0.5, 0.6, 1.4, 2.0, 10.0])
 def test_a_level_that_lasts_is_found_where_it_began(factor):
     for seed in SEEDS:
-        place = int(np.random.default_rng(seed).integers(LEAST_MINUTES, DAY - LEAST_MINUTES))
+        place = int(np.random.default_rng(seed).integers(MIN_MINUTES, DAY - MIN_MINUTES))
         rates = counted(np.where(np.arange(DAY) < place, 25.0, 25.0 * factor), seed)
         (change,) = change_points(AT, rates)
         assert change.at_seconds == pytest.approx(AT[place], abs=180)
@@ -60,8 +60,8 @@ def test_each_of_several_is_found_with_the_levels_around_it():
 
 def test_it_is_found_once_its_level_has_lasted():
     rates = counted(np.where(np.arange(DAY) < 600, 25.0, 50.0), 1)
-    assert change_points(AT[: 600 + LEAST_MINUTES - 2], rates[: 600 + LEAST_MINUTES - 2]) == []
-    assert len(change_points(AT[: 600 + LEAST_MINUTES], rates[: 600 + LEAST_MINUTES])) == 1
+    assert change_points(AT[: 600 + MIN_MINUTES - 2], rates[: 600 + MIN_MINUTES - 2]) == []
+    assert len(change_points(AT[: 600 + MIN_MINUTES], rates[: 600 + MIN_MINUTES])) == 1
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=120))

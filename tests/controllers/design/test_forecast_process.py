@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.design.forecast import (
-    MOST_POINTS,
+    MAX_POINTS,
     Forecaster,
     Kernel,
     PointProcess,
@@ -59,8 +59,8 @@ def test_climbing_makes_the_data_likelier():
 
 
 def test_only_the_newest_points_are_solved_for():
-    at = np.arange(0.0, 3 * MOST_POINTS)
-    rates = np.where(at < 2 * MOST_POINTS, 1e6, 5.0)
+    at = np.arange(0.0, 3 * MAX_POINTS)
+    rates = np.where(at < 2 * MAX_POINTS, 1e6, 5.0)
     mean, _ = Forecaster(DAY).ahead(at, rates, at[-1] + np.asarray([1.0, 2.0]))
     assert mean == pytest.approx([5.0, 5.0])
 

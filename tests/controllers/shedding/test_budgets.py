@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controllers import catalog
 from controllers.design.error_budget import MinuteCounts, compute_allowed, compute_left_share
 from controllers.shedding.budget_cut import cut, shed_per_second
-from controllers.shedding.budgets import LEAST_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
+from controllers.shedding.budgets import MIN_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
 from controllers.shedding.inputs import SheddingInputs, application
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
 from controllers.shedding.law import Shedding
@@ -180,7 +180,7 @@ class Run:
         self.state, _ = ladder_decision(self.state, rate, capacity, rows)
         left = rows[0]["share"]
         if self.state["rung"] >= SHED:
-            assert left is not None and left >= LEAST_TO_KEEP, "it sheds past its budget"
+            assert left is not None and left >= MIN_TO_KEEP, "it sheds past its budget"
         shed = 0.0
         if self.state["rung"] >= SHED:
             self.law_state, _, inputs = shedding(

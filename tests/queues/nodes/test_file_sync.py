@@ -10,7 +10,7 @@ from queues.nodes import file_sync
 from queues.nodes.file_sync import FileSync
 from tests.servers import Server, new_server
 
-KILLS, MOST_WRITES = 8, 150
+KILLS, MAX_WRITES = 8, 150
 PAYLOAD = b"x" * 20_000
 
 
@@ -33,7 +33,7 @@ def test_a_server_that_is_killed_while_its_file_is_put_on_the_disk_has_all_that_
     server = new_server(tmp_path)
     try:
         for _ in range(KILLS):
-            acknowledged = write_until_killed(server, random_number.randint(1, MOST_WRITES))
+            acknowledged = write_until_killed(server, random_number.randint(1, MAX_WRITES))
             server.start()
             assert server.client().llen("written") == acknowledged
     finally:

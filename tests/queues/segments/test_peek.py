@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from queues.events.block import BlockIds, EncodedBlock, cut, from_events
-from queues.segments.peek import MOST_TEXT, peek
+from queues.segments.peek import MAX_TEXT, peek
 from queues.segments.segment import Segment
 
 
@@ -54,11 +54,11 @@ def test_what_costs_too_much_ends_early_and_says_so(segment):
     put(segment, ["large-1", "large-2"], 1, attributes={"text": "x" * 60_000})
     found, _ = peek(segment, 100, True, still)
     large = found[0].event["attributes"]
-    assert len(large) < MOST_TEXT + 40 and large.endswith("characters)")
+    assert len(large) < MAX_TEXT + 40 and large.endswith("characters)")
 
 
 def test_bytes_bound_it_too(segment, monkeypatch):
-    monkeypatch.setattr("queues.segments.peek.MOST_BYTES", 1)
+    monkeypatch.setattr("queues.segments.peek.MAX_BYTES", 1)
     put(segment, ["a", "b"], block_events=1)
     found, more = peek(segment, 100, True, still)
     assert ids(found) == ["b"] and more

@@ -7,7 +7,7 @@ import sys
 import pytest
 from django.core.management import call_command
 
-from queues.documents import MOST_DEPTH, MOST_YAML_CHARACTERS, check_value, read_json, read_yaml
+from queues.documents import MAX_DEPTH, MAX_YAML_CHARACTERS, check_value, read_json, read_yaml
 from queues.errors import BadInput
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -40,10 +40,10 @@ def test_json_is_refused_by_the_place_of_what_is_wrong(text, field):
 
 
 def test_depth_is_counted_where_python_would_still_read():
-    assert read_json("[" * MOST_DEPTH + "]" * MOST_DEPTH)
-    with pytest.raises(BadInput, match=f"nested deeper than {MOST_DEPTH}") as refused:
-        read_json("[" * (MOST_DEPTH + 1) + "]" * (MOST_DEPTH + 1))
-    assert refused.value.field == "[0]" * MOST_DEPTH
+    assert read_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
+    with pytest.raises(BadInput, match=f"nested deeper than {MAX_DEPTH}") as refused:
+        read_json("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+    assert refused.value.field == "[0]" * MAX_DEPTH
 
 
 def test_a_key_of_half_a_surrogate_pair_can_be_printed():
@@ -81,7 +81,7 @@ def test_yaml_reads_as_a_safe_loader_does_and_knows_its_lines():
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 90_000, "- " * 40_000, "a: &a [*a]", "&a b", "!!int 3", "x" * (MOST_YAML_CHARACTERS + 1)]
+    "text", ["[" * 90_000, "- " * 40_000, "a: &a [*a]", "&a b", "!!int 3", "x" * (MAX_YAML_CHARACTERS + 1)]
 )
 def test_yaml_that_is_a_bomb_is_refused(text):
     with pytest.raises(BadInput):

@@ -9,8 +9,8 @@ import pytest
 from queues.errors import BadInput
 from tests.security.declarations.test_rule_language import HOSTILE as EXPRESSIONS
 from tests.security.requests.yardstick import slowness
-from workers.pipeline.declaration.declaration import MOST_PATTERNS, application_of_text
-from workers.pipeline.patterns.automaton import MOST_STATES
+from workers.pipeline.declaration.declaration import MAX_PATTERNS, application_of_text
+from workers.pipeline.patterns.automaton import MAX_STATES
 
 JUDGED_CPU_SECONDS = 1.0
 SECRET = "hunter2-the-first-login"
@@ -184,7 +184,7 @@ ACCEPTED = {
     "many nullable items": patterns("SEQ(A; " + "; ".join(["B?"] * 199) + ")"),
     "346 characters": patterns("SEQ(A; " + "; ".join(f"OR(B?, C?, D?, E{n % 9}?)" for n in range(15)) + ")"),
     "the most patterns": patterns(
-        *[f"SEQ(A{n}; B; C; D; OR(E, F); G; H; p{n - 1})" for n in range(MOST_PATTERNS)]
+        *[f"SEQ(A{n}; B; C; D; OR(E, F); G; H; p{n - 1})" for n in range(MAX_PATTERNS)]
     ),
     "the most rules": RULE
     + "rules:\n"
@@ -211,5 +211,5 @@ def test_a_large_declaration_is_judged_within_a_second(name, folder):
 def test_a_refusal_says_the_limit(folder):
     with pytest.raises(BadInput, match="takes at most 64 patterns, not 800"):
         application_of_text(HOSTILE["800 patterns"], folder)
-    with pytest.raises(BadInput, match=f"more than 10⁹ states; {MOST_STATES} at most|states; {MOST_STATES}"):
+    with pytest.raises(BadInput, match=f"more than 10⁹ states; {MAX_STATES} at most|states; {MAX_STATES}"):
         application_of_text(HOSTILE["states of counts"], folder)

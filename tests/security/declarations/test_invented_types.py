@@ -12,7 +12,7 @@ from tests.workers.pipeline.rules.conftest import spark as spark
 from workers.batch.jobs.spark import statistics, training
 from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.history.event_archive import Partition
-from workers.pipeline.shedding.shed_counts import MAX_NAME, MOST_TYPES, OTHERS, limit_types
+from workers.pipeline.shedding.shed_counts import MAX_NAME, MAX_TYPES, OTHERS, limit_types
 
 DAY = "2026-11-19"
 BEGIN = datetime(2026, 11, 19, tzinfo=UTC)
@@ -51,7 +51,7 @@ def test_types_that_are_few_keep_their_names(spark: SparkSession):
 def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
     spark: SparkSession, invented: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(training, "MAX_TYPES", 3)
+    monkeypatch.setattr(training, "MAX_KNOWN_TYPES", 3)
     counted = training._counts(events(spark, invented), 3_600)
     table = training.windows(counted, DAY, 3_600, 2, 3)
     assert set(table["type"].to_pylist()) == {"", *FREQUENT, OTHERS}
@@ -61,7 +61,7 @@ def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
 def test_statistics_have_a_row_for_the_rarest_types_together(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(statistics, "MAX_TYPES", 3)
+    monkeypatch.setattr(statistics, "MAX_KNOWN_TYPES", 3)
     slices, quantiles = statistics._measure(events(spark, 500), 590)
     rows = statistics.describe(Partition(DAY, "q"), slices, quantiles, {}).to_pylist()
     assert {row["type"]: row["events"] for row in rows} == {**FREQUENT, "": 20, OTHERS: 500}
@@ -71,7 +71,7 @@ def test_counts_by_type_are_small_whatever_types_are_invented():
     types = {f"{number} " + "x" * 990: 1 for number in range(10_000)}
     found = limit_types(types, named={"cpu"})
     assert sum(found.values()) == 10_000
-    assert len(json.dumps(found)) < (MOST_TYPES + 1) * (MAX_NAME + 20)
+    assert len(json.dumps(found)) < (MAX_TYPES + 1) * (MAX_NAME + 20)
 
 
 def test_a_type_that_a_pattern_names_keeps_its_name_however_long():

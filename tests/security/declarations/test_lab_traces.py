@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from console.actions.lab.traces import MOST_TRACE_BYTES, MOST_TRACE_LINES, save_upload
+from console.actions.lab.traces import MAX_TRACE_BYTES, MAX_TRACE_LINES, save_upload
 from queues.errors import BadInput
 
-MANY = MOST_TRACE_LINES + 1
+MANY = MAX_TRACE_LINES + 1
 BOMBS = {
     "lines that end as on Unix": b"rate\n" + b"1\n" * MANY,
     "lines that end as on an old Mac": b"rate\r" + b"1\r" * MANY,
@@ -17,7 +17,7 @@ BOMBS = {
     "empty lines": b"rate\r" + b"\r" * MANY,
     "columns": b"rate," + b",".join(b"%d" % number for number in range(300)) + b"\n1\n",
     "many columns and many short lines": b"rate," + b"a," * 1_000_000 + b"\n" + b"1\n" * 100_000,
-    "bytes": b"rate\n" + b"1" * MOST_TRACE_BYTES,
+    "bytes": b"rate\n" + b"1" * MAX_TRACE_BYTES,
     "a column without an end": b'"' + b"x" * 200_000,
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from queues.errors import BadInput
 from workers.pipeline.declaration.declaration import application_of, application_of_text
-from workers.pipeline.rules.reference import MOST_BYTES, MOST_ROWS, ReferenceTable, read_reference
+from workers.pipeline.rules.reference import MAX_BYTES, MAX_ROWS, ReferenceTable, read_reference
 from workers.pipeline.runtime.application import SHIPPED
 
 SECRET = "admin hunter2-the-first-login"
@@ -113,10 +113,10 @@ def test_a_table_that_is_no_utf8_is_not_quoted(tmp_path):
 
 def test_a_table_has_so_many_bytes_and_rows_at_most(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text("key,name\n" + "".join(f"{place},x\n" for place in range(MOST_ROWS + 1)))
-    with pytest.raises(BadInput, match=f"more than {MOST_ROWS} rows"):
+    path.write_text("key,name\n" + "".join(f"{place},x\n" for place in range(MAX_ROWS + 1)))
+    with pytest.raises(BadInput, match=f"more than {MAX_ROWS} rows"):
         read_reference(path, "key", ("name",), "table")
-    path.write_text("key,name\n1," + "x" * MOST_BYTES)
+    path.write_text("key,name\n1," + "x" * MAX_BYTES)
     with pytest.raises(BadInput, match="larger than 1 MiB"):
         read_reference(path, "key", ("name",), "table")
 

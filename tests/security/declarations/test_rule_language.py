@@ -4,7 +4,7 @@ import pytest
 
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.rules.rule_check import check_expressions
-from workers.pipeline.rules.rule_language import MOST_CHARACTERS, MOST_DEPTH, parse_expression
+from workers.pipeline.rules.rule_language import MAX_CHARACTERS, MAX_DEPTH, parse_expression
 from workers.pipeline.rules.rules import Filter, Project
 
 HOSTILE = (
@@ -87,7 +87,7 @@ HOSTILE = (
     " or ".join(["value > 1"] * 500),
     "value in (" + ",".join(["1"] * 1_500) + ")",
     "[" * 1_000,
-    "a" * (MOST_CHARACTERS + 1),
+    "a" * (MAX_CHARACTERS + 1),
 )
 
 
@@ -105,7 +105,7 @@ def test_a_refusal_says_what_is_allowed():
         Forbidden, match=r"'reflect' is not a function of rules; the functions are abs, .*upper"
     ):
         parse_expression("reflect('a', 'b')", "keep")
-    with pytest.raises(Forbidden, match=f"nested deeper than {MOST_DEPTH}"):
+    with pytest.raises(Forbidden, match=f"nested deeper than {MAX_DEPTH}"):
         parse_expression("(" * 13 + "value" + ")" * 13, "keep")
     with pytest.raises(BadInput, match="put it in parentheses"):
         parse_expression("value = value = value", "keep")

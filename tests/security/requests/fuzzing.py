@@ -30,7 +30,7 @@ TEMPLATES = Path(settings.BASE_DIR) / "templates"
 # What waits for ever is found by the test's own timeout.
 # Answers of 503 that are meant: a part is away; a loop has no sound wish, so that who polls it falls back.
 MAY_BE_AWAY = ("readyz", "desired")
-MOST_SECONDS = 20.0
+MAX_SECONDS = 20.0
 FIELD_NAME = re.compile(r"""(?:\.get(?:list)?\(|posted\[|POST\[|GET\[|text_of\(request, )["']([\w-]+)["']""")
 INPUT_NAME = re.compile(r'\bname="([\w.-]+)"')
 PLACE = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -296,7 +296,7 @@ def send(tally: Tally, caller: Caller, route: str, work: Callable[[Client], Any]
         tally.failure = f"; {caller.name} was answered {answer.status_code} first for {route}"
     away = answer.status_code == 503 and route.endswith(MAY_BE_AWAY)
     assert answer.status_code < 500 or away, (route, caller.name, answer.status_code)
-    assert seconds < MOST_SECONDS, (route, caller.name, seconds)
+    assert seconds < MAX_SECONDS, (route, caller.name, seconds)
     return answer
 
 

@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.urls import path
 from websockets.exceptions import ConnectionClosed
 
-from console.live.consumer import LONGEST_FRAME_BYTES, LiveConsumer
+from console.live.consumer import MAX_FRAME_BYTES, LiveConsumer
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.live.sockets import Socket
@@ -66,7 +66,7 @@ def quiet_log(served):
 
 async def test_a_frame_over_4_kib_closes_the_socket(served, control, quiet_log):
     options = options_of(served)
-    for frame in ("x" * (LONGEST_FRAME_BYTES + 1), b"x" * 100_000):
+    for frame in ("x" * (MAX_FRAME_BYTES + 1), b"x" * 100_000):
         async with websockets.connect(served.live, **options) as connection:
             await connection.recv()
             await connection.send(frame)

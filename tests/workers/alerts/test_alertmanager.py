@@ -266,7 +266,7 @@ def test_what_is_long_is_cut_and_a_link_that_is_none_of_the_web_is_dropped():
 
 
 def test_only_so_many_are_kept_the_newest(monkeypatch):
-    monkeypatch.setattr(reported, "MOST_KEPT", 5)
+    monkeypatch.setattr(reported, "MAX_KEPT", 5)
     for number in range(12):
         reported.take(changed(fingerprint=str(number)), "token:am", NOW + timedelta(seconds=number))
     assert [row.fingerprint for row in ReportedAlert.objects.order_by("pk")] == ["7", "8", "9", "10", "11"]

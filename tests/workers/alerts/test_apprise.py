@@ -356,7 +356,7 @@ def test_an_error_holds_no_part_of_the_address():
     address = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?footer=no"
     said = remove_secrets("POST https://hooks/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ: 404", address)
     assert said == "POST https://hooks/…/…/…: 404"
-    assert apprise_process.LEAST_SECRET <= 4
+    assert apprise_process.MIN_SECRET <= 4
 
 
 def test_an_error_holds_no_part_of_the_address_in_another_case_or_decoded():

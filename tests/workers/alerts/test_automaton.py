@@ -92,7 +92,7 @@ def test_what_nobody_watched_counts_towards_no_duration():
 
 
 def test_where_every_check_comes_late_it_fires_and_ends_all_the_same():
-    course, late = Course(), automaton.LONGEST_CHECK_SECONDS + 2
+    course, late = Course(), automaton.MAX_CHECK_SECONDS + 2
     for _ in range(5):
         assert course.look("on", elapsed=late).state == automaton.PENDING
     assert course.look("on", elapsed=late).state == automaton.FIRING
@@ -222,7 +222,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
     if episode is not None and episode.state == automaton.RESOLVED:
         episode = None
     notified, rounds = False, episode.round if episode else 0
-    limit = terms.for_seconds + max(terms.acknowledge_seconds, automaton.MOST_SNOOZE_SECONDS) + 60
+    limit = terms.for_seconds + max(terms.acknowledge_seconds, automaton.MAX_SNOOZE_SECONDS) + 60
     for _ in range(round(limit / 600) + 1):
         now += 600
         episode = advance(episode, "on", terms, now, LOOK)

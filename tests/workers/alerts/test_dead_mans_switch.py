@@ -80,7 +80,7 @@ def receiver_of(db):
 
 def test_a_receiver_that_never_works_does_not_hide_that_the_others_stopped(receiver_of):
     broken, desk = receiver_of("broken"), receiver_of("desk")
-    fails(broken, NOW, "refused", outbox.MOST_TRIES)
+    fails(broken, NOW, "refused", outbox.MAX_TRIES)
     assert find_undelivered_error() == "refused"
     outbox.mark_delivered(outbox.test_message(desk, "operator", NOW), NOW + timedelta(seconds=30))
     assert find_undelivered_error() == ""

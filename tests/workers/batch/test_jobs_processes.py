@@ -336,7 +336,7 @@ def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) 
             assert _sums(found) == _sums(expected)
             alike = found.keys() & expected.keys() - {stretches.REST}
             assert alike and all(found[value] == expected[value] for value in alike)
-    assert len(counted.here["key"]) == stretches.MOST_VALUES + 1
+    assert len(counted.here["key"]) == stretches.MAX_VALUES + 1
 
 
 def _times(here: Stretch, there: Stretch) -> dict[str, str]:

@@ -45,8 +45,8 @@ def test_what_costs_less_on_the_days_after_is_proposed_and_changes_nothing(loop,
     assert learned.why == ""
     made = tuning.propose(learned, NOW)
     assert made is not None
-    assert made.improvement >= tuning.LEAST_IMPROVEMENT
-    assert made.confidence >= tuning.LEAST_CONFIDENCE
+    assert made.improvement >= tuning.MIN_IMPROVEMENT
+    assert made.confidence >= tuning.MIN_CONFIDENCE
     assert [day["day"] for day in made.days] == ["2026-03-07", "2026-03-08", "2026-03-09"]
     assert made.instead_of == {name: learned.instead_of[name] for name in made.values}
     assert Loop.objects.get(pk=loop.pk).parameters == WASTEFUL

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.workers.snapshots import snapshot_of
 from workers.documents.snapshot import Snapshot
 from workers.history import appearances
-from workers.history.appearances import MOST_READS, find_in_snapshots
+from workers.history.appearances import MAX_READS, find_in_snapshots
 
 UNTIL = 1_790_000_000.0
 SINCE = UNTIL - 3 * 3_600
@@ -61,7 +61,7 @@ def test_each_is_found_at_an_instant_near_to_its_own(ago):
     for each in found.values():
         assert 0 <= each.at - (UNTIL - ago) <= max(5.0, ago / 6)
     assert found["producer/app"].before == 100 and found["producer/app"].after == 900
-    assert reads.count <= MOST_READS
+    assert reads.count <= MAX_READS
 
 
 def test_a_restart_is_one_whose_count_rose():

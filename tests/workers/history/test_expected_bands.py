@@ -58,7 +58,7 @@ def test_after_a_clock_was_set_back_bands_come_into_force_as_before():
 
 
 def test_it_asks_once_a_minute_and_for_no_more_queues_than_it_can(monkeypatch):
-    monkeypatch.setattr(expected_bands, "MOST_QUEUES", 2)
+    monkeypatch.setattr(expected_bands, "MAX_QUEUES", 2)
     asked = []
     bands = watch(asked=asked)
     names = [f"q{number:03}" for number in range(5)]

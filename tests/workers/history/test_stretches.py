@@ -64,7 +64,7 @@ def test_events_of_the_archive_fall_into_their_slices(tmp_path: Path):
 
 
 def test_rare_values_of_both_stretches_are_one(monkeypatch):
-    monkeypatch.setattr(stretches, "MOST_VALUES", 2)
+    monkeypatch.setattr(stretches, "MAX_VALUES", 2)
     ours = {"a": [9.0] * SLICES, "b": [1.0] * SLICES, "c": [2.0] * SLICES}
     theirs = {"b": [8.0] * SLICES, "c": [3.0] * SLICES, "d": [4.0] * SLICES}
     here, there = fold_rare(ours, theirs)
@@ -74,7 +74,7 @@ def test_rare_values_of_both_stretches_are_one(monkeypatch):
 
 def test_a_key_of_its_own_for_each_event_fills_no_memory(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(stretches, "BATCH_ROWS", 100)
-    monkeypatch.setattr(stretches, "MOST_COUNTED", 200)
+    monkeypatch.setattr(stretches, "MAX_COUNTED", 200)
     rows = [(START + at / 50, "t", "hot" if at % 3 == 0 else f"k{at}", None) for at in range(3_000)]
     keep(tmp_path, rows)
     found = count_archived(STRETCH, tmp_path)["key"]

@@ -12,7 +12,7 @@ from queues.errors import BadInput
 from queues.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
 from workers.objectives.book import ObjectiveBook
-from workers.objectives.definitions import MOST_OBJECTIVES, define, document, measure_of
+from workers.objectives.definitions import MAX_OBJECTIVES, define, document, measure_of
 from workers.objectives.figures import PlantFigures
 from workers.objectives.measure import measure
 from workers.objectives.models import Objective, ObjectiveMinute
@@ -340,7 +340,7 @@ def test_who_changes_an_older_objective_is_refused_and_there_are_so_many_at_most
     with pytest.raises(BadInput, match="outdated"):
         define("late", {"target": 0.8}, None, NOW, revision=1)
     Objective.objects.bulk_create(
-        Objective(name=f"o{number}", target=0.9) for number in range(MOST_OBJECTIVES - 1)
+        Objective(name=f"o{number}", target=0.9) for number in range(MAX_OBJECTIVES - 1)
     )
     with pytest.raises(BadInput, match="exceeds the limit"):
         define("more", LATENCY, None, NOW)

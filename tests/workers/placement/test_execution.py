@@ -278,7 +278,7 @@ def test_letters_that_find_no_room_hold_up_no_queue_behind_theirs(plant, user, n
 
 
 def test_a_tick_moves_so_many_blocks_and_letters_and_no_more(plant, user, monkeypatch):
-    monkeypatch.setattr(execution, "MOST_MOVED", 30)
+    monkeypatch.setattr(execution, "MAX_MOVED", 30)
     plant.segment("alert", "n3").publish(blocks_of(80))
     letters = DeadLetters(plant.segment("process", "n3"))
     for row in range(25):

@@ -1,7 +1,7 @@
 """A server that answers as no plant should: slowly, wrongly, or partly. One for every protocol.
 
 It reads the first bytes of a connection, and answers in HTTP, Redis, AMQP, or Kafka, or with something that
-could be its beginning. Its output ends: MOST_SECONDS per connection, MOST_BYTES.
+could be its beginning. Its output ends: MAX_SECONDS per connection, MAX_BYTES.
 """
 
 import json
@@ -11,8 +11,8 @@ import threading
 import time
 from contextlib import contextmanager
 
-DRIP_SECONDS, MOST_SECONDS = 0.05, 120.0
-MOST_BYTES = 64 * 2**20
+DRIP_SECONDS, MAX_SECONDS = 0.05, 120.0
+MAX_BYTES = 64 * 2**20
 CHUNK = 256 * 2**10
 WRONG = (None, 5, "no", [], {}, [None], {"jobs": 5}, {"jobs": [{"jid": 5}]}, {"status": "success", "data": 5})
 WAYS = ("silent", "drip", "half", "garbage", "error", "huge", "wrong")
@@ -22,7 +22,7 @@ class Wicked(socketserver.BaseRequestHandler):
     """One connection."""
 
     def handle(self):
-        self.ends = time.monotonic() + MOST_SECONDS
+        self.ends = time.monotonic() + MAX_SECONDS
         try:
             while time.monotonic() < self.ends and not self.server.closing.is_set():
                 if not (asked := self.request.recv(65_536)):
@@ -33,7 +33,7 @@ class Wicked(socketserver.BaseRequestHandler):
             return
 
     def silent(self, protocol):
-        self.server.closing.wait(MOST_SECONDS)
+        self.server.closing.wait(MAX_SECONDS)
 
     def drip(self, protocol):
         """Send a beginning that promises a megabyte, and then a byte now and then."""
@@ -53,7 +53,7 @@ class Wicked(socketserver.BaseRequestHandler):
 
     def huge(self, protocol):
         self.request.sendall(HUGE[protocol])
-        for _ in range(MOST_BYTES // CHUNK):
+        for _ in range(MAX_BYTES // CHUNK):
             if self.server.closing.is_set():
                 return
             self.request.sendall(b"[" * CHUNK)

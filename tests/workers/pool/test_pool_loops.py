@@ -15,7 +15,7 @@ from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, statio
 from tests.workers.snapshots import snapshot_of
 from workers.control import what_if
 from workers.control.engine import tick_due
-from workers.control.kinds.concurrency import MOST_PROCESSES, sensor
+from workers.control.kinds.concurrency import MAX_PROCESSES, sensor
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.plants.published import PublishedPlant
@@ -36,7 +36,7 @@ def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(contro
     (loop,) = ensured(control, ["concurrency"])
     assert (loop.name, loop.mode, loop.target) == (f"concurrency/{HOST}", "advise", {"host": HOST})
     read = catalog.read_parameters(catalog.law("concurrency"), loop.parameters)
-    assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MOST_PROCESSES)
+    assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MAX_PROCESSES)
     control.hdel(keys.HOSTS, HOST)
     assert ensured(control, ["concurrency"]) == []
     assert "retired_at" in Loop.objects.get().target

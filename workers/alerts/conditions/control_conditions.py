@@ -45,7 +45,7 @@ OVERDUE_SECONDS = 5.0  # beyond two intervals
 UNOBSERVED_SECONDS = 10.0  # the same as in rule `observer-silent`
 STOPPED_SECONDS = 10.0  # On a starved host, at least one loop still ticks within this time.
 # A shorter override ends while the person who set it still remembers it.
-LEAST_NOTICED_SECONDS = 15 * 60.0
+MIN_NOTICED_SECONDS = 15 * 60.0
 
 
 def _labels(loop: LoopFacts) -> dict[str, str]:
@@ -280,7 +280,7 @@ def _find_held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for row in evidence.plant.overrides:
-        if row.expires_at is None or row.lasts_seconds <= LEAST_NOTICED_SECONDS:
+        if row.expires_at is None or row.lasts_seconds <= MIN_NOTICED_SECONDS:
             continue
         left = row.expires_at - evidence.now
         what, then = _describe_end(row)

@@ -37,7 +37,7 @@ from workers.steering.scope import active_loops
 FRESH_SECONDS = 5.0
 # A snapshot older than this when the watch starts is from another run of the plant.
 SAME_RUN_SECONDS = 60.0
-LONGEST_WINDOW_SECONDS, LEAST_WINDOW_SECONDS = 7_200.0, 600.0
+MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS = 7_200.0, 600.0
 # Conditions that evaluate a loop's ticks, as far back as their rules say.
 COUNTING = ("loop_oscillation", "loop_saturated", "loop_ineffective", "loop_harmful")
 # An entry gets its id before its transaction ends, so one with a lower id may become visible later than
@@ -178,7 +178,7 @@ class Gatherer:
         self._read_ledger(now, monotonic_seconds)
         loops = facts_of_loops(now, self._ticks, self._blind_since)
         self._forget_others({loop.id for loop in loops})
-        since = datetime.fromtimestamp(now - LONGEST_WINDOW_SECONDS, UTC)
+        since = datetime.fromtimestamp(now - MAX_WINDOW_SECONDS, UTC)
         published = self._load_publish_ages(now, monotonic_seconds)
         silent_for = {name: min(ages.values()) for name, ages in published.items()}
         return Evidence(
@@ -323,7 +323,7 @@ def _window_seconds() -> float:
     """Return how far back the enabled rules look that count ticks."""
     counting = AlertRule.objects.filter(enabled=True, condition__in=COUNTING)
     longest = counting.aggregate(longest=Max("window_seconds"))["longest"] or 0.0
-    return min(max(float(longest), LEAST_WINDOW_SECONDS), LONGEST_WINDOW_SECONDS)
+    return min(max(float(longest), MIN_WINDOW_SECONDS), MAX_WINDOW_SECONDS)
 
 
 def facts_of_loops(

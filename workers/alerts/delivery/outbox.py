@@ -23,11 +23,11 @@ from workers.consumer.backoff import Backoff
 logger = logging.getLogger(__name__)
 # Alerts of one group that fire within this time go into one message.
 GROUP_SECONDS = 3.0
-MOST_TRIES = 10
+MAX_TRIES = 10
 TRIES_OF_REST = 5  # Half a minute: an end waits for its start, also for receivers that have it.
-MOST_DETAILED = 50  # alerts that one message contains in full
+MAX_DETAILED = 50  # alerts that one message contains in full
 BACKOFF = Backoff(base_seconds=2.0, cap_seconds=300.0)
-MOST_DELAYS = 2.0  # of its cap: no try is delayed for longer
+MAX_DELAYS = 2.0  # of its cap: no try is delayed for longer
 Waiting = Message.State.WAITING
 
 
@@ -149,7 +149,7 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     )
     found = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
     if found and found[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
-        found = found[:MOST_DETAILED]  # It needs each of them; the others make the next message.
+        found = found[:MAX_DETAILED]  # It needs each of them; the others make the next message.
     heard = _load_beginning_states(found) if kind == Delivery.Kind.RESOLVED else {}
     dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
@@ -218,7 +218,7 @@ def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
         "severity": first.severity,
         "title": f"{resolved}{first.title}{others}",
         "sentence": first.sentence,
-        "alerts": [_describe_alert(row) for row in rows[:MOST_DETAILED]],
+        "alerts": [_describe_alert(row) for row in rows[:MAX_DETAILED]],
     }
 
 
@@ -277,7 +277,7 @@ def due(now: datetime, busy: Collection[int] = ()) -> list[Message]:
     A receiver that is busy or disabled gets none. A message that is due later than any try may be delayed was
     scheduled before the clock was set back.
     """
-    latest = now + timedelta(seconds=MOST_DELAYS * BACKOFF.cap_seconds)
+    latest = now + timedelta(seconds=MAX_DELAYS * BACKOFF.cap_seconds)
     rows = Message.objects.filter(state=Waiting, receiver__enabled=True).exclude(receiver__in=busy)
     rows = rows.filter(Q(due_at__lte=now) | Q(due_at__gt=latest))
     oldest = dict(rows.order_by().values_list("receiver").annotate(Min("pk"))).values()
@@ -315,7 +315,7 @@ def mark_failed(
 ) -> None:
     """Record that a message was not delivered.
 
-    It is tried again later. It is given up at once if a repetition can't help, else after MOST_TRIES, but not
+    It is tried again later. It is given up at once if a repetition can't help, else after MAX_TRIES, but not
     while an alert in it is open: somebody still has to know. `reached`: marks of those that have it, if the
     receiver is several; the rest is tried TRIES_OF_REST times.
     """
@@ -323,7 +323,7 @@ def mark_failed(
     if have and tries >= TRIES_OF_REST:
         mark_delivered(message, now, error)
         return
-    given_up = for_good or (tries >= MOST_TRIES and not _brings_what_goes_on(message))
+    given_up = for_good or (tries >= MAX_TRIES and not _brings_what_goes_on(message))
     delay = 0.0 if given_up else BACKOFF.delay_seconds(message.key, tries)
     Message.objects.filter(pk=message.pk, state=Waiting).update(
         tries=tries,

@@ -14,8 +14,8 @@ from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle.models import AlertRule, OnCallFeed, Receiver
 from workers.host import egress
 
-MOST_ADDRESSES = 20
-LONGEST_URL = 500
+MAX_ADDRESSES = 20
+MAX_URL = 500
 # Channels that accept a text. A browser shows only alerts, an Alertmanager accepts no text, a schedule
 # resolves to people.
 READ_BY_PEOPLE = ("email", "webhook", "apprise")
@@ -113,8 +113,8 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
 
 def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = settings.get("addresses")
-    if not isinstance(addresses, list) or not 1 <= len(addresses) <= MOST_ADDRESSES:
-        raise BadInput("addresses", f"must have 1 to {MOST_ADDRESSES} e-mail addresses.")
+    if not isinstance(addresses, list) or not 1 <= len(addresses) <= MAX_ADDRESSES:
+        raise BadInput("addresses", f"must have 1 to {MAX_ADDRESSES} e-mail addresses.")
     for address in addresses:
         try:
             validate_email(address)
@@ -125,8 +125,8 @@ def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
     url, variable = settings.get("url"), settings.get("secret_environment") or ""
-    if isinstance(url, str) and len(url) > LONGEST_URL:
-        raise BadInput("url", f"must have at most {LONGEST_URL} characters.")
+    if isinstance(url, str) and len(url) > MAX_URL:
+        raise BadInput("url", f"must have at most {MAX_URL} characters.")
     host = egress.check_url(url).host
     if variable:
         egress.check_secret_name(str(variable), "secret_environment")

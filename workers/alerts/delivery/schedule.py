@@ -27,7 +27,7 @@ from workers.alerts.delivery.schedule_events import BrokenEvent
 from workers.alerts.delivery.schedule_people import people_of
 
 BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # Shifts are known this far around now.
-MOST_EVENTS, MOST_SHIFTS = 500, 5_000
+MAX_EVENTS, MAX_SHIFTS = 500, 5_000
 MAX_SHIFTS_OF_AN_EVENT = 500
 MAX_BROKEN_NAMED = 20
 _UNKNOWN_ZONE = "X-WEIR-UNKNOWN-ZONE"  # what an event of the calendar has from then on
@@ -89,8 +89,8 @@ def read_rota(
         zone = _own_zone(calendar)
     except Exception as error:  # any error of data from outside
         raise BadInput("calendar", f"is not a readable iCalendar: {one_line(str(error))[:120]}") from None
-    if len(events) > MOST_EVENTS:
-        raise BadInput("calendar", f"has more than {MOST_EVENTS} events.")
+    if len(events) > MAX_EVENTS:
+        raise BadInput("calendar", f"has more than {MAX_EVENTS} events.")
     broken: list[str] = []
     series = defaultdict(list)
     for number, event in enumerate(events, 1):
@@ -114,8 +114,8 @@ def read_rota(
             except Exception as error:
                 why = str(error) if isinstance(error, BrokenEvent) else f"can't be read: {error}"
                 broken.append(f"{schedule_events.title_of(event, number)} {one_line(why)[:200]}")
-            if len(found) > MOST_SHIFTS:
-                raise BadInput("calendar", f"has more than {MOST_SHIFTS:,} shifts within two weeks.")
+            if len(found) > MAX_SHIFTS:
+                raise BadInput("calendar", f"has more than {MAX_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
         raise BadInput("calendar", f"has no readable event: {broken[0]}")
     ordered = sorted((fromkey for fromkey in dict.fromkeys(found) if fromkey.people), key=_in_order)

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 READ_SECONDS = 300.0
 CHECK_SECONDS = 15.0
 VALID_FOR = timedelta(hours=24)
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 
 
 def resolve_recipients(
@@ -131,11 +131,11 @@ class FeedReader:
                 egress.client(TIMEOUT_SECONDS) as client,
                 client.stream("GET", url, headers={"Accept": "text/calendar"}) as response,
             ):
-                status, text = response.status_code, egress.read(response, MOST_BYTES + 1)
+                status, text = response.status_code, egress.read(response, MAX_BYTES + 1)
         except httpx.HTTPError as error:
             raise BadInput(name, f"did not answer: {type(error).__name__}.") from None
         if status != 200:
             raise BadInput(name, f"answered {status}.")
-        if len(text) > MOST_BYTES:
-            raise BadInput(name, f"answered more than {MOST_BYTES:,} bytes.")
+        if len(text) > MAX_BYTES:
+            raise BadInput(name, f"answered more than {MAX_BYTES:,} bytes.")
         return text

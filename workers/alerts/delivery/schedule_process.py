@@ -23,8 +23,8 @@ from workers.host import bounded_process
 from workers.host.bounded_process import ProcessFailed
 
 MODULE = "workers.alerts.delivery.schedule_process"
-MOST_MEMORY_BYTES = 1 << 29
-MOST_CORE_SECONDS = 10
+MAX_MEMORY_BYTES = 1 << 29
+MAX_CORE_SECONDS = 10
 PROCESS_SECONDS = 60.0
 MAX_EVENT_CORE_SECONDS = 1.5
 MAX_EVENTS_CORE_SECONDS = 7.0
@@ -73,4 +73,4 @@ def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
 
 
 if __name__ == "__main__":
-    bounded_process.serve(_answer, MOST_MEMORY_BYTES, MOST_CORE_SECONDS)
+    bounded_process.serve(_answer, MAX_MEMORY_BYTES, MAX_CORE_SECONDS)

@@ -34,7 +34,7 @@ COMPARED = (*TIMES, *COUNTS, *SHOWN, "silence", "under", "explanation", "announc
 MEASURED = ("value", "worst", "sentence", "impact", "worst_sentence", "worst_impact")
 # A check may find a thousand open alerts: this many of those whose figures alone changed are written, in
 # turn.
-MOST_MEASURED = 100
+MAX_MEASURED = 100
 
 
 class EvaluatorOvertaken(Exception):  # noqa: N818
@@ -188,7 +188,7 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
         _show(alert, subject.rule, subject.reading)
         keep(alert, episode)
         started.append(_fire_alert(this, alert) if episode.state == automaton.FIRING else alert)
-    Alert.objects.bulk_create([alert for alert in started if alert.pk is None], batch_size=MOST_MEASURED)
+    Alert.objects.bulk_create([alert for alert in started if alert.pk is None], batch_size=MAX_MEASURED)
     this.alerts += started
 
 
@@ -229,7 +229,7 @@ def _write(this: AlertCheck) -> None:
         else:
             # One by one: a thousand rows in one statement take twenty times as long to compile.
             alert.save(update_fields=(*COMPARED, *MEASURED))
-    parts = -(-len(others) // MOST_MEASURED) or 1
+    parts = -(-len(others) // MAX_MEASURED) or 1
     Alert.objects.bulk_update(others[round(this.now / 2) % parts :: parts], MEASURED)
     AlertEvent.objects.bulk_create(this.events)
     Delivery.objects.bulk_create(this.owed, ignore_conflicts=True)

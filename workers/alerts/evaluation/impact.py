@@ -125,14 +125,14 @@ def _takes(node: NodeStatus) -> bool:
     return node.state not in SILENT and not node.drained
 
 
-MOST_NAMES = 4
+MAX_NAMES = 4
 
 
 def join_names(names: Sequence[str]) -> str:
     """Return a, b and c; of many, only some are named."""
-    shown = names[:MOST_NAMES]
-    if len(names) > MOST_NAMES:
-        shown = [*shown[:-1], f"{len(names) - MOST_NAMES + 1} others"]
+    shown = names[:MAX_NAMES]
+    if len(names) > MAX_NAMES:
+        shown = [*shown[:-1], f"{len(names) - MAX_NAMES + 1} others"]
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 

@@ -54,7 +54,7 @@ def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver
 
 def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
     since = this.at - timedelta(seconds=inhibition.LINGER_SECONDS)
-    long_since = this.at - timedelta(seconds=inhibition.LONGEST_LINGER_SECONDS)
+    long_since = this.at - timedelta(seconds=inhibition.MAX_LINGER_SECONDS)
     # Not later than now: after a clock was set back, what ended before that would linger for as long.
     over = Alert.objects.filter(
         Q(resolved_at__range=(since, this.at), condition__in=inhibition.EXPLAINS)

@@ -19,12 +19,12 @@ from typing import Literal
 
 Signal = Literal["on", "between", "off", "unknown"]
 CHECK_SECONDS = 2.0  # between two checks
-LONGEST_CHECK_SECONDS = 10.0  # A longer gap was not watched.
+MAX_CHECK_SECONDS = 10.0  # A longer gap was not watched.
 # An alert that comes back this soon is the same one; from the third time on it is flapping.
 SAME_SECONDS = 600.0
 FLAPS = 3
 CALM_SECONDS = 300.0
-MOST_SNOOZE_SECONDS = 86_400.0
+MAX_SNOOZE_SECONDS = 86_400.0
 PENDING, FIRING, ACKNOWLEDGED, RESOLVED = "pending", "firing", "acknowledged", "resolved"
 
 
@@ -156,7 +156,7 @@ def due_steps(
 def _count_unwatched_seconds(signal: Signal, elapsed_seconds: float) -> float:
     if signal == "unknown":
         return max(0.0, elapsed_seconds)
-    is_late = elapsed_seconds > LONGEST_CHECK_SECONDS
+    is_late = elapsed_seconds > MAX_CHECK_SECONDS
     return elapsed_seconds - CHECK_SECONDS if is_late else 0.0
 
 
@@ -168,7 +168,7 @@ def _adjust_clocks(episode: Episode, terms: Terms, now: float, unwatched: float)
         began_at=min(now, episode.began_at + unwatched) if pending else episode.began_at,
         cleared_since=None if cleared is None else min(now, cleared + unwatched),
         acknowledged_until=_clip_time(episode.acknowledged_until, now + terms.acknowledge_seconds),
-        snoozed_until=_clip_time(episode.snoozed_until, now + MOST_SNOOZE_SECONDS),
+        snoozed_until=_clip_time(episode.snoozed_until, now + MAX_SNOOZE_SECONDS),
         told_from=_clip_time(since, now + (CALM_SECONDS if episode.came_back >= FLAPS else 0.0)),
     )
 

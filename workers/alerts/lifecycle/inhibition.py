@@ -76,7 +76,7 @@ EXPLAINS: dict[str, tuple[tuple[frozenset[str], str], ...]] = {
 RANK = {name: at for at, name in enumerate(EXPLAINS)}
 # Causes that may explain something for longer than others.
 LONG_CAUSES = ("budget_burn_fast", "budget_burn_medium")
-LONGEST_LINGER_SECONDS = max(LINGER_OF.values())
+MAX_LINGER_SECONDS = max(LINGER_OF.values())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.alerts import AlertStatus
 
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
@@ -17,7 +17,7 @@ def open_alerts() -> list[AlertStatus]:
     """
     alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
     rows = [status(alert) for alert in alerts]
-    return sorted(rows, key=_order)[:MOST_SHOWN]
+    return sorted(rows, key=_order)[:MAX_SHOWN]
 
 
 def _order(row: AlertStatus) -> tuple[bool, int, float]:

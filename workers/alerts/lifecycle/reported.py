@@ -1,7 +1,7 @@
 """Alerts that an Alertmanager reports from other monitoring (its webhook, version 4): stored as additional
 evidence.
 
-They notify nobody and steer nothing. The newest MOST_KEPT alerts are stored for KEPT_DAYS, each with a
+They notify nobody and steer nothing. The newest MAX_KEPT alerts are stored for KEPT_DAYS, each with a
 bounded text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
 """
 
@@ -19,11 +19,11 @@ from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, ReportedAlert
 
 VERSION = "4"
-MOST_ALERTS, MOST_LABELS = 200, 40
-LONGEST_LABEL, LONGEST_NAME, LONGEST_SEVERITY, LONGEST_SUMMARY, LONGEST_TEXT = 200, 120, 40, 300, 2_000
-LONGEST_FINGERPRINT, LONGEST_LINK = 64, 500
-MOST_KEPT, KEPT_DAYS = 5_000, 30
-MOST_SHOWN = 12
+MAX_ALERTS, MAX_LABELS = 200, 40
+MAX_LABEL, MAX_NAME, MAX_SEVERITY, MAX_SUMMARY, MAX_TEXT = 200, 120, 40, 300, 2_000
+MAX_FINGERPRINT, MAX_LINK = 64, 500
+MAX_KEPT, KEPT_DAYS = 5_000, 30
+MAX_SHOWN = 12
 # A time zone may put the years 1 and 9999 outside of the calendar, and no page could be rendered with them.
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 NEVER = "0001-01-01"  # how Alertmanager writes that an alert has not ended
@@ -51,9 +51,9 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     version = checks.choice((VERSION,), f"{VERSION!r}, Alertmanager's")
     version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
-    if not isinstance(alerts, list) or len(alerts) > MOST_ALERTS:
+    if not isinstance(alerts, list) or len(alerts) > MAX_ALERTS:
         raise BadInput(
-            "alerts", f"must be a list of at most {MOST_ALERTS} alerts; set max_alerts in the receiver."
+            "alerts", f"must be a list of at most {MAX_ALERTS} alerts; set max_alerts in the receiver."
         )
     rows, refused = _readable(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
@@ -77,9 +77,9 @@ def list_concurrent_reports(
     """
     firing = Q(ended_at__range=(since, LATEST)) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
     rows = ReportedAlert.objects.filter(firing, began_at__range=(EARLIEST, until))
-    found = rows.order_by("-began_at")[: MOST_KEPT // 10]
+    found = rows.order_by("-began_at")[: MAX_KEPT // 10]
     about = set(alert.labels.values()) - {alert.severity, alert.rule_name}
-    return sorted(found, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MOST_SHOWN]
+    return sorted(found, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MAX_SHOWN]
 
 
 def _readable(
@@ -103,17 +103,17 @@ def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
         raise BadInput(where, "must be an object of labels, annotations, startsAt, endsAt, and fingerprint.")
     labels, notes = (_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
     fingerprint = alert.get("fingerprint")
-    if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= LONGEST_FINGERPRINT:
-        raise BadInput(f"{where}.fingerprint", f"must be a text of at most {LONGEST_FINGERPRINT} characters.")
+    if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= MAX_FINGERPRINT:
+        raise BadInput(f"{where}.fingerprint", f"must be a text of at most {MAX_FINGERPRINT} characters.")
     ended = str(alert.get("endsAt") or NEVER)
     return ReportedAlert(
         source=source[:80],
         fingerprint=fingerprint,
-        name=labels.get("alertname", "an alert without a name")[:LONGEST_NAME],
-        severity=labels.get("severity", "")[:LONGEST_SEVERITY],
+        name=labels.get("alertname", "an alert without a name")[:MAX_NAME],
+        severity=labels.get("severity", "")[:MAX_SEVERITY],
         labels=labels,
-        summary=notes.get("summary", "")[:LONGEST_SUMMARY],
-        description=notes.get("description", "")[:LONGEST_TEXT],
+        summary=notes.get("summary", "")[:MAX_SUMMARY],
+        description=notes.get("description", "")[:MAX_TEXT],
         link=_link(alert.get("generatorURL")),
         began_at=_instant(alert.get("startsAt"), f"{where}.startsAt"),
         ended_at=None if _is_firing(alert, ended) else _instant(ended, f"{where}.endsAt"),
@@ -128,9 +128,9 @@ def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
 def _texts(given: Any, where: str) -> dict[str, str]:
     """Return labels or annotations; long values are cut, and surplus ones left out."""
     read = checks.mapping_of(checks.text(), "an object of texts").validate(given, where, end=".")
-    texts: Sequence[tuple[str, str]] = sorted(read.items())[:MOST_LABELS]
-    longest = LONGEST_LABEL if where.endswith("labels") else LONGEST_TEXT
-    return {name[:LONGEST_LABEL]: text[:longest] for name, text in texts}
+    texts: Sequence[tuple[str, str]] = sorted(read.items())[:MAX_LABELS]
+    longest = MAX_LABEL if where.endswith("labels") else MAX_TEXT
+    return {name[:MAX_LABEL]: text[:longest] for name, text in texts}
 
 
 def _instant(text: Any, where: str) -> datetime:
@@ -145,7 +145,7 @@ def _instant(text: Any, where: str) -> datetime:
 
 def _link(text: Any) -> str:
     """Return a web address, or "": a link that runs a script is none."""
-    if not isinstance(text, str) or len(text) > LONGEST_LINK:
+    if not isinstance(text, str) or len(text) > MAX_LINK:
         return ""
     try:
         return text if urlsplit(text).scheme in ("http", "https") and urlsplit(text).netloc else ""
@@ -156,6 +156,6 @@ def _link(text: Any) -> str:
 def _forget(now: datetime) -> None:
     """Delete the oldest."""
     ReportedAlert.objects.filter(reported_at__lt=now - timedelta(days=KEPT_DAYS)).delete()
-    last = ReportedAlert.objects.order_by("-pk").values_list("pk", flat=True)[MOST_KEPT : MOST_KEPT + 1]
+    last = ReportedAlert.objects.order_by("-pk").values_list("pk", flat=True)[MAX_KEPT : MAX_KEPT + 1]
     if last:
         ReportedAlert.objects.filter(pk__lte=last[0]).delete()

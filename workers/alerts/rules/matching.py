@@ -32,8 +32,8 @@ LABELS = (
     "sensor",
     "objective",
 )
-MOST_MATCHERS = 10
-MOST_VALUE = 200
+MAX_MATCHERS = 10
+MAX_VALUE = 200
 KEYS = {"label", "is", "value"}
 Matcher = Mapping[str, str]
 
@@ -53,8 +53,8 @@ def _holds(matcher: Matcher, value: str | None) -> bool:
 
 def read(matchers: Any, field: str = "matchers", least: int = 0) -> list[dict[str, str]]:
     """Return the checked matchers of a request. Raises `BadInput` naming the wrong one."""
-    if not isinstance(matchers, list) or not least <= len(matchers) <= MOST_MATCHERS:
-        raise BadInput(field, f"must have {least} to {MOST_MATCHERS} matchers of label, is, and value.")
+    if not isinstance(matchers, list) or not least <= len(matchers) <= MAX_MATCHERS:
+        raise BadInput(field, f"must have {least} to {MAX_MATCHERS} matchers of label, is, and value.")
     return [_read(each, f"{field}[{at}]") for at, each in enumerate(matchers)]
 
 
@@ -64,7 +64,7 @@ def _read(matcher: Any, where: str) -> dict[str, str]:
     label, operator, value = (matcher[key] for key in ("label", "is", "value"))
     checks.choice(LABELS).validate(label, f"{where}.label", end=".")
     checks.choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(operator, f"{where}.is", end=".")
-    text = checks.non_empty_text(MOST_VALUE).validate(value, f"{where}.value", end=".")
+    text = checks.non_empty_text(MAX_VALUE).validate(value, f"{where}.value", end=".")
     return {"label": label, "is": operator, "value": text}
 
 

@@ -12,15 +12,15 @@ from controllers.framework.reason import capitalize
 from queues import checks
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS, condition
-from workers.alerts.conditions.evidence import LONGEST_WINDOW_SECONDS
+from workers.alerts.conditions.evidence import MAX_WINDOW_SECONDS
 from workers.alerts.conditions.loop_words import loop_words
 from workers.alerts.lifecycle.automaton import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import matching
 
-MOST_STEPS = 5
-LONGEST_DELAY_MINUTES = 24 * 60
-LONGEST_TITLE, LONGEST_RUNBOOK = 120, 500
+MAX_STEPS = 5
+MAX_DELAY_MINUTES = 24 * 60
+MAX_TITLE, MAX_RUNBOOK = 120, 500
 # The numbers of a rule, with the help texts of their fields.
 NUMBERS = (
     Parameter("threshold", "the condition's unit", "Fires at this value or beyond.", 1.0, -1e9, 1e9),
@@ -28,7 +28,7 @@ NUMBERS = (
         "clear_threshold", "the condition's unit", "Ends before this value; in between, nothing changes.",
         None, -1e9, 1e9,
     ),
-    Parameter("window_seconds", "s", "Window of the count.", 600.0, 10.0, LONGEST_WINDOW_SECONDS),
+    Parameter("window_seconds", "s", "Window of the count.", 600.0, 10.0, MAX_WINDOW_SECONDS),
     Parameter("for_seconds", "s", "Fires after being true for this time.", 0.0, 0.0, 86_400.0),
     Parameter("keep_seconds", "s", "Ends after being clear for this time.", 30.0, 0.0, 86_400.0),
     Parameter(
@@ -125,7 +125,7 @@ def _check_order(threshold: float, clear: float, above: bool) -> None:
 
 
 def _title(title: Any) -> str:
-    return str(checks.non_empty_text(LONGEST_TITLE).validate(title, "title", end="."))
+    return str(checks.non_empty_text(MAX_TITLE).validate(title, "title", end="."))
 
 
 def format_title(title: str, labels: Mapping[str, str]) -> str:
@@ -142,8 +142,8 @@ def _runbook(link: Any) -> str:
     text = link.strip() if isinstance(link, str) else ""
     if text and not _is_of_the_web(text):
         raise BadInput("runbook", "must be an address that starts with https:// or http://, or empty.")
-    if len(text) > LONGEST_RUNBOOK:
-        raise BadInput("runbook", f"must have at most {LONGEST_RUNBOOK} characters.")
+    if len(text) > MAX_RUNBOOK:
+        raise BadInput("runbook", f"must have at most {MAX_RUNBOOK} characters.")
     return text
 
 
@@ -171,8 +171,8 @@ def _labels(labels: Any) -> list[str]:
 
 
 def _escalation(steps: Any) -> list[dict[str, Any]]:
-    if not isinstance(steps, list) or len(steps) > MOST_STEPS:
-        raise BadInput("escalation", f"must have at most {MOST_STEPS} steps of after_minutes and receivers.")
+    if not isinstance(steps, list) or len(steps) > MAX_STEPS:
+        raise BadInput("escalation", f"must have at most {MAX_STEPS} steps of after_minutes and receivers.")
     escalation = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
     delays = [step["after_minutes"] for step in escalation]
     if delays != sorted(set(delays)):
@@ -184,7 +184,7 @@ def _step(step: Any, where: str) -> dict[str, Any]:
     if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
         raise BadInput(where, "must have after_minutes and receivers.")
     minutes, names = step["after_minutes"], step["receivers"]
-    checks.number(0, LONGEST_DELAY_MINUTES, "minutes").validate(minutes, f"{where}.after_minutes", end=".")
+    checks.number(0, MAX_DELAY_MINUTES, "minutes").validate(minutes, f"{where}.after_minutes", end=".")
     return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
 
 

@@ -14,9 +14,9 @@ from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import matching
 from workers.steering.overrides import read_reason
 
-MOST_MINUTES = 7 * 24 * 60
+MAX_MINUTES = 7 * 24 * 60
 LATELY = timedelta(days=7)
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 
 
 def labels_of(alert: Alert) -> dict[str, str]:
@@ -59,7 +59,7 @@ def preview_hidden_alerts(
         for alerts in (lately, open_now)
     )
     return {
-        "open": open_matched[:MOST_SHOWN],
+        "open": open_matched[:MAX_SHOWN],
         "lately": len(matched),
         "of": lately.count(),
     }
@@ -99,8 +99,8 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
 
 
 def _minutes(minutes: Any) -> float:
-    if not checks.is_number(minutes, 0, MOST_MINUTES) or minutes <= 0:
+    if not checks.is_number(minutes, 0, MAX_MINUTES) or minutes <= 0:
         raise BadInput(
-            "minutes", f"must be above 0 and at most {MOST_MINUTES} minutes (7 days): every silence ends."
+            "minutes", f"must be above 0 and at most {MAX_MINUTES} minutes (7 days): every silence ends."
         )
     return float(minutes)

@@ -29,8 +29,8 @@ from workers.placement import give_back
 from workers.placement.plans import OPEN
 
 FOREVER = 0  # in days; for a size limit: whatever its age
-MOST_DAYS = 36_500
-MOST_MEGABYTES, MOST_ENTRIES = 10**9, 10**10
+MAX_DAYS = 36_500
+MAX_MEGABYTES, MAX_ENTRIES = 10**9, 10**10
 BYTES_PER_MEGABYTE = 10**6
 T = TypeVar("T")
 RETIRED_LOOP_DAYS = 30
@@ -42,7 +42,7 @@ LOCK_SECONDS = 20.0
 
 def days_parameter(name: str, default: int, what: str) -> JobParameter:
     return JobParameter(
-        name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MOST_DAYS
+        name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MAX_DAYS
     )
 
 
@@ -53,7 +53,7 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
         f"maximum MB of {what}; the oldest {part} is deleted first (0: unlimited)",
         default,
         least=0,
-        most=MOST_MEGABYTES,
+        most=MAX_MEGABYTES,
     )
 
 
@@ -82,7 +82,7 @@ PARAMETERS = (
         "maximum number of ledger entries; the oldest are deleted first (0: unlimited)",
         10_000_000,
         least=0,
-        most=MOST_ENTRIES,
+        most=MAX_ENTRIES,
     ),
 )
 

@@ -32,9 +32,9 @@ from workers.consumer.handlers.options import Options
 from workers.host import egress, http_headers
 
 NOT_THE_EVENTS_FAULT = frozenset({401, 403, 404, 405, 407, 408, 410, 425, 429})
-LONGEST_RETRY_AFTER_SECONDS = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 # Only the start of a response is read, and a whole request may take this many of its timeouts.
-MOST_READ_BYTES = 4_096
+MAX_READ_BYTES = 4_096
 TOTAL_OF_TIMEOUT = 3
 
 
@@ -117,7 +117,7 @@ class Webhook:
             with self._client.stream(
                 "POST", self.url, content=body, headers=self._headers(delivery, body)
             ) as response:
-                said = egress.read(response, MOST_READ_BYTES).decode("utf-8", "replace")
+                said = egress.read(response, MAX_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
             return Failure(place, f"{self._host} did not answer: {connection_reason(error)}", transient=True)
         return self._judge(place, delivery.events, response, said)
@@ -149,7 +149,7 @@ class Webhook:
     @staticmethod
     def _retry_after_seconds(response: httpx.Response) -> float:
         told = response.headers.get("Retry-After", "")
-        return min(float(numbers.digits(told) or 0), LONGEST_RETRY_AFTER_SECONDS)
+        return min(float(numbers.digits(told) or 0), MAX_RETRY_AFTER_SECONDS)
 
     @staticmethod
     def _validate_url(url: str) -> str:

@@ -13,7 +13,7 @@ from workers.control.parts.present import Present
 from workers.documents.pipeline import ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
-from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS
+from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS
 from workers.pipeline.status.status import WINDOW_SECONDS
 from workers.plants.plant import Plant
 
@@ -75,7 +75,7 @@ def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second:
     for name, row in rows.items():
         share = row.share / whole
         events = share * (events_per_second or 0.0) * WINDOW_SECONDS
-        if row.response_seconds is None and share * len(rows) < STARVED_SHARE and events < LEAST_PIECE_EVENTS:
+        if row.response_seconds is None and share * len(rows) < STARVED_SHARE and events < MIN_PIECE_EVENTS:
             return f"replica {name} gets too few events to report a response time"
     return None
 

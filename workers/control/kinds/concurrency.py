@@ -27,7 +27,7 @@ from workers.plants.plant import Plant
 ROLE = "jobs"
 # A worker process uses about 50 MB by itself. Handlers that call slow services may want more processes and
 # set that.
-MOST_PROCESSES = 32
+MAX_PROCESSES = 32
 INTERVAL_SECONDS = 5
 # Shortly before an unfulfilled reduction counts as missed, the pool is taken to have reached its smallest
 # possible size.
@@ -208,13 +208,13 @@ def targets(present: Present) -> Targets:
 
 
 def _start(host: str, slots: int) -> LoopStart:
-    return LoopStart({"host": host}, **_values(slots, 1, max(MOST_PROCESSES, slots)))
+    return LoopStart({"host": host}, **_values(slots, 1, max(MAX_PROCESSES, slots)))
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
     """Return the start of a loop at an attached plant, in the range that all its loops start with."""
     pool = attached_pools.pool_of(plant, operator, present)
-    usual_most = kind.pace.maximum if kind.pace else MOST_PROCESSES
+    usual_most = kind.pace.maximum if kind.pace else MAX_PROCESSES
     values = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
     patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
     values["parameters"]["patience"] = patience

@@ -27,7 +27,7 @@ from workers.plants.plant import Plant
 INTERVAL_SECONDS = 2
 # Longer than REST_SECONDS: while the loop is at rest, its last limit stays in force.
 LASTING_INTERVALS = 12.0
-LEAST_INTERVALS = 0.25  # a shorter time says too little about the events of an interval
+MIN_INTERVALS = 0.25  # a shorter time says too little about the events of an interval
 # The result queue fills by admission and empties on its own. It keeps all of its free space (a = 1) except
 # for about 100 bytes per event, which is measured one sample late: an event takes a second to pass, and the
 # status is another second old. The combiner's batches add a sawtooth that must not be learned.
@@ -71,7 +71,7 @@ def _compute_admitted(before: Counters, now: Counters) -> float | None:
     if "said_at" not in before or "said_at" not in now:
         return None
     elapsed_seconds = now["said_at"] - before["said_at"]
-    if not LEAST_INTERVALS <= elapsed_seconds / INTERVAL_SECONDS <= LASTING_INTERVALS:
+    if not MIN_INTERVALS <= elapsed_seconds / INTERVAL_SECONDS <= LASTING_INTERVALS:
         return None
     return count_growth(before, now, "admitted_events") * INTERVAL_SECONDS / elapsed_seconds
 

@@ -41,7 +41,7 @@ from workers.steering import ladder_level, ownership, stopped
 
 # Above this utilization, a batch or a worker waits for its predecessor for longer than it takes itself.
 FULL = 0.9
-LEAST_UTILISATION = 0.01
+MIN_UTILISATION = 0.01
 # Publishers over HTTP, which can be throttled.
 THROTTLED_PRODUCER = "api"
 NOTHING_DONE = (None, "no action")
@@ -98,7 +98,7 @@ def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> f
         used = [
             OperatorLoad(application, snapshot).utilisation() for application in applications(name, snapshot)
         ]
-        return came * FULL / max([LEAST_UTILISATION, *used])
+        return came * FULL / max([MIN_UTILISATION, *used])
     out = row.out_per_second or 0.0
     if _late_seconds(row) > AT_CAPACITY_SECONDS:
         return float(out)

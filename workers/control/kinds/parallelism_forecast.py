@@ -25,7 +25,7 @@ from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
 from workers.steering.scope import active_loops
 
-TARGET_UTILISATION, MOST_DEVIATION = 0.85, 0.3
+TARGET_UTILISATION, MAX_DEVIATION = 0.85, 0.3
 
 
 def sensor(
@@ -33,7 +33,7 @@ def sensor(
 ) -> Sensed:
     """Return the events that one operator would miss in each forecast window with each number of tasks.
 
-    There is no decision on an unreliable forecast: its deviation may be at most `MOST_DEVIATION` of the
+    There is no decision on an unreliable forecast: its deviation may be at most `MAX_DEVIATION` of the
     forecast.
     """
     nothing = {"missed": [[0.0]], "current": 1}
@@ -66,7 +66,7 @@ def _compute_missed(
     if expected is None:
         return _explain_no_forecast(target, snapshot), None
     mean, deviation = (np.asarray(each) for each in expected)
-    if is_rejected(mean, deviation, MOST_DEVIATION):
+    if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
         return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
     counts = np.arange(1.0, CORES + 1)

@@ -16,7 +16,7 @@ from workers.control.parts.applications import application, check_measurement, l
 from workers.control.parts.budgets import budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_load import OperatorLoad
-from workers.control.parts.pattern_yield import MOST_SECONDS, PatternYield
+from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
 from workers.control.parts.present import Present
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -49,7 +49,7 @@ def sensor(
     yields = {name: PatternYield(name, before) for name in row.patterns}
     for name, pattern_yield in yields.items():
         pattern_yield.add(
-            row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MOST_SECONDS)
+            row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MAX_SECONDS)
         )
     counters = {
         key: value for pattern_yield in yields.values() for key, value in pattern_yield.counters().items()

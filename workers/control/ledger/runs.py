@@ -7,7 +7,7 @@ Most ticks do nothing, and some laws set their actuator at every tick. A line is
 - its mode differs from the previous tick of the same loop, or it is limited and the previous one was not.
 
 All other ticks between two lines form one run with a count, a first time, and a last time. One index
-(`ledger_filters`) has all columns for this, and a page reads at most `MOST_READ` entries, so its cost does
+(`ledger_filters`) has all columns for this, and a page reads at most `MAX_READ` entries, so its cost does
 not grow with the plant.
 """
 
@@ -22,8 +22,8 @@ from workers.control.kinds.registry import display_of, rest_seconds
 from workers.control.parts import quality
 from workers.models import LedgerEntry, Loop
 
-MOST_READ, MOST_OF_A_LOOP = 10_000, 500
-MOST_SEARCHED = 200_000  # entries that are searched for actions
+MAX_READ, MAX_OF_A_LOOP = 10_000, 500
+MAX_SEARCHED = 200_000  # entries that are searched for actions
 COLUMNS = ("pk", "loop_id", "verdict", "mode", "limited_by", "acted", "at", "folded_ticks", "folded_since")
 
 
@@ -115,8 +115,8 @@ def page(
     if after is not None and (above := _list_lines_above(chosen, lines, after)) is not None:
         return above
     older = chosen if before is None else chosen.filter(pk__lt=before)
-    read = [Tick(*row) for row in older.order_by("-pk").values_list(*COLUMNS)[: MOST_READ + 1]]
-    rows, last = _fold_lines(read[:MOST_READ], lines)
+    read = [Tick(*row) for row in older.order_by("-pk").values_list(*COLUMNS)[: MAX_READ + 1]]
+    rows, last = _fold_lines(read[:MAX_READ], lines)
     left = bool(read) and last != read[-1].pk
     newest = read[0].pk if read and before is not None else None
     return TickRunPage(entries_of(rows), last if left else None, newest)
@@ -128,10 +128,10 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
     None where the newest page has them all.
     """
     found = chosen.filter(pk__gt=after).order_by("pk").values_list(*COLUMNS)
-    read = [Tick(*row) for row in found[: MOST_READ + 1]]
-    ticks, left = read[:MOST_READ][::-1], len(read) > MOST_READ
+    read = [Tick(*row) for row in found[: MAX_READ + 1]]
+    ticks, left = read[:MAX_READ][::-1], len(read) > MAX_READ
     # A change is detected by comparison with the previous tick, which may be on the older page.
-    below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
+    below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]
     earlier = [Tick(*row) for row in below]
     rows, _ = _fold_lines(ticks, len(ticks), earlier)
     if len(rows) <= lines and not left:
@@ -144,7 +144,7 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
 
 def latest(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
     """Return the newest lines of one loop."""
-    read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MOST_OF_A_LOOP]
+    read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]
     return entries_of(_fold_lines([Tick(*row) for row in read], lines)[0])
 
 
@@ -153,11 +153,11 @@ def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
     newest = (
         LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
     )
-    searched = LedgerEntry.objects.filter(pk__lte=newest, pk__gt=newest - MOST_SEARCHED).order_by("-pk")
+    searched = LedgerEntry.objects.filter(pk__lte=newest, pk__gt=newest - MAX_SEARCHED).order_by("-pk")
     is_news = ~Q(loop__in=_loops().routine) | Q(verdict=LedgerEntry.Verdict.HARMFUL)
     acts = list(searched.filter(is_news, acted=True).values_list("pk", flat=True)[:lines])
     above = searched.filter(pk__gt=acts[0]) if acts else searched
-    ticks = [Tick(*row) for row in above.values_list(*COLUMNS)[:MOST_OF_A_LOOP]]
+    ticks = [Tick(*row) for row in above.values_list(*COLUMNS)[:MAX_OF_A_LOOP]]
     if not ticks:
         return entries_of(acts)
     run = TickRun(ticks[0].pk, ticks[0].pk, ticks[0].at, ticks[0].at)

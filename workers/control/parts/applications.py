@@ -15,7 +15,7 @@ from workers.documents.snapshot import Snapshot
 
 PIPELINE_STALE_SECONDS = 5.0
 # An idle application's result queue has at least this many times as much free space as used space.
-LEAST_ROOM = 10
+MIN_ROOM = 10
 
 
 def application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationStatus | None:
@@ -49,7 +49,7 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:
         return False
     room = row.result_queue
-    has_room = room.free_bytes is not None and room.used_bytes * LEAST_ROOM <= room.free_bytes
+    has_room = room.free_bytes is not None and room.used_bytes * MIN_ROOM <= room.free_bytes
     return has_room and max(row.in_per_second, row.waiting_events) <= BLOCK_EVENTS / 2
 
 

@@ -23,7 +23,7 @@ from workers.documents.plants import PlantHolder, PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.adapters import kinds
-from workers.plants.foreign.kind import MOST_POOLS, AdapterKind
+from workers.plants.foreign.kind import MAX_POOLS, AdapterKind
 from workers.plants.orders import explain_unreached
 from workers.plants.plant import Plant
 from workers.plants.reached import PENDING
@@ -33,7 +33,7 @@ from workers.steering.scope import active_loops
 
 GONE = "its pool no longer exists or cannot be set"
 # The maximum length of a loop's name; names of plants and workers may be longer.
-LONGEST_NAME, DIGEST_CHARACTERS = 120, 8
+MAX_NAME, DIGEST_CHARACTERS = 120, 8
 Target = Mapping[str, Any]
 
 
@@ -144,12 +144,12 @@ def pools(
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
     """Return (loop name, plant, operator, kind) of the adjustable pools of such plants.
 
-    There are up to MOST_POOLS per plant. For a plant that is not visible, the pools that had a loop are
+    There are up to MAX_POOLS per plant. For a plant that is not visible, the pools that had a loop are
     returned.
     """
     for plant, kind in present.plants.items():
         if of_kind(kind):
-            for operator in _operators(law, plant, present.snapshot)[:MOST_POOLS]:
+            for operator in _operators(law, plant, present.snapshot)[:MAX_POOLS]:
                 yield name_of(law, plant, operator), plant, operator, kind
 
 
@@ -170,10 +170,10 @@ def pool_of(plant: str, operator: str, present: Present) -> SeenPool | None:
 def name_of(law: str, plant: str, operator: str) -> str:
     """Return the loop's name; a name that is too long ends with a digest of the whole."""
     name = f"{law}/plant:{plant}/{operator}"
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST_CHARACTERS]
-    return f"{name[: LONGEST_NAME - DIGEST_CHARACTERS - 1]}~{digest}"
+    return f"{name[: MAX_NAME - DIGEST_CHARACTERS - 1]}~{digest}"
 
 
 def start_of(plant: str, operator: str, **more: Any) -> LoopStart:

@@ -13,7 +13,7 @@ from workers.documents.snapshot import Snapshot
 DRAIN_SECONDS = 5.0
 # However much other work there is, an operator has this share of its time for patterns, so that a table can
 # be computed.
-LEAST_AVAILABLE = 0.05
+MIN_AVAILABLE = 0.05
 
 
 class OperatorLoad:
@@ -103,7 +103,7 @@ class OperatorLoad:
         beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
         fixed = sum(self.work(name) for name in row.patterns if not self._sheddable(name))
         others = sum(each.utilisation or 0.0 for name, each in self.row.operators.items() if name != operator)
-        return max(LEAST_AVAILABLE, 1 - (beside + fixed) / self.tasks(operator) - others)
+        return max(MIN_AVAILABLE, 1 - (beside + fixed) / self.tasks(operator) - others)
 
     def tasks(self, operator: str) -> int:
         return int(self.row.operators[operator].tasks or 1)

@@ -18,7 +18,7 @@ from workers.documents.pipeline import ControlKeys, PatternStatus
 HALF_LIFE_SECONDS = 60.0
 # A pattern that has emitted nothing yet is taken to have its first match next.
 PRIOR_MATCHES = 0.5
-MOST_SECONDS = 10.0  # maximum length of a step: rates only describe their window
+MAX_SECONDS = 10.0  # maximum length of a step: rates only describe their window
 
 
 class PatternYield:
@@ -34,7 +34,7 @@ class PatternYield:
 
     def add(self, row: PatternStatus, seconds: float) -> None:
         """Add the pattern's input and output of some more seconds. row: its part of the status."""
-        seconds = min(max(0.0, seconds), MOST_SECONDS)  # a clock may have been set back
+        seconds = min(max(0.0, seconds), MAX_SECONDS)  # a clock may have been set back
         fade = 0.5 ** (seconds / HALF_LIFE_SECONDS)
         given = sum(row.types.values()) * seconds
         self._worked = self._worked * fade + given

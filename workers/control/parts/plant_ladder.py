@@ -28,7 +28,7 @@ from workers.plants.foreign.kind import AdapterKind
 PAUSE = "pause"  # name of an adapter's intervention
 INTERVAL_SECONDS = 5.0
 # The plant's loops keep the bound of waiting; a wait this many times longer is an overload.
-BACKLOG_BOUNDS, LEAST_BACKLOG_SECONDS = 2.0, 10.0
+BACKLOG_BOUNDS, MIN_BACKLOG_SECONDS = 2.0, 10.0
 NOTHING_LEFT = "every overloaded operator has its maximum tasks, and no queue can be paused"
 NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0.0}
 Target = Mapping[str, Any]
@@ -125,4 +125,4 @@ def starts(law: str, present: Present) -> dict[str, LoopStart]:
 
 def _read_bound_seconds(kind: AdapterKind) -> float:
     bound = BOUND_SECONDS if kind.pace is None else kind.pace.bound_seconds
-    return max(LEAST_BACKLOG_SECONDS, BACKLOG_BOUNDS * bound)
+    return max(MIN_BACKLOG_SECONDS, BACKLOG_BOUNDS * bound)

@@ -14,7 +14,7 @@ from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
 # Maximum share of the result queue that can be reserved.
-MOST_RESERVED = 0.75
+MAX_RESERVED = 0.75
 
 
 class Controls(ControlValues, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         The value is capped at a share of the result queue, in case the queue was made smaller than the loop
         knows.
         """
-        most = MOST_RESERVED * self.result_bytes
+        most = MAX_RESERVED * self.result_bytes
         return min(self.reserve_bytes, most) if self._admission_lasts(now_seconds) else 0.0
 
     def _admission_lasts(self, now_seconds: float) -> bool:

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from queues import checks
-from queues.documents import MOST_YAML_CHARACTERS, read_yaml
+from queues.documents import MAX_YAML_CHARACTERS, read_yaml
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
@@ -51,7 +51,7 @@ from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
 from workers.pipeline.patterns.pattern import (
     CONSUMPTIONS,
     CONTIGUITIES,
-    MOST_SYMBOLS,
+    MAX_SYMBOLS,
     Pattern,
     check_states,
     definitions,
@@ -59,20 +59,20 @@ from workers.pipeline.patterns.pattern import (
     one_of,
 )
 from workers.pipeline.rules.reference import ReferenceTable
-from workers.pipeline.rules.rule_check import MOST_RULES, check_expressions, check_size, criteria_in, names_in
+from workers.pipeline.rules.rule_check import MAX_RULES, check_expressions, check_size, criteria_in, names_in
 from workers.pipeline.rules.rules import Enrich, Rule
 
 SEVERITIES = ("info", "warning", "critical")
 
 
-MOST_REPLICAS = 16
-MOST_QUEUES = 32
-MOST_OPERATORS = 32
-MOST_PATTERNS = 64
-MOST_TYPES = 1_000
-MOST_ATTRIBUTES = 64
-MOST_CRITERIA = 64
-MOST_MONITORED = 32
+MAX_REPLICAS = 16
+MAX_QUEUES = 32
+MAX_OPERATORS = 32
+MAX_PATTERNS = 64
+MAX_TYPES = 1_000
+MAX_ATTRIBUTES = 64
+MAX_CRITERIA = 64
+MAX_MONITORED = 32
 KEYS = (
     "name",
     "queues",
@@ -131,7 +131,7 @@ def read_application(path: Path) -> Application:
     """Read a declaration and its reference tables. Raises `BadInput` that names the field and its line."""
     try:
         with path.open(encoding="utf-8-sig") as file:
-            text = file.read(MOST_YAML_CHARACTERS + 1)
+            text = file.read(MAX_YAML_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError):
         raise BadInput("application", f"{path.name} can't be read as a text file") from None
     return application_of_text(text, path.parent, path.name)
@@ -172,12 +172,12 @@ def queues_of_text(text: str) -> list[str]:
 def application_of(document: Any, folder: Path) -> Application:
     """Return the application declared by a YAML document. Tables are read from `folder`."""
     fields.check_mapping(document, "application", KEYS, required=("name", "queues", "sink"))
-    queues = fields.items(document["queues"], "queues", most=MOST_QUEUES)
+    queues = fields.items(document["queues"], "queues", most=MAX_QUEUES)
     for place, queue in enumerate(queues):
         fields.name(queue, f"queues[{place}]", checks.QUEUE_NAME)
     rules = [
         read_rule(rule, f"rules[{place}]", folder)
-        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0, MOST_RULES))
+        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0, MAX_RULES))
     ]
     fields.distinct([rule.name for rule in rules], "rules")
     check_size(rules)
@@ -189,7 +189,7 @@ def application_of(document: Any, folder: Path) -> Application:
     if "types" in document:
         types = [
             fields.text(event_type, "types")
-            for event_type in fields.items(document["types"], "types", most=MOST_TYPES)
+            for event_type in fields.items(document["types"], "types", most=MAX_TYPES)
         ]
         check_symbols(graph, frozenset(types), _places(document))
     lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
@@ -212,7 +212,7 @@ def _list_monitored(
 ) -> tuple[Monitored, ...]:
     numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
     found = []
-    for place, item in enumerate(fields.items(document, "monitor", 0, MOST_MONITORED)):
+    for place, item in enumerate(fields.items(document, "monitor", 0, MAX_MONITORED)):
         where = f"monitor[{place}]"
         keys = ("criterion", "column", "quantile", "window_seconds", "type")
         fields.check_mapping(item, where, keys, required=("criterion", "column", "quantile"))
@@ -233,11 +233,11 @@ def _list_monitored(
 
 
 def _replicas(value: Any) -> int:
-    return int(checks.whole(1, MOST_REPLICAS).validate(value, "replicas"))
+    return int(checks.whole(1, MAX_REPLICAS).validate(value, "replicas"))
 
 
 def _attributes(document: Any) -> tuple[Attribute, ...]:
-    fields.pairs(document, "attributes", "name: type", MOST_ATTRIBUTES)
+    fields.pairs(document, "attributes", "name: type", MAX_ATTRIBUTES)
     return tuple(_attribute(name, value) for name, value in document.items())
 
 
@@ -255,7 +255,7 @@ def _attribute(name: Any, value: Any) -> Attribute:
 
 
 def _criteria(document: Any) -> dict[str, float]:
-    fields.pairs(document, "criteria", "name: number", MOST_CRITERIA)
+    fields.pairs(document, "criteria", "name: number", MAX_CRITERIA)
     for name, value in document.items():
         fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
         checks.number().validate(value, f"criteria.{name}")
@@ -282,13 +282,13 @@ def _graph(document: Mapping[str, Any]) -> Graph:
 
 def _check_patterns(document: Mapping[str, Any]) -> None:
     """Check the number of patterns before any is parsed."""
-    operators = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
+    operators = fields.items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
     lists = [operator.get("patterns") for operator in operators if isinstance(operator, Mapping)]
     count = sum(
         len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list)
     )
-    if count > MOST_PATTERNS:
-        raise Forbidden("patterns", f"takes at most {MOST_PATTERNS} patterns, not {count}")
+    if count > MAX_PATTERNS:
+        raise Forbidden("patterns", f"takes at most {MAX_PATTERNS} patterns, not {count}")
 
 
 def _operator(document: Any, where: str, key: Any) -> Operator:
@@ -321,7 +321,7 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
     default = _sink(document["sink"], "sink", queues)
     emitted = {pattern.emits for pattern in graph.patterns}
     sinks = {event_type: [default] for event_type in emitted - graph.inner_types}
-    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0, MOST_QUEUES)):
+    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0, MAX_QUEUES)):
         where = f"sinks[{place}]"
         fields.check_mapping(item, where, ("queue", "types"), required=("queue", "types"))
         queue = _sink(item["queue"], f"{where}.queue", queues)
@@ -361,7 +361,7 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
     expression = expression_of(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
         raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")
-    define = fields.pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MOST_SYMBOLS)
+    define = fields.pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MAX_SYMBOLS)
     severity = document.get("severity", "warning")
     if severity not in SEVERITIES:
         raise BadInput(f"{where}.severity", f"takes one of {', '.join(SEVERITIES)}, not {severity!r}")

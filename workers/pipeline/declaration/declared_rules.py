@@ -8,11 +8,11 @@ from queues import checks
 from queues.errors import BadInput
 from workers.pipeline.declaration import fields
 from workers.pipeline.rules.reference import ReferenceTable, table_path
-from workers.pipeline.rules.rule_language import MOST_CHARACTERS
+from workers.pipeline.rules.rule_language import MAX_CHARACTERS
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule, Sample
 
 COLUMN = re.compile(r"\A[A-Za-z]\w{0,63}\Z", re.ASCII)
-MOST_EXPRESSIONS = 64
+MAX_EXPRESSIONS = 64
 RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 
 
@@ -24,7 +24,7 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
         raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
     kind, value = kinds[0], document[kinds[0]]
     if kind in ("discard", "keep"):
-        return Filter(name, fields.text(value, f"{where}.{kind}", MOST_CHARACTERS), kind == "discard")
+        return Filter(name, fields.text(value, f"{where}.{kind}", MAX_CHARACTERS), kind == "discard")
     if kind == "sample":
         return _sample(name, value, f"{where}.sample")
     if kind == "cleanse":
@@ -50,10 +50,10 @@ def _sample(name: str, value: Any, where: str) -> Sample:
 
 
 def _expressions(document: Any, where: str) -> dict[str, str]:
-    found: dict[str, str] = fields.pairs(document, where, "column: expression", MOST_EXPRESSIONS)
+    found: dict[str, str] = fields.pairs(document, where, "column: expression", MAX_EXPRESSIONS)
     for column, text in found.items():
         fields.name(column, where, COLUMN)
-        fields.text(text, f"{where}.{column}", MOST_CHARACTERS)
+        fields.text(text, f"{where}.{column}", MAX_CHARACTERS)
     return found
 
 

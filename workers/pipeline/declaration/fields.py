@@ -9,8 +9,8 @@ from typing import Any
 from queues import checks
 from queues.errors import BadInput
 
-MOST_ITEMS = 256
-MOST_CHARACTERS = 200
+MAX_ITEMS = 256
+MAX_CHARACTERS = 200
 
 
 def check_mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> None:
@@ -22,7 +22,7 @@ def check_mapping(document: Any, where: str, keys: tuple[str, ...], required: tu
             raise BadInput(f"{where}.{key}", "is missing")
 
 
-def items(value: Any, where: str, least: int = 1, most: int = MOST_ITEMS) -> list[Any]:
+def items(value: Any, where: str, least: int = 1, most: int = MAX_ITEMS) -> list[Any]:
     if not isinstance(value, list) or len(value) < least:
         raise BadInput(where, "takes a list" + (" of at least one" if least else ""))
     checks.refuse_longer(value, most, where)
@@ -36,7 +36,7 @@ def pairs(value: Any, where: str, what: str, most: int) -> dict[Any, Any]:
     return value
 
 
-def text(value: Any, where: str, most: int = MOST_CHARACTERS) -> str:
+def text(value: Any, where: str, most: int = MAX_CHARACTERS) -> str:
     checks.text(blank=False).validate(value, where)
     checks.refuse_longer(value, most, where, " characters")
     return str(value)

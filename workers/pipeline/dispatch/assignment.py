@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.cursor import BEGINNING, VERSION, Cursor, Entry, check_version
 
-LEAST_PIECE_EVENTS = 2_000  # fewer events are not worth a batch of their own
-MOST_OWED_EVENTS = 200_000.0
+MIN_PIECE_EVENTS = 2_000  # fewer events are not worth a batch of their own
+MAX_OWED_EVENTS = 200_000.0
 
 
 class AssignedRange(NamedTuple):
@@ -85,10 +85,10 @@ def divide(
     for name in order:
         first, taken = place, 0
         last = name == order[-1]
-        while place < len(waiting) and (last or left < LEAST_PIECE_EVENTS or taken < targets[name]):
+        while place < len(waiting) and (last or left < MIN_PIECE_EVENTS or taken < targets[name]):
             taken, left = taken + waiting[place].events, left - waiting[place].events
             place += 1
-        targets[name] = max(-MOST_OWED_EVENTS, min(MOST_OWED_EVENTS, targets[name] - taken))
+        targets[name] = max(-MAX_OWED_EVENTS, min(MAX_OWED_EVENTS, targets[name] - taken))
         if place > first:  # unreadable entries may count no events
             parts = _join_ranges(waiting[first:place])
             given[name] = Assignment(end.tick, parts, start.watermark_us, end.controls, now_seconds)

@@ -20,7 +20,7 @@ from queues.events.block import BLOCK_EVENTS
 from queues.topology import KnownTopology, Topology
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.anti_stall import AntiStallAdmission
-from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
+from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, divide
 from workers.pipeline.dispatch.cursor import BEGINNING, Cursor, Scan, admit, advance, close
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.dispatch.reserve import Reserve
@@ -38,7 +38,7 @@ CATCHING_UP = 1.5
 # A batch of a few events costs as much as one of some thousands. On a quiet plant, events are therefore
 # gathered, for a time that is short compared with the time for which they wait for late events anyway.
 GATHERING_SHARE_OF_LATENESS = 0.4
-LEAST_GATHERING_SECONDS, MOST_GATHERING_SECONDS = 0.5, 2.0
+MIN_GATHERING_SECONDS, MAX_GATHERING_SECONDS = 0.5, 2.0
 # Pause between two steps: short while many events arrive, that is, for BUSY_SECONDS after a large dispatch.
 BUSY_PAUSE_SECONDS, CALM_PAUSE_SECONDS = 0.05, 0.2
 BUSY_SECONDS = 1.0
@@ -49,7 +49,7 @@ log = logging.getLogger("weir.pipeline")
 def compute_gathering_seconds(lateness_seconds: float) -> float:
     """Return how long a few events wait for more, given that event time waits `lateness_seconds` anyway."""
     share = GATHERING_SHARE_OF_LATENESS * lateness_seconds
-    return min(MOST_GATHERING_SECONDS, max(LEAST_GATHERING_SECONDS, share))
+    return min(MAX_GATHERING_SECONDS, max(MIN_GATHERING_SECONDS, share))
 
 
 class Dispatcher:
@@ -147,7 +147,7 @@ class Dispatcher:
             return False
         waiting = sum(entry[1] for scan in scans.values() for entry in scan.entries)
         is_soon = now - self._dispatched_at < compute_gathering_seconds(controls.lateness_seconds)
-        return 0 < waiting < LEAST_PIECE_EVENTS and is_soon
+        return 0 < waiting < MIN_PIECE_EVENTS and is_soon
 
     def _dispatch(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
@@ -171,7 +171,7 @@ class Dispatcher:
         self.cursor, self._unheard = end, None
         events = sum(assignment.events for assignment in assignments.values())
         self.admitted_events += events
-        if events >= LEAST_PIECE_EVENTS:
+        if events >= MIN_PIECE_EVENTS:
             self._busy_until = now + BUSY_SECONDS
         return events
 

@@ -19,7 +19,7 @@ from workers.pipeline.events.attributes import ahead_faults, extract
 from workers.pipeline.events.layout import TIMESTAMP, Layout
 
 READ_BYTES = 2**20  # read size of a socket: blocks and results arrive by the megabyte
-MOST_CAUSES = 8  # maximum number of faults of a block that get a dead letter each
+MAX_CAUSES = 8  # maximum number of faults of a block that get a dead letter each
 # Blocks are merged to about this many rows before they go to Spark, or to this many bytes of large blocks.
 MERGED_ROWS, MERGED_BYTES = 20_000, 2**24
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, NodeUnavailable)
@@ -55,7 +55,7 @@ class Faults:
         A cause that quotes a value differs for each event, and each takes many times the space of an event.
         """
         causes = pc.unique(faults.drop_null()).to_pylist()
-        alone = causes if len(causes) <= MOST_CAUSES else causes[: MOST_CAUSES - 1]
+        alone = causes if len(causes) <= MAX_CAUSES else causes[: MAX_CAUSES - 1]
         for cause in alone:
             rows = batch.filter(pc.fill_null(pc.equal(faults, cause), False))
             self.rows.setdefault(origin, []).append((rows, cause))

@@ -17,7 +17,7 @@ from workers.pipeline.tiers.result_queue import Result
 START = "0-0"
 # The free space of the queue jumps by a batch when the batch is done, so it can't be kept closer to its
 # setpoint than this.
-MOST_SHARE = 1 / 32
+MAX_SHARE = 1 / 32
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def combine(
     """Return the next batch after `start`, or `start` itself if there is nothing to do.
 
     arrived: the results after `start.taken`, read after the barrier. At most about `most_rows`, and
-    MOST_SHARE of the result queue, are taken (but at least one result). Results that are not taken hold the
+    MAX_SHARE of the result queue, are taken (but at least one result). Results that are not taken hold the
     watermark back like an unprocessed dispatch.
     """
-    fresh, left = _take_arrived(list(arrived), most_rows, MOST_SHARE * controls.result_bytes)
+    fresh, left = _take_arrived(list(arrived), most_rows, MAX_SHARE * controls.result_bytes)
     watermarks = [settled.watermark_us, *(result.watermark_us for result in left)]
     watermark_us = _least(watermarks)
     if start.watermark_us is not None:

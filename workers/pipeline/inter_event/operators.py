@@ -32,7 +32,7 @@ from workers.pipeline.shedding.traced_keys import periods
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
 
-MOST_LATE = 100  # maximum number of late events of a unit that are kept for display
+MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def _newest_late(late: pa.Table) -> pa.RecordBatch | None:
     if not late.num_rows:
         return None
     kept = late.select(["time", "id", "type", "source", "match_key", "value"])
-    return kept.slice(max(0, late.num_rows - MOST_LATE)).combine_chunks().to_batches()[0]
+    return kept.slice(max(0, late.num_rows - MAX_LATE)).combine_chunks().to_batches()[0]
 
 
 def _apply_shedding(

@@ -18,10 +18,10 @@ from queues.publishing.client import Client
 from workers.pipeline.events.arrow_blob import decode
 from workers.pipeline.tiers.state import RETAINED, StateStore, queue_of
 
-MOST_AT_ONCE = 256  # blobs
+MAX_AT_ONCE = 256  # blobs
 # Maximum number of events that the control server stores, some 100 MB. Beyond it the pipeline reads nothing
 # more: events are safe where they are.
-MOST_EVENTS = 200_000
+MAX_EVENTS = 200_000
 
 log = logging.getLogger("weir.pipeline")
 
@@ -44,7 +44,7 @@ class Outbox:
     @property
     def is_full(self) -> bool:
         """Return whether no further complex events may be found until some of these are accepted."""
-        return sum(self.waiting.values()) >= MOST_EVENTS
+        return sum(self.waiting.values()) >= MAX_EVENTS
 
     def publish(self) -> int:
         """Publish everything in the outbox and return the number of events.
@@ -59,9 +59,9 @@ class Outbox:
         total = 0
         refused: dict[str, WeirError] = {}
         while waiting := self._store.output_names(refused):
-            for start in range(0, len(waiting), MOST_AT_ONCE):
+            for start in range(0, len(waiting), MAX_AT_ONCE):
                 some = [
-                    name for name in waiting[start : start + MOST_AT_ONCE] if queue_of(name) not in refused
+                    name for name in waiting[start : start + MAX_AT_ONCE] if queue_of(name) not in refused
                 ]
                 total += self._publish_some(self._store.outputs(some), refused)
         for refusal in refused.values():

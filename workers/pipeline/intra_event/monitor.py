@@ -3,7 +3,7 @@ et al., exceptional response times).
 
 A monitored value is sketched where it is read, before any rule, since a criterion fed by its own filter would
 run away. A sketch (KLL, rank error 1.3 % at most, in 99 of 100 cases) takes some kilobytes for any number of
-events; those of the window's slots are merged. The criterion follows its quantile from LEAST_EVENTS on. A
+events; those of the window's slots are merged. The criterion follows its quantile from MIN_EVENTS on. A
 batch that is processed again is sketched again: a quantile need not be exact.
 
 | key | type | holds |
@@ -30,7 +30,7 @@ from workers.pipeline.declaration.monitored import SLOTS, Monitored
 from workers.pipeline.declaration.steering import steer, steer_named
 
 ACCURACY = 200  # the k of the sketch
-LEAST_EVENTS = 100
+MIN_EVENTS = 100
 WORTH_CHANGING = 0.001  # relative change of the value: smaller changes are noise of the sketch
 
 
@@ -128,7 +128,7 @@ class Monitor:
         known = {
             name: each.value
             for name, each in shown.items()
-            if each.value is not None and each.events >= LEAST_EVENTS and self._differs(name, each.value)
+            if each.value is not None and each.events >= MIN_EVENTS and self._differs(name, each.value)
         }
         if known:
             steered = steer_named(self._control, self._application, "criteria", known, {})

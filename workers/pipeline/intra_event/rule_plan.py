@@ -17,7 +17,7 @@ from workers.pipeline.intra_event.event_source import EventSource, encode_monito
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
 from workers.pipeline.rules.rule_sql import Ruled, apply_rules
 
-MOST_PLANS = 4  # number of plans that are kept; usually only one is in use
+MAX_PLANS = 4  # number of plans that are kept; usually only one is in use
 
 
 class RulePlans:
@@ -49,7 +49,7 @@ class RulePlans:
         tables = tuple(table.seen for table in self._application.tables)
         kind = (tasks, tables)
         if kind not in self._plans:
-            for old in list(self._plans)[: 1 - MOST_PLANS]:
+            for old in list(self._plans)[: 1 - MAX_PLANS]:
                 del self._plans[old]
             self._plans[kind] = self._build_plans(tasks)
         return self._plans[kind]

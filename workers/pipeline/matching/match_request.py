@@ -31,13 +31,13 @@ from workers.pipeline.patterns.predicate import previous_of
 
 KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
-MOST_SECONDS = 1e12  # the microseconds still fit into 64 bits, even as the sum of two
-MOST_TICKS = 4 * 10**18  # likewise
-EXACT = Context(prec=400)  # values between the smallest double and MOST_SECONDS
+MAX_SECONDS = 1e12  # the microseconds still fit into 64 bits, even as the sum of two
+MAX_TICKS = 4 * 10**18  # likewise
+EXACT = Context(prec=400)  # values between the smallest double and MAX_SECONDS
 
 TEXT = checks.text()
 TIME = checks.Check(
-    f"seconds as a number up to {MOST_SECONDS:.0e}", checks.number(-MOST_SECONDS, MOST_SECONDS).read
+    f"seconds as a number up to {MAX_SECONDS:.0e}", checks.number(-MAX_SECONDS, MAX_SECONDS).read
 )
 WITHIN = checks.Check("seconds, 0 or more", checks.number(0, sys.float_info.max).read)
 
@@ -50,7 +50,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     checks.refuse_unknown(document, KEYS, "", message="is not known; known are {known}")
     within = document.get("within_seconds")
-    within_seconds = MOST_SECONDS if within is None else WITHIN.validate(within, "within_seconds")
+    within_seconds = MAX_SECONDS if within is None else WITHIN.validate(within, "within_seconds")
     pattern = _pattern(document)
     events = _events(document.get("events"))
     if not events:
@@ -138,7 +138,7 @@ def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[l
         first, last = written[0], written[-1]
         window = min(Decimal(repr(within_seconds)), last - first)  # a longer one closes nothing either
         digits = max(-int(value.as_tuple().exponent) for value in (*written, window))
-        while (last - first).scaleb(digits) > MOST_TICKS:
+        while (last - first).scaleb(digits) > MAX_TICKS:
             digits -= 1
         return [round((value - first).scaleb(digits)) for value in written], round(window.scaleb(digits))
 

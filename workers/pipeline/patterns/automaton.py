@@ -53,7 +53,7 @@ class Option(NamedTuple):
 
 
 AGAIN, ON = -1, -2
-MOST_STATES = 20_000
+MAX_STATES = 20_000
 
 
 def options(item: Item, held: frozenset[str] | None = None) -> tuple[Option, ...]:

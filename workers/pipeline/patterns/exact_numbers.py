@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 Number = int | float | None
-LEAST_INT64, MOST_INT64 = -(2**63), 2**63 - 1
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 EXACT_IN_DOUBLE = 2**53  # up to here every whole number is a double
 UNKNOWN = pa.nulls(1, pa.bool_())[0]  # pa.scalar would import pandas (`queues.events.arrow_alone`)
 # A column that mixes doubles and whole numbers, or has whole numbers of more than 64 bits.
@@ -47,7 +47,7 @@ def column(values: Sequence[Number]) -> pa.Array:
     given = [value for value in values if value is not None]
     if all(isinstance(value, float) for value in given):
         return pa.array(values, pa.float64())
-    if all(isinstance(value, int) and LEAST_INT64 <= value <= MOST_INT64 for value in given):
+    if all(isinstance(value, int) and MIN_INT64 <= value <= MAX_INT64 for value in given):
         return pa.array(values, pa.int64())
     parts = [
         pa.array([value if isinstance(value, kind) else None for value in values], WRITTEN.field(name).type)
@@ -83,7 +83,7 @@ def are_int64(*values: Any) -> bool:
     return all(
         value.type == pa.int64()
         if isinstance(value, pa.Array)
-        else type(value) is int and LEAST_INT64 <= value <= MOST_INT64
+        else type(value) is int and MIN_INT64 <= value <= MAX_INT64
         for value in values
     )
 

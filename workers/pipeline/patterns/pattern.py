@@ -22,12 +22,12 @@ from controllers.patterns.expression import (
 )
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.patterns import predicate
-from workers.pipeline.patterns.automaton import MOST_STATES, Ending, most_states, options
+from workers.pipeline.patterns.automaton import MAX_STATES, Ending, most_states, options
 from workers.pipeline.patterns.predicate import Predicate
 
-MOST_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
-MOST_ITEMS = 200  # of an expression, including NOTs: for each, what may follow is computed
-MOST_STEPS = 100  # of a plain sequence: steps travel as int8
+MAX_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
+MAX_ITEMS = 200  # of an expression, including NOTs: for each, what may follow is computed
+MAX_STEPS = 100  # of a plain sequence: steps travel as int8
 CONTIGUITIES = ("relaxed", "strict")
 CONSUMPTIONS = ("once", "skip-past-last")
 
@@ -90,7 +90,7 @@ class Pattern:
                 forbidden |= self.bits[item.symbol.name]
                 continue
             able = _single(item)
-            if not able or len(steps) == MOST_STEPS:
+            if not able or len(steps) == MAX_STEPS:
                 return None
             steps.append(Step(sum(self.bits[name] for name in able), forbidden))
             forbidden = 0
@@ -152,12 +152,12 @@ class Pattern:
 
 def expression_of(text: object, field: str) -> Expression:
     """Parse a pattern's expression. Raises `BadInput` that names `field`."""
-    if isinstance(text, str) and len(text) > predicate.MOST_CHARACTERS:
-        raise Forbidden(field, f"takes at most {predicate.MOST_CHARACTERS} characters, not {len(text)}")
+    if isinstance(text, str) and len(text) > predicate.MAX_CHARACTERS:
+        raise Forbidden(field, f"takes at most {predicate.MAX_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
     items = sum(1 for _ in symbols(expression.root))
-    if items > MOST_ITEMS:
-        raise Forbidden(field, f"has {items} symbols, counting repetitions; the maximum is {MOST_ITEMS}")
+    if items > MAX_ITEMS:
+        raise Forbidden(field, f"has {items} symbols, counting repetitions; the maximum is {MAX_ITEMS}")
     first = options(expression.root)[0].what
     if isinstance(first, Ending):
         raise BadInput(
@@ -166,8 +166,8 @@ def expression_of(text: object, field: str) -> Expression:
     if not any(iterate_symbols(expression.root)):
         raise BadInput(field, "can never match: all its events are left out by {- -}")
     used = len(set(symbols(expression.root)))
-    if used > MOST_SYMBOLS:
-        raise Forbidden(field, f"has {used} different symbols; the maximum is {MOST_SYMBOLS}")
+    if used > MAX_SYMBOLS:
+        raise Forbidden(field, f"has {used} different symbols; the maximum is {MAX_SYMBOLS}")
     return expression
 
 
@@ -178,9 +178,9 @@ def check_states(pattern: Pattern, field: str) -> None:
     if pattern.needed and pattern.is_relaxed and pattern.consume == "once":
         return
     states = most_states(pattern.expression.root)
-    if states > MOST_STATES:
+    if states > MAX_STATES:
         shown = states if states < 10**9 else "more than 10⁹"
-        raise Forbidden(field, f"may have {shown} states; the maximum is {MOST_STATES}")
+        raise Forbidden(field, f"may have {shown} states; the maximum is {MAX_STATES}")
 
 
 def _flat(item: Item) -> Iterator[Item]:

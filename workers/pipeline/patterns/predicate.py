@@ -40,9 +40,9 @@ _WORDS = {"true": True, "false": False}
 KINDS: Mapping[type, str] = {float: "number", str: "text", bool: "truth value"}
 _PREVIOUS = "prev"
 _LARGEST = 2**64
-MOST_CHARACTERS = 2_000  # of a condition, and of a pattern
-MOST_NESTING = 12
-MOST_OPERATORS = 20  # nested; a chain of `and` or `or` counts as one level
+MAX_CHARACTERS = 2_000  # of a condition, and of a pattern
+MAX_NESTING = 12
+MAX_OPERATORS = 20  # nested; a chain of `and` or `or` counts as one level
 _SHOWN = 80  # characters of a condition that an error message quotes
 
 
@@ -199,8 +199,8 @@ def _restore_names(tree: ast.expr) -> ast.expr:
 
 def _check_text(text: str, field: str) -> None:
     """Check the text before Python parses it: length and nesting bound the cost of parsing."""
-    if len(text) > MOST_CHARACTERS:
-        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    if len(text) > MAX_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MAX_CHARACTERS} characters, not {len(text)}")
     plain = _TEXTS.sub("''", text)
     if match := _STRANGE.search(plain):
         raise Forbidden(field, f"{match[0]!r} is not allowed in a condition")
@@ -209,16 +209,16 @@ def _check_text(text: str, field: str) -> None:
     depth = 0
     for mark in _BRACKETS.findall(plain):
         depth += 1 if mark in "([" else -1
-        if depth > MOST_NESTING:
-            raise Forbidden(field, f"is nested deeper than {MOST_NESTING}")
+        if depth > MAX_NESTING:
+            raise Forbidden(field, f"is nested deeper than {MAX_NESTING}")
 
 
 def _check_depth(tree: ast.expr, field: str) -> None:
     waiting: list[tuple[ast.AST, int]] = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
-        if depth > MOST_OPERATORS:
-            raise Forbidden(field, f"has more than {MOST_OPERATORS} nested operators")
+        if depth > MAX_OPERATORS:
+            raise Forbidden(field, f"has more than {MAX_OPERATORS} nested operators")
         waiting += [(part, depth + 1) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
 
 

@@ -26,9 +26,9 @@ from queues.text.csv_dialect import separator_hint
 
 Row = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)
-MOST_BYTES = 2**20
-MOST_ROWS = 10_000
-MOST_COLUMNS = 32
+MAX_BYTES = 2**20
+MAX_ROWS = 10_000
+MAX_COLUMNS = 32
 # Doesn't wait for a writer of a pipe, and never follows a link.
 _READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -141,15 +141,13 @@ def _text(path: Path, field: str) -> str:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise Forbidden(field, unreadable)
         with os.fdopen(os.dup(file), "rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            data = stream.read(MAX_BYTES + 1)
     except OSError:
         raise BadInput(field, unreadable) from None
     finally:
         os.close(file)
-    if len(data) > MOST_BYTES:
-        raise BadInput(
-            field, f"{path.name} is larger than {MOST_BYTES // 2**20} MiB, the maximum for a table"
-        )
+    if len(data) > MAX_BYTES:
+        raise BadInput(field, f"{path.name} is larger than {MAX_BYTES // 2**20} MiB, the maximum for a table")
     try:
         return decoded_text(data)
     except UnicodeDecodeError:
@@ -161,8 +159,8 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
     rows: list[tuple[int, dict[str, str]]] = []
     try:
         header = reader.fieldnames or []
-        if len(header) > MOST_COLUMNS:
-            raise BadInput(field, f"{path.name} has more than {MOST_COLUMNS} columns")
+        if len(header) > MAX_COLUMNS:
+            raise BadInput(field, f"{path.name} has more than {MAX_COLUMNS} columns")
         for name in needed:
             if name not in header:
                 hint = separator_hint(header[0]) if len(header) == 1 else ""
@@ -173,8 +171,8 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
                     field,
                     f"{path.name} line {reader.line_num} has another number of columns than the first line",
                 )
-            if len(rows) == MOST_ROWS:
-                raise BadInput(field, f"{path.name} has more than {MOST_ROWS} rows")
+            if len(rows) == MAX_ROWS:
+                raise BadInput(field, f"{path.name} has more than {MAX_ROWS} rows")
             rows.append((reader.line_num, row))
     except csv.Error:
         raise BadInput(field, f"{path.name} line {reader.line_num} is not CSV") from None

@@ -6,10 +6,10 @@ from queues.errors import BadInput, Forbidden
 from workers.pipeline.rules.rule_language import Cost, WrittenRule, cost_of, parse_expression
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
 
-MOST_RULES = 64
-MOST_TABLES = 8
-MOST_EXPRESSION_CHARACTERS = 20_000  # of all rules together
-MOST_PARTS = 10_000  # of all expressions together, each with its columns expanded
+MAX_RULES = 64
+MAX_TABLES = 8
+MAX_EXPRESSION_CHARACTERS = 20_000  # of all rules together
+MAX_PARTS = 10_000  # of all expressions together, each with its columns expanded
 
 
 def expressions_of(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
@@ -26,14 +26,14 @@ def expressions_of(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
 def check_size(rules: Collection[Rule]) -> None:
     """Raise `Forbidden` that names the field if a limit is exceeded, before any expression is parsed."""
     tables = sum(isinstance(rule, Enrich) for rule in rules)
-    if tables > MOST_TABLES:
-        raise Forbidden("rules", f"take at most {MOST_TABLES} tables, not {tables}")
-    if len(rules) > MOST_RULES:
-        raise Forbidden("rules", f"takes at most {MOST_RULES} rules, not {len(rules)}")
+    if tables > MAX_TABLES:
+        raise Forbidden("rules", f"take at most {MAX_TABLES} tables, not {tables}")
+    if len(rules) > MAX_RULES:
+        raise Forbidden("rules", f"takes at most {MAX_RULES} rules, not {len(rules)}")
     total = sum(len(text) for rule in rules for _, text, _ in expressions_of(rule))
-    if total > MOST_EXPRESSION_CHARACTERS:
+    if total > MAX_EXPRESSION_CHARACTERS:
         raise Forbidden(
-            "rules", f"takes expressions of {MOST_EXPRESSION_CHARACTERS} characters in total, not {total}"
+            "rules", f"takes expressions of {MAX_EXPRESSION_CHARACTERS} characters in total, not {total}"
         )
 
 
@@ -53,8 +53,8 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
             parts += cost.parts
             if column is not None:
                 made[column] = cost
-        if parts > MOST_PARTS:
-            raise Forbidden("rules", f"have more than {MOST_PARTS} parts after expanding their columns")
+        if parts > MAX_PARTS:
+            raise Forbidden("rules", f"have more than {MAX_PARTS} parts after expanding their columns")
         costs |= made | _list_added_columns(rule)
         for column in rule.drop if isinstance(rule, Project) else ():
             costs.pop(column, None)

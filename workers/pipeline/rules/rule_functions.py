@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-LONGEST_PAD = 1_000
-LONGEST_PATH = 200
+MAX_PAD = 1_000
+MAX_PATH = 200
 _PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[\d{1,4}\])*\Z")
 _DELIMITER = re.compile(r"(?:[^\\.\[\]{}()*+?|^$]|\\[.\[\]{}()*+?|^$\\/-])+\Z")
 _UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
@@ -55,7 +55,7 @@ def number_of(node: exp.Expression) -> int | None:
 
 def _path(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
     text = text_of(node)
-    if place != 1 or (text is not None and len(text) <= LONGEST_PATH and _PATH.match(text)):
+    if place != 1 or (text is not None and len(text) <= MAX_PATH and _PATH.match(text)):
         return None
     return "a path such as '$.cpu.load' or '$.disks[0]' as its second argument"
 
@@ -74,9 +74,9 @@ def _delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expression]) ->
 
 def _pad(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
     number = number_of(node)
-    if place != 1 or (number is not None and 0 <= number <= LONGEST_PAD):
+    if place != 1 or (number is not None and 0 <= number <= MAX_PAD):
         return None
-    return f"a literal length from 0 to {LONGEST_PAD} as its second argument"
+    return f"a literal length from 0 to {MAX_PAD} as its second argument"
 
 
 def _replacement(place: int, node: exp.Expression, given: Sequence[exp.Expression]) -> str | None:

@@ -12,7 +12,7 @@ No text of a declaration is ever given to Spark to parse.
 | arithmetic | `+ - * / % DIV`, and `\|\|` for texts |
 | others | AND, OR, NOT, CASE, CAST(… AS type), `…::type`, a text that was split `[n]`, FUNCTIONS, in_subnet |
 
-A text is checked before it is parsed: at most MOST_CHARACTERS, MOST_TOKENS and MOST_DEPTH, so that parsing
+A text is checked before it is parsed: at most MAX_CHARACTERS, MAX_TOKENS and MAX_DEPTH, so that parsing
 takes time proportional to its length. sqlglot parses it; every node must be in the list below. An expression
 that two grammars could read in two ways (`a = b = c`) needs parentheses.
 """
@@ -33,11 +33,11 @@ from queues.errors import BadInput, Forbidden
 from workers.pipeline.rules.reference import subnet_of
 from workers.pipeline.rules.rule_functions import FUNCTIONS, SUBNET, number_of, text_of
 
-MOST_CHARACTERS = 4_000
-MOST_TOKENS = 1_000
-MOST_DEPTH = 12
-MOST_WRITTEN = 2_000  # parts, once the expressions of the named columns are expanded
-MOST_JOINED = 16  # columns that are concatenated
+MAX_CHARACTERS = 4_000
+MAX_TOKENS = 1_000
+MAX_DEPTH = 12
+MAX_WRITTEN = 2_000  # parts, once the expressions of the named columns are expanded
+MAX_JOINED = 16  # columns that are concatenated
 TYPES = {
     exp.DataType.Type.TEXT: "string",
     exp.DataType.Type.BOOLEAN: "boolean",
@@ -185,7 +185,7 @@ def parse_expression(text: str, field: str) -> WrittenRule:
     except SqlglotError as error:
         raise _refusal(tokens)(field, f"can't be read{_place(error)}; it takes {ALLOWED}") from None
     except RecursionError:
-        raise Forbidden(field, f"is nested deeper than {MOST_DEPTH}") from None
+        raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise BadInput(field, f"takes one expression: {ALLOWED}")
     return _check_tree(cast(exp.Expression, parsed[0]), field)
@@ -207,16 +207,16 @@ def _tokens(text: str, field: str) -> list[Token]:
     Words that are not in the language become plain names, so that no statement, clause, or special function
     is ever recognized.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise Forbidden(field, f"takes at most {MOST_CHARACTERS} characters, not {len(text)}")
+    if len(text) > MAX_CHARACTERS:
+        raise Forbidden(field, f"takes at most {MAX_CHARACTERS} characters, not {len(text)}")
     try:
         tokens = _DIALECT.tokenize(text)
     except SqlglotError:
         raise BadInput(field, "can't be read: a quote or a comment is not closed") from None
     if not tokens:
         raise BadInput(field, f"takes an expression: {ALLOWED}")
-    if len(tokens) > MOST_TOKENS:
-        raise Forbidden(field, f"takes at most {MOST_TOKENS} words and symbols, not {len(tokens)}")
+    if len(tokens) > MAX_TOKENS:
+        raise Forbidden(field, f"takes at most {MAX_TOKENS} words and symbols, not {len(tokens)}")
     _check_depth(tokens, field)
     return [_plain(tokens, place, text, field) for place in range(len(tokens))]
 
@@ -227,8 +227,8 @@ def _check_depth(tokens: list[Token], field: str) -> None:
         kind = token.token_type
         depth += (kind in _OPENING) - (kind in _CLOSING)
         prefixes = prefixes + 1 if kind in _PREFIXES else 0
-        if max(depth, prefixes) > MOST_DEPTH:
-            raise Forbidden(field, f"is nested deeper than {MOST_DEPTH}")
+        if max(depth, prefixes) > MAX_DEPTH:
+            raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}")
 
 
 def _plain(tokens: list[Token], place: int, text: str, field: str) -> Token:
@@ -438,8 +438,8 @@ def _check_nesting(tree: exp.Expression, field: str) -> None:
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
-        if depth > 4 * MOST_DEPTH:
-            raise Forbidden(field, f"has more than {4 * MOST_DEPTH} nested operators")
+        if depth > 4 * MAX_DEPTH:
+            raise Forbidden(field, f"has more than {4 * MAX_DEPTH} nested operators")
         for part in operands(node):
             flat = type(part) is type(node) and isinstance(node, CONNECTORS)
             waiting.append((part, depth if flat else depth + 1))
@@ -473,12 +473,12 @@ def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) ->
     Raises `Forbidden` if rules that build on one another grow too large.
     """
     cost = _cost(expression.tree, columns)
-    if cost.parts > MOST_WRITTEN:
+    if cost.parts > MAX_WRITTEN:
         raise Forbidden(
-            field, f"has {cost.parts} parts after expanding its columns; the maximum is {MOST_WRITTEN}"
+            field, f"has {cost.parts} parts after expanding its columns; the maximum is {MAX_WRITTEN}"
         )
-    if cost.joined > MOST_JOINED:
-        raise Forbidden(field, f"joins the texts of {cost.joined} columns; the maximum is {MOST_JOINED}")
+    if cost.joined > MAX_JOINED:
+        raise Forbidden(field, f"joins the texts of {cost.joined} columns; the maximum is {MAX_JOINED}")
     return cost
 
 

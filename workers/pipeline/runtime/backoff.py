@@ -1,6 +1,6 @@
 """When a failed application is tried again, and after how many tries its process is replaced.
 
-Each pause is twice the previous one, at most `LONGEST_SECONDS`. An application that fails repeatedly in one
+Each pause is twice the previous one, at most `MAX_SECONDS`. An application that fails repeatedly in one
 Spark session may fail because of it: a query that could not be stopped keeps its name, and a stopped context
 accepts no more work. After `SESSION_TRIES` the process therefore ends, and its supervisor starts another. A
 failure for lack of disk space or of the control server is not such a try: the process waits for these.
@@ -9,7 +9,7 @@ failure for lack of disk space or of the control server is not such a try: the p
 import time
 from collections.abc import Callable
 
-FIRST_SECONDS, LONGEST_SECONDS = 1.0, 15.0
+FIRST_SECONDS, MAX_SECONDS = 1.0, 15.0
 SESSION_TRIES = 4
 LONG_ENOUGH_SECONDS = 60.0  # after which a failure counts as a new one
 
@@ -39,7 +39,7 @@ class RestartBackoff:
         """Record a failure, and return the seconds until the next try."""
         if self._monotonic() - self._started_at > LONG_ENOUGH_SECONDS:
             self.tries = 0
-        pause: float = min(FIRST_SECONDS * 2**self.tries, LONGEST_SECONDS)
+        pause: float = min(FIRST_SECONDS * 2**self.tries, MAX_SECONDS)
         self.tries += 1
         self._due_at = self._monotonic() + pause
         return pause

@@ -19,7 +19,7 @@ from queues.errors import WeirError
 from workers.host.java import class_archive, quote_option, spark_environment
 from workers.pipeline.runtime.session import start_session
 
-LONGEST_SECONDS = 120
+MAX_SECONDS = 120
 _BATCHES = 3
 
 
@@ -40,7 +40,7 @@ def make_archive() -> Path:
         java: Any = spark.sparkContext._gateway
         spark.stop()
         java.proc.stdin.close()
-        java.proc.wait(LONGEST_SECONDS)
+        java.proc.wait(MAX_SECONDS)
         part.rename(file)
     return file
 
@@ -58,8 +58,8 @@ def _work(spark: Any) -> None:
             done.set()
 
     query = kept.writeStream.foreachBatch(work).trigger(processingTime="1 seconds").start()
-    if not done.wait(LONGEST_SECONDS):
-        raise WeirError(f"Spark's first batches took more than {LONGEST_SECONDS} s: {query.exception()}")
+    if not done.wait(MAX_SECONDS):
+        raise WeirError(f"Spark's first batches took more than {MAX_SECONDS} s: {query.exception()}")
     query.stop()
 
 

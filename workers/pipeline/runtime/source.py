@@ -25,7 +25,7 @@ from workers.pipeline.inter_event.combining import Combined, Outstanding, barrie
 from workers.pipeline.tiers.result_queue import ResultQueue
 
 NO_ROWS = "nothing int"
-MOST_ASSIGNMENTS = 64  # of a batch
+MAX_ASSIGNMENTS = 64  # of a batch
 
 
 class _Planner(DataSourceStreamReader):
@@ -89,10 +89,10 @@ class AssignmentReader(_Planner):
         none.
         """
         dispatches = Dispatches(self._control, self._application)
-        waiting = dispatches.list_after(self._replica, start["tick"], MOST_ASSIGNMENTS)
+        waiting = dispatches.list_after(self._replica, start["tick"], MAX_ASSIGNMENTS)
         if not waiting and self._wait_seconds:
             dispatches.await_after(self._replica, start["tick"], self._wait_seconds)
-            waiting = dispatches.list_after(self._replica, start["tick"], MOST_ASSIGNMENTS)
+            waiting = dispatches.list_after(self._replica, start["tick"], MAX_ASSIGNMENTS)
         taken, events = 0, 0
         for container in waiting:
             events += container.events

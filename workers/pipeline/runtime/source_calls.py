@@ -16,7 +16,7 @@ from pyspark.sql.streaming import python_streaming_source_runner as runner
 
 from workers.pipeline.runtime.worker_start import call_back, calls_address
 
-MOST_BYTES = 4_096
+MAX_BYTES = 4_096
 HAND_OVER_SECONDS = 5.0
 
 
@@ -43,7 +43,7 @@ def _take_call(connection: socket.socket) -> Iterator[tuple[int, str]]:
     """Take a call that a worker hands over; it counts as taken once a thread has it."""
     with connection:
         connection.settimeout(HAND_OVER_SECONDS)
-        asked = json.loads(connection.recv(MOST_BYTES))
+        asked = json.loads(connection.recv(MAX_BYTES))
         yield int(asked["port"]), str(asked["secret"])
         connection.sendall(b"ok")
 

@@ -5,7 +5,7 @@ once.
 import json
 from collections.abc import Collection
 
-MOST_TYPES = 32  # types counted by name for one pattern, besides those that it names itself
+MAX_TYPES = 32  # types counted by name for one pattern, besides those that it names itself
 MAX_NAME = 80  # characters of a type that the pattern does not name: the snapshot of every page contains it
 OTHERS = "(other types)"
 ShedCounts = dict[str, dict[str, int]]
@@ -18,9 +18,9 @@ def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str,
     """
     types = _with_short_names(types, named)
     others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
-    if len(others) <= MOST_TYPES:
+    if len(others) <= MAX_TYPES:
         return types
-    frequent = sorted(others, key=lambda each: -others[each])[:MOST_TYPES]
+    frequent = sorted(others, key=lambda each: -others[each])[:MAX_TYPES]
     found = {each: number for each, number in types.items() if each in named} | {
         each: others[each] for each in frequent
     }

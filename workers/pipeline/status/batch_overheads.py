@@ -3,7 +3,7 @@
 from collections import deque
 from statistics import fmean, variance
 
-LEAST_BATCHES = 10  # with fewer, the variance says little
+MIN_BATCHES = 10  # with fewer, the variance says little
 RETAINED_SECONDS = 60.0
 
 
@@ -25,6 +25,6 @@ class BatchOverheads:
         """Return variance / mean² of a batch's time with the pause before the next; None for few batches."""
         overheads = [overhead for _, overhead in self._batches]
         mean = between_seconds + fmean(overheads) if overheads else 0.0
-        if len(overheads) < LEAST_BATCHES or mean <= 0:
+        if len(overheads) < MIN_BATCHES or mean <= 0:
             return None
         return round(variance(overheads) / mean**2, 4)

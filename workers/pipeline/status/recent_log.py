@@ -13,8 +13,8 @@ from queues import keys
 from queues.stored_document import BadDocument, decode_document, encode_document
 from workers.documents.pipeline import LogLine, PipelineLog
 
-MOST_LINES = 60
-LONGEST_TEXT = 400
+MAX_LINES = 60
+MAX_TEXT = 400
 
 
 class RecentLog(logging.Handler):
@@ -23,11 +23,11 @@ class RecentLog(logging.Handler):
     def __init__(self, control: redis.Redis) -> None:
         super().__init__(logging.INFO)
         self._control = control
-        self._lines = deque(_load_previous(control), MOST_LINES)
+        self._lines = deque(_load_previous(control), MAX_LINES)
         self._is_new = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())[:LONGEST_TEXT]
+        text = " ".join(record.getMessage().split())[:MAX_TEXT]
         self._lines.append(LogLine(at=round(record.created, 3), level=record.levelname, text=text))
         self._is_new = True
 

@@ -18,7 +18,7 @@ from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.plant import PlantConfused, PlantSilent
 
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 JSON = "application/json"
 
 
@@ -94,8 +94,8 @@ class PlantClient:
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
-            if len(body) > MOST_BYTES:
-                raise PlantConfused(f"{self.name} returned more than {MOST_BYTES} bytes.")
+            if len(body) > MAX_BYTES:
+                raise PlantConfused(f"{self.name} returned more than {MAX_BYTES} bytes.")
             if self._monotonic() > deadline:
                 raise PlantSilent(
                     f"{self.name} did not complete its answer within {self._timeout_seconds:g} s."

@@ -33,7 +33,7 @@ HELP = "consumer groups of operators: worker=events/billing (operator=plant/grou
 BEHIND_SECONDS = 4.0  # A commit may be one reading old; readings come every 2 s or a little later.
 NEW_SHARE = 0.3  # weight of a new service time against the former one
 Committed = Mapping[tuple[str, int], int | None]  # (topic, partition) → offset
-MOST_ROWS = 100  # rows of measures of an operator with very many tasks
+MAX_ROWS = 100  # rows of measures of an operator with very many tasks
 
 
 def groups_of(text: str) -> dict[str, tuple[str, str]]:
@@ -140,7 +140,7 @@ def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopolog
 
 def _rows(operator: MeasuredOperator) -> int:
     """Return the number of tasks that have a row of measures."""
-    return min(operator.parallelism, MOST_ROWS)
+    return min(operator.parallelism, MAX_ROWS)
 
 
 def _source_of(topology: MeasuredTopology, operator: str) -> str | None:

@@ -34,8 +34,8 @@ from workers.plants.plant import PlantConfused, PlantSilent
 WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
 WINDOW_MINUTES = WINDOW_SECONDS // MINUTE_SECONDS
 UPDATE_SECONDS = 120.0
-MOST_TASKS = 256
-LONGEST_MESSAGE = 300
+MAX_TASKS = 256
+MAX_MESSAGE = 300
 NANOSECOND = 1e-9
 # Environment variables that its command line, and the schedulers behind it, read.
 ENVIRONMENT_PREFIXES = ("HADOOP_", "HERON_", "KUBECONFIG", "YARN_")
@@ -113,7 +113,7 @@ class HeronPlant(Adapter):
             ) from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-            raise PlantConfused(f"{self._client.name}: heron update refused: {said[-1][:LONGEST_MESSAGE]}")
+            raise PlantConfused(f"{self._client.name}: heron update refused: {said[-1][:MAX_MESSAGE]}")
 
     def close(self) -> None:
         self._client.close()
@@ -124,7 +124,7 @@ class HeronPlant(Adapter):
         status, document = self._client.ask("GET", f"topologies/{endpoint}", **place, **query)
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
             message = document.get("message") if isinstance(document, dict) else None
-            said = str(message or "no reason given")[:LONGEST_MESSAGE]
+            said = str(message or "no reason given")[:MAX_MESSAGE]
             raise PlantConfused(f"{self._client.name} refused the request ({status}): {said}")
         return document.get("result")
 
@@ -226,7 +226,7 @@ def _operator(
         return MeasuredOperator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
     # While one instance reports nothing, the sums of the others would be too small.
     is_whole = all(task["executions"] is not None for task in tasks)
-    return MeasuredOperator(component.name, "operator", count, 1, MOST_TASKS, tasks=tasks if is_whole else ())
+    return MeasuredOperator(component.name, "operator", count, 1, MAX_TASKS, tasks=tasks if is_whole else ())
 
 
 def _task(

@@ -27,8 +27,8 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 logger = logging.getLogger(__name__)
 LONGEST = 255  # characters of a subject and a value; the name of a queue can be this long
-LONGEST_ERROR = 300
-MOST_IN_FORCE = 100  # per plant
+MAX_ERROR = 300
+MAX_IN_FORCE = 100  # per plant
 TRY_SECONDS, GIVE_UP_SECONDS = 10, 3_600.0
 AGAIN = f"It is tried again every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f} minutes."
 
@@ -104,9 +104,9 @@ def prepare_intervention(
     value = value if kind.value else ""
     noted = {each.field: each for each in list_active(control, name)}
     earlier = noted.get(_field(kind.name, subject))
-    if kind.lasting and earlier is None and len(noted) >= MOST_IN_FORCE:
+    if kind.lasting and earlier is None and len(noted) >= MAX_IN_FORCE:
         raise BadInput(
-            "subject", f"exceeds the maximum of {MOST_IN_FORCE} active interventions: undo one first."
+            "subject", f"exceeds the maximum of {MAX_IN_FORCE} active interventions: undo one first."
         )
     before = plant.read_before(kind.name, subject, value, earlier.before if earlier else "")
     return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
@@ -194,7 +194,7 @@ def _note_failure(
 ) -> None:
     left = error.left if isinstance(error, HalfUndone) else noted.before
     since = now_seconds if noted.failed_since is None else noted.failed_since
-    said = str(error)[:LONGEST_ERROR]
+    said = str(error)[:MAX_ERROR]
     failed = replace_fields(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)
     replace(control, plant, noted, encode_document(failed))
 

@@ -27,9 +27,9 @@ from workers.plants.plant import Elastic, PlantSilent
 from workers.plants.reached import USUAL, Patience
 
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
-LONGEST_OPTION = 200
+MAX_OPTION = 200
 SECTIONS_SECONDS = 10.0
-MOST_POOLS = 20  # first pools of a plant, by name, that have a concurrency loop
+MAX_POOLS = 20  # first pools of a plant, by name, that have a concurrency loop
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PlantOption:
     required: bool = False
     choices: tuple[str, ...] = ()
     default: str = ""
-    longest: int = LONGEST_OPTION
+    longest: int = MAX_OPTION
     many_lines: bool = False
     examples: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controllers.parallelism.measured_topology import MOST_TASKS, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import MAX_TASKS, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, describe_topology
@@ -23,7 +23,7 @@ WINDOW_SECONDS = 15.0
 UP, ALL = "sum by (job) (up)", "count by (job) (up)"
 ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant defines the calls"
 JOB, NO_JOB = "job", "none"
-MOST_JOBS, MOST_DOWN, LONGEST_ERROR, LONGEST_TEXT = 100, 50, 200, 2_000
+MAX_JOBS, MAX_DOWN, MAX_ERROR, MAX_TEXT = 100, 50, 200, 2_000
 NEEDS = (
     "To control something by its measures, declare a plant: PromQL as sensors, and the calls that set tasks."
     " Examples are included."
@@ -37,15 +37,15 @@ class PrometheusPlant(Adapter):
 
     def __init__(self, client: PlantClient, clock: Callable[[], float] = time.time) -> None:
         self._client, self._clock, self.prometheus = client, clock, PrometheusClient(client)
-        self.left_out: list[str] = []  # jobs beyond MOST_JOBS at the last observation
+        self.left_out: list[str] = []  # jobs beyond MAX_JOBS at the last observation
 
     def topology(self) -> MeasuredTopology:
-        """Return an operator for each of the first MOST_JOBS jobs. Raise `PlantSilent`, `PlantConfused`."""
+        """Return an operator for each of the first MAX_JOBS jobs. Raise `PlantSilent`, `PlantConfused`."""
         up, targets = self.prometheus.values(UP, JOB), self.prometheus.values(ALL, JOB)
         operators = {}
-        self.left_out = [name or NO_JOB for name in sorted(targets)[MOST_JOBS:]]
-        for name, count in sorted(targets.items())[:MOST_JOBS]:
-            most = min(MOST_TASKS, max(0, round(count or 0.0)))
+        self.left_out = [name or NO_JOB for name in sorted(targets)[MAX_JOBS:]]
+        for name, count in sorted(targets.items())[:MAX_JOBS]:
+            most = min(MAX_TASKS, max(0, round(count or 0.0)))
             tasks = min(most, max(0, round(up.get(name) or 0.0)))
             shown = name or NO_JOB
             operators[shown] = MeasuredOperator(shown, "operator", tasks, 0, most, ONLY_MEASURES)
@@ -71,9 +71,9 @@ class PrometheusPlant(Adapter):
     def _more_jobs(self) -> PlantSection:
         return PlantSection(
             title="Jobs not shown",
-            about=f"{len(self.left_out)}; the first {MOST_JOBS} by name are operators",
+            about=f"{len(self.left_out)}; the first {MAX_JOBS} by name are operators",
             columns=["Job"],
-            rows=[[name[:LONGEST_ERROR]] for name in self.left_out[:MOST_DOWN]],
+            rows=[[name[:MAX_ERROR]] for name in self.left_out[:MAX_DOWN]],
         )
 
     def _down(self) -> PlantSection:
@@ -81,7 +81,7 @@ class PrometheusPlant(Adapter):
         down = [target for target in targets if target.get("health") != "up"]
         rows: list[list[str | float | None]] = [
             [_job(target), _mask_addresses(target.get("scrapeUrl")), _mask_addresses(target.get("lastError"))]
-            for target in down[:MOST_DOWN]
+            for target in down[:MAX_DOWN]
         ]
         return PlantSection(
             title="Down targets",
@@ -97,7 +97,7 @@ class PrometheusPlant(Adapter):
 
 def _mask_addresses(text: Any) -> str:
     """Mask logins: scraped addresses may contain them, and so may their errors."""
-    return remove_logins(str(text or "")[:LONGEST_TEXT])[:LONGEST_ERROR]
+    return remove_logins(str(text or "")[:MAX_TEXT])[:MAX_ERROR]
 
 
 def _job(target: Mapping[str, Any]) -> str:

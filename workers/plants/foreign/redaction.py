@@ -5,7 +5,7 @@ Celery sends arguments as Python would print them. That text is shown, shortened
     name=value, 'name': value    hidden if the name says that it is secret (SECRET_NAMES): a word, a text,
                                  or everything within brackets; to the end if they are not closed
     a password in an address     hidden
-    a long token                 hidden: at least LONGEST_PLAIN characters without a break, including digits
+    a long token                 hidden: at least MAX_PLAIN characters without a break, including digits
 
 Positional arguments have no names for this rule: if tasks take secrets that way, attach the app with
 arguments "hidden" (only their length is shown then).
@@ -15,8 +15,8 @@ import re
 
 SHOWN, HIDDEN = "shown", "hidden"
 MASK = "•••"
-LONGEST_TEXT = 200
-LONGEST_PLAIN = 24
+MAX_TEXT = 200
+MAX_PLAIN = 24
 ENDS = " \t\r\n,()[]{}"  # of words
 SECRET_NAMES = (
     r"pass(?:word|wd|phrase)?|secret|token|api_?key|private_?key|access_?key|credentials?|auth(?:orization)?"
@@ -30,7 +30,7 @@ _NAMED = re.compile(
 )
 _QUOTE = re.compile(r"[brufBRUF]{0,2}(?P<mark>\\{0,8}['\"])")
 _FIRST = re.compile(r"[(\[]\s{0,4}[brufBRUF]{0,2}\\{0,8}['\"]\Z")
-LONGEST_BEGINNING = 16
+MAX_BEGINNING = 16
 _MARK = re.compile(r"\\{0,8}['\"]|[()\[\]{}<>]")
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 # Up to the last @ of the word: an unescaped @ may be part of the password.
@@ -40,7 +40,7 @@ _WORD = re.compile(r"[\w+=-]+(?:\.[\w+=-]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 
 
-def redact(text: str, longest: int = LONGEST_TEXT) -> str:
+def redact(text: str, longest: int = MAX_TEXT) -> str:
     """Return the text as it may be shown, at most this long; text far beyond that is not even read."""
     if len(text) > 4 * longest:
         text = text[: 4 * longest]
@@ -61,7 +61,7 @@ def _remove_named_secrets(text: str) -> str:
     while found := _NAMED.search(text, at):
         begin, name = found.end(), found[0].lower()
         end = begin
-        if not found["pair"] or _FIRST.search(text, max(0, found.start() - LONGEST_BEGINNING), found.start()):
+        if not found["pair"] or _FIRST.search(text, max(0, found.start() - MAX_BEGINNING), found.start()):
             end = _value_end(text, begin, name)
         shown += [text[at:begin], MASK if end > begin else ""]
         at = end
@@ -120,7 +120,7 @@ def _bracket_end(text: str, at: int) -> int:
 
 def _is_token(word: str) -> bool:
     longest = max(word.split("."), key=len)
-    if len(longest) < LONGEST_PLAIN or _UUID.match(word):
+    if len(longest) < MAX_PLAIN or _UUID.match(word):
         return False
     return any(map(str.isdigit, longest)) and any(map(str.isalpha, longest))
 

@@ -13,7 +13,7 @@ from queues.errors import connection_reason, first_line
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
 from workers.plants.plant import PlantConfused
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 SCHEMES = ("redis://", "rediss://", "unix://")
 
 
@@ -45,7 +45,7 @@ class _BoundedSocket:
 class Bounded:
     """A redis-py connection with bounded answers. It precedes the redis-py class in the MRO."""
 
-    most_bytes = MOST_BYTES
+    most_bytes = MAX_BYTES
 
     def _connect(self) -> _BoundedSocket:
         self.limit = AnswerLimit(self.most_bytes, answer_seconds())

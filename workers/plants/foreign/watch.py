@@ -2,7 +2,7 @@
 
 The results are in the snapshot under `plants`, so that loops decide on the same instant that pages show. An
 adapter's report is converted to a part of the snapshot here, once per observation. It must be valid: text
-that is not Unicode, a number beyond all bounds, or more than MOST_BYTES from one plant would break the
+that is not Unicode, a number beyond all bounds, or more than MAX_BYTES from one plant would break the
 snapshot of all. A plant that has not answered for `stale_seconds` is stale: its last topology is shown as
 such, and nothing is decided on it. A plant that is observed less often than every OBSERVE_SECONDS gets that
 much more time.
@@ -29,8 +29,8 @@ from workers.plants.plant import PlantConfused, PlantSilent
 OBSERVE_SECONDS = 2.0
 RELOAD_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
-MOST_BYTES = 4 * 2**20  # bytes of one plant in the snapshot
-LONGEST_ERROR = 500
+MAX_BYTES = 4 * 2**20  # bytes of one plant in the snapshot
+MAX_ERROR = 500
 SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
 logger = logging.getLogger(__name__)
 
@@ -147,10 +147,10 @@ class Lookout:
             ):  # in the form of their ledger
                 raise BadInput("operators", "have a NUL in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
-            said = str(error)[:LONGEST_ERROR]
+            said = str(error)[:MAX_ERROR]
             raise PlantConfused(f"{self.row.name} returned data that can't be stored ({said}).") from error
-        if len(text) > MOST_BYTES:
-            size, most = f"{len(text) / 2**20:.0f} MiB", f"{MOST_BYTES >> 20} MiB"
+        if len(text) > MAX_BYTES:
+            size, most = f"{len(text) / 2**20:.0f} MiB", f"{MAX_BYTES >> 20} MiB"
             raise PlantConfused(
                 f"{self.row.name} has {size} to show, which is more than {most}; register a"
                 " smaller part of it."
@@ -180,7 +180,7 @@ class Lookout:
 
     def _keep_error(self, sentence: str) -> None:
         with self._lock:
-            self._error = sentence if len(sentence) <= LONGEST_ERROR else f"{sentence[:LONGEST_ERROR]}…"
+            self._error = sentence if len(sentence) <= MAX_ERROR else f"{sentence[:MAX_ERROR]}…"
 
 
 class PlantWatch:
@@ -255,7 +255,7 @@ class PlantWatch:
 def _older(error: WeirError, answered_at: float | None, now: float) -> PlantSection:
     """Return why the tables are not current."""
     old = "" if answered_at is None else f" The following was read {now - answered_at:.0f} s ago."
-    said = f"{str(error)[:LONGEST_ERROR].rstrip('.')}.{old}"
+    said = f"{str(error)[:MAX_ERROR].rstrip('.')}.{old}"
     return PlantSection(title="Not shown", columns=["Why the tables are not current"], rows=[[said]])
 
 

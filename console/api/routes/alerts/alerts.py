@@ -120,7 +120,7 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
         "onset": onset_of(found),
         "reach_seconds": REACH.total_seconds(),
         "changes": [
-            _change(change_row) for change_row in build_change_rows(kept[: changes.MOST_STORED], actor)
+            _change(change_row) for change_row in build_change_rows(kept[: changes.MAX_STORED], actor)
         ],
     }
 

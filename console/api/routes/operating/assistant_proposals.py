@@ -16,7 +16,7 @@ from console.input.row_id import Id
 from console.models import AssistantProposal
 
 router = Router(tags=["control"])
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 class NewProposal(Given):
@@ -38,7 +38,7 @@ class ProposalApproval(Given):
 def list_proposals(request: HttpRequest) -> ProposalList:
     """Return the proposals, the newest first, at most 200."""
     actor_for(request, "plant.view")
-    rows = AssistantProposal.objects.select_related("token", "decided_by").order_by("-pk")[:MOST_ROWS]
+    rows = AssistantProposal.objects.select_related("token", "decided_by").order_by("-pk")[:MAX_ROWS]
     return {"proposals": [_document(row) for row in rows]}
 
 

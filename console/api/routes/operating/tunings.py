@@ -15,7 +15,7 @@ from workers.models import Tuning
 from workers.steering.expiry import Expiry
 
 router = Router(tags=["control"])
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 class TuningApproval(Given):
@@ -44,7 +44,7 @@ class TuningRejection(Given):
 def list_tunings(request: HttpRequest) -> TuningList:
     """Return the tunings, the newest first, at most 200."""
     actor_for(request, "plant.view")
-    rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MOST_ROWS]
+    rows = Tuning.objects.select_related("loop", "decided_by").order_by("-pk")[:MAX_ROWS]
     return {"tunings": [_document(row) for row in rows]}
 
 

@@ -17,7 +17,7 @@ from console.audit import audit_log
 from console.connections.control_server import control
 from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
-from console.upkeep.backup.rest import LONGEST_SECONDS, quiesce
+from console.upkeep.backup.rest import MAX_SECONDS, quiesce
 from queues.errors import BadInput, WeirError
 from queues.private_files import private_folder
 from queues.text.numbers import option_number
@@ -38,7 +38,7 @@ class Command(JsonCommand):
         parser.add_argument(
             "--longest",
             type=option_number,
-            default=LONGEST_SECONDS,
+            default=MAX_SECONDS,
             help="seconds to wait for a plant at rest",
         )
 

@@ -12,7 +12,7 @@ from queues.errors import BadInput
 from queues.text.numbers import digits, option_whole
 
 SUITE = "bench.faults.suite"
-MOST_SEEDS, MOST_FAULTS, MOST_RATE = 100, 1_000, 1_000_000
+MAX_SEEDS, MAX_FAULTS, MAX_RATE = 100, 1_000, 1_000_000
 COLUMNS = ("count", "within", "p50_seconds", "p95_seconds", "most_seconds", "limit_seconds", "most_load")
 
 
@@ -33,8 +33,8 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         seeds = _seeds(options["seeds"])
-        faults = checks.whole(1, MOST_FAULTS).validate(options["faults"], "--faults")
-        rate = checks.whole(10, MOST_RATE).validate(options["rate"], "--rate")
+        faults = checks.whole(1, MAX_FAULTS).validate(options["faults"], "--faults")
+        rate = checks.whole(10, MAX_RATE).validate(options["rate"], "--rate")
         if importlib.util.find_spec("bench") is None:
             raise BadInput("faults", "needs a checkout of Weir: what breaks plants is not installed with it.")
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
@@ -54,6 +54,6 @@ class Command(JsonCommand):
 def _seeds(text: str) -> list[int]:
     """Raises BadInput."""
     seeds = [digits(word.strip()) for word in text.split(",")]
-    if not 0 < len(seeds) <= MOST_SEEDS or None in seeds:
-        raise BadInput("--seeds", f"takes 1 to {MOST_SEEDS} whole numbers, such as 1,2,3.")
+    if not 0 < len(seeds) <= MAX_SEEDS or None in seeds:
+        raise BadInput("--seeds", f"takes 1 to {MAX_SEEDS} whole numbers, such as 1,2,3.")
     return [each for each in seeds if each is not None]

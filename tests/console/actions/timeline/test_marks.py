@@ -108,7 +108,7 @@ def test_a_deployment_tool_marks_through_the_api(secrets):
 
 
 def test_many_marks_are_given_newest_first_page_by_page_and_each_once(secrets, monkeypatch):
-    monkeypatch.setattr(timeline, "MOST_ROWS", 2)
+    monkeypatch.setattr(timeline, "MAX_ROWS", 2)
     made = [
         marks.add(OPERATOR, title=f"mark {at}", at=NOW - MINUTE * (at // 2), now=NOW).pk for at in range(5)
     ]
@@ -127,7 +127,7 @@ def test_many_marks_are_given_newest_first_page_by_page_and_each_once(secrets, m
 def test_the_page_lists_the_newest_marks_and_says_how_many_more_there_are(
     browsers, stored_snapshot, monkeypatch
 ):
-    monkeypatch.setattr(timeline_page, "MOST_MARKS", 2)
+    monkeypatch.setattr(timeline_page, "MAX_MARKS", 2)
     now = datetime.now(UTC)
     for at in range(5):
         marks.add(OPERATOR, title=f"mark {at}", at=now - MINUTE * at, now=now)

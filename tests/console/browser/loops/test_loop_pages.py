@@ -8,7 +8,7 @@ from tests.console.browser.test_forms import reverting
 from tests.waiting import until
 
 pytestmark = BROWSER
-MOST_COLD_BYTES = 600_000
+MAX_COLD_BYTES = 600_000
 
 
 def test_an_override_says_what_it_does_holds_and_can_be_undone(open_page, observer, worker_loop):
@@ -183,4 +183,4 @@ def test_a_loops_page_weighs_little_for_who_opens_it_first(open_page, observer, 
         "the charts' library has come, or this measures nothing"
     )
     heaviest = sorted(weights.items(), key=lambda item: -item[1])[:5]
-    assert sum(weights.values()) <= MOST_COLD_BYTES, heaviest
+    assert sum(weights.values()) <= MAX_COLD_BYTES, heaviest

@@ -222,11 +222,11 @@ def test_a_message_that_never_arrives_is_given_up_and_says_so_once_its_alert_is_
     looks.look()
     looks.look(6.0)
     outbox.bundle(looks.at)
-    message = tried(looks, outbox.MOST_TRIES - 1)
+    message = tried(looks, outbox.MAX_TRIES - 1)
     looks.snapshot = plant()
     looks.look()
     message = tried(looks, 1)
-    assert (message.state, message.tries, message.error) == ("failed", outbox.MOST_TRIES, "no route")
+    assert (message.state, message.tries, message.error) == ("failed", outbox.MAX_TRIES, "no route")
     assert outbox.due(looks.at + timedelta(days=1)) == []
 
 
@@ -236,8 +236,8 @@ def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reac
     looks.look()
     looks.look(6.0)
     outbox.bundle(looks.at)
-    message = tried(looks, 3 * outbox.MOST_TRIES)
-    assert (message.state, message.tries) == ("waiting", 3 * outbox.MOST_TRIES)
+    message = tried(looks, 3 * outbox.MAX_TRIES)
+    assert (message.state, message.tries) == ("waiting", 3 * outbox.MAX_TRIES)
     looks.now += 1_000
     (due,) = outbox.due(looks.at)
     outbox.mark_delivered(due, looks.at)
@@ -284,7 +284,7 @@ def test_what_is_given_up_after_hours_is_said_from_then_on(looks):
     looks.snapshot = lost()
     looks.pass_seconds(8)
     outbox.bundle(looks.at)
-    tried(looks, 2 * outbox.MOST_TRIES)
+    tried(looks, 2 * outbox.MAX_TRIES)
     looks.snapshot = plant()
     looks.look()
     assert tried(looks, 1).state == "failed"

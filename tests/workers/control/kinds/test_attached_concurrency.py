@@ -9,9 +9,9 @@ from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, TWO, PooledApp
 from workers.control.kinds.concurrency import sensor
 from workers.control.ledger import ledger
-from workers.control.parts.attached_pools import LONGEST_NAME, name_of
+from workers.control.parts.attached_pools import MAX_NAME, name_of
 from workers.models import LedgerEntry, Loop
-from workers.plants.foreign.kind import MOST_POOLS
+from workers.plants.foreign.kind import MAX_POOLS
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -223,10 +223,10 @@ def test_a_loop_whose_override_has_ended_lets_the_other_act(app, user):
 
 def test_names_of_loops_are_bounded_and_differ():
     long = [name_of(LAW, "shop", "w" * 200 + end) for end in "ab"]
-    assert len(set(long)) == 2 and max(map(len, long)) == LONGEST_NAME
+    assert len(set(long)) == 2 and max(map(len, long)) == MAX_NAME
     assert name_of(LAW, "shop", ONE) == NAME
 
 
 def test_of_many_pools_only_some_have_a_loop(control, monkeypatch):
-    many = {f"w{number:03}": 1 for number in range(MOST_POOLS + 5)}
-    assert len(PooledApp(control, monkeypatch, **many).ensured(LAW)) == MOST_POOLS
+    many = {f"w{number:03}": 1 for number in range(MAX_POOLS + 5)}
+    assert len(PooledApp(control, monkeypatch, **many).ensured(LAW)) == MAX_POOLS

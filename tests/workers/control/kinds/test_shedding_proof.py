@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 TRACE = DATA / "events" / "google2011_job_events_parts_000_039.csv.gz"
 BOUND_SECONDS, OVERLOAD_SECONDS = 20.0, 50.0
 MORE_THAN_ENOUGH = 18_000.0  # events/s
-WARM, MOST_ROUNDS = 1.1, 4
+WARM, MAX_ROUNDS = 1.1, 4
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
@@ -56,7 +56,7 @@ def capacity_of(plant: Overload) -> float:
     plant.warm_up(300)
     plant.drain(plant.publish(MORE_THAN_ENOUGH / 3, 10), 120)
     capacity, before = 0.0, -math.inf
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         capacity, before = _worked_per_second(plant), capacity
         if capacity < WARM * before:
             break

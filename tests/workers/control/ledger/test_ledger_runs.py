@@ -138,13 +138,13 @@ def test_up_leaves_nothing_out_where_more_lies_above_than_is_read(loop, monkeypa
         tick(loop, 4 * place, action={"start": 1})
     chosen = LedgerEntry.objects.all()
     second = runs.page(chosen, 4, before=runs.page(chosen, 24).older)
-    monkeypatch.setattr(runs, "MOST_READ", 10)
+    monkeypatch.setattr(runs, "MAX_READ", 10)
     up = runs.page(chosen, 4, after=second.newer)
     assert up.rows[-1].pk == second.rows[0].pk + 1
 
 
 def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
-    monkeypatch.setattr(runs, "MOST_READ", 10)
+    monkeypatch.setattr(runs, "MAX_READ", 10)
     for second in range(25):
         tick(loop, 2 * second)
     first = runs.page(LedgerEntry.objects.all(), 50)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.dispatch.assignment import LEAST_PIECE_EVENTS, divide
+from workers.pipeline.dispatch.assignment import MIN_PIECE_EVENTS, divide
 from workers.pipeline.dispatch.cursor import Cursor, Scan, admit, advance, close
 
 NOW_US = 1_000_000_000
@@ -180,7 +180,7 @@ def test_shares_hold_on_average_whatever_the_sizes_of_dispatches(shares, sizes):
         cursor = replace(end, owed=owed)
     whole = sum(shares.values())
     for name, share in shares.items():
-        assert abs(taken[name] - share / whole * total) <= LEAST_PIECE_EVENTS + 60 * 512
+        assert abs(taken[name] - share / whole * total) <= MIN_PIECE_EVENTS + 60 * 512
 
 
 def test_what_counts_no_event_is_read_all_the_same():

@@ -114,7 +114,7 @@ def test_what_no_queue_takes_stays_and_is_tried_again(store):
 def test_what_goes_to_a_queue_that_takes_nothing_waits_and_holds_nothing_else_back(
     store, monkeypatch, refusal
 ):
-    monkeypatch.setattr(outbox_module, "MOST_AT_ONCE", 1)  # the paused ones would fill every round
+    monkeypatch.setattr(outbox_module, "MAX_AT_ONCE", 1)  # the paused ones would fill every round
     event = {"id": "other", "time": 1.0, "type": "t", "source": "s", "attributes": {}}
     rows = pa.Table.from_batches([block.from_events([event], 0)]).combine_chunks()
     more = {"mail|2/1/0/1": rows.to_batches()[0]}
@@ -133,7 +133,7 @@ def test_what_goes_to_a_queue_that_takes_nothing_waits_and_holds_nothing_else_ba
     assert client.ids == ["other"]
     assert [name.partition("|")[0] for name in store.output_names()] == ["alert"]
     assert outbox.waiting == {"alert": 3} and not outbox.is_full
-    monkeypatch.setattr(outbox_module, "MOST_EVENTS", 3)
+    monkeypatch.setattr(outbox_module, "MAX_EVENTS", 3)
     assert outbox.is_full
     paused.clear()
     outbox.retry()
@@ -143,7 +143,7 @@ def test_what_goes_to_a_queue_that_takes_nothing_waits_and_holds_nothing_else_ba
 
 def test_what_is_oldest_is_published_first_however_much_waits(store, monkeypatch):
     """For a pipeline that reads it, later complex events would make earlier ones late."""
-    monkeypatch.setattr(outbox_module, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(outbox_module, "MAX_AT_ONCE", 3)
     client = Publisher()
     Outbox(store, client).publish()
     for batch in range(2, 30):

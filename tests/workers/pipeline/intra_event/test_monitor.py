@@ -8,7 +8,7 @@ import pytest
 
 from queues import keys
 from workers.pipeline.declaration.monitored import Monitored
-from workers.pipeline.intra_event.monitor import LEAST_EVENTS, Monitor, MonitorStore, Sketches
+from workers.pipeline.intra_event.monitor import MIN_EVENTS, Monitor, MonitorStore, Sketches
 
 SLOW = Monitored("slow", "value", 0.99, 60.0, "response")
 
@@ -67,7 +67,7 @@ def test_what_a_clock_that_was_ahead_has_noted_counts_no_more(control):
     assert control.hlen("weir:pipeline:sketches:app") == 2
 
 
-@pytest.mark.parametrize("values", [[], [7.0] * (LEAST_EVENTS - 1), [None] * 300])
+@pytest.mark.parametrize("values", [[], [7.0] * (MIN_EVENTS - 1), [None] * 300])
 def test_too_few_values_change_nothing(control, values):
     seen(control, values, "a", 1_000.0)
     Monitor(control, "app", (SLOW,), {"slow": 5.0}, lambda: 1_000.0).step()

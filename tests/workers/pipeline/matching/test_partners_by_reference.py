@@ -26,15 +26,13 @@ from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.matching.retained.matches import concatenate
 from workers.pipeline.patterns.pattern import check_states
 
-USERS, MOST_EVENTS, SECOND_US = "abcdef", 30, 1_000_000
+USERS, MAX_EVENTS, SECOND_US = "abcdef", 30, 1_000_000
 Document = dict[str, Any]
 
 
 def keyed(document: Document, chance: random.Random) -> Document:
     """Its pattern, over events of several keys, of which some types are rare."""
-    times = itertools.accumulate(
-        chance.choice((0, 0, 1, 1, 3)) for _ in range(chance.randint(1, MOST_EVENTS))
-    )
+    times = itertools.accumulate(chance.choice((0, 0, 1, 1, 3)) for _ in range(chance.randint(1, MAX_EVENTS)))
     weights = [chance.choice((1, 1, 4)) for _ in LETTERS] + [1]
     events = [
         {

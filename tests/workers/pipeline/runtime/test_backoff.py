@@ -2,7 +2,7 @@
 
 from workers.pipeline.runtime.backoff import (
     LONG_ENOUGH_SECONDS,
-    LONGEST_SECONDS,
+    MAX_SECONDS,
     SESSION_TRIES,
     RestartBackoff,
 )
@@ -27,7 +27,7 @@ def test_pauses_double_and_stay_below_the_longest_one():
     assert backoff.is_due
     assert [failing(backoff, times, 1.0) for _ in range(6)] == [1, 2, 4, 8, 15, 15]
     assert not backoff.is_due
-    times.now += LONGEST_SECONDS
+    times.now += MAX_SECONDS
     assert backoff.is_due
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.pipeline.shedding.shed_counts import MOST_TYPES, OTHERS, limit_types
+from workers.pipeline.shedding.shed_counts import MAX_TYPES, OTHERS, limit_types
 
 COUNTS = st.dictionaries(st.text(max_size=4), st.integers(1, 1000), max_size=120)
 
@@ -12,7 +12,7 @@ COUNTS = st.dictionaries(st.text(max_size=4), st.integers(1, 1000), max_size=120
 def test_named_types_and_the_most_frequent_are_counted_by_name_and_nothing_is_lost(types, named):
     found = limit_types(types, named)
     assert sum(found.values()) == sum(types.values())
-    assert len(found) <= MOST_TYPES + len(named) + 1
+    assert len(found) <= MAX_TYPES + len(named) + 1
     assert {each: found[each] for each in named if each in types} == {
         each: types[each] for each in named if each in types
     }
@@ -27,5 +27,5 @@ def test_counts_stay_bounded_over_batch_after_batch():
         for place in range(40):
             found[f"t{batch}-{place}"] = 1
         found = limit_types(found)
-    assert len(found) == MOST_TYPES + 1
+    assert len(found) == MAX_TYPES + 1
     assert sum(found.values()) == 2_000

@@ -6,7 +6,7 @@ import pytest
 
 from queues import keys
 from workers.pipeline.status.published import Statuses
-from workers.pipeline.status.recent_log import LONGEST_TEXT, MOST_LINES, RecentLog, newest
+from workers.pipeline.status.recent_log import MAX_LINES, MAX_TEXT, RecentLog, newest
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def note(log: RecentLog, text: str, level: int = logging.ERROR) -> None:
 
 
 def test_the_newest_lines_are_there_first_and_bounded(log, control):
-    for number in range(MOST_LINES + 5):
-        note(log, f"line {number}\n  at org.apache.spark" + "x" * 2 * LONGEST_TEXT)
+    for number in range(MAX_LINES + 5):
+        note(log, f"line {number}\n  at org.apache.spark" + "x" * 2 * MAX_TEXT)
     log.write()
     found = newest(control)
-    assert len(found) == MOST_LINES
-    assert found[0].text.startswith(f"line {MOST_LINES + 4} at org") and found[0].level == "ERROR"
-    assert max(len(line.text) for line in found) == LONGEST_TEXT
+    assert len(found) == MAX_LINES
+    assert found[0].text.startswith(f"line {MAX_LINES + 4} at org") and found[0].level == "ERROR"
+    assert max(len(line.text) for line in found) == MAX_TEXT
 
 
 def test_a_process_that_starts_goes_on_with_the_lines_of_the_one_before(log, control):

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.prometheus import ADAPTER, MOST_DOWN, MOST_JOBS
+from workers.plants.foreign.prometheus import ADAPTER, MAX_DOWN, MAX_JOBS
 from workers.plants.plant import PlantConfused
 
 JOBS = {"shop": (2, 3), "node": (5, 5), None: (0, 1)}
@@ -86,10 +86,10 @@ def test_of_targets_that_are_down_no_login_is_shown():
 
 def test_of_very_many_jobs_the_first_are_seen_and_the_others_named():
     plant = FarPrometheus({f"job{number:04}": (1, 1) for number in range(2_000)}).plant()
-    assert len(plant.topology().operators) == MOST_JOBS
+    assert len(plant.topology().operators) == MAX_JOBS
     [others] = plant.sections()
     assert others.about == "1900; the first 100 by name are operators"
-    assert others.rows[0] == ["job0100"] and len(others.rows) == MOST_DOWN
+    assert others.rows[0] == ["job0100"] and len(others.rows) == MAX_DOWN
 
 
 @pytest.mark.parametrize(

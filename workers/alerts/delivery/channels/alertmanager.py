@@ -28,7 +28,7 @@ from workers.plants.registry import LOCAL
 
 LASTS_SECONDS = 7 * 86_400.0
 TEST_SECONDS = 60.0
-LONGEST_ANSWER = 500
+MAX_ANSWER = 500
 # A repetition doesn't help if Alertmanager rejects what it received.
 FOR_GOOD = frozenset({400, 413, 422})
 # What a login page in front of it answers, or another server in its place: to every path, and often with 200.
@@ -46,7 +46,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
             egress.client(TIMEOUT_SECONDS, transport=transport) as client,
             client.stream("POST", url, content=body, headers=headers) as response,
         ):
-            status, said = response.status_code, egress.read(response, LONGEST_ANSWER)
+            status, said = response.status_code, egress.read(response, MAX_ANSWER)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     except httpx.HTTPError as error:
         raise Failed(f"{server_of(url)} did not answer: {connection_reason(error)}.") from None

@@ -27,7 +27,7 @@ from workers.host.bounded_process import ProcessFailed
 MODULE = "workers.alerts.delivery.channels.apprise_process"
 # In addition to a request's 10 s, the process needs a second of a core to start, and longer on a busy host.
 PROCESS_SECONDS = 60.0
-LONGEST_BODY = 20_000
+MAX_BODY = 20_000
 KINDS = {"critical": "failure", "warning": "warning", "notice": "info"}
 
 
@@ -41,7 +41,7 @@ def send(message: Message, now_seconds: float) -> str:
         "address": address_of(message.receiver),
         "kind": _kind(message.content),
         "title": remove_markup(subject(message.content)),
-        "body": whole_lines(remove_markup("\n".join(_lines(message))), LONGEST_BODY),
+        "body": whole_lines(remove_markup("\n".join(_lines(message))), MAX_BODY),
         "allowed": settings.WEIR_EGRESS_ALLOW,
         "key": message.key,
         "tries": message.tries,

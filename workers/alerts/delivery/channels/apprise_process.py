@@ -46,16 +46,16 @@ READABLE = tuple(map(os.path.realpath, _FOLDERS))
 READABLE_FILES = frozenset(
     {"/dev/null", "/dev/urandom", "/etc/hosts", "/etc/resolv.conf", *mimetypes.knownfiles}
 )
-MOST_MEMORY_BYTES = 1 << 30  # A service that answers without end must not exhaust the host.
-MOST_CORE_SECONDS = 30
+MAX_MEMORY_BYTES = 1 << 30  # A service that answers without end must not exhaust the host.
+MAX_CORE_SECONDS = 30
 REQUEST_SECONDS = 10.0
 SENDING_SECONDS = 30.0  # of those that the process has, to start with one more of several
 NOT_ALL = "Not delivered to all targets of the address: "
 # What services say once one of several has the message. With counts ("Sent 3/3", "to 0 of 3") it may be none.
 SENT = re.compile(r"Sent (?!.*\d(/| of )\d)")
 TITLE_MARKS = 16  # characters around a title within a body, such as <b></b><br />
-LEAST_SECRET = 4  # characters: shorter parts of an address are words, not secrets
-LONGEST_ERROR = 400
+MIN_SECRET = 4  # characters: shorter parts of an address are words, not secrets
+MAX_ERROR = 400
 
 
 class EgressGuard:
@@ -160,7 +160,7 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
             reached.append(target.mark)
     some = NOT_ALL if failures and reached else ""
     error = "; ".join(dict.fromkeys(failures))
-    return {"sent": not failures, "error": f"{some}{error}"[:LONGEST_ERROR], "reached": reached}
+    return {"sent": not failures, "error": f"{some}{error}"[:MAX_ERROR], "reached": reached}
 
 
 class _Try:
@@ -187,7 +187,7 @@ class _Try:
         why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "no reason given"
         some = f" {NOT_ALL.removesuffix(': ').lower()}" if said.sent else ""
         text = remove_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
-        return text[:LONGEST_ERROR]
+        return text[:MAX_ERROR]
 
     def _is_taken(self, service: Any) -> bool:
         import apprise
@@ -244,11 +244,11 @@ def remove_secrets(text: str, address: str) -> str:
     """
     after = address.partition("://")[2]
     written = re.split(r"[/:@?&=#,\s]+", after)
-    parts = {part for each in written for part in (each, unquote_plus(each)) if len(part) >= LEAST_SECRET}
+    parts = {part for each in written for part in (each, unquote_plus(each)) if len(part) >= MIN_SECRET}
     for part in sorted(parts, key=len, reverse=True):
         text = re.sub(re.escape(part), "…", text, flags=re.IGNORECASE)
     return text
 
 
 if __name__ == "__main__":
-    bounded_process.serve(_answer, MOST_MEMORY_BYTES, MOST_CORE_SECONDS)
+    bounded_process.serve(_answer, MAX_MEMORY_BYTES, MAX_CORE_SECONDS)

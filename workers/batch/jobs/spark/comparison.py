@@ -21,7 +21,7 @@ from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.history.stretch_counts import counts_file, counts_table
-from workers.history.stretches import ARCHIVED, MOST_VALUES, REST, SLICES, UNKNOWN, Sliced, Stretch
+from workers.history.stretches import ARCHIVED, MAX_VALUES, REST, SLICES, UNKNOWN, Sliced, Stretch
 
 PLACES = 2 * SLICES  # the slices of the first stretch, then those of the second
 COUNTS = tuple(f"slice_{place}" for place in range(PLACES))
@@ -98,7 +98,7 @@ def _micros(seconds: float) -> int:
 def _most_frequent(counted: DataFrame, dimension: str) -> list[dict[str, Any]]:
     total = sum((F.col(name) for name in COUNTS), start=F.lit(0))
     ordered = counted.where(F.col("dimension") == dimension).orderBy(total.desc(), "value")
-    rows: list[dict[str, Any]] = ordered.limit(MOST_VALUES).toArrow().to_pylist()
+    rows: list[dict[str, Any]] = ordered.limit(MAX_VALUES).toArrow().to_pylist()
     return rows
 
 

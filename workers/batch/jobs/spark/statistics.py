@@ -47,7 +47,7 @@ QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
 ACCURACY = 1_000
 SLICE_ROWS = "type string, slice long, events long, duplicates long, first_us long, last_us long, gaps double, squares double"  # noqa: E501
 ROWS_PER_PARTITION = 1_000_000
-LEAST_PARTITIONS = 4
+MIN_PARTITIONS = 4
 QUANTILE_NAMES = tuple(f"value_q{round(100 * share)}" for share in QUANTILES)
 
 
@@ -74,7 +74,7 @@ def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
     # A hash instead of the id: a quarter of the bytes to shuffle. It only has to distinguish events of one
     # type and microsecond.
     columns = typed.select("type", F.unix_micros("time").alias("us"), F.xxhash64("id").alias("event"))
-    partitions = max(LEAST_PARTITIONS, rows // ROWS_PER_PARTITION)
+    partitions = max(MIN_PARTITIONS, rows // ROWS_PER_PARTITION)
     by_minute = columns.repartition(partitions, F.expr(f"us div {SLICE_US}"))
     slices = by_minute.mapInArrow(_slice_rows, SLICE_ROWS).toArrow()
     # Removing duplicates shuffles all ids, so it is done only where there are duplicates.

@@ -6,7 +6,7 @@ now, W, are known. So A = S + W tasks have arrived, and A(t) of all observations
     arrivals/s   (A(now) - A(then)) / (now - then)
     oldest       now - t with A(t) = A(now) - W: the arrival time of the task that is started next
 
-A rate is computed from the last ENOUGH arrivals, over at least LEAST_SECONDS and at most MOST_SECONDS. If one
+A rate is computed from the last ENOUGH arrivals, over at least MIN_SECONDS and at most MAX_SECONDS. If one
 of the SHORT_SECONDS windows has more or fewer arrivals than that rate predicts, by more than DEVIATIONS
 standard deviations of a count, the load has changed, and older observations no longer count.
 
@@ -19,7 +19,7 @@ purged. A then continues from its former value, as if these tasks had been start
 import math
 from collections import deque
 
-ENOUGH, LEAST_SECONDS, MOST_SECONDS = 30, 10.0, 600.0
+ENOUGH, MIN_SECONDS, MAX_SECONDS = 30, 10.0, 600.0
 SHORT_SECONDS, DEVIATIONS = (1.0, 3.0, 10.0, 30.0), 3.5
 FALL_SECONDS = 5.0
 # Number of observations that are kept: no waiting time further back is known.
@@ -69,7 +69,7 @@ class Arrivals:
         now, came = self._came[-1]
         for at, before in reversed(self._came):
             span, growth = now - at, came - before
-            if at <= self._since or span >= MOST_SECONDS or (growth >= ENOUGH and span >= LEAST_SECONDS):
+            if at <= self._since or span >= MAX_SECONDS or (growth >= ENOUGH and span >= MIN_SECONDS):
                 break
         return growth / span
 

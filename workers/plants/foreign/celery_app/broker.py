@@ -38,7 +38,7 @@ from workers.plants.plant import PlantConfused, PlantSilent
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
 NO_LIST = "WRONGTYPE"
 MAX_DATABASE_DIGITS = 5
-MOST_QUEUES = 200  # queues of an app: each is requested once per second
+MAX_QUEUES = 200  # queues of an app: each is requested once per second
 TLS = ("rediss", "amqps")
 TRANSPORTS: Mapping[str, str] = {
     "redis": f"{bounded_transports.__name__}:{bounded_transports.RedisTransport.__name__}",

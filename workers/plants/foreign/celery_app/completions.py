@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from workers.documents.plants import PoolSamples
-from workers.pool.departures import BEGAN, DONE, ENDED, MOST_PENDING, Departures, WorkerNote
+from workers.pool.departures import BEGAN, DONE, ENDED, MAX_PENDING, Departures, WorkerNote
 
 STUCK_SECONDS = 30.0
 CLOCK_SECONDS = 10.0  # A clock that jumps further than this was set.
@@ -83,7 +83,7 @@ class PoolCompletions:
     def _add(self, place: int, *notes: WorkerNote) -> None:
         """Add notes at once: every event is reported when it happens, so a running task delays nothing."""
         self._unsettled += len(notes)
-        if self._unsettled > MOST_PENDING:  # no observer reads it
+        if self._unsettled > MAX_PENDING:  # no observer reads it
             self.begin_anew()
         elif self._count is not None:
             self._count.departures.add(notes, math.inf, place)

@@ -35,7 +35,7 @@ INTERVENTIONS = (
 )
 RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?(/[smh])?\Z")
 NONE = "0"
-MOST_NAMED = 20  # maximum number of names in an error message
+MAX_NAMED = 20  # maximum number of names in an error message
 
 
 class AppInterventions:
@@ -180,8 +180,8 @@ def _list_limits(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str
 
 def _format_some(names: Iterable[str]) -> str:
     known = list(dict.fromkeys(names))
-    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    return ", ".join(known[:MOST_NAMED]) + more if known else "none"
+    more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
+    return ", ".join(known[:MAX_NAMED]) + more if known else "none"
 
 
 def _join_errors(errors: Mapping[str, Exception]) -> dict[str, str]:

@@ -14,11 +14,11 @@ import redis
 from redis.typing import EncodableT, FieldT
 
 from queues import keys
-from workers.plants.foreign.celery_app.broker import MOST_QUEUES
+from workers.plants.foreign.celery_app.broker import MAX_QUEUES
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 MISSED_SECONDS = 3_600.0
-MOST_MISSED = 500
+MAX_MISSED = 500
 # Interval at which an answering worker is recorded again.
 NOTE_SECONDS = 10.0
 WHY = (
@@ -110,7 +110,7 @@ class MissedWorkers:
         """Record which workers answer. left: workers that sent an offline event."""
         if self._known is None:
             self._known = self._noted.load_all()
-        fresh = {pool.worker: KnownWorker(now, tuple(pool.queues[:MOST_QUEUES])) for pool in answering}
+        fresh = {pool.worker: KnownWorker(now, tuple(pool.queues[:MAX_QUEUES])) for pool in answering}
         is_news = any(name not in self._known for name in fresh)
         self._known |= fresh
         if is_news or now - self._noted_at >= NOTE_SECONDS:
@@ -125,7 +125,7 @@ class MissedWorkers:
             (each.at, name) for name, each in self._known.items() if name not in fresh and name not in over
         ]
         # If the names are too many, forget those that have been gone for longest.
-        over += [name for _, name in sorted(missed)[: max(0, len(missed) - MOST_MISSED)]]
+        over += [name for _, name in sorted(missed)[: max(0, len(missed) - MAX_MISSED)]]
         for name in over:
             del self._known[name]
         self._noted.forget(over)

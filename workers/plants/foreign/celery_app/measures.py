@@ -7,7 +7,7 @@ time.
 Counts are rates (`takers`) times WINDOW_SECONDS, divided evenly among the processes of a pool: a pool has one
 queue for all of them. Ready messages in a queue of several pools are divided by their processes.
 
-A topology has at most MOST_PATHS paths. If queues and workers make more, queues with the same workers become
+A topology has at most MAX_PATHS paths. If queues and workers make more, queues with the same workers become
 one source. Paths beyond that are left out, and reported (`describe_left_out`).
 """
 
@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from controllers.parallelism.measured_topology import (
-    MOST_PATHS,
+    MAX_PATHS,
     Link,
     MeasuredOperator,
     MeasuredTopology,
 )
 from workers.plants.foreign.celery_app.arrivals import Arrivals
-from workers.plants.foreign.celery_app.broker import MOST_QUEUES, QueueLength
-from workers.plants.foreign.celery_app.remote_control import MOST_WORKERS, WorkerPool
+from workers.plants.foreign.celery_app.broker import MAX_QUEUES, QueueLength
+from workers.plants.foreign.celery_app.remote_control import MAX_WORKERS, WorkerPool
 from workers.plants.foreign.celery_app.takers import PoolDemand
 from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
-MOST_ROWS = 100
+MAX_ROWS = 100
 A_QUEUE = "a queue, which tasks arrive through"
 QUEUE, QUEUES = "queue {}", "queue {} and {} more"
 # If paths are left out: in addition, each queue and each worker may be a path of its own.
-MOST_LINKS = MOST_PATHS - MOST_QUEUES - MOST_WORKERS
+MAX_LINKS = MAX_PATHS - MAX_QUEUES - MAX_WORKERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def topology_of(
     sources = sources_of(pools, lengths)
     operators = {pool.pool.worker: _operator(pool, most) for pool in pools}
     links = _links(pools, sources)
-    kept = links if len(links) + len(sources) + len(pools) <= MOST_PATHS else links[:MOST_LINKS]
+    kept = links if len(links) + len(sources) + len(pools) <= MAX_PATHS else links[:MAX_LINKS]
     queues = {name: _source(name, of, pools) for name, of in sources.items()}
     return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, tuple(kept))
 
@@ -126,7 +126,7 @@ def sources_of(
 ) -> dict[str, tuple[str, ...]]:
     """Return the queues of each source: one queue, unless that would make too many paths."""
     each_its_own: dict[str, tuple[str, ...]] = {QUEUE.format(name): (name,) for name in lengths}
-    if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MOST_PATHS:
+    if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MAX_PATHS:
         return each_its_own
     by_takers: dict[tuple[str, ...], list[str]] = {}
     for name in lengths:
@@ -145,12 +145,12 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
         notes.append(
             f"{len(lengths)} queues are shown as {len(sources)} sources, one for each set of"
             " workers: separate paths"
-            f" would be more than {MOST_PATHS:,}."
+            f" would be more than {MAX_PATHS:,}."
         )
     links = len(_links(pools, sources))
-    if links + len(sources) + len(pools) > MOST_PATHS:
+    if links + len(sources) + len(pools) > MAX_PATHS:
         notes.append(
-            f"{links - MOST_LINKS:,} paths are left out, because at most {MOST_LINKS:,} can be"
+            f"{links - MAX_LINKS:,} paths are left out, because at most {MAX_LINKS:,} can be"
             " shown. Their workers"
             " are still observed."
         )
@@ -212,7 +212,7 @@ def _task(each: PoolMeasures) -> Mapping[str, float | None]:
 
 def _rows(pool: WorkerPool) -> int:
     """Return the number of rows of measures: 1,000 green threads have 100 rows, with the sums of all."""
-    return min(pool.processes, MOST_ROWS)
+    return min(pool.processes, MAX_ROWS)
 
 
 def build_unmeasured(pool: WorkerPool) -> PoolMeasures:

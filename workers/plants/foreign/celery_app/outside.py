@@ -4,13 +4,13 @@ from typing import Any
 
 from queues.checks import is_number, is_whole
 
-LONGEST_NAME = 255  # the maximum length in AMQP
+MAX_NAME = 255  # the maximum length in AMQP
 MOST = 10**12
 
 
 def name_of(value: Any) -> str:
     """Return a name, or "" if the value is not a name or is too long."""
-    return text_of(value) if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    return text_of(value) if isinstance(value, str) and len(value) <= MAX_NAME else ""
 
 
 def text_of(value: Any) -> str:

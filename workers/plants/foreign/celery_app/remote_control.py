@@ -16,16 +16,16 @@ from typing import Any
 from kombu.exceptions import ContentDisallowed, DecodeError
 
 from queues.errors import connection_reason
-from workers.plants.foreign.celery_app.broker import FAILURES, MOST_QUEUES
-from workers.plants.foreign.celery_app.outside import LONGEST_NAME, count_of, name_of, seconds_of, text_of
+from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
+from workers.plants.foreign.celery_app.outside import MAX_NAME, count_of, name_of, seconds_of, text_of
 from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
 from workers.plants.foreign.redaction import redact
 from workers.plants.plant import PlantConfused, PlantSilent
 
 ANSWER_SECONDS = 1.0
 # maximum per app and per worker; the rest of an answer is ignored
-MOST_WORKERS, BELIEVED_PROCESSES = 200, 10_000
-MOST_VERSIONS = 1_000  # maximum number of remembered workers, which come and go
+MAX_WORKERS, BELIEVED_PROCESSES = 200, 10_000
+MAX_VERSIONS = 1_000  # maximum number of remembered workers, which come and go
 PREFORK = "celery.concurrency.prefork"
 GEVENT = "celery.concurrency.gevent"
 GROWS = (PREFORK, GEVENT, "celery.concurrency.eventlet")
@@ -138,7 +138,7 @@ class RemoteControl:
             found = VERSION.search(text_of(_check_mapping(answer).get("ok")))
             if found and worker in lives:
                 self._versions[lives[worker]] = int(found[1]), int(found[2])
-        for life in list(self._versions)[:-MOST_VERSIONS]:
+        for life in list(self._versions)[:-MAX_VERSIONS]:
             if life not in lives.values():
                 del self._versions[life]
         return {worker: self._versions[life] for worker, life in lives.items() if life in self._versions}
@@ -180,7 +180,7 @@ class RemoteControl:
         except FAILURES as error:
             raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
-        known = [(name_of(worker), answer) for worker, answer in islice(found, MOST_WORKERS)]
+        known = [(name_of(worker), answer) for worker, answer in islice(found, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
 
     def list_reserved_tasks(self, workers: Sequence[str]) -> dict[str, list[str]]:
@@ -245,7 +245,7 @@ def pool_of(worker: str, stats: Mapping[str, Any], queues: Any, version: Version
         fixed=_is_fixed_size(stats, implementation, version),
         queues=tuple(
             name
-            for queue in (queues if isinstance(queues, list) else ())[:MOST_QUEUES]
+            for queue in (queues if isinstance(queues, list) else ())[:MAX_QUEUES]
             if isinstance(queue, Mapping) and (name := name_of(queue.get("name")))
         ),
         total={name_of(name): number for name, value in total.items() if (number := count_of(value))},
@@ -289,7 +289,7 @@ def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Versi
 
 def _limit(text: Any) -> tuple[str, str]:
     """Return the limit in "name" or "name [rate_limit=10/m]"; no limit is also reported as 0."""
-    name, _, rest = text_of(text)[: 2 * LONGEST_NAME].partition(" [")
+    name, _, rest = text_of(text)[: 2 * MAX_NAME].partition(" [")
     limit = rest.rstrip("]").removeprefix("rate_limit=")
     return name, "" if limit.partition("/")[0].strip("0.") == "" else limit
 

@@ -12,7 +12,7 @@ from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.measures import PoolMeasures
 from workers.plants.foreign.celery_app.task_events import PoolEvents, SeenTask, TaskEvents
 
-LAST_TASKS, LAST_FAILURES, MOST_KINDS, MOST_NAMED = 50, 10, 200, 10
+LAST_TASKS, LAST_FAILURES, MAX_KINDS, MAX_NAMED = 50, 10, 200, 10
 Value = str | float | None
 
 
@@ -169,7 +169,7 @@ def _kinds(
                 *_outcomes(of_kind.get(name, ())),
                 limited.get(name),
             ]
-            for name in sorted(names)[:MOST_KINDS]
+            for name in sorted(names)[:MAX_KINDS]
         ],
         empty="No tasks started yet.",
     )
@@ -220,8 +220,8 @@ def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
 
 def _format_some(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _seconds(value: float | None) -> float | None:

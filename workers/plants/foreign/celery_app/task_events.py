@@ -18,11 +18,11 @@ SILENT_SECONDS = 20.0
 BEAT_SECONDS = 6.0  # three heartbeats
 SAMPLES, FEW = 200, 20
 SAMPLE_SECONDS = 120.0
-MOST_TASKS, SHOWN_TASKS, MOST_ERRORS = 20_000, 200, 50
+MAX_TASKS, SHOWN_TASKS, MAX_ERRORS = 20_000, 200, 50
 # Beyond this number the longest silent workers are forgotten: worker names come and go with their hosts.
-MOST_WORKERS = 500
+MAX_WORKERS = 500
 WAITS, RUNS, ENDED = "waiting", "running", ("succeeded", "failed", "retried", "revoked", "rejected")
-LONGEST_TRACEBACK = 4_000
+MAX_TRACEBACK = 4_000
 BEATS = ("heartbeat", "online")
 SENT = "task-sent"  # sent by the producer, not by a worker
 
@@ -144,7 +144,7 @@ class TaskEvents:
         return self._tasks.get(task_id)
 
     def _pool(self, worker: str, now: float) -> PoolEvents:
-        if worker not in self.pools and len(self.pools) >= MOST_WORKERS:
+        if worker not in self.pools and len(self.pools) >= MAX_WORKERS:
             del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]
         pool = self.pools.setdefault(worker, PoolEvents(now))
         pool.heard_at = now
@@ -168,7 +168,7 @@ class TaskEvents:
             self._online(pool, worker, count_of(event.get("active")) or 0)
         if what == "offline":
             self.pools.pop(worker, None)
-            self.left = {worker, *islice(self.left, MOST_WORKERS - 1)}
+            self.left = {worker, *islice(self.left, MAX_WORKERS - 1)}
         elif what in BEATS:
             pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
@@ -208,7 +208,7 @@ class TaskEvents:
         pool.started += 1
         pool.waiting.discard(task.id)
         pool.running[task.id] = now
-        if len(pool.running) > MOST_TASKS:  # their end events were lost
+        if len(pool.running) > MAX_TASKS:  # their end events were lost
             del pool.running[next(iter(pool.running))]
         task.started, task.state = at, RUNS
         pool.completions.began(task.id, at, now)
@@ -237,10 +237,10 @@ class TaskEvents:
             pool.runs.append(TaskTime(now, seconds))
         task.state, task.runtime_seconds = what, seconds
         task.error = redact(text_of(event.get("exception")))
-        task.traceback = redact(text_of(event.get("traceback")), LONGEST_TRACEBACK)
+        task.traceback = redact(text_of(event.get("traceback")), MAX_TRACEBACK)
         if task.error:
             self._errors.append(replace(task))
-            if len(self._errors) > MOST_ERRORS:
+            if len(self._errors) > MAX_ERRORS:
                 self._errors.popleft()
         task.traceback = ""  # thousands of tracebacks would take megabytes
 
@@ -250,7 +250,7 @@ class TaskEvents:
         task = self._tasks.pop(task_id, None)
         if task is None:
             task = SeenTask(id=task_id, name="", worker=worker, state=WAITS, at=now)
-            if len(self._tasks) >= MOST_TASKS:
+            if len(self._tasks) >= MAX_TASKS:
                 self._forget(next(iter(self._tasks)))
         self._tasks[task_id] = task
         task.worker = worker

@@ -1,6 +1,6 @@
 """Plants that are declared in a page of YAML: what is read, what is called, and what proves it."""
 
-from queues.documents import MOST_YAML_CHARACTERS
+from queues.documents import MAX_YAML_CHARACTERS
 from queues.errors import BadInput
 from workers.coordination.connections import control_server
 from workers.documents.plants import FoundPart, FoundPlant
@@ -119,7 +119,7 @@ ADAPTER = AdapterKind(
             "sensors to read and calls to make, in YAML",
             "Declaration",
             required=True,
-            longest=MOST_YAML_CHARACTERS,
+            longest=MAX_YAML_CHARACTERS,
             many_lines=True,
             examples=EXAMPLES,
         ),

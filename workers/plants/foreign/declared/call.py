@@ -32,7 +32,7 @@ from workers.plants.foreign.declared.login import Login, read_login
 from workers.plants.plant import PlantConfused, PlantSilent
 
 COMMAND_SECONDS = 10.0
-MOST_ARGUMENTS, LONGEST_ARGUMENT, LONGEST_BODY = 32, 500, 8_000
+MAX_ARGUMENTS, MAX_ARGUMENT, MAX_BODY = 32, 500, 8_000
 SHOWN_CHARACTERS = 300
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 PLACE = re.compile(r"\$(tasks|before|change|seconds)\b")
@@ -234,16 +234,16 @@ def _http(document: Any, where: str) -> HttpCall:
     if PLACE.search(server):
         raise BadInput(f"{where}.url", "must not have $tasks in its host: an address belongs to one server")
     body = document.get("body")
-    if body is not None and len(orjson.dumps(body)) > LONGEST_BODY:
-        raise BadInput(f"{where}.body", f"must have at most {LONGEST_BODY} bytes as JSON")
+    if body is not None and len(orjson.dumps(body)) > MAX_BODY:
+        raise BadInput(f"{where}.body", f"must have at most {MAX_BODY} bytes as JSON")
     kind = checks.choice((JSON, MERGE)).validate(document.get("content_type", JSON), f"{where}.content_type")
     return HttpCall(method, url, body, read_login(document, where), kind)
 
 
 def _command(document: Any, where: str) -> CommandCall:
     arguments = [
-        fields.text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", LONGEST_ARGUMENT)
-        for place, each in enumerate(fields.items(document, where, most=MOST_ARGUMENTS))
+        fields.text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", MAX_ARGUMENT)
+        for place, each in enumerate(fields.items(document, where, most=MAX_ARGUMENTS))
     ]
     if not PurePosixPath(arguments[0]).is_absolute() or PLACE.search(arguments[0]):
         raise BadInput(f"{where}[0]", "must be the full path of a program, such as /usr/bin/systemctl")

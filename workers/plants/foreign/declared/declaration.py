@@ -45,7 +45,7 @@ from workers.plants.foreign.declared.sensor import DeclaredSensor, read_sensor, 
 SENSOR = re.compile(r"\A[a-z][a-z0-9_]{0,39}\Z")
 OPERATOR = re.compile(r"\A[A-Za-z][A-Za-z0-9_.-]{0,59}\Z")
 KEYS = ("name", "title", "window_seconds", "prometheus", "sensors", "operators", "hold", "release")
-MOST_SENSORS, MOST_OPERATORS, MOST_TASKS, MOST_STEPS = 64, 32, 10_000, 64
+MAX_SENSORS, MAX_OPERATORS, MAX_TASKS, MAX_STEPS = 64, 32, 10_000, 64
 WINDOW_SECONDS, PROOF_SECONDS = 15.0, 60.0
 SOURCE_MEASURES = ("out_per_second", "failed_per_second")
 MEASURES = (
@@ -88,8 +88,8 @@ class Actuator:
         if self.set is not None:
             return [(self.set, order)]
         change = order.tasks - order.before
-        if abs(change) > MOST_STEPS:
-            raise BadInput("tasks", f"changes by at most {MOST_STEPS} at once, not by {abs(change)}")
+        if abs(change) > MAX_STEPS:
+            raise BadInput("tasks", f"changes by at most {MAX_STEPS} at once, not by {abs(change)}")
         step, call = (1, self.up) if change > 0 else (-1, self.down)
         assert call is not None  # a declaration has `set`, or both others
         return [(call, TaskOrder(at, at + step)) for at in range(order.before, order.tasks, step)]
@@ -137,12 +137,12 @@ def declaration_of(document: Any) -> PlantDeclaration:
     """Read a declaration from a document. Raise `BadInput`, naming the field."""
     fields.check_mapping(document, "declaration", KEYS, required=("name",))
     server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
-    given = fields.pairs(document.get("sensors", {}), "sensors", "name: sensor", MOST_SENSORS)
+    given = fields.pairs(document.get("sensors", {}), "sensors", "name: sensor", MAX_SENSORS)
     sensors = {
         fields.name(name, f"sensors.{name}", SENSOR): read_sensor(name, row, f"sensors.{name}", server)
         for name, row in given.items()
     }
-    rows = fields.items(document.get("operators", []), "operators", 0, MOST_OPERATORS)
+    rows = fields.items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
     if not sensors and not rows:
         raise BadInput("sensors", "is missing; a plant has sensors, operators, or both")
     operators = [_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
@@ -185,17 +185,17 @@ def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) 
     name = fields.name(document["name"], f"{where}.name", OPERATOR)
     tasks = _quantity(document["tasks"], f"{where}.tasks", sensors)
     if not isinstance(tasks, str):
-        checks.whole(0, MOST_TASKS).validate(document["tasks"], f"{where}.tasks")
+        checks.whole(0, MAX_TASKS).validate(document["tasks"], f"{where}.tasks")
     actuator = _actuator(document, where)
     if actuator is not None and "maximum" not in document:
         raise BadInput(f"{where}.maximum", "is missing; set the maximum number of tasks")
     if actuator is not None and not isinstance(tasks, str):
         raise BadInput(f"{where}.tasks", "must be a sensor, because a change of tasks has to be observed")
-    minimum = checks.whole(1, MOST_TASKS).validate(document.get("minimum", 1), f"{where}.minimum")
-    maximum = checks.whole(minimum, MOST_TASKS).validate(
-        document.get("maximum", MOST_TASKS), f"{where}.maximum"
+    minimum = checks.whole(1, MAX_TASKS).validate(document.get("minimum", 1), f"{where}.minimum")
+    maximum = checks.whole(minimum, MAX_TASKS).validate(
+        document.get("maximum", MAX_TASKS), f"{where}.maximum"
     )
-    after = fields.items(document.get("after", []), f"{where}.after", 0, MOST_OPERATORS)
+    after = fields.items(document.get("after", []), f"{where}.after", 0, MAX_OPERATORS)
     return DeclaredOperator(
         name,
         False,

@@ -1,8 +1,8 @@
 """A path into JSON in a declaration: a JMESPath expression whose time and result size are limited.
 
-Both the expression and the document come from outside. So an expression has at most LONGEST_PATH characters.
-Its lists and objects turn one value into at most MOST_GROWTH values. It joins no texts (a sensor is a
-number). It ends after MOST_STEPS steps, where each value of a list, object, or text that it makes is a step.
+Both the expression and the document come from outside. So an expression has at most MAX_PATH characters.
+Its lists and objects turn one value into at most MAX_GROWTH values. It joins no texts (a sensor is a
+number). It ends after MAX_STEPS steps, where each value of a list, object, or text that it makes is a step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ from queues.errors import BadInput
 from workers.pipeline.declaration import fields
 from workers.plants.plant import PlantConfused
 
-LONGEST_PATH = 500
-MOST_GROWTH = 16
-MOST_STEPS = 1_000_000
+MAX_PATH = 500
+MAX_GROWTH = 16
+MAX_STEPS = 1_000_000
 MAKES_TEXT = frozenset({"join", "to_string"})
 GROWS = frozenset({"multi_select_list", "multi_select_dict"})
 
@@ -44,7 +44,7 @@ class JsonPath:
         try:
             return _Interpreter().visit(self._parsed, document)
         except _TooLong:
-            raise PlantConfused(f"{self.text[:80]} takes more than {MOST_STEPS} steps") from None
+            raise PlantConfused(f"{self.text[:80]} takes more than {MAX_STEPS} steps") from None
         except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
             # The message of such an error may quote the whole document.
             name = getattr(error, "function_name", "")
@@ -57,7 +57,7 @@ class JsonPath:
 
 def read_path(text: Any, where: str) -> JsonPath:
     """Read a path. Raise `BadInput`, saying what is wrong."""
-    path = JsonPath(fields.text(text, where, LONGEST_PATH))
+    path = JsonPath(fields.text(text, where, MAX_PATH))
     try:
         nodes = list(_nodes(jmespath.compile(path.text).parsed))
     except JMESPathError as error:
@@ -68,8 +68,8 @@ def read_path(text: Any, where: str) -> JsonPath:
         if node["type"] == "function_expression" and node["value"] in MAKES_TEXT:
             raise BadInput(where, f"must not use {node['value']}(), because a sensor is a number")
     growth = prod(max(1, len(node["children"])) for node in nodes if node["type"] in GROWS)
-    if growth > MOST_GROWTH:
-        raise BadInput(where, f"makes {growth} values from one; the maximum is {MOST_GROWTH}")
+    if growth > MAX_GROWTH:
+        raise BadInput(where, f"makes {growth} values from one; the maximum is {MAX_GROWTH}")
     return path
 
 
@@ -81,7 +81,7 @@ def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 class _TooLong(Exception):  # noqa: N818
-    """An evaluation that took MOST_STEPS."""
+    """An evaluation that took MAX_STEPS."""
 
 
 class _Interpreter(TreeInterpreter):
@@ -89,7 +89,7 @@ class _Interpreter(TreeInterpreter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._left = MOST_STEPS
+        self._left = MAX_STEPS
 
     def visit(self, node: Any, *args: Any, **named: Any) -> Any:
         result = super().visit(node, *args, **named)

@@ -8,7 +8,7 @@ backlog (Little: w = n / x). A measure that does not follow stays unknown.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from controllers.parallelism.measured_topology import MOST_TASKS, Link, MeasuredOperator, MeasuredTopology
+from controllers.parallelism.measured_topology import MAX_TASKS, Link, MeasuredOperator, MeasuredTopology
 from workers.plants.foreign.declared.declaration import (
     SHARE,
     DeclaredOperator,
@@ -20,10 +20,10 @@ from workers.plants.plant import PlantConfused, PlantSilent
 
 ONLY_BRINGS = "a source, which only brings events in"
 ONLY_SEEN = "the declaration has no call that sets it"
-MOST_USED = 2.0
-MOST_ROWS = 100  # rows of measures of an operator with very many tasks: they contain the sums of all
-MOST_MEASURED = 1e12  # limit of a declaration
-MOST_TASK_MEASURE = 1e18
+MAX_USED = 2.0
+MAX_ROWS = 100  # rows of measures of an operator with very many tasks: they contain the sums of all
+MAX_MEASURED = 1e12  # limit of a declaration
+MAX_TASK_MEASURE = 1e18
 Known = Callable[[Quantity | None], float | None]
 # A measure of an operator by its name; None if it is unknown, unusable, or not declared.
 KnownMeasure = Callable[[DeclaredOperator, str], float | None]
@@ -104,9 +104,9 @@ def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str
     """
     if value is None:
         return ""
-    if not 0 <= value <= MOST_MEASURED:
-        return f"{value:g}; {measure} of {declared.name} must be 0 to {MOST_MEASURED:g}."
-    if measure == SHARE and value > MOST_USED:
+    if not 0 <= value <= MAX_MEASURED:
+        return f"{value:g}; {measure} of {declared.name} must be 0 to {MAX_MEASURED:g}."
+    if measure == SHARE and value > MAX_USED:
         return (
             f"{value:g}; {measure} of {declared.name} must be a share from 0 to 1. Convert percent with"
             " times: 0.01, and four cores with times: 0.25."
@@ -119,7 +119,7 @@ def tasks_of(declared: DeclaredOperator, known: Known) -> int:
     value = known(declared.tasks)
     if value is None:
         raise PlantSilent(f"Sensor {declared.tasks} returned no number of tasks of {declared.name}.")
-    if value < 0 or value > MOST_TASKS or abs(value - round(value)) > 1e-6:
+    if value < 0 or value > MAX_TASKS or abs(value - round(value)) > 1e-6:
         raise PlantConfused(
             f"Sensor {declared.tasks} returned {value:g} tasks of {declared.name}, which is not possible."
         )
@@ -163,7 +163,7 @@ def _operator(
     rates: tuple[float | None, float | None],
     window_seconds: float,
 ) -> MeasuredOperator:
-    rows, (comes, goes) = min(tasks, MOST_ROWS), rates
+    rows, (comes, goes) = min(tasks, MAX_ROWS), rates
     used, service = _compute_utilization(declared, known), known(declared, "service_seconds")
     if service is None and used is not None and goes:
         service = used * tasks / goes
@@ -188,7 +188,7 @@ def _operator(
         declared.maximum,
         fixed,
         waiting=known(declared, "waiting_events"),
-        tasks=({name: _bounded(value, MOST_TASK_MEASURE) for name, value in measures.items()},) * rows,
+        tasks=({name: _bounded(value, MAX_TASK_MEASURE) for name, value in measures.items()},) * rows,
     )
 
 
@@ -224,7 +224,7 @@ def _wait_seconds(
     if seconds is not None or waiting is None:
         return seconds
     rate = rates[0] or rates[1]
-    return 0.0 if waiting == 0 else _bounded(waiting / rate, MOST_MEASURED) if rate else None
+    return 0.0 if waiting == 0 else _bounded(waiting / rate, MAX_MEASURED) if rate else None
 
 
 def _bounded(value: float | None, most: float) -> float | None:

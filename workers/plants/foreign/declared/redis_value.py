@@ -22,7 +22,7 @@ from queues.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.plant import PlantConfused, PlantSilent
 
-LONGEST_NUMBER = 100
+MAX_NUMBER = 100
 # command → number of words after it
 COMMANDS: Mapping[str, int] = {
     "LLEN": 1,
@@ -77,9 +77,9 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     """
     kind, *rest = command
     if kind == "GET":
-        text = cast(bytes, server.getrange(rest[0], 0, LONGEST_NUMBER))
+        text = cast(bytes, server.getrange(rest[0], 0, MAX_NUMBER))
         return decoded_text(text, "replace") or None
-    if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > LONGEST_NUMBER:
+    if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > MAX_NUMBER:
         raise PlantConfused(f"{name}: {rest[0]} {rest[1]} does not contain a number.")
     untyped: Any = server
     text = untyped.execute_command(*command)

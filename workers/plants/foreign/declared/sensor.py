@@ -29,9 +29,9 @@ from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.declared.login import Login, read_login
 from workers.plants.foreign.declared.redis_value import read_command
 
-LONGEST_QUERY = 4_000
+MAX_QUERY = 4_000
 FRESH_SECONDS = 300.0
-LONGEST_TITLE, LONGEST_UNIT = 80, 20
+MAX_TITLE, MAX_UNIT = 80, 20
 SOURCES = ("promql", "sql", "redis", "url", "file")
 SHARED = ("title", "unit", "times", "counter", "every_seconds")
 KEYS = {
@@ -139,8 +139,8 @@ def read_sensor(name: str, document: Any, where: str, server: Server | None) -> 
     return DeclaredSensor(
         name,
         _SOURCES[kinds[0]](document, where, server),
-        _short(document, "title", where, LONGEST_TITLE),
-        _short(document, "unit", where, LONGEST_UNIT),
+        _short(document, "title", where, MAX_TITLE),
+        _short(document, "unit", where, MAX_UNIT),
         float(checks.number(-1e12, 1e12).validate(document.get("times", 1.0), f"{where}.times")),
         bool(checks.FLAG.validate(document.get("counter", False), f"{where}.counter")),
         fields.seconds(document.get("every_seconds", 0.0), f"{where}.every_seconds"),
@@ -172,13 +172,13 @@ def _promql(document: Mapping[str, Any], where: str, server: Server | None) -> P
         )
     if own is None:
         raise BadInput(f"{where}.prometheus", "is missing; set the server's address here or for the plant")
-    return PromqlSource(own, fields.text(document["promql"], f"{where}.promql", LONGEST_QUERY))
+    return PromqlSource(own, fields.text(document["promql"], f"{where}.promql", MAX_QUERY))
 
 
 def _sql(document: Mapping[str, Any], where: str, server: Server | None) -> SqlSource:
     name = fields.text(document.get("database"), f"{where}.database")
     egress.check_secret_name(name, f"{where}.database")
-    query = fields.text(document["sql"], f"{where}.sql", LONGEST_QUERY).strip().rstrip(";")
+    query = fields.text(document["sql"], f"{where}.sql", MAX_QUERY).strip().rstrip(";")
     if not query.lower().startswith(SQL_BEGINS) or ";" in query:
         raise BadInput(f"{where}.sql", f"must be one query that starts with {', '.join(SQL_BEGINS)}")
     return SqlSource(name, query)
@@ -187,7 +187,7 @@ def _sql(document: Mapping[str, Any], where: str, server: Server | None) -> SqlS
 def _redis(document: Mapping[str, Any], where: str, server: Server | None) -> RedisSource:
     name = fields.text(document.get("server"), f"{where}.server")
     egress.check_secret_name(name, f"{where}.server")
-    command = fields.text(document["redis"], f"{where}.redis", LONGEST_QUERY)
+    command = fields.text(document["redis"], f"{where}.redis", MAX_QUERY)
     return RedisSource(name, read_command(command, f"{where}.redis"))
 
 

@@ -37,7 +37,7 @@ from workers.plants.foreign.prometheus_client import PartialAnswer, PrometheusCl
 from workers.plants.plant import PlantConfused, PlantSilent
 
 AT_ONCE = 8
-MOST_FILE_BYTES = 64 * 1024
+MAX_FILE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,11 @@ def _read_file(source: FileSource) -> Any:
             age_seconds = time.time() - status.st_mtime
             if 0 < source.fresh_seconds < age_seconds:
                 raise PlantSilent(f"{source.file} was last written {age_seconds:,.0f} s ago")
-            content = file.read(MOST_FILE_BYTES + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise PlantSilent(f"{source.file} can't be read: {error.strerror}") from None
-    if len(content) > MOST_FILE_BYTES:
-        raise PlantConfused(f"{source.file} has more than {MOST_FILE_BYTES} bytes")
+    if len(content) > MAX_FILE_BYTES:
+        raise PlantConfused(f"{source.file} has more than {MAX_FILE_BYTES} bytes")
     if not source.path.text:
         return decoded_text(content, "replace").strip() or None
     try:

@@ -2,7 +2,7 @@
 
 The transaction is read-only and takes one statement. It ends after SQL_SECONDS, by the database's own limit,
 and by closing the connection if the database exceeds it. Only a short value is transferred: SQLite makes no
-value longer than MOST_BYTES. PostgreSQL is asked for the beginning of the value as text, of a query within
+value longer than MAX_BYTES. PostgreSQL is asked for the beginning of the value as text, of a query within
 the query, of which it takes a single value. The address comes from the environment: the person who sets it
 decides which login is used. That login should have only the right to read.
 """
@@ -26,8 +26,8 @@ UNREADABLE = (
     "contains an invalid address; write / : @ ? # % and spaces of its password as %2F %3A %40 %3F %23"
     " %25 and %20."
 )
-MOST_BYTES = 1_000_000
-LONGEST_NUMBER = 100
+MAX_BYTES = 1_000_000
+MAX_NUMBER = 100
 _SQLITE_STEPS = 1_000  # virtual machine instructions between two checks of the clock
 _SQLITE_ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -68,8 +68,8 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
             connection.set_authorizer(
                 lambda action, *_: sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
             )
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_NUMBER)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BYTES)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_NUMBER)
             connection.set_progress_handler(lambda: int(time.monotonic() > deadline), _SQLITE_STEPS)
             return connection.execute(query).fetchmany(2)
     except sqlite3.OperationalError as error:
@@ -92,7 +92,7 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
         ):
             connection.read_only = True
             # Prepared, so that the server refuses more than one statement. A comment ends with its line.
-            only = f"SELECT left((\n{query}\n)::text, {LONGEST_NUMBER})"
+            only = f"SELECT left((\n{query}\n)::text, {MAX_NUMBER})"
             return connection.execute(only.encode(), prepare=True).fetchmany(2)
     except psycopg.errors.QueryCanceled:
         raise late from None

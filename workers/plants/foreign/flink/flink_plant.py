@@ -27,7 +27,7 @@ from typing import Any
 
 from controllers.parallelism.measured_topology import (
     COUNTS,
-    MOST_TASKS,
+    MAX_TASKS,
     Link,
     MeasuredOperator,
     MeasuredTopology,
@@ -50,7 +50,7 @@ AUTOSCALED = (
     " controller may"
 )
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
-LONGEST_NAME = 100
+MAX_NAME = 100
 # tasks per metrics request: Flink's server refuses a line of more than 4096 characters
 SUBTASKS_AT_ONCE = 40
 
@@ -221,7 +221,7 @@ class FlinkPlant(Adapter):
         is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
         self._autoscaled = AUTOSCALED if is_on else None
         free = self._get_mapping("overview").get("slots-available")
-        return min(MOST_TASKS, max(0, int(free))) if is_number(free) else 0
+        return min(MAX_TASKS, max(0, int(free))) if is_number(free) else 0
 
     def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
         """Return the requirements of each vertex, by id; empty if the scheduler has none."""
@@ -311,7 +311,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
             str(row["id"]),
             str(row["name"]),
             _tasks(row["parallelism"]),
-            int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MOST_TASKS,
+            int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MAX_TASKS,
             inputs.get(row["id"], ()),
             str(row.get("slotSharingGroupId") or ""),
         )
@@ -320,7 +320,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
     if missing := {entry_id for ids in inputs.values() for entry_id in ids} - {
         vertex.id for vertex in vertices
     }:
-        raise ValueError(f"no vertex has the id {min(map(str, missing))[:LONGEST_NAME]}")
+        raise ValueError(f"no vertex has the id {min(map(str, missing))[:MAX_NAME]}")
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
     milliseconds = document.get("duration")
     seconds = milliseconds / 1_000 if is_number(milliseconds, 0) else None
@@ -329,7 +329,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
 
 def _tasks(count: Any) -> int:
     """Return the number of tasks. Raise `ValueError` for a number that would exhaust the memory."""
-    if not 0 <= (number := int(count)) <= MOST_TASKS:
+    if not 0 <= (number := int(count)) <= MAX_TASKS:
         raise ValueError(f"{number:.6g} tasks")
     return number
 
@@ -338,7 +338,7 @@ def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
     """Return the vertices by distinct names that fit into a map of operators."""
     found: dict[str, Vertex] = {}
     for vertex in vertices:
-        plain = " ".join(vertex.name.replace(";", ",").split())[:LONGEST_NAME] or vertex.id
+        plain = " ".join(vertex.name.replace(";", ",").split())[:MAX_NAME] or vertex.id
         name, number = plain, 2
         while name in found:
             name, number = f"{plain} {number}", number + 1

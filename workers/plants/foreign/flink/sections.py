@@ -18,9 +18,9 @@ from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.redaction import redact
 
-MOST_ROWS, MOST_VERTICES = 10, 20
-MOST_ASKED = 4  # number of rescales whose details are requested at a time
-LONGEST_TEXT, LONGEST_NAME = 300, 100
+MAX_ROWS, MAX_VERTICES = 10, 20
+MAX_ASKED = 4  # number of rescales whose details are requested at a time
+MAX_TEXT, MAX_NAME = 300, 100
 MEBIBYTE = 2**20
 UUID = re.compile(r"[0-9a-f-]{1,64}\Z")
 NO_HISTORY = (
@@ -149,7 +149,7 @@ def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> An
 
 def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantSection:
     rows: list[list[Value]] = []
-    for vertex, name in list(names.items())[:MOST_VERTICES]:
+    for vertex, name in list(names.items())[:MAX_VERTICES]:
         found = _ask(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
         tasks = found.subtasks if found else []
         rows.append(
@@ -176,7 +176,7 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
 def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
     found = convert(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
-    found = found[:MOST_ROWS]
+    found = found[:MAX_ROWS]
     _ask_for_details(client, job, found, rescaled)
     return PlantSection(
         title="Rescales",
@@ -202,9 +202,7 @@ def _ask_for_details(
 ) -> None:
     """Request the details of completed rescales that are not known yet; they no longer change."""
     ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
-    for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][
-        :MOST_ASKED
-    ]:
+    for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][:MAX_ASKED]:
         if (found := _ask(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
             rescaled[uuid] = _changes(list(found.vertices.values()))
     for uuid in set(rescaled) - {rescale.rescale_uuid for rescale in shown}:
@@ -241,16 +239,16 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
                 _round_value(checkpoint.end_to_end_duration, 1_000),
                 _round_value(checkpoint.state_size, MEBIBYTE),
                 _round_value(checkpoint.checkpointed_size, MEBIBYTE),
-                redact(checkpoint.failure_message or "", LONGEST_TEXT),
+                redact(checkpoint.failure_message or "", MAX_TEXT),
             ]
-            for checkpoint in (found.history if found else [])[:MOST_ROWS]
+            for checkpoint in (found.history if found else [])[:MAX_ROWS]
         ],
         empty="None so far." if found else "The cluster does not report them.",
     )
 
 
 def _exceptions(client: PlantClient, job: str) -> PlantSection:
-    found = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MOST_ROWS)
+    found = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MAX_ROWS)
     return PlantSection(
         title="Exceptions",
         about="exceptions that restarted or failed the job, newest first; without apparent secrets",
@@ -258,11 +256,11 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
         rows=[
             [
                 _time(entry.timestamp),
-                entry.exception_name.rpartition(".")[2][:LONGEST_NAME],
-                (entry.task_name or "")[:LONGEST_NAME],
-                redact(entry.stacktrace.partition("\n")[0], LONGEST_TEXT),
+                entry.exception_name.rpartition(".")[2][:MAX_NAME],
+                (entry.task_name or "")[:MAX_NAME],
+                redact(entry.stacktrace.partition("\n")[0], MAX_TEXT),
             ]
-            for entry in (found.exception_history.entries if found else [])[:MOST_ROWS]
+            for entry in (found.exception_history.entries if found else [])[:MAX_ROWS]
         ],
         empty="None so far." if found else "The cluster does not report them.",
     )
@@ -279,9 +277,9 @@ def _changes(vertices: Sequence[RescaledVertex]) -> str:
             else vertex.post_rescale_parallelism
         )
         if before != after:
-            name = vertex.job_vertex_name[:LONGEST_NAME]
+            name = vertex.job_vertex_name[:MAX_NAME]
             told.append(f"{name}: {_drop_unknown(before)} → {_drop_unknown(after)}")
-    return "; ".join(told[:MOST_ROWS]) or "no change"
+    return "; ".join(told[:MAX_ROWS]) or "no change"
 
 
 def _drop_unknown(count: int | None) -> str:
@@ -295,7 +293,7 @@ def _percent(shares: Sequence[float | None], of: Any) -> float | None:
 
 def _plain(name: str | None) -> str:
     """Return the name in lower case: COMPLETED → completed."""
-    return (name or "")[:LONGEST_NAME].replace("_", " ").lower()
+    return (name or "")[:MAX_NAME].replace("_", " ").lower()
 
 
 def _time(milliseconds: float | None) -> Value:

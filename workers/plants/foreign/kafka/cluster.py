@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 SCHEMES: Mapping[str, int] = {"kafka": 9092, "kafkas": 9093}  # plain, and TLS
 PORTS = frozenset(SCHEMES.values())
-MOST_GROUPS, MOST_PARTITIONS = 200, 4_000
-MOST_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one answer
+MAX_GROUPS, MAX_PARTITIONS = 200, 4_000
+MAX_ANSWER_BYTES = 32 * 2**20  # a cluster lists all of its partitions in one answer
 SILENT = (
     "_TRANSPORT",
     "_TIMED_OUT",
@@ -117,7 +117,7 @@ class KafkaCluster:
 
     @property
     def left(self) -> int:
-        """Return how many partitions that groups read are beyond MOST_PARTITIONS, at the last reading."""
+        """Return how many partitions that groups read are beyond MAX_PARTITIONS, at the last reading."""
         return len(self._beyond)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class KafkaCluster:
             for partition in member.partitions
         }
         there = sorted(topic for topic in read if _there(topic, topics))
-        self._asked, self._beyond = set(there[:MOST_PARTITIONS]), set(there[MOST_PARTITIONS:])
+        self._asked, self._beyond = set(there[:MAX_PARTITIONS]), set(there[MAX_PARTITIONS:])
 
     def _topics(self) -> "_Topics":
         """Return topic → (its id, number of partitions)."""
@@ -198,7 +198,7 @@ class KafkaCluster:
     def _group_names(self) -> list[str]:
         """Return the groups to read; names without a pattern need no listing."""
         if _are_names(self._group_patterns):
-            return list(self._group_patterns)[:MOST_GROUPS]
+            return list(self._group_patterns)[:MAX_GROUPS]
         listed = self._answer(self._open_client().list_consumer_groups(request_timeout=answer_seconds()))
         if listed.errors:
             error = _kafka_error(listed.errors[0])
@@ -208,7 +208,7 @@ class KafkaCluster:
         names = sorted(
             listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns)
         )
-        return names[:MOST_GROUPS]
+        return names[:MAX_GROUPS]
 
     def _describe_groups(self, names: list[str]) -> dict[str, tuple[str, tuple[GroupReader, ...]]]:
         """Return group → (its state, members); unknown if the broker does not answer."""
@@ -374,7 +374,7 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
         "socket.connection.setup.timeout.ms": round(answer_seconds() * 1000),
         "socket.timeout.ms": round(2 * answer_seconds() * 1000),
         "reconnect.backoff.max.ms": 2_000,
-        "receive.message.max.bytes": MOST_ANSWER_BYTES,
+        "receive.message.max.bytes": MAX_ANSWER_BYTES,
         "log_level": 0,  # errors are reported by answers
     }
     if user:

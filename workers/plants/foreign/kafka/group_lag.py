@@ -28,7 +28,7 @@ from workers.plants.foreign.kafka.offset_history import OffsetHistory
 from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, Group, Offsets, Partition
 
 WINDOW_SECONDS = 30.0
-MOST_SHOWN = 50  # partitions shown per group
+MAX_SHOWN = 50  # partitions shown per group
 GONE = "the topic is gone; offsets that the group committed there don't count"
 UNREADABLE = "the broker can't report its offsets now"
 NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides where it starts"
@@ -147,7 +147,7 @@ class GroupLags:
             clearing_seconds=_compute_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
             partition_count=self._partition_count(name, rows),
-            partitions=sorted(rows, key=_worst_first)[:MOST_SHOWN],
+            partitions=sorted(rows, key=_worst_first)[:MAX_SHOWN],
         )
 
     def _partition_count(self, name: str, rows: Sequence[PartitionLag]) -> int:

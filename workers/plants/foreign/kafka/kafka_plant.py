@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from controllers.parallelism.measured_topology import (
-    MOST_PATHS,
+    MAX_PATHS,
     Link,
     MeasuredOperator,
     MeasuredTopology,
@@ -25,7 +25,7 @@ from queues.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.kafka import cluster
-from workers.plants.foreign.kafka.cluster import MOST_GROUPS, KafkaCluster, broker_of, split_names
+from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, broker_of, split_names
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
 from workers.plants.foreign.kafka.reading import Partition
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, describe_topology
@@ -51,8 +51,8 @@ NEEDS = (
     " takes its lag from here (option lag)."
 )
 SOURCE = "a topic, which only brings events in"
-MOST_LINKS = MOST_PATHS - MOST_GROUPS  # a group without a link is a path of its own
-GAP_SHARE, LEAST_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
+MAX_LINKS = MAX_PATHS - MAX_GROUPS  # a group without a link is a path of its own
+GAP_SHARE, MIN_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
 QUESTIONS_A_READING = 8  # each halves the remaining interval, for all partitions at once
 UNTIMED_SECONDS = 600.0
 MAX_SHOWN_FAILURES = 20
@@ -84,7 +84,7 @@ class KafkaPlant(Adapter):
         return self._groups
 
     def sections(self) -> Sequence[PlantSection]:
-        """Return what is beyond MOST_LINKS and MOST_PARTITIONS, and what could not be read."""
+        """Return what is beyond MAX_LINKS and MAX_PARTITIONS, and what could not be read."""
         said = [describe_left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
         return [PlantSection(title="Not observed", columns=["What and why"], rows=rows)] if rows else ()
@@ -103,7 +103,7 @@ class KafkaPlant(Adapter):
         return (
             f"{self._cluster.left:,} partitions that groups read are not followed, because they"
             " are beyond the first"
-            f" {cluster.MOST_PARTITIONS:,} by name: only a minimum of the lag of their groups is"
+            f" {cluster.MAX_PARTITIONS:,} by name: only a minimum of the lag of their groups is"
             " known, and no rates."
         )
 
@@ -121,7 +121,7 @@ class KafkaPlant(Adapter):
         self._untimed = {each: until for each, until in self._untimed.items() if until > now}
         for _ in range(QUESTIONS_A_READING):
             times: dict[Partition, float] = {}
-            for question in self._lags.questions(GAP_SHARE, LEAST_GAP_SECONDS):
+            for question in self._lags.questions(GAP_SHARE, MIN_GAP_SECONDS):
                 at = choose_query_time(question, now)
                 if at is not None and question.partition not in self._untimed:
                     times.setdefault(question.partition, at)
@@ -142,15 +142,15 @@ def choose_query_time(question: Question, now: float) -> float | None:
     earliest = now - EARLIEST_SECONDS
     if question.after is None:
         return earliest if question.before > earliest else None
-    oldest, youngest = now - question.after, max(now - question.before, LEAST_GAP_SECONDS / 2)
+    oldest, youngest = now - question.after, max(now - question.before, MIN_GAP_SECONDS / 2)
     return now - math.sqrt(oldest * youngest)
 
 
 def topology_of(
     plant: str, at: float, groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]
 ) -> MeasuredTopology:
-    """Return topics → groups, the MOST_LINKS that are furthest behind; topics without a link are left out."""
-    links = _links(groups, partitions)[:MOST_LINKS]
+    """Return topics → groups, the MAX_LINKS that are furthest behind; topics without a link are left out."""
+    links = _links(groups, partitions)[:MAX_LINKS]
     read = {link.source.removeprefix("topics/") for link in links}
     operators = {
         f"topics/{name}": MeasuredOperator(
@@ -176,13 +176,13 @@ def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -
 def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> str:
     """Return what is left out as a sentence, or "" for nothing."""
     links = _links(groups, partitions)
-    if len(links) <= MOST_LINKS:
+    if len(links) <= MAX_LINKS:
         return ""
-    topics = {link.source for link in links} - {link.source for link in links[:MOST_LINKS]}
+    topics = {link.source for link in links} - {link.source for link in links[:MAX_LINKS]}
     return (
-        f"{len(links) - MOST_LINKS:,} of {len(links):,} pairs of a topic and its group, those"
+        f"{len(links) - MAX_LINKS:,} of {len(links):,} pairs of a topic and its group, those"
         " with the least lag,"
-        f" and with them {len(topics):,} topics: a topology has at most {MOST_PATHS:,} paths. The"
+        f" and with them {len(topics):,} topics: a topology has at most {MAX_PATHS:,} paths. The"
         " options groups and topics choose which are followed."
     )
 

@@ -12,9 +12,9 @@ between two is at most GAP_SHARE of their age, and the error half of that.
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-MOST_SAMPLES, KEPT_SAMPLES = 320, 240
+MAX_SAMPLES, KEPT_SAMPLES = 320, 240
 GAP_SHARE = 0.05
-LEAST_GAP_SECONDS = 2.0
+MIN_GAP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class OffsetHistory:
             return
         self._times.append(at)
         self._ends.append(end)
-        if len(self._times) > MOST_SAMPLES:
+        if len(self._times) > MAX_SAMPLES:
             self._thin(at)
 
     def insert(self, at: float, end: int) -> bool:
@@ -93,7 +93,7 @@ class OffsetHistory:
         kept = [len(self._times) - 1]
         for place in range(len(self._times) - 2, 0, -1):
             gap = self._times[kept[-1]] - self._times[place - 1]
-            if gap > max(LEAST_GAP_SECONDS, GAP_SHARE * (now - self._times[place])):
+            if gap > max(MIN_GAP_SECONDS, GAP_SHARE * (now - self._times[place])):
                 kept.append(place)
         kept.append(0)
         kept = kept[:KEPT_SAMPLES][::-1]

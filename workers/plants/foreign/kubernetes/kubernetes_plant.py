@@ -32,7 +32,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
 SOURCE, NOT_SET = "outside", "events from outside the cluster"
 REVISION = "deployment.kubernetes.io/revision"
 WINDOW_SECONDS = 30.0
-LEAST, MOST, MOST_WORKLOADS = 1, 20, 20
+LEAST, MOST, MAX_WORKLOADS = 1, 20, 20
 MAX_REPLICA_DIGITS = 5
 BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
@@ -257,8 +257,8 @@ def paths_of(text: str) -> list[list[tuple[str, str]]]:
     """Return the paths of (kind, name) in `parse > score, statefulset/mail`. Raise `BadInput`."""
     paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
     names = [name for path in paths for _, name in path]
-    if not 0 < len(names) <= MOST_WORKLOADS:
-        raise BadInput("workloads", f"must have 1 to {MOST_WORKLOADS} workloads.")
+    if not 0 < len(names) <= MAX_WORKLOADS:
+        raise BadInput("workloads", f"must have 1 to {MAX_WORKLOADS} workloads.")
     if len(set(names)) < len(names) or SOURCE in names:
         raise BadInput("workloads", f"must have each workload once, and none named {SOURCE}.")
     return paths

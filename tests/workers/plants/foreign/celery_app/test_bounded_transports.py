@@ -82,9 +82,9 @@ def send(app, worker, size):
 def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(app, listener, is_heard):
     before = psutil.Process().memory_info().rss
     # Not so large that the server ends a subscription of which it has to keep two copies.
-    send(app, "celery@large", bounded_transports.MOST_BYTES + 2**20)
+    send(app, "celery@large", bounded_transports.MAX_BYTES + 2**20)
     until(lambda: listener.error is not None)
-    assert f"more than {bounded_transports.MOST_BYTES} bytes" in (listener.error or "")
+    assert f"more than {bounded_transports.MAX_BYTES} bytes" in (listener.error or "")
     until(lambda: listener.error is None and is_heard())
     send(app, "celery@small", 1)
     until(lambda: listener.events.pools)
@@ -94,7 +94,7 @@ def test_an_event_larger_than_any_of_celery_is_not_taken_and_those_after_it_are(
 
 def test_each_of_many_messages_has_the_whole_limit(app, listener):
     for number in range(8):
-        send(app, f"celery@{number}", bounded_transports.MOST_BYTES // 4)
+        send(app, f"celery@{number}", bounded_transports.MAX_BYTES // 4)
     until(lambda: len(listener.events.pools) == 8)
     assert listener.error is None
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from tests.workers.plants.foreign.celery_app.test_celery_plant import ONE, task
 from workers.plants.foreign.celery_app.completions import PoolCompletions
-from workers.plants.foreign.kind import MOST_POOLS
+from workers.plants.foreign.kind import MAX_POOLS
 
 WALL = 1_790_000_000.0
 
@@ -180,7 +180,7 @@ def test_a_worker_that_is_late_once_keeps_what_it_has_completed(far):
 
 
 def test_of_many_pools_only_some_are_counted_and_it_is_said(far):
-    many = FakeCelery({f"celery@{number:03}": 1 for number in range(MOST_POOLS + 3)})
+    many = FakeCelery({f"celery@{number:03}": 1 for number in range(MAX_POOLS + 3)})
     plant = many.plant()
     plant.topology()
     assert "3 more pools have no concurrency loop" in " ".join(plant.missing())

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from queues.stored_document import encode_document
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import task_events
-from workers.plants.foreign.celery_app.broker import MOST_QUEUES
+from workers.plants.foreign.celery_app.broker import MAX_QUEUES
 from workers.plants.foreign.celery_app.remote_control import pool_of
-from workers.plants.foreign.celery_app.task_events import MOST_WORKERS, TaskEvents
+from workers.plants.foreign.celery_app.task_events import MAX_WORKERS, TaskEvents
 from workers.plants.foreign.redaction import redact
 from workers.plants.foreign.watch import Lookout
 from workers.plants.models import RegisteredPlant
@@ -60,8 +60,8 @@ def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
     far.lengths = lambda queues: asked.extend(queues) or lengths(queues)
     plant = far.plant(queues="the-one")
     topology = plant.topology()
-    assert len(topology.operators) <= MOST_QUEUES + 1
-    assert len(asked) == MOST_QUEUES and asked[0] == "the-one"
+    assert len(topology.operators) <= MAX_QUEUES + 1
+    assert len(asked) == MAX_QUEUES and asked[0] == "the-one"
     assert "queues are not observed" in " ".join(plant.missing())
     status, text = observed(far)
     assert status.error is None and len(text) < 200_000
@@ -99,20 +99,20 @@ def test_tracebacks_are_kept_of_the_last_errors_alone_and_these_stay_shown_howev
     assert not any(each.traceback for each in events.last(10_000))
     errors = events.errors()
     assert errors[0].id == "199" and all(each.traceback for each in errors)
-    assert len(events._errors) == task_events.MOST_ERRORS
+    assert len(events._errors) == task_events.MAX_ERRORS
 
 
 def test_of_workers_without_end_those_that_were_silent_longest_are_forgotten():
     events = TaskEvents()
-    for number in range(2 * MOST_WORKERS):
+    for number in range(2 * MAX_WORKERS):
         worker = f"celery@{number}"
         events.apply({"type": "worker-heartbeat", "hostname": worker, "pid": 1}, float(number))
-    assert len(events.pools) == MOST_WORKERS
-    assert f"celery@{2 * MOST_WORKERS - 1}" in events.pools and "celery@0" not in events.pools
+    assert len(events.pools) == MAX_WORKERS
+    assert f"celery@{2 * MAX_WORKERS - 1}" in events.pools and "celery@0" not in events.pools
 
 
 def test_tasks_whose_end_nobody_says_do_not_wait_and_run_for_ever(monkeypatch):
-    monkeypatch.setattr(task_events, "MOST_TASKS", 100)
+    monkeypatch.setattr(task_events, "MAX_TASKS", 100)
     events = TaskEvents()
     for number in range(1_000):
         events.apply(event(number, "task-received"), 1.0)

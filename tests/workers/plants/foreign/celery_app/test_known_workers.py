@@ -6,7 +6,7 @@ from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import remote_control
 from workers.plants.foreign.celery_app.asking import event_requests
 from workers.plants.foreign.celery_app.known_workers import (
-    MOST_MISSED,
+    MAX_MISSED,
     MissedWorkers,
     OwnKnownWorkers,
     SharedKnownWorkers,
@@ -120,11 +120,11 @@ def test_a_queue_from_which_no_worker_takes_says_so(far):
 
 def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(known):
     missed = MissedWorkers(known)
-    for number in range(MOST_MISSED + 20):
+    for number in range(MAX_MISSED + 20):
         missed.observe(float(number), [pool(f"celery@{number}")], ())
     found = missed.seconds()
-    assert len(found) == MOST_MISSED == len(known.all()) - 1  # and the worker that answers
-    assert "celery@0" not in found and f"celery@{MOST_MISSED + 18}" in found
+    assert len(found) == MAX_MISSED == len(known.all()) - 1  # and the worker that answers
+    assert "celery@0" not in found and f"celery@{MAX_MISSED + 18}" in found
 
 
 # Workers whose names come and go with their hosts
@@ -144,7 +144,7 @@ def hosts(far, plant, count, seconds=20.0):
 
 def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monkeypatch):
     """The record is read as a whole whenever a worker appears."""
-    monkeypatch.setattr(event_requests, "MOST_NOTED", 20)
+    monkeypatch.setattr(event_requests, "MAX_NOTED", 20)
     far = FakeCelery({STAYS: 2})
     plant = far.plant()
     hosts(far, plant, 60)
@@ -156,7 +156,7 @@ def test_of_workers_that_were_asked_for_events_only_the_last_ones_are_noted(monk
 
 
 def test_versions_of_gevent_workers_that_are_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(remote_control, "MOST_VERSIONS", 20)
+    monkeypatch.setattr(remote_control, "MAX_VERSIONS", 20)
     far = FakeCelery({STAYS: 2})
     far.stats = {"pool": {"implementation": f"{GEVENT}:TaskPool", "max-concurrency": 2}}
     plant = far.plant()

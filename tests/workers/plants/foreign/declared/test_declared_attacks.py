@@ -14,7 +14,7 @@ import pytest
 from queues.errors import BadInput, Forbidden, WeirError
 from tests.postgres import postgres_url as postgres_url  # a fixture of these tests
 from workers.plants.foreign import adapters
-from workers.plants.foreign.client import MOST_BYTES, PlantClient
+from workers.plants.foreign.client import MAX_BYTES, PlantClient
 from workers.plants.foreign.declared import json_path, sql
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
@@ -60,7 +60,7 @@ def test_a_path_that_would_grow_is_refused(path, why):
 
 
 def test_a_path_that_runs_long_is_ended(monkeypatch):
-    monkeypatch.setattr(json_path, "MOST_STEPS", 10_000)
+    monkeypatch.setattr(json_path, "MAX_STEPS", 10_000)
     rows = [{"n": at} for at in range(5_000)]
     with pytest.raises(PlantConfused, match="takes more than 10000 steps"):
         read_path("sum([?n > `1`].n)", "json").read(rows)
@@ -366,9 +366,9 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
             b"[" * 65_536,
             0.0,
             TOO_MUCH,
-            f"more than {MOST_BYTES}|did not end",
+            f"more than {MAX_BYTES}|did not end",
         ),
-        (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MOST_BYTES}|did not end"),
+        (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MAX_BYTES}|did not end"),
         (HEAD + b"\r\n", b" ", 0.02, PlantSilent, r"0\.3 s"),
         (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantSilent, "did not answer within"),
         (b"HTTP/1.1 200 OK\r\n", b"X-A: " + b"b" * 60_000 + b"\r\n", 0.0, PlantSilent, "can't be reached"),
@@ -400,7 +400,7 @@ def test_a_page_of_ten_megabytes_is_no_sensor():
         declaration_of_text(text), {}, httpx.MockTransport(lambda _: httpx.Response(200, content=page))
     )
     plant.topology()
-    assert f"more than {MOST_BYTES} bytes" in str(plant.readings()["it"].error)
+    assert f"more than {MAX_BYTES} bytes" in str(plant.readings()["it"].error)
 
 
 @pytest.mark.parametrize("address", ["http://me:word@prometheus", "http://me@prometheus", "http://:w@p/api"])

@@ -14,7 +14,7 @@ from workers.plants.foreign.adapters import kinds
 from workers.plants.foreign.kafka import cluster, group_lag
 from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
 from workers.plants.foreign.kafka.kafka_plant import (
-    MOST_LINKS,
+    MAX_LINKS,
     NOT_SET,
     KafkaPlant,
     describe_left_out,
@@ -48,7 +48,7 @@ def seen(plant, group):
 
 
 def group(*topics, lag_seconds=0.0):
-    shown = topics[: group_lag.MOST_SHOWN]
+    shown = topics[: group_lag.MAX_SHOWN]
     rows = [PartitionLag(topic=each, partition=0, lag_events=1, lag_seconds=lag_seconds) for each in shown]
     return ConsumerGroup(topics=list(topics), partitions=rows)
 
@@ -60,10 +60,10 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
     groups |= {f"g{number}": group("late", lag_seconds=9.0) for number in range(others)}
     partitions["late"] = 1
     topology = topology_of("events", 5.0, groups, partitions)
-    assert len(topology.links) == MOST_LINKS
+    assert len(topology.links) == MAX_LINKS
     assert len([link for link in topology.links if link.source == "topics/late"]) == others
-    assert len(topology.operators) == len(groups) + MOST_LINKS - others + 1
-    beyond = 5_000 + others - MOST_LINKS
+    assert len(topology.operators) == len(groups) + MAX_LINKS - others + 1
+    beyond = 5_000 + others - MAX_LINKS
     assert f"{beyond:,} of {5_000 + others:,} pairs" in describe_left_out(groups, partitions)
     assert f"with them {beyond:,} topics" in describe_left_out(groups, partitions)
     assert describe_left_out({"one": group("t1")}, partitions) == ""
@@ -72,7 +72,7 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
 def test_groups_that_read_nothing_are_seen_besides():
     partitions = {f"t{number}": 1 for number in range(900)}
     groups = {f"idle{number}": group() for number in range(199)} | {"all": group(*partitions)}
-    assert len(topology_of("events", 5.0, groups, partitions).paths) == 199 + MOST_LINKS
+    assert len(topology_of("events", 5.0, groups, partitions).paths) == 199 + MAX_LINKS
 
 
 def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broker, topic):
@@ -195,7 +195,7 @@ class Wide(KafkaCluster):
 def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
     monkeypatch, most, lag, at_least
 ):
-    monkeypatch.setattr(cluster, "MOST_PARTITIONS", most)
+    monkeypatch.setattr(cluster, "MAX_PARTITIONS", most)
     wide, lags = Wide(4), group_lag.GroupLags()
     for _ in range(2):
         lags.follow(wide.read())

@@ -17,7 +17,7 @@ SECONDS, TICK_SECONDS = 60.0, 0.05
 # Events per second of the producer, from when on; the last is a burst after a pause.
 PHASES = ((0.0, 400.0), (15.0, 100.0), (30.0, 0.0), (40.0, 800.0), (45.0, 50.0))
 READ_PER_SECOND = 60.0
-LEAST_SECONDS = 3.0  # below it, half an interval is more than a tenth
+MIN_SECONDS = 3.0  # below it, half an interval is more than a tenth
 TENTH, QUARTER_SECOND = 0.1, 0.25
 
 
@@ -68,8 +68,8 @@ def test_lag_in_seconds_is_within_a_tenth_of_the_truth_under_a_known_load(record
             load.ended.wait(OBSERVE_SECONDS)
         load.ended.set()
         load.thread.join(MAX_SECONDS)
-    errors = [abs(found - truth) / truth for truth, found in rows if truth >= LEAST_SECONDS]
-    small = [abs(found - truth) for truth, found in rows if truth < LEAST_SECONDS]
+    errors = [abs(found - truth) / truth for truth, found in rows if truth >= MIN_SECONDS]
+    small = [abs(found - truth) for truth, found in rows if truth < MIN_SECONDS]
     figures = {
         "looks": len(rows),
         "lag_up_to_seconds": round(max(truth for truth, _ in rows), 1),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.plants.foreign.kafka.offset_history import GAP_SHARE, MOST_SAMPLES, OffsetHistory
+from workers.plants.foreign.kafka.offset_history import GAP_SHARE, MAX_SAMPLES, OffsetHistory
 
 
 def history(*samples):
@@ -71,7 +71,7 @@ def test_however_long_it_is_watched_it_stays_small_and_no_event_is_far_from_when
             truth += [] if not rate else [(end, now - seconds, end + rate, now)]
             end += rate
             found.add(now, end)
-    assert len(found._times) <= MOST_SAMPLES
+    assert len(found._times) <= MAX_SAMPLES
     for first, after, beyond, before in truth[:: max(1, len(truth) // 50)]:
         offset = (first + beyond) // 2
         appended = found.find_append_time(offset)

@@ -26,7 +26,7 @@ from workers.plants.foreign.celery_app.remote_control import Life, RemoteControl
 # Events of tasks arrive in batches, and late from a busy host.
 UNHEARD_SECONDS = 5.0
 # Maximum number of gone or silent workers; live workers are recorded in addition.
-MOST_NOTED = 1_000
+MAX_NOTED = 1_000
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,11 @@ class EventRequests:
     def _note(self, pools: Sequence[WorkerPool], noted: Mapping[str, Life], now: float) -> None:
         """Record the workers, after this observer knows them: it knows them even if recording fails.
 
-        noted: the workers recorded before. Of those that are no longer alive, the last MOST_NOTED are kept.
+        noted: the workers recorded before. Of those that are no longer alive, the last MAX_NOTED are kept.
         """
         ours = {pool.worker: (pool.pid, now) for pool in pools if self._asked[pool.worker].is_ours}
         gone = sorted((at, worker) for worker, (_, at) in noted.items() if worker not in self._asked)
-        over = [worker for _, worker in gone[: max(0, len(gone) - MOST_NOTED)]]
+        over = [worker for _, worker in gone[: max(0, len(gone) - MAX_NOTED)]]
         self._noted.forget([*over, *(pool.worker for pool in pools if pool.worker not in ours)])
         self._noted.note(ours)
 

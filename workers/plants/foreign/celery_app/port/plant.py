@@ -26,7 +26,7 @@ from workers.plants.foreign.celery_app.asking.late_workers import (
     NotedInterventions,
 )
 from workers.plants.foreign.celery_app.asking.same_names import SameNames
-from workers.plants.foreign.celery_app.broker import MOST_QUEUES, Broker, QueueLength
+from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
 from workers.plants.foreign.celery_app.known_workers import KnownWorkers, MissedWorkers, OwnKnownWorkers
 from workers.plants.foreign.celery_app.known_workers import sentences as of_missed
@@ -49,11 +49,11 @@ from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, R
 from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
-from workers.plants.foreign.kind import MOST_POOLS, Adapter, PlantAddress
+from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
 from workers.plants.plant import PlantConfused, PlantSilent
 
 # Maximum of a pool. Loops and people have to choose much lower values themselves.
-MOST_PROCESSES = 100
+MAX_PROCESSES = 100
 USUAL_QUEUE = "celery"
 logger = logging.getLogger(__name__)
 ASK, LISTEN = "ask", "listen"
@@ -144,7 +144,7 @@ class CeleryPlant(Adapter):
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
         self._requests.retain(living)
-        return topology_of(self._name, self._clock(), self._measured, self._lengths, MOST_PROCESSES)
+        return topology_of(self._name, self._clock(), self._measured, self._lengths, MAX_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the processes of pools, one after the other.
@@ -159,7 +159,7 @@ class CeleryPlant(Adapter):
             pools = self.control.list_pools()
         measured = [build_unmeasured(pool) for pool in pools.values()]
         queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
-        topology_of(self._name, 0.0, measured, queues, MOST_PROCESSES).check_tasks(tasks)
+        topology_of(self._name, 0.0, measured, queues, MAX_PROCESSES).check_tasks(tasks)
         done: list[tuple[WorkerPool, int]] = []  # with the size that was ordered before
         for worker, count in tasks.items():
             before = self._get_ordered_size(pools[worker])
@@ -185,7 +185,7 @@ class CeleryPlant(Adapter):
             )
 
     def completions(self) -> Mapping[str, PoolSamples]:
-        """Return the completions of the first MOST_POOLS pools that can be set and that send task events."""
+        """Return the completions of the first MAX_POOLS pools that can be set and that send task events."""
         return self._completions
 
     def lives(self) -> Mapping[str, float]:
@@ -215,10 +215,10 @@ class CeleryPlant(Adapter):
         without = self.list_workers_without_events() if without_events is None else without_events
         with self._listener.lock:
             beating = self._listener.events.beats_now(self._monotonic())
-        gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MOST_NAMED)
+        gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MAX_NAMED)
         error, asks = self._listener.error, self._asks
         said = sections.describe_missing(workers, without, error, asks, self._left_queues, gone)
-        said += [*self._same.sentences(sections.MOST_NAMED), *self._broker.list_missing()]
+        said += [*self._same.sentences(sections.MAX_NAMED), *self._broker.list_missing()]
         return said + describe_left_out(self._measured, self._lengths) + self._list_workers_without_loops()
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
@@ -306,7 +306,7 @@ class CeleryPlant(Adapter):
     def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
         """Return the configured queues, and those that workers take from or took from before a pause.
 
-        They are at most MOST_QUEUES.
+        They are at most MAX_QUEUES.
         """
         named = (part.strip() for part in self._address.option("queues").split(","))
         taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
@@ -315,23 +315,23 @@ class CeleryPlant(Adapter):
         )
         if not names:  # neither a worker nor an option names it: not kept, because this queue may not exist
             return [USUAL_QUEUE]
-        self._left_queues = max(0, len(names) - MOST_QUEUES)
-        self._known_queues = names[:MOST_QUEUES]
+        self._left_queues = max(0, len(names) - MAX_QUEUES)
+        self._known_queues = names[:MAX_QUEUES]
         return self._known_queues
 
     def _list_workers_without_loops(self) -> list[str]:
-        left = sum(each.pool.fixed is None for each in self._measured) - MOST_POOLS
+        left = sum(each.pool.fixed is None for each in self._measured) - MAX_POOLS
         if left <= 0:
             return []
         return [
-            f"{left:,} more pools have no concurrency loop: only the first {MOST_POOLS}, by name, have one."
+            f"{left:,} more pools have no concurrency loop: only the first {MAX_POOLS}, by name, have one."
         ]
 
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
         """Return the completions; a late worker keeps its last ones."""
         found: dict[str, PoolSamples] = {}
         with self._listener.lock:
-            for pool in [each for each in pools if each.fixed is None][:MOST_POOLS]:
+            for pool in [each for each in pools if each.fixed is None][:MAX_POOLS]:
                 samples, events = None, self._listener.events.pools.get(pool.worker)
                 if pool.worker not in self._fresh:
                     samples = self._completions.get(pool.worker)

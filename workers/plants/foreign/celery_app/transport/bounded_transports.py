@@ -28,7 +28,7 @@ from workers.plants.foreign.celery_app.transport.redis_layout import (
 )
 from workers.plants.foreign.redis_client import Bounded
 
-MOST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 SECONDS = 2.0
 HEARTBEAT = 8  # the type of an AMQP frame
 WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own queue receives remote control
@@ -37,7 +37,7 @@ WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own qu
 class _BoundedMessages(Bounded):
     """Messages of a subscription arrive without a request, so the limit applies to each message."""
 
-    most_bytes = MOST_BYTES
+    most_bytes = MAX_BYTES
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
         answer = super().read_response(*arguments, **options)  # type: ignore[misc]  # of redis-py's class
@@ -116,7 +116,7 @@ class _BoundedFrames:
 
     def _setup_transport(self) -> None:
         super()._setup_transport()  # type: ignore[misc]  # of py-amqp's class
-        self.limit = AnswerLimit(MOST_BYTES, SECONDS)
+        self.limit = AnswerLimit(MAX_BYTES, SECONDS)
         receive = self._quick_recv
 
         def counted(size: int) -> bytes:
