@@ -3,8 +3,8 @@
 import { UNKNOWN, formatted } from "../values/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const TOP = 40, GAP = 12, LEAST_GAP = 4, LEAST_BAND = 1, LEFT = 9, PADDING = 8;
-const MOST_GLIDING = 40; // bands
+const TOP = 40, GAP = 12, MIN_GAP = 4, MIN_BAND = 1, LEFT = 9, PADDING = 8;
+const MAX_GLIDING = 40; // bands
 const EASE = 0.3, GRID = 8; // the part of a change that a width takes at once; the step of a box's height
 const SHRUNK = 0.92, REGROWN = 1.6; // of the scale that fits: what is left free when it shrinks; when it grows again
 
@@ -43,7 +43,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     const fitting = fittingScale(boxes, columns, links, height, fill);
     if (scale === null || fitting < scale) scale = fitting * SHRUNK;
     else if (fitting > scale * REGROWN) scale = fitting;
-    for (const link of links) link.width = link.rate || link.eased * scale > LEAST_BAND ? Math.max(LEAST_BAND, link.eased * scale) : 0;
+    for (const link of links) link.width = link.rate || link.eased * scale > MIN_BAND ? Math.max(MIN_BAND, link.eased * scale) : 0;
     const placed = new Map();
     boxes.forEach((column, index) => placeColumn(column, columns[index], height, placed, links));
     const sides = { out: new Map(), in: new Map() };
@@ -116,7 +116,7 @@ export function bandMap(host, { columns, width, leastHeight, fill = 0.62, name }
     latest += 1; // not the number of the snapshot: one may be drawn twice
     const present = new Set(boxes.flat().map((box) => box.id));
     const shown = links.filter((link) => present.has(link.from) && present.has(link.to));
-    host.classList.toggle("many", shown.length > MOST_GLIDING);
+    host.classList.toggle("many", shown.length > MAX_GLIDING);
     const { placed, height } = layout({ boxes, links: shown });
     const svg = element(host, "svg", "svg", { viewBox: `-1 0 ${width + 2} ${height + 2}`, role: "group", "aria-label": name });
     if (!drawn.has("defs")) hatch(svg);
@@ -138,7 +138,7 @@ function fittingScale(boxes, columns, links, height, fill) {
   const scales = boxes.map((column, index) => {
     const ids = new Set(column.map((box) => box.id)), ends = links.filter((link) => ids.has(link.from) || ids.has(link.to)).length;
     const flow = column.reduce((total, box) => total + Math.max(through("from", box.id), through("to", box.id)), 1e-6);
-    const least = column.length * (columns[index].height + LEAST_GAP) + LEAST_BAND * ends;
+    const least = column.length * (columns[index].height + MIN_GAP) + MIN_BAND * ends;
     return Math.max(0, Math.min(fill * height, height - least)) / flow;
   });
   return Math.min(...scales);
@@ -147,10 +147,10 @@ function fittingScale(boxes, columns, links, height, fill) {
 function placeColumn(column, { x, width, height: least }, height, placed, links) {
   const held = (side, id) => links.filter((link) => link[side] === id).reduce((total, link) => total + link.width, 0);
   const grid = (size) => Math.ceil(size / GRID) * GRID; // less than a step moves nothing
-  const most = height - (column.length - 1) * (least + LEAST_GAP); // the others keep their least height
+  const most = height - (column.length - 1) * (least + MIN_GAP); // the others keep their least height
   const sizes = column.map((box) => Math.min(most, Math.max(least, grid(Math.max(held("from", box.id), held("to", box.id)) + PADDING))));
   const total = sizes.reduce((sum, size) => sum + size, 0);
-  const gap = column.length > 1 ? Math.min(28, Math.max(LEAST_GAP, (height - total) / (column.length - 1))) : 0;
+  const gap = column.length > 1 ? Math.min(28, Math.max(MIN_GAP, (height - total) / (column.length - 1))) : 0;
   let y = TOP + Math.max(0, (height - total - gap * (column.length - 1)) / 2);
   column.forEach((box, place) => {
     placed.set(box.id, { ...box, x, width, y, height: sizes[place] });

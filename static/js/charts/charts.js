@@ -13,11 +13,11 @@ import { resolve, store, subscribe } from "../values/store.js";
 const POINTS = 450;
 const LANE_HEIGHTS = [190, 110], LANE_GAP = 34, TRIANGLE_LANE = 26, BAR_LANE = 24, HEADING_LANE = 22;
 const KEPT_SECONDS = 7200; // as long the live snapshots continue a line; a longer one is asked for anew, pixel by pixel
-const MOST_BARS = 3, CHARACTER_WIDTH = 6.5;
+const MAX_BARS = 3, CHARACTER_WIDTH = 6.5;
 const VERDICT_SYMBOLS = { effective: "triangle-up", harmful: "triangle-up", ineffective: "triangle-up-open", checking: "triangle-up-open-dot", "no action": "line-ew-open" };
 
 // Up to four areas are distinguished by their labels and two greys; more by their hues.
-const MOST_SHADES = 4;
+const MAX_SHADES = 4;
 
 const charts = new Set();
 
@@ -248,7 +248,7 @@ class Chart {
   area(lane, series, colours, axis) {
     if (!lane.stacked) return {};
     const there = lane.series.filter(({ path }) => this.columns.get(path).some(Boolean)), index = Math.max(0, there.indexOf(series));
-    const few = lane.series.length <= MOST_SHADES;
+    const few = lane.series.length <= MAX_SHADES;
     return { stackgroup: axis, fillcolor: few ? colours.shades[index % 2] : colours.hues[lane.series.indexOf(series) % colours.hues.length] };
   }
 
@@ -276,7 +276,7 @@ class Chart {
   bars() {
     return [...document.querySelectorAll("[data-override], [data-bar]")]
       .map(({ dataset }) => ({ from: dataset.from, to: dataset.to || new Date((this.time.at(-1) ?? 0) * 1000), label: dataset.bar ?? `Override: ${dataset.label}` }))
-      .slice(0, MOST_BARS);
+      .slice(0, MAX_BARS);
   }
 }
 

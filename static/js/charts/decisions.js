@@ -1,6 +1,6 @@
 // What loops did in a stretch of time, for the triangles of a chart: asked of the server, and again when a loop has acted.
 
-const LEAST_MILLISECONDS = 5_000;
+const MIN_MILLISECONDS = 5_000;
 
 const NONE = { decisions: [], guard: [] };
 
@@ -23,7 +23,7 @@ export function watch() {
   return (snapshot) => {
     const now = (snapshot.deeds ?? []).map((deed) => `${deed.entry}${deed.verdict}`).join();
     if (seen === null) seen = now;
-    if (now === seen || performance.now() - last < LEAST_MILLISECONDS) return false;
+    if (now === seen || performance.now() - last < MIN_MILLISECONDS) return false;
     seen = now;
     last = performance.now();
     return true;

@@ -3,7 +3,7 @@
 import { resolve } from "../values/store.js";
 import { plain } from "./plot.js";
 
-const LEAST_LABEL_WIDTH = 76;
+const MIN_LABEL_WIDTH = 76;
 const RATE = /^(totals|queues\..+)\.(in|out)_per_second$/;
 
 const isBanded = ({ path, kind, constant }) => constant === null && kind === "measured" && RATE.test(path);
@@ -27,7 +27,7 @@ export function marked(changes, { axis, factor, highest, width }, colours, layou
   shown.forEach((change, index) => {
     const x = new Date(change.at * 1000), next = shown[index + 1];
     layout.shapes.push({ type: "line", xref: "x", yref: axis, x0: x, x1: x, y0: 0, y1: highest, line: { color: colours.muted, width: 1, dash: "dot" } });
-    if ((next ? place(next.at) : width) - place(change.at) < LEAST_LABEL_WIDTH) return;
+    if ((next ? place(next.at) : width) - place(change.at) < MIN_LABEL_WIDTH) return;
     layout.annotations.push({ text: words(change), x, xref: "x", xshift: 3, y: highest, yref: axis, xanchor: "left", yanchor: "top", showarrow: false, font: { size: 11, color: colours.muted }, bgcolor: colours.surface });
   });
   if (!shown.length) return [];

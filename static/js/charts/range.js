@@ -1,7 +1,7 @@
 // Which stretch of time the charts of a page show, and what they are compared with: both stand in the address
 // (minutes, or from and to; compare), so a link shows the same.
 
-const FIRST_MINUTES = 15, MOST_MINUTES = 400 * 1440;
+const FIRST_MINUTES = 15, MAX_MINUTES = 400 * 1440;
 const DAY_SECONDS = 86400;
 const COMPARED = { day: { seconds: DAY_SECONDS, words: "a day before" }, week: { seconds: 7 * DAY_SECONDS, words: "a week before" } };
 
@@ -11,9 +11,9 @@ const query = () => new URLSearchParams(location.search);
 export function range() {
   const asked = query(), before = COMPARED[asked.get("compare")] ?? null;
   const since = Date.parse(asked.get("from") ?? ""), until = Date.parse(asked.get("to") ?? "");
-  if (since < until) return { seconds: Math.min((until - since) / 1000, MOST_MINUTES * 60), until: until / 1000, before };
+  if (since < until) return { seconds: Math.min((until - since) / 1000, MAX_MINUTES * 60), until: until / 1000, before };
   const minutes = Number(asked.get("minutes"));
-  return { seconds: 60 * (minutes > 0 && minutes <= MOST_MINUTES ? minutes : FIRST_MINUTES), until: null, before };
+  return { seconds: 60 * (minutes > 0 && minutes <= MAX_MINUTES ? minutes : FIRST_MINUTES), until: null, before };
 }
 
 /** How times are written on an axis, and under the pointer. */

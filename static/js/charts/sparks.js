@@ -2,8 +2,8 @@
 import { AGAIN_MILLISECONDS, GAP_SECONDS, history } from "../values/history.js";
 import { resolve, store, subscribe } from "../values/store.js";
 
-const SECONDS = 900, POINTS = 90, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, LEAST_SPAN = 0.4;
-const MOST_SERIES = 50; // of one question: the server takes 100, and a proxy an address of 8 kB
+const SECONDS = 900, POINTS = 90, STEP_SECONDS = 5, WIDTH = 72, HEIGHT = 18, PAD = 2, MIN_SPAN = 0.4;
+const MAX_SERIES = 50; // of one question: the server takes 100, and a proxy an address of 8 kB
 const kept = new Map(); // path → [[at, value]]
 let newest = null; // the time of the last snapshot
 
@@ -22,7 +22,7 @@ const paths = () => [...new Set([...document.querySelectorAll("[data-spark]")].m
 
 async function load(names, now) {
   names.forEach((name) => kept.set(name, kept.get(name) ?? []));
-  for (let first = 0; first < names.length; first += MOST_SERIES) await loadSome(names.slice(first, first + MOST_SERIES), now);
+  for (let first = 0; first < names.length; first += MAX_SERIES) await loadSome(names.slice(first, first + MAX_SERIES), now);
 }
 
 async function loadSome(names, now) {
@@ -69,7 +69,7 @@ function draw(spark, points) {
   // Up to now: what is unknown by now ends before the right edge, and a gap is no line.
   const end = points.at(-1)[0], values = known.map(([, value]) => value);
   const highest = Math.max(...values), lowest = Math.min(...values);
-  const span = Math.max(highest - lowest, LEAST_SPAN * Math.abs(highest), 1e-9), middle = (highest + lowest) / 2;
+  const span = Math.max(highest - lowest, MIN_SPAN * Math.abs(highest), 1e-9), middle = (highest + lowest) / 2;
   const x = (at) => (WIDTH - PAD) * (1 - (end - at) / SECONDS);
   const y = (value) => HEIGHT / 2 - (HEIGHT - 2 * PAD) * (value - middle) / span;
   const begins = (at, index) => !index || at - known[index - 1][0] > GAP_SECONDS * 4;

@@ -2,7 +2,7 @@
 import { words } from "../values/format.js";
 import { store } from "../values/store.js";
 
-const MOST_NAMED = 4;
+const MAX_NAMED = 4;
 
 export function start() {
   document.querySelectorAll("form[data-scope]").forEach(show);
@@ -32,6 +32,6 @@ function covered({ law, queue, node }) {
 }
 
 function listed(names) {
-  const first = names.slice(0, MOST_NAMED).join(", ");
-  return names.length > MOST_NAMED ? `${first} and ${names.length - MOST_NAMED} more` : first;
+  const first = names.slice(0, MAX_NAMED).join(", ");
+  return names.length > MAX_NAMED ? `${first} and ${names.length - MAX_NAMED} more` : first;
 }

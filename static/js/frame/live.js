@@ -3,7 +3,7 @@ import { logIn } from "../forms/sending.js";
 import { connect, merged, replace, store } from "../values/store.js";
 
 const POLL_SECONDS = 2, PATIENCE_MILLISECONDS = 10_000;
-const FIRST_WAIT_SECONDS = 0.5, LONGEST_WAIT_SECONDS = 3;
+const FIRST_WAIT_SECONDS = 0.5, MAX_WAIT_SECONDS = 3;
 const FAILURES_BEFORE_POLLING = 2;
 const SILENT_AFTER_SECONDS = 3;
 const DEAD_AFTER_SECONDS = 8; // a console that lives sends something each few seconds: if nothing else, that nothing came
@@ -86,7 +86,7 @@ function closed(code = 0) {
   if (!polling) connect("down");
   if (failures >= FAILURES_BEFORE_POLLING) poll();
   // Every page of a plant loses its socket at the same instant: a random part keeps them from returning as one.
-  const wait = Math.min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** failures) * (0.75 + Math.random() / 2);
+  const wait = Math.min(MAX_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** failures) * (0.75 + Math.random() / 2);
   setTimeout(open, wait * 1000);
 }
 

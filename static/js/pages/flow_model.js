@@ -2,7 +2,7 @@
 import { STATE_WORDS, UNKNOWN, formatted } from "../values/format.js";
 import { folded } from "../values/fold.js";
 
-const MOST_PRODUCERS = 6, MOST_QUEUES = 9, MOST_NODES = 9, MOST_SINKS = 7;
+const MAX_PRODUCERS = 6, MAX_QUEUES = 9, MAX_NODES = 9, MAX_SINKS = 7;
 const OVERLOADED = ["BUSY", "TOOBUSY"], RANKS = { OFFLINE: 3, TOOBUSY: 2, BUSY: 1 };
 const SEVERITIES = { critical: 3, warning: 2, notice: 1, unknown: 1 }; // a subject that is well has none
 
@@ -53,9 +53,9 @@ class Bands {
 function folds({ producers = {}, queues, nodes, states = {} }) {
   const badnessOf = new Map(Object.entries(queues).map(([name, queue]) => [queue, queueBadness(queue, states[`queue/${name}`])]));
   return {
-    producers: folded("producers", Object.entries(producers), MOST_PRODUCERS, (row) => (row.in_per_second ?? 0) * 1e-12),
-    queues: folded("queues", Object.entries(queues), MOST_QUEUES, (queue) => badnessOf.get(queue)),
-    nodes: folded("nodes", Object.entries(nodes), MOST_NODES, nodeBadness),
+    producers: folded("producers", Object.entries(producers), MAX_PRODUCERS, (row) => (row.in_per_second ?? 0) * 1e-12),
+    queues: folded("queues", Object.entries(queues), MAX_QUEUES, (queue) => badnessOf.get(queue)),
+    nodes: folded("nodes", Object.entries(nodes), MAX_NODES, nodeBadness),
   };
 }
 
@@ -139,7 +139,7 @@ function sinks(snapshot, queues) {
   }
   const bySink = Map.groupBy(queues.filter(([, queue]) => queue.kind === "jobs"), ([, queue]) => queue.sink ?? queue.handler ?? "handler");
   const rates = [...bySink].map(([sink, rows]) => [sink, { rate: known(rows.map(([, queue]) => queue.out_per_second)) }]);
-  const { single, rest } = folded("sinks", rates, MOST_SINKS, (row) => 0.9 * (1 - 1 / (1 + (row.rate ?? 0))));
+  const { single, rest } = folded("sinks", rates, MAX_SINKS, (row) => 0.9 * (1 - 1 / (1 + (row.rate ?? 0))));
   for (const [sink, { rate }] of single) boxes.push({ id: `4:of ${sink}`, of: "jobs", name: sink, rate });
   if (rest.length) boxes.push({ id: "4:", of: "jobs", name: `and ${rest.length} more`, rate: known(rest.map(([, row]) => row.rate)) });
   return boxes;

@@ -8,7 +8,7 @@ const host = document.getElementById("pipeline-map");
 // From where on a part is busy: as nodes are (queues/nodes/node_state.py).
 const BUSY = Number(host?.dataset.busy), TOOBUSY = Number(host?.dataset.toobusy);
 const WIDTHS = { source: 126, replicas: 150, result: 152, combiner: 152, operators: 152, sinks: 126 };
-const LEAST_WIDTH = 1200, LEAST_GAP = 44;
+const MIN_WIDTH = 1200, MIN_GAP = 44;
 
 /** Busy by the share of the time that something works: the words of nodes, for what has no thresholds of its own. */
 function stateOf(row) {
@@ -25,7 +25,7 @@ function columns(levels) {
   const kinds = ["source", "replicas", "result", "combiner", ...Array(levels).fill("operators"), "sinks"];
   const titles = ["Source", "Intra-event replicas", "", "", ...Array.from({ length: levels }, (_, level) => (level ? `Level ${level + 1}` : "Operators")), "Sinks"];
   const whole = kinds.reduce((total, kind) => total + WIDTHS[kind], 0);
-  const gap = Math.max(LEAST_GAP, (LEAST_WIDTH - whole) / (kinds.length - 1));
+  const gap = Math.max(MIN_GAP, (MIN_WIDTH - whole) / (kinds.length - 1));
   let x = 0;
   const made = kinds.map((kind, place) => {
     const column = { title: titles[place], x, width: WIDTHS[kind], height: { source: 64, result: 104, sinks: 46 }[kind] ?? 74 };

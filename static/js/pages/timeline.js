@@ -5,7 +5,7 @@ import { STATE_WORDS, formatted, timestamp } from "../values/format.js";
 import { refreshAll } from "../values/refresh.js";
 import { write } from "../values/bind.js";
 
-const DRAG_PIXELS = 6, LEAST_ZOOM_SECONDS = 10, SETTLE_MILLISECONDS = 350;
+const DRAG_PIXELS = 6, MIN_ZOOM_SECONDS = 10, SETTLE_MILLISECONDS = 350;
 const STEP = 1 / 200, STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageUp: 10, PageDown: -10 };
 
 let drag = null, settle = null, focused = false, data = null, pinned = null;
@@ -93,7 +93,7 @@ function end(event) {
   letGo();
   if (touch || Math.abs(event.clientX - x) < DRAG_PIXELS) return look(share);
   const [since, until] = [from, share].sort((one, other) => one - other).map(secondsAt);
-  if (until - since >= LEAST_ZOOM_SECONDS) go({ from: iso(since), to: iso(until) }, true);
+  if (until - since >= MIN_ZOOM_SECONDS) go({ from: iso(since), to: iso(until) }, true);
 }
 
 /** The keyboard moves the cursor; the page follows once it rests. */

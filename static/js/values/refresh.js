@@ -5,7 +5,7 @@ import { localise, update, write } from "./bind.js";
 import { isPointed, isTypedIn, isWorkedOn } from "./hand.js";
 import { resolve, store, subscribe } from "./store.js";
 
-const PAUSE_SECONDS = 4, LONGEST_PAUSE_SECONDS = 32;
+const PAUSE_SECONDS = 4, MAX_PAUSE_SECONDS = 32;
 const PATIENCE_MILLISECONDS = 30_000; // a fetch that hangs would be the last
 const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5, RECORDS_SECONDS = 10;
 
@@ -94,7 +94,7 @@ function look(snapshot) {
       due.add(element.id);
     }
   }
-  const pause = Math.min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** refusals);
+  const pause = Math.min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2 ** refusals);
   if (due.size && performance.now() - last > pause * 1000) run();
 }
 
