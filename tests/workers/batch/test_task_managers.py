@@ -212,17 +212,19 @@ def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: B
     bench.pass_seconds(LOST_SECONDS + 1)
     successor = bench.lease(run, "successor")
     assert successor.chunk.pk == paused.chunk.pk and successor.chunk.fence > paused.chunk.fence
-    (bench.data / "old").write_text("old")
-    (bench.data / "new").write_text("new")
+    folder = bench.data / "statistics"
+    folder.mkdir()
+    (folder / "old").write_text("old")
+    (folder / "new").write_text("new")
     with pytest.raises(ChunkLeaseLost):
         paused.check()
     with pytest.raises(ChunkLeaseLost):
-        paused.commit(Made(1, {"result": "old"}), 1.0)
-    assert not (bench.data / "result").exists() and not (bench.data / "old").exists()
-    successor.commit(Made(1, {"result": "new"}), 1.0)
-    assert (bench.data / "result").read_text() == "new"
+        paused.commit(Made(1, {"statistics/result": "statistics/old"}), 1.0)
+    assert not (folder / "result").exists() and not (folder / "old").exists()
+    successor.commit(Made(1, {"statistics/result": "statistics/new"}), 1.0)
+    assert (folder / "result").read_text() == "new"
     with pytest.raises(ChunkLeaseLost):
-        paused.commit(Made(1, {"result": "old"}), 1.0)
+        paused.commit(Made(1, {"statistics/result": "statistics/old"}), 1.0)
     run.refresh_from_db()
     assert run.chunks_done == 1
 
@@ -233,7 +235,7 @@ def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench: Bench) -> None:
     bench.manage()
     lease = bench.lease(run)
     with pytest.raises(FileNotFoundError):
-        lease.commit(Made(1, {"result": "absent"}), 1.0)
+        lease.commit(Made(1, {"statistics/result": "statistics/absent"}), 1.0)
     lease.chunk.refresh_from_db()
     assert lease.chunk.state == "working"
 
