@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from queues.stored_document import changed
+from queues.stored_document import replace_fields
 from workers.alerts.conditions import sensor_conditions
 from workers.control.parts.operators import topology_inputs
 from workers.documents.plants import PlantStatus
@@ -153,7 +153,7 @@ def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holdin
         with pytest.raises((PlantConfused, PlantSilent)):
             plant.set_parallelism({"w2": 3})
     status = PlantStatus(kind="declared", state="seen", topology=topology.to_document(), age_seconds=0.0)
-    snapshot = changed(NOTHING_SEEN, at=5.0, plants={"shop": status})
+    snapshot = replace_fields(NOTHING_SEEN, at=5.0, plants={"shop": status})
     _, measured = topology_inputs({"plant": "shop"}, snapshot, 5.0)
     assert measured.invalid == topology.operators["w1"].unknown_tasks
 

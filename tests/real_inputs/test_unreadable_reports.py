@@ -7,8 +7,8 @@ import pytest
 
 from queues import keys
 from tests.workers.snapshot.test_local_plant import HOST, NOW, Times, beat, beat_all, host
-from workers.pipeline.status.status import waiting_events
-from workers.placement.plant_sensors import measured
+from workers.pipeline.status.status import count_waiting_events
+from workers.placement.plant_sensors import check_measurement
 from workers.pool.reports import host_reports, unreadable_reports
 from workers.snapshot.local import LocalPlant
 
@@ -50,7 +50,7 @@ def test_one_unreadable_heartbeat_leaves_every_other_node_standing(text, plant, 
     state = snapshot.states["node/n2"]
     assert state.word == "Unreadable" and "The heartbeat of node n2 can't be read" in state.finding
     assert "its points stay on it" in state.finding and "same version" in state.step
-    assert "n2" in measured(snapshot, times.wall_seconds).invalid
+    assert "n2" in check_measurement(snapshot, times.wall_seconds).invalid
     assert observe_for(plant, control, times, 2).nodes["n2"].state == "NORMAL"
 
 
@@ -98,6 +98,6 @@ def test_a_count_of_workers_that_is_none_hides_no_other(count, plant, control):
 def test_what_waits_is_unknown_while_a_heartbeat_cannot_be_read(control):
     for node in ("n1", "n2"):
         beat(control, node, 1, NOW, inserted_events=5)
-    assert waiting_events(control.hgetall(keys.HEARTBEATS), ("alert",)) == 10
+    assert count_waiting_events(control.hgetall(keys.HEARTBEATS), ("alert",)) == 10
     control.hset(keys.HEARTBEATS, "n2", b"{}")
-    assert waiting_events(control.hgetall(keys.HEARTBEATS), ("alert",)) is None
+    assert count_waiting_events(control.hgetall(keys.HEARTBEATS), ("alert",)) is None
