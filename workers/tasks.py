@@ -18,14 +18,14 @@ from queues.segments.segment import Segment
 from queues.topology import Topology
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.consumer.handlers.registry import handler_for
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
 from workers.control import engine, first_reports
 from workers.control.attached_ticks import AttachedTicks
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.coordination.connections import connection, control_server
 from workers.coordination.plant_clock import plant_clock
 from workers.coordination.tick import TICK
@@ -157,7 +157,7 @@ def upkeep() -> None:
     projection.reconcile(control, overrides.node_thresholds(now))
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
     versions.reconcile(control)
-    ensure_loops(Present(topology, control, snapshot))
+    ensure_loops(PlantInventory(topology, control, snapshot))
     first_reports.write_due(now)
     task_definitions.ensure_tasks()
     overrides.expire_due(now, control)
@@ -212,7 +212,7 @@ def sweep(topology: Topology) -> int:
 @shared_task(name="workers.tasks.start_task", ignore_result=True)
 def start_task(name: str) -> None:
     """Start a scheduled run of a batch task. If a run is still open, no second one is started."""
-    where = Surroundings(settings.WEIR_DATA, control_server(), datetime.now(UTC))
+    where = JobContext(settings.WEIR_DATA, control_server(), datetime.now(UTC))
     try:
         runs.begin(name, where)
     except WeirError as error:

@@ -16,7 +16,7 @@ from queues.stored_document import replace_fields
 from queues.topology import Topology
 from workers.control.engine import tick_due
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import check
@@ -67,7 +67,7 @@ def steer(plants: Mapping[str, str], notes: str, law: str = JOINT) -> None:
 
 def _put_on_auto(watched: Watched, law: str) -> None:
     """Those that there are now: a pool has one once it is seen."""
-    present = Present(Topology(0, {}, {}), control(), watched.observe())
+    present = PlantInventory(Topology(0, {}, {}), control(), watched.observe())
     for loop in ensure_loops(present, (law,)):
         if loop.mode != Loop.Mode.AUTO:
             parameters = {**loop.parameters, **PARAMETERS[law]}

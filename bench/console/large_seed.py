@@ -10,7 +10,7 @@ from queues import projection
 from queues.models import Container, Node, Queue
 from queues.points import share
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.models import LedgerEntry, Loop
 
 QUEUES, CONTAINERS_PER_QUEUE, OF_WHICH_PIPELINE = 100, 10, 20
@@ -27,7 +27,7 @@ def seed() -> None:
     seed_nodes(dict.fromkeys(NODES, "redis://127.0.0.1:1/0"))
     for number in range(QUEUES):
         _seed_queue(number)
-    present = Present(projection.project(control()), control())
+    present = PlantInventory(projection.project(control()), control())
     ensure_loops(present, ("rebalancing", "node_scaling"))
     loops = ensure_loops(present, ("worker_rate",))
     now = timezone.now()

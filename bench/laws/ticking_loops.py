@@ -13,7 +13,7 @@ from queues.projection import project
 from workers.control.engine import tick_due
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.plants.memory import MemoryPlant
 
 EVENTS_A_ROUND = 700
@@ -26,7 +26,7 @@ def measure(queues: int, nodes: int, seconds: float) -> None:
     loops there are.
     """
     containers = _seed(queues, nodes)
-    loops = ensure_loops(Present(project(control()), control()), ("worker_rate",))
+    loops = ensure_loops(PlantInventory(project(control()), control()), ("worker_rate",))
     figures = {"loops": len(loops), "idle_seconds": _median(containers, seconds / 2, events=0)}
     figures["acting_seconds"] = _median(containers, seconds / 2, EVENTS_A_ROUND)
     sys.stdout.write(json.dumps(figures))

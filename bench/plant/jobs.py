@@ -23,7 +23,7 @@ import redis
 from pyspark.sql import functions as F  # noqa: N812
 
 from queues.events.block import SCHEMA
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.batch.jobs.spark.client import SparkProcess
 from workers.batch.jobs.spark.session import start_session
 from workers.batch.jobs.spark.statistics import ACCURACY, QUANTILES
@@ -42,7 +42,7 @@ SAMPLE_SECONDS = 0.2
 class BenchLease:
     """What a Spark process asks of a seat: here nobody overtakes."""
 
-    surroundings: Surroundings
+    surroundings: JobContext
     parameters: Mapping[str, Any]
     token: str
     content: Mapping[str, Any] = field(
@@ -66,7 +66,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     rows = int(min(MAX_EVENTS, EVENTS_PER_SECOND * seconds))
     with tempfile.TemporaryDirectory() as folder:
         lay_ready(Path(folder), rows)
-        where = Surroundings(Path(folder), redis.Redis(), datetime.now(UTC))  # the job asks it for nothing
+        where = JobContext(Path(folder), redis.Redis(), datetime.now(UTC))  # the job asks it for nothing
         ours = _measure_job(where, "stream_statistics", {"on_error": "stop"})
         limit = _spark_alone_seconds(Path(folder))
     return {
@@ -104,7 +104,7 @@ def lay_ready(data: Path, rows: int) -> None:
         parquet.write_table(table, folder / f"{number:032x}.parquet", compression="zstd")
 
 
-def _measure_job(where: Surroundings, job: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+def _measure_job(where: JobContext, job: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     process = SparkProcess(job)
     with _watch_memory() as usage:
         began = time.perf_counter()

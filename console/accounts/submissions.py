@@ -38,7 +38,7 @@ class AnsweredError(Exception):
         self.response = response
 
 
-class OnceOnly(MiddlewareMixin):
+class IdempotencyGuard(MiddlewareMixin):
     """Answers a repeated submission with its first answer, and stores first answers."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

@@ -1,7 +1,7 @@
 """Setting a plant's tasks through the control API: authorized, audited, and by one controller at a time; and
 other interventions in attached plants, which expire.
 
-All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantSilent, and PlantConfused.
+All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantUnavailable, and InvalidPlantResponse.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from workers.plants import holding, orders
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic, PlantConfused
+from workers.plants.plant import Elastic, InvalidPlantResponse
 from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
@@ -72,7 +72,7 @@ def set_parallelism(
             after=checked,
         ):
             plant.set_parallelism(checked)
-    except (BadInput, PlantConfused):
+    except (BadInput, InvalidPlantResponse):
         if before is None:
             holding.release(control, seen.plant, holder)
             with suppress(WeirError):  # otherwise its hold expires

@@ -20,7 +20,7 @@ from workers.models import Loop
 from workers.plants import orders
 from workers.plants.foreign import adapters, interventions
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 from workers.steering import overrides
 from workers.steering.overrides import read_reason
 
@@ -142,7 +142,7 @@ def inspect(
     )
     try:
         return adapters.kind_named(kind).run_inspection(adapters.address_of(row))
-    except (PlantSilent, PlantConfused) as error:
+    except (PlantUnavailable, InvalidPlantResponse) as error:
         raise BadInput("url", str(error).removeprefix(f"{UNNAMED} ")) from error
 
 

@@ -19,7 +19,7 @@ from console.input.shown_digest import demand_unchanged
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.host import own_code
 from workers.models import Run, Task
 from workers.steering.overrides import read_reason
@@ -47,7 +47,7 @@ def begin(
     parameters: Mapping[str, Any],
     deadline_at: datetime | None,
     reason: str,
-    where: Surroundings,
+    where: JobContext,
 ) -> Run:
     """Run a task now, with these parameters over its own. Retention of less than a week requires two people."""
     admit(actor, "task.run")

@@ -4,9 +4,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from console.connections.control_server import control
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 
 
-def surroundings() -> Surroundings:
+def surroundings() -> JobContext:
     """Return the data folder, the control server, and the time."""
-    return Surroundings(settings.WEIR_DATA, control(), timezone.now())
+    return JobContext(settings.WEIR_DATA, control(), timezone.now())

@@ -28,7 +28,7 @@ from workers.batch import task_definitions
 from workers.control import schedule
 from workers.control.kinds.registry import list_seeded_laws
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.models import Task
 from workers.steering import overrides
 
@@ -61,7 +61,7 @@ def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS
         seed_nodes(parse_nodes(variables.NODES.text(environment)))
         seed_queues()
     topology = projection.project(server, overrides.node_thresholds(timezone.now()))
-    ensure_loops(Present(topology, server), list_seeded_laws())
+    ensure_loops(PlantInventory(topology, server), list_seeded_laws())
     schedule.ensure_schedule()
     seed_retention()
     task_definitions.ensure_tasks()

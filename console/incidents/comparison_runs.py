@@ -6,16 +6,16 @@ from console.accounts.access import Actor
 from console.actions import tasks
 from console.incidents.differences import stretches_of
 from workers.batch import runs
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.history.stretch_counts import counts_name
-from workers.history.stretches import Stretch
+from workers.history.stretches import TimeRange
 from workers.models import Run
 
 JOB = "stretch_comparison"
 REASON = "What is different is compared over a stretch that is too long for a page."
 
 
-def last_run(queue: str, here: Stretch, there: Stretch) -> Run | None:
+def last_run(queue: str, here: TimeRange, there: TimeRange) -> Run | None:
     """Return the last run of the job on exactly these ranges."""
     chunk = f"comparison={counts_name(queue, here, there)}"
     asked = Run.objects.filter(task__job=JOB, chunks__identifier=chunk)
@@ -23,7 +23,7 @@ def last_run(queue: str, here: Stretch, there: Stretch) -> Run | None:
 
 
 def begin_count(
-    actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: Surroundings
+    actor: Actor, since: datetime, until: datetime, against: str, queue: str, where: JobContext
 ) -> Run:
     """Return the open run that counts them, or start one, audited like any run of a task.
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from controllers.diagnosis.differences import Difference, differences
 from queues import checks
 from queues.errors import BadInput
-from workers.history.stretch_counts import StretchCounts, read_counts
+from workers.history.stretch_counts import TimeRangeCounts, read_counts
 from workers.history.stretches import (
     INSTEAD,
     ReadBudget,
-    Stretch,
-    TooMuchToRead,
+    ReadLimitExceeded,
+    TimeRange,
     count_with_snapshots,
     figures_of,
     fold_rare,
@@ -40,14 +40,14 @@ class Comparison:
     counted_at: when Spark counted the archived events, None if they were read just now.
     """
 
-    here: Stretch
-    there: Stretch
+    here: TimeRange
+    there: TimeRange
     rows: list[Difference]
     compared: int
     counted_at: datetime | None
 
 
-def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretch, Stretch]:
+def stretches_of(since: datetime, until: datetime, against: str) -> tuple[TimeRange, TimeRange]:
     """Return the range and its reference, in whole seconds. Raises `BadInput` that names to or against."""
     if against not in AGAINST:
         raise BadInput("against", f"takes {', '.join(AGAINST)}, not {against[:40]!r}.")
@@ -55,7 +55,7 @@ def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretc
     if not SHORTEST <= until - since <= longest:
         days = "1 day" if longest.days == 1 else f"{longest.days} days"
         raise BadInput("to", f"takes a time from 1 minute to {days} after from.")
-    here = Stretch(float(int(since.timestamp())), float(int(until.timestamp())))
+    here = TimeRange(float(int(since.timestamp())), float(int(until.timestamp())))
     shift = SHIFTS[against].total_seconds() if against in SHIFTS else here.until - here.since
     return here, here.shift(shift)
 
@@ -63,7 +63,7 @@ def stretches_of(since: datetime, until: datetime, against: str) -> tuple[Stretc
 def compare(since: datetime, until: datetime, against: str, queue: str, data: Path) -> Comparison:
     """Compare the ranges.
 
-    Raises `BadInput` that names from, to, against, or queue; `TooMuchToRead` if Spark must count first;
+    Raises `BadInput` that names from, to, against, or queue; `ReadLimitExceeded` if Spark must count first;
     `ComparisonRuns` while another runs.
     """
     here, there = stretches_of(since, until, against)
@@ -71,7 +71,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
         raise BadInput("queue", "takes the name of a queue.")
     counted = read_counts(data, queue, here, there)
     if counted is None and until - since > MAX_READ:
-        raise TooMuchToRead("to", f"is longer than 6 hours; {INSTEAD}")
+        raise ReadLimitExceeded("to", f"is longer than 6 hours; {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise ComparisonRuns("from", "waits for another comparison; try again in a few seconds.")
     try:
@@ -81,7 +81,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
 
 
 def _compare_stretches(
-    here: Stretch, there: Stretch, queue: str, data: Path, counted: StretchCounts | None
+    here: TimeRange, there: TimeRange, queue: str, data: Path, counted: TimeRangeCounts | None
 ) -> Comparison:
     budget = ReadBudget()
     if counted is None:

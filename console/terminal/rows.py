@@ -15,7 +15,7 @@ from console.terminal.plain_text import cell
 from queues import pausing
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, TOOBUSY
 from workers.documents.alerts import AlertStatus
-from workers.documents.loops import HandStatus, OverrideStatus
+from workers.documents.loops import ManualChange, OverrideStatus
 from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import Snapshot
 from workers.snapshot.states.evaluate import states_of
@@ -180,7 +180,7 @@ def _override(override: OverrideStatus, now: float) -> TerminalRow:
     )
 
 
-def _hand(hand: HandStatus, now: float) -> TerminalRow:
+def _hand(hand: ManualChange, now: float) -> TerminalRow:
     words = f"{hand.kind} {hand.value}"
     return TerminalRow(
         f"{hand.kind} {hand.of} {hand.value}",

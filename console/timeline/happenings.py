@@ -122,7 +122,7 @@ def _triangle(
 
 
 @dataclass(frozen=True)
-class GuardedStretch:
+class LimitedTimeRange:
     """Decisions of a loop that its guard limited in the same way, merged where a chart shows them as one."""
 
     at: float  # Unix time of the newest
@@ -132,7 +132,7 @@ class GuardedStretch:
     title: str
 
 
-def guard_events(window: Window, loop: int) -> list[GuardedStretch]:
+def guard_events(window: Window, loop: int) -> list[LimitedTimeRange]:
     """Return what a loop's guard limited, delayed, or held in a window, the oldest first."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
@@ -146,13 +146,13 @@ def guard_events(window: Window, loop: int) -> list[GuardedStretch]:
     return [_list_limited(loop, row, width) for row in counted]
 
 
-def _list_limited(loop: int, row: dict[str, Any], width: int) -> GuardedStretch:
+def _list_limited(loop: int, row: dict[str, Any], width: int) -> LimitedTimeRange:
     limit, count = row["limited_by"], row["count"]
     begin, end = (datetime.fromtimestamp(row["place"] * width + more, UTC) for more in (0, width))
     asked = {"loop": loop, "limited_by": limit, "from": iso(begin), "to": iso(end)}
     title = f"Guard: {words(limit).removeprefix('guard ')}, {count} decision{'' if count == 1 else 's'}"
     url = f"{reverse('ledger')}?{urlencode(asked)}"
-    return GuardedStretch(row["newest_at"].timestamp(), limit, count, url, title)
+    return LimitedTimeRange(row["newest_at"].timestamp(), limit, count, url, title)
 
 
 @dataclass(frozen=True)

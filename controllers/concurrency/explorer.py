@@ -20,7 +20,7 @@ from typing import Any
 
 from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
 from controllers.concurrency.tcc import fewer, more
-from controllers.concurrency.throughput import MAX_THREADS, Measurement
+from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments
 from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
@@ -134,7 +134,7 @@ def check_search(document: Mapping[str, Any], where: str) -> None:
             raise BadInput(f"{where}.points[{at}].threads", f"takes each number once; {count} appears twice")
 
 
-def count_needed_samples(parameters: Values, search: CurveSearch, now: Measurement) -> float:
+def count_needed_samples(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> float:
     """Return the samples needed until the relative standard error of the mean is `probe_error`.
 
     Return the minimum if more threads clearly reduced the throughput: past a memory cliff, each further
@@ -148,14 +148,14 @@ def count_needed_samples(parameters: Values, search: CurveSearch, now: Measureme
     return min(max(wanted, least), float(parameters["most_samples"]))
 
 
-def _clearly_less(search: CurveSearch, now: Measurement) -> bool:
+def _clearly_less(search: CurveSearch, now: ThroughputMoments) -> bool:
     """Return whether fewer threads brought more, by more than a bend and more than chance."""
     best = max((p.per_second for p in search.points if p.threads < now.threads), default=0.0)
     error = now.relative_deviation / now.samples**0.5
     return bool(now.throughput_per_second * (1 + LOSS_ERRORS * error) < (1 - BEND) * best)
 
 
-def step(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
+def step(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
     """Return the next configuration once there are enough samples."""
     search = replace(search, points=_merge_point(search.points, now), steps=search.steps + 1)
     if search.phase == "verify":
@@ -167,14 +167,14 @@ def step(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSear
     return _choose_threads(parameters, search)
 
 
-def _merge_point(points: Sequence[Point], now: Measurement) -> tuple[Point, ...]:
+def _merge_point(points: Sequence[Point], now: ThroughputMoments) -> tuple[Point, ...]:
     """Return the points with the newest measurement; for the same number of threads the newest wins."""
     error = now.relative_deviation / now.samples**0.5
     fresh = Point(now.threads, now.throughput_per_second, error)
     return (*(point for point in points if point.threads != now.threads), fresh)
 
 
-def _continue_after_doubling(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
+def _continue_after_doubling(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
     before = max((p for p in search.points if p.threads < now.threads), key=lambda p: p.threads, default=None)
     threads = min(2 * now.threads, int(parameters["maximum"]))
     size = 1.0 if before is None else now.threads / before.threads - 1
@@ -219,7 +219,7 @@ def _few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
     return _settle(search, chosen.threads, chosen.per_second)
 
 
-def _continue_after_verify(parameters: Values, search: CurveSearch, now: Measurement) -> CurveSearch:
+def _continue_after_verify(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
     before = fit([point for point in search.points if point.threads != now.threads] or search.points)
     off = abs(before.evaluate(now.threads) / now.throughput_per_second - 1)
     tolerated = parameters["verify_tolerance"] + 2 * _noise(search.points)

@@ -53,7 +53,7 @@ from controllers.concurrency.memory import (
 )
 from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
-from controllers.concurrency.throughput import Measurement, ThroughputSample
+from controllers.concurrency.throughput import ThroughputMoments, ThroughputSample
 from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import least_q, least_w
 from controllers.framework.decision import Decision, Expected, Json
@@ -294,7 +294,7 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
     return format_reason(action, cause, remarks=remarks)
 
 
-def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memory, Decision]:
+def _explore(parameters: Values, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
     exploration = memory.exploration
     rules = tcc if isinstance(exploration, Cycle) else explorer
     needed = math.ceil(rules.needed_samples(parameters, exploration, now))
@@ -321,7 +321,9 @@ def _explore(parameters: Values, memory: Memory, now: Measurement) -> tuple[Memo
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _settle(parameters: Values, memory: Memory, reason: str, now: Measurement) -> tuple[Memory, Decision]:
+def _settle(
+    parameters: Values, memory: Memory, reason: str, now: ThroughputMoments
+) -> tuple[Memory, Decision]:
     """End the exploration and compare the expected result with the start."""
     threads, origin = memory.exploration.threads, memory.origin
     grown = origin is not None and threads >= trial.step_from(parameters, origin.threads)
@@ -344,7 +346,7 @@ def _build_expectation(memory: Memory) -> Expected | None:
 
 
 def _steady(
-    parameters: Values, memory: Memory, now: Measurement | None, seen: Values
+    parameters: Values, memory: Memory, now: ThroughputMoments | None, seen: Values
 ) -> tuple[Memory, Decision]:
     """Return the decision in the steady state. `now` may be unknown only when joining another pool's
     exploration.
@@ -391,7 +393,7 @@ def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen:
     return None
 
 
-def _rest(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tuple[Memory, Decision]:
+def _rest(memory: Memory, now: ThroughputMoments, checked: bool, differs: bool) -> tuple[Memory, Decision]:
     # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
     # differs is repeated together with the next.
     after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
@@ -400,7 +402,9 @@ def _rest(memory: Memory, now: Measurement, checked: bool, differs: bool) -> tup
     return after, Decision(None, reason, _terms(after, now))
 
 
-def _start_trial(parameters: Values, memory: Memory, now: Measurement, cause: str) -> tuple[Memory, Decision]:
+def _start_trial(
+    parameters: Values, memory: Memory, now: ThroughputMoments, cause: str
+) -> tuple[Memory, Decision]:
     """Add one step for as long as it takes to measure its effect."""
     tried = trial.start_trial(parameters, memory.trial, memory.exploration)
     after = replace(memory, trial=tried, sample=ThroughputSample())
@@ -414,7 +418,7 @@ def _start_trial(parameters: Values, memory: Memory, now: Measurement, cause: st
 
 
 def _judge_trial(
-    parameters: Values, memory: Memory, now: Measurement, seen: Values
+    parameters: Values, memory: Memory, now: ThroughputMoments, seen: Values
 ) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
@@ -438,7 +442,9 @@ def _judge_trial(
     return after, _act(after, following.phase, reason, None, now)
 
 
-def _catch_up(parameters: Values, memory: Memory, now: Measurement, brought: str) -> tuple[Memory, Decision]:
+def _catch_up(
+    parameters: Values, memory: Memory, now: ThroughputMoments, brought: str
+) -> tuple[Memory, Decision]:
     """Keep the tested step and allow the next one, without asking other pools to explore."""
     rest = replace(
         memory.exploration, threads=now.threads, steady_per_second=now.throughput_per_second, doubted=False
@@ -450,7 +456,7 @@ def _catch_up(parameters: Values, memory: Memory, now: Measurement, brought: str
 
 
 def _explore_again(
-    parameters: Values, memory: Memory, now: Measurement | None, why: str, changed: bool, seen: Values
+    parameters: Values, memory: Memory, now: ThroughputMoments | None, why: str, changed: bool, seen: Values
 ) -> tuple[Memory, Decision]:
     """Make the first step of the next exploration; for a pool that is not controlled it is advice."""
     heard = int(seen["epoch"] or 0)
@@ -499,7 +505,7 @@ def _begins_with(parameters: Values, exploration: Exploration, seen: Values) -> 
     return _clip_threads(parameters, round(min(max(mean, own / MAX_TIMES_OWN), own * MAX_TIMES_OWN)))
 
 
-def _has_changed(parameters: Values, exploration: Exploration, now: Measurement) -> bool:
+def _has_changed(parameters: Values, exploration: Exploration, now: ThroughputMoments) -> bool:
     """Return whether throughput changed by more than `change` and by more than chance."""
     if exploration.steady_per_second <= 0:
         return False
@@ -508,12 +514,12 @@ def _has_changed(parameters: Values, exploration: Exploration, now: Measurement)
     return abs(ratio) > max(float(parameters["change"]), by_chance)
 
 
-def _format_step(exploration: Exploration, now: Measurement) -> str:
+def _format_step(exploration: Exploration, now: ThroughputMoments) -> str:
     rate = f"{measure(now.throughput_per_second)}/s with {format_count(now.threads, 'thread')}"
     return f"the {exploration.phase} phase measured {rate}"
 
 
-def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
+def _terms(memory: Memory, now: ThroughputMoments | None) -> dict[str, Json]:
     exploration = memory.exploration
     terms: dict[str, Json] = {
         "phase": "trial" if memory.trial.threads else exploration.phase,
@@ -532,7 +538,7 @@ def _terms(memory: Memory, now: Measurement | None) -> dict[str, Json]:
 
 
 def _act(
-    after: Memory, phase: str, reason: str, limited_by: str | None, now: Measurement | None = None
+    after: Memory, phase: str, reason: str, limited_by: str | None, now: ThroughputMoments | None = None
 ) -> Decision:
     threads = after.threads
     action = {"threads": threads, "phase": phase}

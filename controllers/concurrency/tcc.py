@@ -20,7 +20,7 @@ from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
 from controllers.concurrency.throughput import (
     MAX_THREADS,
     MEASUREMENT,
-    Measurement,
+    ThroughputMoments,
     brings,
     first_samples,
     second_samples,
@@ -73,7 +73,7 @@ class Cycle:
 
     phase: str
     threads: int
-    before: Measurement | None = None
+    before: ThroughputMoments | None = None
     best: float = 0.0
     back_to: int = 0
     steady_per_second: float = 0.0
@@ -91,7 +91,7 @@ class Cycle:
 def cycle_from(document: Mapping[str, Any]) -> Cycle:
     """Build the cycle from a document that `to_json` wrote."""
     before = document["before"]
-    return Cycle(**{**document, "before": None if before is None else Measurement(**before)})
+    return Cycle(**{**document, "before": None if before is None else ThroughputMoments(**before)})
 
 
 def check_cycle(document: Mapping[str, Any], where: str) -> None:
@@ -113,7 +113,7 @@ def fewer(threads: int, share: float, parameters: Values) -> int:
     return int(max(wanted, parameters["minimum"]))
 
 
-def count_needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> float:
+def count_needed_samples(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> float:
     """Return how many samples the phase needs, given those so far."""
     p, q, alpha, beta = (parameters[name] for name in ("p", "q", "alpha", "beta"))
     after = max(float(parameters["initial_samples"]), first_samples(now.relative_deviation, q, alpha, beta))
@@ -128,12 +128,12 @@ def count_needed_samples(parameters: Values, cycle: Cycle, now: Measurement) -> 
     return min(max(after, float(parameters["initial_samples"])), float(parameters["most_samples"]))
 
 
-def has_declined(before: Measurement, now: Measurement) -> bool:
+def has_declined(before: ThroughputMoments, now: ThroughputMoments) -> bool:
     """Return whether a step reduced the throughput."""
     return now.throughput_per_second < before.throughput_per_second
 
 
-def step(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def step(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     """Return the next configuration once there are enough samples."""
     found = {
         "base": _continue_after_base,
@@ -145,14 +145,14 @@ def step(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
     return found[cycle.phase](parameters, replace(cycle, best=best, steps=cycle.steps + 1), now)
 
 
-def _continue_after_base(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_base(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     threads = more(now.threads, parameters)
     if threads == now.threads:
         return replace(cycle, phase="max", before=now)
     return replace(cycle, phase="add", threads=threads, before=now)
 
 
-def _continue_after_add(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_add(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     before = cycle.before or now
     if has_declined(before, now):
         return replace(cycle, phase="max", threads=before.threads, before=now)
@@ -163,24 +163,24 @@ def _continue_after_add(parameters: Values, cycle: Cycle, now: Measurement) -> C
     return replace(cycle, phase="max", before=now)
 
 
-def _continue_after_max(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_max(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     return _start_removing(parameters, replace(cycle, phase="remove"), now)
 
 
-def _continue_after_remove(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _continue_after_remove(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     if now.throughput_per_second >= parameters["keep"] * cycle.best:
         return _start_removing(parameters, cycle, now)
     return _settle(cycle, cycle.back_to, cycle.before or now)
 
 
-def _start_removing(parameters: Values, cycle: Cycle, now: Measurement) -> Cycle:
+def _start_removing(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     threads = fewer(now.threads, parameters["r"], parameters)
     if threads >= now.threads:
         return _settle(cycle, now.threads, now)
     return replace(cycle, threads=threads, back_to=now.threads, before=now)
 
 
-def _settle(cycle: Cycle, threads: int, at: Measurement) -> Cycle:
+def _settle(cycle: Cycle, threads: int, at: ThroughputMoments) -> Cycle:
     return replace(
         cycle,
         phase="steady",

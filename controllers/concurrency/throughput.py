@@ -62,7 +62,7 @@ SAMPLE = (
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ThroughputMoments:
     """The threads of a configuration and the moments of its measurement (s, s²)."""
 
     threads: int
@@ -105,7 +105,7 @@ class ThroughputSample:
             tuple(sorted((*self.largest, *seconds), reverse=True)[:keep]),
         )
 
-    def measure(self, threads: int) -> Measurement | None:
+    def measure(self, threads: int) -> ThroughputMoments | None:
         """Return the moments without the largest 1 %, or None while nothing, or no time at all, was measured."""
         dropped = self.largest[: min(MAX_DISCARDED, math.floor(self.count * DISCARDED_SHARE))]
         count = self.count - len(dropped)
@@ -119,7 +119,7 @@ class ThroughputSample:
         variance = max(0.0, squares / count - mean * mean)
         if variance < 1e-12 * mean * mean:
             variance = 0.0
-        return Measurement(threads, mean, variance * count / max(1, count - 1), count)
+        return ThroughputMoments(threads, mean, variance * count / max(1, count - 1), count)
 
     def to_json(self) -> dict[str, Json]:
         """Return the sample as JSON for the law's state."""
@@ -164,7 +164,9 @@ def first_samples(relative_deviation: float, q: float, alpha: float, beta: float
     return 8 * (quantile(alpha) / beta * (1 + 1 / q) * relative_deviation) ** 2
 
 
-def second_samples(before: Measurement, after: Measurement, q: float, alpha: float, beta: float) -> float:
+def second_samples(
+    before: ThroughputMoments, after: ThroughputMoments, q: float, alpha: float, beta: float
+) -> float:
     """Return n2 of equation (25): samples of the configuration after a step, given both so far."""
     threshold = q / (1 + q) * before.mean_seconds
     low, high = (1 - beta / 2) * threshold, (1 + beta / 2) * threshold
@@ -173,6 +175,6 @@ def second_samples(before: Measurement, after: Measurement, q: float, alpha: flo
     return after.variance * quantile(alpha) ** 2 / room
 
 
-def brings(before: Measurement, after: Measurement, q: float) -> bool:
+def brings(before: ThroughputMoments, after: ThroughputMoments, q: float) -> bool:
     """Return whether the throughput is greater by q or more, as far as the means show."""
     return after.throughput_per_second >= (1 + q) * before.throughput_per_second

@@ -21,7 +21,7 @@ from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch
 from controllers.concurrency.steady import MAX_PER_SECOND
 from controllers.concurrency.tcc import Cycle, more
-from controllers.concurrency.throughput import MAX_THREADS, Measurement, brings
+from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments, brings
 from controllers.concurrency.throughput_curve import Point
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
@@ -135,12 +135,12 @@ def step_from(parameters: Values, threads: int) -> int:
     return max(threads, more(threads, parameters))
 
 
-def count_needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> float:
+def count_needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> float:
     """Return the samples needed to know whether the step pays off; few if it clearly does harm."""
     return tcc.count_needed_samples(parameters, _as_step(parameters, rest, now.threads), now)
 
 
-def is_worth(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> bool:
+def is_worth(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> bool:
     """Return whether the threads on trial bring what a friendly step of this size requires."""
     before = _estimate_rest(parameters, rest)
     return brings(before, now, compute_required_share(parameters, before.threads, now.threads))
@@ -151,7 +151,7 @@ def compute_required_share(parameters: Values, before: int, after: int) -> float
     return scale_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
 
 
-def upwards(parameters: Values, rest: Cycle | CurveSearch, now: Measurement) -> Cycle | CurveSearch:
+def upwards(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> Cycle | CurveSearch:
     """Return the search that continues upward from the threads on trial."""
     if isinstance(rest, Cycle):
         return tcc.step(parameters, _as_step(parameters, rest, now.threads), now)
@@ -164,6 +164,8 @@ def _as_step(parameters: Values, rest: Cycle | CurveSearch, threads: int) -> Cyc
     return Cycle("add", threads, before=before, best=rest.steady_per_second, steps=rest.steps)
 
 
-def _estimate_rest(parameters: Values, rest: Cycle | CurveSearch) -> Measurement:
+def _estimate_rest(parameters: Values, rest: Cycle | CurveSearch) -> ThroughputMoments:
     """Return the steady measurement; its own error is negligible next to that of the trial."""
-    return Measurement(rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"]))
+    return ThroughputMoments(
+        rest.threads, 1 / rest.steady_per_second, 0.0, int(parameters["initial_samples"])
+    )

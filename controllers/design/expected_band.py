@@ -50,7 +50,7 @@ class BandForecaster:
 
         Raise `BadInput` as the forecaster does.
         """
-        stretches = PastStretches.build(at_seconds, rates_per_second)
+        stretches = PastRanges.build(at_seconds, rates_per_second)
         if stretches.at_seconds.size < MIN_STRETCHES:
             return None
         ahead = np.asarray([now_seconds + AHEAD_SECONDS])
@@ -63,7 +63,7 @@ class BandForecaster:
 
 
 @dataclass(frozen=True)
-class PastStretches:
+class PastRanges:
     """Middles (s) and means of equal periods of the past, counted from its end, and the spread of the minutes
     within
     them (events/s).
@@ -74,7 +74,7 @@ class PastStretches:
     spread_within: float
 
     @classmethod
-    def build(cls, at_seconds: Floats, rates_per_second: Floats) -> "PastStretches":
+    def build(cls, at_seconds: Floats, rates_per_second: Floats) -> "PastRanges":
         if at_seconds.size == 0:
             return cls(at_seconds, rates_per_second, 0.0)
         newest = float(at_seconds.max())

@@ -20,7 +20,7 @@ CONSTANT = "is constant; vary what is admitted so that its effect becomes visibl
 
 
 @dataclass(frozen=True)
-class Identified:
+class IdentifiedModel:
     """The model, the standard deviation of its residuals (in y's unit), and the share that it explains."""
 
     a: float
@@ -31,7 +31,7 @@ class Identified:
     samples: int
 
 
-def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
+def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
     """Fit the model of two series of equal length. Raise `BadInput` naming u, y, or the rows if there is
     none.
     """
@@ -51,7 +51,7 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> Identified:
     spread = float(((after - after.mean()) ** 2).sum())
     if spread <= 0:
         raise BadInput("y", CONSTANT)
-    return Identified(
+    return IdentifiedModel(
         float(values[0]),
         _unscale(float(values[1]), y_power - u_power, "b"),
         _unscale(offset, y_power, "its offset"),

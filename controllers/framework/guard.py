@@ -15,14 +15,14 @@ actuator
 7. cool-down: no action until `cooldown_seconds` after the last one.
 
 Steps 2 to 6 apply to laws whose action is one number (`Law.actuator`); others are only held or cooled down. A
-guard never creates an action: if the law does nothing, nothing is done. For a latched value (`Lasting`),
+guard never creates an action: if the law does nothing, nothing is done. For a latched value (`Latching`),
 setting
-the value in force neither cools down nor waits. If the law observes the value in force (`Permanent`), slew
+the value in force neither cools down nor waits. If the law observes the value in force (`LatchedValue`), slew
 and
 direction count from there, and setting it again is no action.
 
 The next decision has to know what was done. So the state of the guard and that of the law
-(`controllers.framework.law.Supposing`) follow the applied value, whether the guard changed a proposal,
+(`controllers.framework.law.AntiWindup`) follow the applied value, whether the guard changed a proposal,
 dropped
 it, or nobody applies it (advise mode). Terms named like the actuator show the applied value, too.
 """
@@ -33,7 +33,14 @@ from typing import Any
 
 from controllers.framework import cost_cap
 from controllers.framework.decision import Decision, Json
-from controllers.framework.law import Lasting, Law, Values, correct_state, decide_next, observe_value_in_force
+from controllers.framework.law import (
+    Latching,
+    Law,
+    Values,
+    correct_state,
+    decide_next,
+    observe_value_in_force,
+)
 from controllers.framework.parameter import Parameter, clip_values, read_object, read_values
 from controllers.framework.reason import NO_ACTION, format_no_action, format_reason
 from queues.errors import BadInput
@@ -151,7 +158,7 @@ class _Actuator:
     @classmethod
     def read(cls, law: Law, parameters: Values, observation: Values) -> "_Actuator":
         observed = observe_value_in_force(law, parameters, observation)
-        return cls(law.actuator, observed is not None or isinstance(law, Lasting), observed)
+        return cls(law.actuator, observed is not None or isinstance(law, Latching), observed)
 
 
 @dataclass(frozen=True)

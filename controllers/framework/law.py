@@ -75,7 +75,7 @@ class Law(Protocol):
 
 
 @runtime_checkable
-class Resuming(Protocol):
+class BumplessTransfer(Protocol):
     """A law that forgets part of its memory after a pause: its last observation is not that of the previous
     tick, and
     what it set has expired.
@@ -87,7 +87,7 @@ class Resuming(Protocol):
 
 
 @runtime_checkable
-class Supposing(Protocol):
+class AntiWindup(Protocol):
     """A law whose next state assumes that its proposal is applied."""
 
     def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
@@ -99,7 +99,7 @@ class Supposing(Protocol):
 
 
 @runtime_checkable
-class Lasting(Protocol):
+class Latching(Protocol):
     """A law whose actuator latches: without an action it keeps its value."""
 
     @property
@@ -109,7 +109,7 @@ class Lasting(Protocol):
 
 
 @runtime_checkable
-class Permanent(Protocol):
+class LatchedValue(Protocol):
     """A law that observes the latched value of its actuator, which others may have set."""
 
     def read_value_in_force(self, parameters: Values, observation: Values) -> float | None:
@@ -118,7 +118,7 @@ class Permanent(Protocol):
 
 
 @runtime_checkable
-class Lapsing(Protocol):
+class Expiring(Protocol):
     """A law whose latched value ends as soon as its loop does not act: on hold or in advise mode."""
 
     @property
@@ -177,7 +177,7 @@ def remedy_of(law: Law | None) -> Remedy | None:
 
 def observe_value_in_force(law: Law, parameters: Values, observation: Values) -> float | None:
     """Return the observed value in force, or None if the law does not observe it."""
-    return law.read_value_in_force(parameters, observation) if isinstance(law, Permanent) else None
+    return law.read_value_in_force(parameters, observation) if isinstance(law, LatchedValue) else None
 
 
 def decide_next(law: Law, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
@@ -191,11 +191,11 @@ def correct_state(law: Law, parameters: Values, before: Json, after: Json, actio
 
     Most laws decide on what they observe and assume nothing.
     """
-    if not isinstance(law, Supposing):
+    if not isinstance(law, AntiWindup):
         return after
     return clip_values(law.state, law.correct_state(parameters, before, after, action))
 
 
 def resume_state(law: Law, parameters: Values, state: Json) -> Json:
     """Return the state after a hold or a change of mode; most laws have nothing to forget."""
-    return law.resume_state(parameters, state) if isinstance(law, Resuming) else state
+    return law.resume_state(parameters, state) if isinstance(law, BumplessTransfer) else state

@@ -10,7 +10,7 @@ Counters = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Sensed:
+class Measurement:
     """An observation in the law's terms, its quality, and the counters for the next one."""
 
     observation: dict[str, Any]

@@ -52,7 +52,7 @@ from controllers.parallelism.needs import (
     slowest_path_seconds,
     steps_per_window,
 )
-from controllers.parallelism.plan import Ints, ParallelismPlan, Stretches, cheapest_plan
+from controllers.parallelism.plan import Ints, ParallelismPlan, PlanRanges, cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
 from queues.checks import shorten_for_message
@@ -295,7 +295,7 @@ def _plan_tasks(
     late, left = cost_of_waiting(of, cost, needs.capacities, begins, parameters["pause_seconds"])
     now = cost_of_waiting(of, cost, np.asarray([needs.capacity_now]), begins[:1], 0.0)
     window_seconds = steps * of.step_seconds
-    stretches = Stretches(
+    stretches = PlanRanges(
         needs.needed,
         needs.levels,
         (late + left)[:, ends],

@@ -29,7 +29,7 @@ class ParallelismPlan:
 
 
 @dataclass(frozen=True)
-class Stretches:
+class PlanRanges:
     """The choices: needs are windows by operators, levels by operators; `waiting` is the late events from the
     start of one
     window to the end of another at each level.
@@ -55,7 +55,7 @@ class Stretches:
 
 
 def cheapest_plan(
-    current: Ints, keeps: Sequence[bool], waiting_now: Sequence[float], stretches: Stretches
+    current: Ints, keeps: Sequence[bool], waiting_now: Sequence[float], stretches: PlanRanges
 ) -> ParallelismPlan:
     """Return the cheapest plan.
 

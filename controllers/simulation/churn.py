@@ -72,7 +72,7 @@ SETTINGS = (
 
 
 @dataclass
-class ComingAndGoing:
+class NodeChurn:
     """The presence of nodes: the minute until which each drains, or is absent."""
 
     drains_until: Floats
@@ -80,7 +80,7 @@ class ComingAndGoing:
     away_since: Floats
 
     @classmethod
-    def start_with(cls, nodes: int) -> "ComingAndGoing":
+    def start_with(cls, nodes: int) -> "NodeChurn":
         """Return the state in which all nodes are present."""
         return cls(np.full(nodes, np.inf), np.full(nodes, -np.inf), np.full(nodes, np.inf))
 
@@ -161,7 +161,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     shape = profile(settings, trace)[:, None] * plant.rate[None, :]
     rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
     who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
-    there, tally = ComingAndGoing.start_with(len(plant.nodes)), _Tally()
+    there, tally = NodeChurn.start_with(len(plant.nodes)), _Tally()
     members, chance = generator(seed, "members"), generator(seed, law)
     for minute in range(0, len(rates), DECISION_MINUTES):
         mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)

@@ -69,7 +69,7 @@ SETTINGS = (
 
 
 @dataclass
-class Ours:
+class Candidate:
     """The shipped law with its state."""
 
     method: str
@@ -114,7 +114,7 @@ class Ours:
 
 
 @dataclass
-class Theirs:
+class Baseline:
     """A baseline: one step per check. It is never steady, so every tenth check counts as a steady state."""
 
     rival: str
@@ -143,7 +143,7 @@ class Theirs:
         return self.threads
 
 
-Hand = Ours | Theirs
+Hand = Candidate | Baseline
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def _compute_seek_factor(there: int) -> float:
 
 def _hand(law: str, plant: SimulatedEngines, start: int) -> Hand:
     if law in ("tcc", "explorer"):
-        return Ours(law, {"start": start}, start)
-    return Theirs(law, plant.idle_seconds, plant.least_seconds)
+        return Candidate(law, {"start": start}, start)
+    return Baseline(law, plant.idle_seconds, plant.least_seconds)
 
 
 @dataclass
@@ -289,7 +289,7 @@ def box(threads: int, coherence: float) -> float:
 def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
     chance, half = generator(seed, "box"), DRIFT_WINDOWS // 2
     aims = {"aim": "peak", "initial_samples": WINDOW_SAMPLES, "probe_error": 0.1, "steady_seconds": 1e6}
-    hand: Hand = Ours(law, aims) if law in ("tcc", "explorer") else Theirs(law, 0.01, 0.006)
+    hand: Hand = Candidate(law, aims) if law in ("tcc", "explorer") else Baseline(law, 0.01, 0.006)
     fractions, threads = [], []
     for window in range(DRIFT_WINDOWS):
         coherence = 0.0005 if window < half else 0.002

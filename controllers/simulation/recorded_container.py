@@ -56,7 +56,7 @@ def _cost(values: Mapping[str, Any], inflow: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class WorkedStretch:
+class ReplayedTimeRange:
     """The result of a load.
 
     runs: of workers. late_seconds: seconds in which the oldest event waits too long. over_limit_seconds:
@@ -70,7 +70,7 @@ class WorkedStretch:
 
 def replay(
     values: Mapping[str, Any], inflow: Floats, who: str = OURS, hold_seconds: Seconds | None = None
-) -> WorkedStretch:
+) -> ReplayedTimeRange:
     """Return the result of a load with the law and all of its parameters, or with one of RIVALS.
 
     These are `thesis`, the thesis' method, and `static`, the workers of the load's greatest second, known in
@@ -85,7 +85,7 @@ def replay(
     )
     late = ages_seconds(inflow, done.waiting) > values["max_wait_seconds"] + 2 * interval
     over = done.waiting > float(values["upper_limit"])
-    return WorkedStretch(float(done.ran.sum()) + done.left, float(late.sum()), float(over.sum()))
+    return ReplayedTimeRange(float(done.ran.sum()) + done.left, float(late.sum()), float(over.sum()))
 
 
 def _manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> Managed:

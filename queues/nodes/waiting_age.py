@@ -11,7 +11,7 @@ from queues.segments.gauge import Gauge
 
 
 @dataclass(frozen=True)
-class SeenSegment:
+class ObservedSegment:
     """The segment at an instant: how many blocks had been inserted into it."""
 
     inserted_blocks: int
@@ -22,7 +22,7 @@ class SeenSegment:
 class WaitingAges:
     """The marks of one node's segments, by queue."""
 
-    marks: dict[str, SeenSegment] = field(default_factory=dict)
+    marks: dict[str, ObservedSegment] = field(default_factory=dict)
 
     def observe(self, queue: str, gauge: Gauge, now_seconds: float) -> float | None:
         """Return the age to report for a gauge; now_seconds is monotonic."""
@@ -34,5 +34,5 @@ class WaitingAges:
         left = inserted - int(gauge["length_blocks"] or 0)
         mark = self.marks.get(queue)
         if mark is None or left >= mark.inserted_blocks or inserted < mark.inserted_blocks:
-            mark = self.marks[queue] = SeenSegment(inserted, now_seconds)
+            mark = self.marks[queue] = ObservedSegment(inserted, now_seconds)
         return now_seconds - mark.at_seconds

@@ -16,7 +16,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.control import kinds, schedule
 from workers.control.kinds.registry import KINDS
 from workers.control.parts.kind import LoopStart
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.plants.foreign import adapters
@@ -51,7 +51,7 @@ def checks_of_a_kind():
     }
 
 
-class Everything(Present):
+class Everything(PlantInventory):
     """A plant that has one of everything; no server is asked."""
 
     applications = ("performance",)

@@ -31,7 +31,7 @@ from workers.pipeline.events.arrow_blob import encode
 from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.runtime.source import AssignmentReader, ResultReader
 from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
-from workers.pipeline.tiers.state import StateFromTheFuture, StateStore, WrittenState
+from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
 
 APPLICATION, QUEUE = "app", "telemetry"
 REPLICAS = ("iap1", "iap2")
@@ -297,7 +297,7 @@ class Pipeline(RuleBasedStateMachine):
         combining = self.combinings[place % len(self.combinings)]
         try:
             is_done = self.combines(combining)
-        except StateFromTheFuture:
+        except NewerState:
             assert combining.batch < len(self.offsets) - 1
             is_done = True
         except KeyError:

@@ -11,7 +11,7 @@ from workers.plants.foreign.kafka.cluster import KafkaCluster
 from workers.plants.foreign.kafka.group_lag import BEYOND, NOT_COMMITTED
 from workers.plants.foreign.kafka.kafka_plant import KafkaPlant
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 DENIED = KafkaError.GROUP_AUTHORIZATION_FAILED
 GROUP_ERRORS = (
@@ -133,7 +133,7 @@ def test_groups_none_of_which_can_be_read_are_all_named_and_topics_stay():
 
 def test_a_cluster_of_which_nothing_answers_is_silent():
     plant = plant_of(SharedCluster({"one": KafkaError._TIMED_OUT, "two": KafkaError._TRANSPORT}))
-    with pytest.raises(PlantSilent):
+    with pytest.raises(PlantUnavailable):
         plant.topology()
 
 

@@ -20,7 +20,7 @@ from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 CHAIN = """name: shop
 prometheus: http://prometheus:9090
@@ -150,7 +150,7 @@ def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holdin
         w2 = topology.operators["w2"]
         assert w2.unknown_tasks and w2.waiting == 20.0 and w2.measure("utilisation") is None
         assert topology.operators["src"].measure("outputs") == 400.0
-        with pytest.raises((PlantConfused, PlantSilent)):
+        with pytest.raises((InvalidPlantResponse, PlantUnavailable)):
             plant.set_parallelism({"w2": 3})
     status = PlantStatus(kind="declared", state="seen", topology=topology.to_document(), age_seconds=0.0)
     snapshot = replace_fields(NOTHING_SEEN, at=5.0, plants={"shop": status})
@@ -160,7 +160,7 @@ def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holdin
 
 def test_a_plant_of_which_nothing_is_known_is_silent():
     away = httpx.ConnectError("refused")
-    with chain(rate=away, tasks=away, lag=away, busy=away) as plant, pytest.raises(PlantSilent):
+    with chain(rate=away, tasks=away, lag=away, busy=away) as plant, pytest.raises(PlantUnavailable):
         plant.topology()
 
 
@@ -268,7 +268,7 @@ def test_a_list_without_an_end_is_refused(items):
     def answer(request):
         return httpx.Response(200, json={"metadata": {"continue": "again"}, "items": items})
 
-    with api_server(answer) as server, pytest.raises(PlantConfused, match="more than 20 pages"):
+    with api_server(answer) as server, pytest.raises(InvalidPlantResponse, match="more than 20 pages"):
         server.get("autoscaling/v2", "horizontalpodautoscalers")
 
 
@@ -278,7 +278,7 @@ def test_a_page_that_has_expired_leaves_no_half_of_a_list():
             return httpx.Response(410, json={"kind": "Status", "message": "The continue token has expired."})
         return page_of(request)
 
-    with api_server(answer) as server, pytest.raises(PlantConfused, match="token has expired"):
+    with api_server(answer) as server, pytest.raises(InvalidPlantResponse, match="token has expired"):
         server.get("autoscaling/v2", "horizontalpodautoscalers")
 
 
@@ -336,7 +336,7 @@ def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
         assert rows["parse"] == "rolled out"
         assert "is forbidden" in str(rows["score"])
         plant.set_parallelism({"parse": 3})
-        with pytest.raises(PlantConfused, match="is forbidden"):
+        with pytest.raises(InvalidPlantResponse, match="is forbidden"):
             plant.set_parallelism({"parse": 4, "score": 3})
     assert patched == ["/apis/apps/v1/namespaces/shop/deployments/parse/scale"]
 
@@ -350,5 +350,5 @@ def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
     ],
 )
 def test_half_of_a_plant_is_not_taken_for_all_of_it(bad, reason):
-    with shop_of(bad, []) as plant, pytest.raises(PlantConfused, match=reason):
+    with shop_of(bad, []) as plant, pytest.raises(InvalidPlantResponse, match=reason):
         plant.topology()

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.workers.plants.foreign.declared.examples import DeclaredRig
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 READY = {"messages_ready": 24, "consumers": 2}
 WITHOUT_RATES = {
@@ -59,7 +59,7 @@ def test_a_queue_that_can_not_be_asked_leaves_the_other_known(rig, refused):
         return httpx.Response(200, json=rig.document(request.url.host, request.url.path))
 
     rig.error = error
-    with suppress(PlantConfused):  # how many consumers there are is not known, which loops need
+    with suppress(InvalidPlantResponse):  # how many consumers there are is not known, which loops need
         rig.plant.topology()
     sensors = rig.plant.sensors()
     assert sensors["check_ready"].value is None and str(refused) in sensors["check_ready"].error

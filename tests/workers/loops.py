@@ -7,7 +7,7 @@ import redis
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.control.loops import ensure_loops
 from workers.control.parts.operators import OWNERS
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 from workers.plants.plant import Snapshot
 
@@ -23,7 +23,7 @@ def ensured(
     snapshot: Snapshot | None = None,
 ) -> list[Loop]:
     """The active loops of these laws."""
-    return ensure_loops(Present(topology, control, snapshot), laws)
+    return ensure_loops(PlantInventory(topology, control, snapshot), laws)
 
 
 def jobs_topology(**points: dict[str, int]) -> Topology:

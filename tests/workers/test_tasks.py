@@ -31,7 +31,7 @@ from workers.plants.foreign import adapters
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.interventions import Intervention, list_active
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 from workers.snapshot.local import LocalPlant
 from workers.snapshot.observer import Observer
 
@@ -275,7 +275,7 @@ def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_fro
     def hanging(row: RegisteredPlant) -> Iterator[BoundedPlant]:
         answers.wait()
         asked.append(row.name)
-        raise PlantSilent(f"{row.name} did not answer.")
+        raise PlantUnavailable(f"{row.name} did not answer.")
         yield
 
     monkeypatch.setattr(adapters, "bounded", hanging)

@@ -9,12 +9,12 @@ from queues.errors import BadInput
 from workers.batch.jobs import experiment as lab_job
 from workers.batch.jobs import extract_names, folding, retention, spill
 from workers.batch.jobs import tuning as tuning_job
-from workers.batch.jobs.job import Job, Piece, Surroundings, Values
+from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.spark import client
 from workers.history import event_archive, metric_files
 from workers.history.stretch_counts import counts_name
-from workers.history.stretches import Stretch
+from workers.history.stretches import TimeRange
 
 HOUR_SECONDS = 3_600
 DAY_SECONDS = 86_400
@@ -54,7 +54,7 @@ def _own(path: str) -> Job:
     return found
 
 
-def day_range(values: Values, where: Surroundings) -> tuple[str, str]:
+def day_range(values: Values, where: JobContext) -> tuple[str, str]:
     """Return the first and the last day. Raises BadInput when they are in the wrong order."""
     until = values["until"] or where.now.date().isoformat()
     back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
@@ -64,14 +64,14 @@ def day_range(values: Values, where: Surroundings) -> tuple[str, str]:
     return since, until
 
 
-def partition_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def partition_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk for each archived queue and day."""
     since, until = day_range(values, where)
     for partition in event_archive.partitions(where.data, values["queues"] or (), since, until):
-        yield Piece(partition.identifier, {"queue": partition.queue, "day": partition.day})
+        yield ChunkSpec(partition.identifier, {"queue": partition.queue, "day": partition.day})
 
 
-def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]:
+def plan_training_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk for each archived queue and day.
 
     Raises BadInput for more rates per day and type than fit in memory.
@@ -86,7 +86,7 @@ def plan_training_chunks(values: Values, where: Surroundings) -> Iterator[Piece]
     yield from partition_pieces(values, where)
 
 
-def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def metric_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk for each day of raw metrics.
 
     Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in
@@ -95,10 +95,10 @@ def metric_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     since, until = day_range(values, where)
     for day in metric_files.raw_days(where.data, "" if values["since"] is None else since, until):
         if day >= since or not metric_files.is_rolled_up(where.data, day):
-            yield Piece(f"day={day}", {"day": day})
+            yield ChunkSpec(f"day={day}", {"day": day})
 
 
-def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk: an extract is one file.
 
     Raises BadInput for an empty range, one with too many steps, one without archived events, and for the name
@@ -127,10 +127,10 @@ def extract_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         "days": event_archive.days_of(partitions),
     }
     extract_names.check_free(where, values["queue"], name, values["format"])
-    yield Piece(f"extract={name}", content)
+    yield ChunkSpec(f"extract={name}", content)
 
 
-def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def comparison_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk: a comparison is one file.
 
     Raises BadInput for stretches that cannot be compared, and where neither has archived events.
@@ -140,7 +140,7 @@ def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     )
     if not 0 < until - since <= MAX_COMPARED_SECONDS:
         raise BadInput("until", "takes a time after since, at most 31 days later.")
-    here, queue = Stretch(since, until), values["queue"] or ""
+    here, queue = TimeRange(since, until), values["queue"] or ""
     there = here.shift(since - other)
     if there.since < here.until and here.since < there.until:
         raise BadInput("other_since", "starts a range that overlaps the other; choose separate ranges.")
@@ -151,7 +151,7 @@ def comparison_pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
         "here": [here.since, here.until],
         "there": [there.since, there.until],
     }
-    yield Piece(f"comparison={counts_name(queue, here, there)}", content)
+    yield ChunkSpec(f"comparison={counts_name(queue, here, there)}", content)
 
 
 JOBS = {

@@ -18,7 +18,7 @@ from django.db import models, transaction
 from queues.checks import storable
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made, Surroundings
+from workers.batch.jobs.job import ChunkResult, JobContext
 from workers.models import Chunk, Run, Task
 
 # A worker sends a heartbeat each second; after this silence the next worker that asks gets its chunk.
@@ -51,7 +51,7 @@ class ChunkLease:
     """
 
     chunk: Chunk
-    surroundings: Surroundings
+    surroundings: JobContext
     clock: Callable[[], datetime]
     note: Callable[[Mapping[str, Any]], None] = lambda progress: None
     progress: dict[str, Any] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class ChunkLease:
                 raise self._overtaken()
             yield
 
-    def commit(self, output: Made, seconds: float) -> None:
+    def commit(self, output: ChunkResult, seconds: float) -> None:
         """Publish the output and mark the chunk as done, both or neither. Raises Overtaken."""
         data = self.surroundings.data
         try:

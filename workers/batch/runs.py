@@ -13,7 +13,7 @@ from queues import checks, keys
 from queues.errors import BadInput, WeirError
 from queues.text import numbers
 from workers.batch import catalog, deadline, run_quota
-from workers.batch.jobs.job import Job, Piece, Surroundings, Values
+from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
 from workers.models import Chunk, Run, Task
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def run_of(number: Any) -> Run:
 
 def begin(
     name: str,
-    where: Surroundings,
+    where: JobContext,
     parameters: Mapping[str, Any] | None = None,
     *,
     owner: Any = None,
@@ -94,7 +94,7 @@ def _check_quota(owner: Any, now: datetime) -> None:
         run_quota.check(owner, Run.objects.filter(owner=owner, state__in=OPEN).count(), now)
 
 
-def _plan_chunks(job: Job, values: Values, where: Surroundings) -> tuple[list[Piece] | None, str]:
+def _plan_chunks(job: Job, values: Values, where: JobContext) -> tuple[list[ChunkSpec] | None, str]:
     """Return the chunks, None where their number is unknown in advance, and the error of planning, else "".
 
     Planning may fail, for example for an unreadable folder. Such a run fails visibly; a schedule that creates

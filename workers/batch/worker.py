@@ -21,7 +21,7 @@ from queues.errors import BadInput
 from workers.batch import catalog, fair_share, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Job, Surroundings, Work
+from workers.batch.jobs.job import Job, JobContext, Work
 from workers.batch.task_managers import LIVE_SECONDS, PRESENT_SECONDS, note_worker
 from workers.models import Chunk, Run, Task
 
@@ -35,7 +35,7 @@ class BatchWorker:
     """
 
     def __init__(
-        self, run: Run, worker: str, where: Surroundings, clock: Callable[[], datetime], host: str = ""
+        self, run: Run, worker: str, where: JobContext, clock: Callable[[], datetime], host: str = ""
     ) -> None:
         self._run, self._worker, self._where, self._clock, self._host = run, worker, where, clock, host
         self._job = catalog.job(run.task.job)
@@ -138,7 +138,7 @@ class BatchWorker:
             logger.warning("Leftovers of chunk %s cannot be removed: %s", lease.chunk.identifier, error)
 
 
-def extend(number: int, job: Job, where: Surroundings) -> bool:
+def extend(number: int, job: Job, where: JobContext) -> bool:
     """Add one more chunk to a run with an unknown amount of work.
 
     Return False when there is none, or one is open. When nothing is left, the amount is known from then on.
@@ -182,7 +182,7 @@ def work_at(
     if run is None:
         return 0
     try:
-        return BatchWorker(run, worker, Surroundings(data, control, clock()), clock, host).run()
+        return BatchWorker(run, worker, JobContext(data, control, clock()), clock, host).run()
     except (redis.RedisError, DatabaseError):
         raise
     except BadInput as error:

@@ -23,7 +23,7 @@ HUNG_EVENTS_PER_BLOCK = 3
 FIRST_BLOCKS = 16  # of the first call, where calls may be divided
 
 
-class OutOfTime(Exception):  # noqa: N818
+class DeadlineExceeded(Exception):  # noqa: N818
     """Raised when the worker's own time ends during a separation."""
 
 
@@ -116,7 +116,7 @@ class HandlerCall:
     def separate(self, delivery: Delivery, failure: Failure) -> list[tuple[pa.RecordBatch, str]]:
         """Return the poison of a block that failed: (rows, error) pairs; all its other rows are handled.
 
-        Raises OutOfTime. The handler recognizes the rows handled until then when the block is delivered
+        Raises DeadlineExceeded. The handler recognizes the rows handled until then when the block is delivered
         again.
         """
         if failure.transient or delivery.events == 1:
@@ -152,7 +152,7 @@ class HandlerCall:
 
     def _failure(self, delivery: Delivery) -> Failure | None:
         if self._is_out_of_time():
-            raise OutOfTime
+            raise DeadlineExceeded
         answer = self._call([delivery])
         if isinstance(answer, Failure):
             return answer

@@ -20,7 +20,7 @@ from queues.events.block import decode
 from queues.events.unreadable import unreadable
 from queues.segments.segment import Claimed, Segment
 from queues.topology import QueueSpec
-from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, HandlerCall, OutOfTime
+from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
 from workers.consumer.backoff import Backoff
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure
@@ -204,7 +204,7 @@ class Consumer:
             return
         try:
             self._dead_letter(block, self._attempt.separate(delivery, failure))
-        except OutOfTime:
+        except DeadlineExceeded:
             self._put_off(block)
 
     def _give_back(self, block: Claimed) -> None:

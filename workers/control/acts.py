@@ -29,7 +29,7 @@ REPEAT_INTERVALS, REPEAT_SECONDS = 3.0, 6.0
 CHECK_SECONDS = 0.25
 
 
-class Acts:
+class ActionExecutor:
     """Executor of the entries of one tick, in order; `confirm` completes it.
 
     clock: seconds that only increase.

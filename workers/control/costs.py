@@ -123,7 +123,7 @@ class LoopCosts:
 
 
 @dataclass(frozen=True)
-class RecordedStretch:
+class RecordedTimeRange:
     """A part of the record without a gap: its load, and the seconds during which the loop was on hold."""
 
     inflow: Any
@@ -313,7 +313,7 @@ def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
     return busy / started if busy and started else None
 
 
-def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretch]:
+def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedTimeRange]:
     """Split the record at its gaps."""
     parts: list[list[Row]] = []
     for row in rows:
@@ -326,7 +326,7 @@ def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedStretc
     return [range_ for range_ in ranges if len(range_.inflow)]
 
 
-def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedStretch:
+def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedTimeRange:
     observed: list[Observed] = [(at.timestamp(), seen) for at, _, seen in rows]
     inflow = replay.load(observed)
     # The mode of each second is the mode of the last tick before it.
@@ -334,4 +334,4 @@ def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedStretch:
     is_held = np.array([mode == Loop.Mode.HOLD for _, mode, _ in rows])
     seconds = np.floor(at[0]) + np.arange(len(inflow)) if len(rows) else np.zeros(0)
     last = np.clip(np.searchsorted(at, seconds, side="right") - 1, 0, None)
-    return RecordedStretch(inflow, is_held[last] if len(inflow) else np.zeros(0, dtype=bool))
+    return RecordedTimeRange(inflow, is_held[last] if len(inflow) else np.zeros(0, dtype=bool))

@@ -8,7 +8,7 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from workers.control import loop_memory
 from workers.control.kinds.registry import kind_of
 from workers.control.ledger import ledger
@@ -22,7 +22,7 @@ Mode = Loop.Mode
 
 
 @dataclass(frozen=True)
-class Decided:
+class EvaluatedTick:
     """The decision of one loop's tick.
 
     loop: as it was read under the lease with number `fence`; before: the number that it had then. state: what
@@ -45,7 +45,7 @@ def decide(
     in_force: list[Override],
     snapshot: Snapshot,
     now: datetime,
-) -> Decided:
+) -> EvaluatedTick:
     """Observe, decide, and guard for one loop. Raises what a sensor or a law raises."""
     law, kind = catalog.law(loop.law), kind_of(loop.law)
     before = loop_memory.load_memory(loop, law, setting.mode, setting.parameters)
@@ -64,7 +64,7 @@ def decide(
         baseline=kind.readings(loop.target, snapshot),
     )
     state = loop_memory.build_memory(setting.mode, before, guarded, sensed)
-    return Decided(loop, fence, loop.fence, state, entry, _is_at_rest(entry, loop, in_force, snapshot))
+    return EvaluatedTick(loop, fence, loop.fence, state, entry, _is_at_rest(entry, loop, in_force, snapshot))
 
 
 def _is_at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapshot: Snapshot) -> bool:
@@ -85,7 +85,7 @@ def rests(loop: Loop, snapshot: Snapshot) -> bool:
 
 def _observe(
     loop: Loop, snapshot: Snapshot, setting: TickSetting, counters: Counters | None, now: datetime
-) -> Sensed:
+) -> Measurement:
     """Return the loop's observation.
 
     It has the sensor's reading, the outcome of the loop's proposals, and start-up excuses.
@@ -113,7 +113,9 @@ def _unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> float | 
     return None if of_one is None or price is None else float(of_one * price)
 
 
-def _decide(law: Law, setting: TickSetting, before: dict[str, Any], sensed: Sensed, now: datetime) -> Guarded:
+def _decide(
+    law: Law, setting: TickSetting, before: dict[str, Any], sensed: Measurement, now: datetime
+) -> Guarded:
     return guard.decide(
         law,
         setting.parameters,

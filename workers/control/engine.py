@@ -43,8 +43,8 @@ from django.db.models.fields.json import KT
 
 from controllers.framework import guard
 from workers.control import acts, loop_memory
-from workers.control.acts import Acts
-from workers.control.decided import Decided, decide, rests
+from workers.control.acts import ActionExecutor
+from workers.control.decided import EvaluatedTick, decide, rests
 from workers.control.ledger import ledger
 from workers.control.parts.kind import REST_SECONDS
 from workers.control.setting import resolve_setting
@@ -300,7 +300,7 @@ class _Tick:
         in_force: list[Override],
         unfinished: LedgerEntry | None,
         leases: LeaseGroup,
-    ) -> Decided | None:
+    ) -> EvaluatedTick | None:
         snapshot, now = self._seen.snapshot, self._seen.now
         with span("decide", loop=loop.name):
             try:
@@ -313,7 +313,7 @@ class _Tick:
                 self._failed(loop, error)
                 return None
 
-    def _record_decisions(self, found: list[Decided]) -> list[Decided]:
+    def _record_decisions(self, found: list[EvaluatedTick]) -> list[EvaluatedTick]:
         """Record the decisions together and return those that were written.
 
         If one of them fails, they are recorded one by one.
@@ -334,9 +334,9 @@ class _Tick:
             self._failed(found[0].loop, error)
             return []
 
-    def _follow(self, recorded: list[Decided], leases: LeaseGroup) -> None:
+    def _follow(self, recorded: list[EvaluatedTick], leases: LeaseGroup) -> None:
         long = any(acts.takes_long(decision.entry, decision.loop) for decision in recorded)
-        following = Acts([decision.entry for decision in recorded], self._plant, self._clock)
+        following = ActionExecutor([decision.entry for decision in recorded], self._plant, self._clock)
         with leases.keep_renewed() if long else nullcontext():
             try:
                 for decision in recorded:
@@ -344,7 +344,7 @@ class _Tick:
             finally:
                 following.confirm()
 
-    def _follow_one(self, each: Decided, following: Acts) -> None:
+    def _follow_one(self, each: EvaluatedTick, following: ActionExecutor) -> None:
         with span("act", loop=each.loop.name, decision=each.entry.pk):
             note({"weir.decision": each.entry.pk})
             try:
@@ -360,12 +360,12 @@ def _read(due: Sequence[DueLoop]) -> list[Loop]:
     return [loop for loop in loops if loop.ticked_at == ticked_at[loop.pk]]
 
 
-def _is_next(each: Decided, passed: int | None) -> bool:
+def _is_next(each: EvaluatedTick, passed: int | None) -> bool:
     """Return whether no process has ticked the loop since it was read and its number is the greatest."""
     return passed == each.before < each.fence
 
 
-def record(found: Sequence[Decided], now: datetime) -> list[Decided]:
+def record(found: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]:
     """Write entries and states in one transaction and return those that were written.
 
     A tick that lost its lease, or read before another tick wrote, leaves no trace.

@@ -4,7 +4,7 @@ Law and guard remember what is in force and not what was proposed: a limit that 
 nothing, a budget that was not spent remains, and a level of the remedy ladder that was not enabled was not
 tried. In advise, and after an action that failed, the law therefore continues as if nothing had been done; in
 hold and manual its state does not change. When the law starts to act, stops acting, or takes over again, it
-forgets values that have expired (`controllers.framework.law.Resuming`).
+forgets values that have expired (`controllers.framework.law.BumplessTransfer`).
 """
 
 import logging
@@ -15,8 +15,8 @@ from typing import Any
 from controllers import catalog, request
 from controllers.framework import guard
 from controllers.framework.guard import Guarded
-from controllers.framework.law import Lapsing, Law, Supposing, resume_state
-from controllers.framework.sensed import Sensed
+from controllers.framework.law import AntiWindup, Expiring, Law, resume_state
+from controllers.framework.sensed import Measurement
 from queues.errors import BadInput
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
@@ -50,7 +50,7 @@ def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) 
     guard_state = guard.read_state(stored.get("guard"))
     if resumes(last_mode(stored), mode):
         law_state, guard_state = merge_memory(law, parameters, law_state, guard_state)
-    elif isinstance(law, Lapsing) and guard_state["value"] is None:
+    elif isinstance(law, Expiring) and guard_state["value"] is None:
         guard_state = {**guard_state, "value": law.lapsed}
     return {"law": law_state, "guard": guard_state, "sensor": stored.get("sensor")}
 
@@ -59,7 +59,7 @@ def merge_memory(
     law: Law, parameters: Mapping[str, Any], law_state: State, guard_state: State
 ) -> tuple[State, State]:
     """Return the memory of law and guard when the law decides again, without expired values."""
-    value = law.lapsed if isinstance(law, Lapsing) else guard_state["value"]
+    value = law.lapsed if isinstance(law, Expiring) else guard_state["value"]
     return resume_state(law, parameters, law_state), {**guard_state, "value": value}
 
 
@@ -75,7 +75,7 @@ def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any)
         return catalog.read_state(law, parameters, None)
 
 
-def build_memory(mode: str, before: State, guarded: Guarded, sensed: Sensed) -> State:
+def build_memory(mode: str, before: State, guarded: Guarded, sensed: Measurement) -> State:
     """Build the memory to store.
 
     The sensor's counters advance in every mode, law and guard not in hold; in manual the law's state does not
@@ -92,7 +92,7 @@ def undo(entry: LedgerEntry, loop: Loop) -> None:
 
     The guard's memory stays: it is unknown how much was done, and the possible cost counts as spent.
     """
-    if not isinstance(catalog.law(loop.law), Supposing):
+    if not isinstance(catalog.law(loop.law), AntiWindup):
         return
     loop.refresh_from_db(fields=["state"])
     with suppress(BadInput):  # a record that is no longer valid for the law

@@ -5,11 +5,11 @@ from typing import Any
 
 from workers.control.kinds import registry
 from workers.control.parts.kind import LoopKind, LoopStart, Targets
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 
 
-def ensure_loops(present: Present, laws: Iterable[str] | None = None) -> list[Loop]:
+def ensure_loops(present: PlantInventory, laws: Iterable[str] | None = None) -> list[Loop]:
     """Activate exactly the loops that the kinds of these laws (None: all) require, and return them.
 
     A loop whose target has vanished is retired (`Targets.gone` says why) instead of deleted: it returns with

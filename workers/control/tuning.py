@@ -2,7 +2,7 @@
 
 1. The **record** is the ledger's observations of a loop: some parts of each day, chosen by a seed.
 2. Values are **searched** on the days of the first half (`controllers.design.tuning`), on a plant model that
-   responds to decisions (`Rehearsal`, declared by the kind of loop).
+   responds to decisions (`TuningModel`, declared by the kind of loop).
 3. They are **validated** on the days of the second half, which the search has not seen, against the values in
    force.
 4. Values that cost less by `MIN_IMPROVEMENT`, with `MIN_CONFIDENCE`, become a proposal with a hash of all
@@ -30,7 +30,7 @@ from controllers.framework.law import Law
 from queues.errors import BadInput
 from workers.control.kinds.registry import KINDS, rest_seconds
 from workers.control.ledger import folds
-from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
+from workers.control.parts.rehearsal import Floats, Observed, TuningModel
 from workers.models import Loop, Tuning
 from workers.steering import overrides
 
@@ -158,7 +158,7 @@ def drift(tuning: Tuning, now: datetime) -> str:
     return f"{', '.join(other)} of the loop has changed since" if other else ""
 
 
-def _rehearsal(loop: Loop) -> Rehearsal:
+def _rehearsal(loop: Loop) -> TuningModel:
     kind = KINDS.get(loop.law)
     rehearsal = None if kind is None else kind.rehearsal_of(loop.target)
     if rehearsal is None:
@@ -172,7 +172,7 @@ def _find_declared(law: Law, name: str) -> Any:
 
 
 def _load_recorded_days(
-    loop: Loop, rehearsal: Rehearsal, now: datetime, days: int, back: int
+    loop: Loop, rehearsal: TuningModel, now: datetime, days: int, back: int
 ) -> list[RecordedDay]:
     """Load `days` days, starting `back` days ago, without days of which no part is recorded."""
     first = now.astimezone(UTC).date() - timedelta(days=back)
@@ -180,7 +180,7 @@ def _load_recorded_days(
     return [each for each in found if each.stretches]
 
 
-def _day(loop: Loop, rehearsal: Rehearsal, day: date) -> RecordedDay:
+def _day(loop: Loop, rehearsal: TuningModel, day: date) -> RecordedDay:
     midnight = datetime.combine(day, time(), UTC)
     loads = (rehearsal.load(observed) for observed in _sample_observations(loop, midnight))
     return RecordedDay(day, [load for load in loads if load.size])

@@ -107,7 +107,7 @@ class OverrideStatus(StoredDocument, frozen=True, kw_only=True):
         return self.expires_at - self.created_at
 
 
-class HandStatus(StoredDocument, frozen=True, kw_only=True):
+class ManualChange(StoredDocument, frozen=True, kw_only=True):
     """A manual change that is no override of a loop.
 
     kind: tasks, criterion, ladder cap, drain, cordon …; of: what it is set on ("kind/name"). value: in words.

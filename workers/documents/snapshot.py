@@ -7,7 +7,7 @@ from queues.stored_document import StoredDocument, decode_document, encode_docum
 from workers.documents.alerts import AlertStatus
 from workers.documents.bands import ExpectedBands
 from workers.documents.hosts import HostStatus
-from workers.documents.loops import HandStatus, LoopStatus, OverrideStatus, RecentAction
+from workers.documents.loops import LoopStatus, ManualChange, OverrideStatus, RecentAction
 from workers.documents.nodes import NodeStatus
 from workers.documents.objectives import ObjectiveStatus
 from workers.documents.parts import PartStatus
@@ -94,7 +94,7 @@ class Snapshot(StoredDocument, frozen=True, kw_only=True):
     deeds: list[RecentAction] = []
     loops: dict[str, LoopStatus] = {}
     overrides: list[OverrideStatus] = []
-    hands: list[HandStatus] = []
+    hands: list[ManualChange] = []
     states: dict[str, SubjectState] = {}
     plans: list[PlanStatus] = []
     runs: dict[str, RunStatus] = {}

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import redis
 
-from controllers.design.expected_band import MIN_STRETCHES, PastStretches
+from controllers.design.expected_band import MIN_STRETCHES, PastRanges
 from controllers.design.forecast import Forecaster
 from queues.stored_document import replace_fields
 from workers.documents.plants import LoadForecast
@@ -111,7 +111,7 @@ class LoadForecasts:
         self._documents = forecasts
 
     def _forecast(self, name: str, past: OfferedLoad, now_seconds: float) -> LoadForecast:
-        stretches = PastStretches.build(past.at_seconds, past.rates_per_second)
+        stretches = PastRanges.build(past.at_seconds, past.rates_per_second)
         if stretches.at_seconds.size < MIN_STRETCHES:
             known = stretches.at_seconds.size
             why = f"collecting data: {known} of {MIN_STRETCHES} minutes"

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from queues.files.inside_folder import path_inside
-from workers.history.stretches import SLICES, Sliced, Stretch
+from workers.history.stretches import SLICES, Sliced, TimeRange
 
 ROOT = "comparisons"
 TABLE = pa.schema(
@@ -34,7 +34,7 @@ TABLE = pa.schema(
 
 
 @dataclass(frozen=True)
-class StretchCounts:
+class TimeRangeCounts:
     """Counts of two stretches.
 
     here, there: dimension → value → events per slice; made_at: when they were counted.
@@ -45,13 +45,13 @@ class StretchCounts:
     made_at: datetime
 
 
-def counts_name(queue: str, here: Stretch, there: Stretch) -> str:
+def counts_name(queue: str, here: TimeRange, there: TimeRange) -> str:
     """Return the file's name without its suffix: whole seconds, for one queue or all."""
     times = "-".join(f"{int(at)}" for at in (here.since, here.until, there.since))
     return f"queue={queue}/{times}" if queue else f"all/{times}"
 
 
-def counts_file(queue: str, here: Stretch, there: Stretch) -> str:
+def counts_file(queue: str, here: TimeRange, there: TimeRange) -> str:
     """Return the file's path relative to the data folder."""
     return f"{ROOT}/{counts_name(queue, here, there)}.parquet"
 
@@ -72,7 +72,7 @@ def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.
     return pa.Table.from_pylist(rows, schema=TABLE)
 
 
-def read_counts(data: Path, queue: str, here: Stretch, there: Stretch) -> StretchCounts | None:
+def read_counts(data: Path, queue: str, here: TimeRange, there: TimeRange) -> TimeRangeCounts | None:
     """Read the counts; None where no job has counted them."""
     path = path_inside(data / ROOT, f"{counts_name(queue, here, there)}.parquet", "queue")
     try:
@@ -86,4 +86,4 @@ def read_counts(data: Path, queue: str, here: Stretch, there: Stretch) -> Stretc
     for row in rows:
         ours.setdefault(row["dimension"], {})[row["value"]] = row["here"]
         theirs.setdefault(row["dimension"], {})[row["value"]] = row["there"]
-    return StretchCounts(ours, theirs, made_at)
+    return TimeRangeCounts(ours, theirs, made_at)

@@ -49,12 +49,12 @@ Sliced = dict[str, list[float]]  # value → a number per slice
 Read = Callable[[float], Snapshot | None]
 
 
-class TooMuchToRead(BadInput):
+class ReadLimitExceeded(BadInput):
     """Raised when these stretches have more records than a request reads; Spark can count them."""
 
 
 @dataclass(frozen=True)
-class Stretch:
+class TimeRange:
     """A time range, seconds since 1970."""
 
     since: float
@@ -64,8 +64,8 @@ class Stretch:
     def slice_seconds(self) -> float:
         return (self.until - self.since) / SLICES
 
-    def shift(self, seconds: float) -> "Stretch":
-        return Stretch(self.since - seconds, self.until - seconds)
+    def shift(self, seconds: float) -> "TimeRange":
+        return TimeRange(self.since - seconds, self.until - seconds)
 
     def ends(self) -> list[float]:
         """Return the ends of the slices, preceded by the start of the first."""
@@ -85,7 +85,7 @@ class Stretch:
 
 
 @dataclass
-class StretchFigures:
+class TimeRangeFigures:
     """Figures of a stretch.
 
     counts: dimension → value → events per slice; measures: (dimension, value, measure) → values.
@@ -108,25 +108,25 @@ class ReadBudget:
         self._seconds, self._clock, self._began = seconds, clock, clock()
 
     def spend(self, rows: int = 0) -> None:
-        """Use up a part of the budget. Raises TooMuchToRead naming how far it reached when it is used up."""
+        """Use up a part of the budget. Raises ReadLimitExceeded naming how far it reached when it is used up."""
         self._left -= rows
         if self._left < 0:
-            raise TooMuchToRead("to", f"has more than {self._rows:,} archived events; {INSTEAD}")
+            raise ReadLimitExceeded("to", f"has more than {self._rows:,} archived events; {INSTEAD}")
         if self._clock() - self._began > self._seconds:
-            raise TooMuchToRead("to", f"takes more than {self._seconds:g} s to read; {INSTEAD}")
+            raise ReadLimitExceeded("to", f"takes more than {self._seconds:g} s to read; {INSTEAD}")
 
 
 def figures_of(
-    stretch: Stretch,
+    stretch: TimeRange,
     data: Path,
     queue: str = "",
     budget: ReadBudget | None = None,
     archives: Collection[str] | None = None,
-) -> StretchFigures:
+) -> TimeRangeFigures:
     """Return all figures of a stretch, of one queue where one is named.
 
     archives: queues whose archived events are read, None for all; for the others, the producers' samples
-    count. Raises TooMuchToRead where that exceeds the budget.
+    count. Raises ReadLimitExceeded where that exceeds the budget.
     """
     spending = budget or ReadBudget()
     counts = count_archived(stretch, data, queue, spending, archives)
@@ -135,12 +135,12 @@ def figures_of(
 
 def count_with_snapshots(
     counts: Mapping[str, Sliced],
-    stretch: Stretch,
+    stretch: TimeRange,
     data: Path,
     queue: str,
     budget: ReadBudget,
     archives: Collection[str] | None = None,
-) -> StretchFigures:
+) -> TimeRangeFigures:
     """Combine counts of a stretch's archived events with figures from snapshots.
 
     archives: the queues whose archived events were counted; None: all.
@@ -153,7 +153,7 @@ def count_with_snapshots(
         except (BadDocument, OSError):
             return None
 
-    found = StretchFigures()
+    found = TimeRangeFigures()
     found.counts.update(counts)
     counted = stretch.list_archived_queues(data) if archives is None else archives
     add_snapshots(found, stretch, read, queue, counted)
@@ -161,7 +161,7 @@ def count_with_snapshots(
 
 
 def count_archived(
-    stretch: Stretch,
+    stretch: TimeRange,
     data: Path,
     queue: str = "",
     budget: ReadBudget | None = None,
@@ -182,7 +182,7 @@ def count_archived(
     return {name: sliced for name, sliced in found.items() if sliced}
 
 
-def _read_batches(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def _read_batches(path: Path, stretch: TimeRange) -> Iterator[pa.RecordBatch]:
     """Yield batches in this thread, so that a file is never in memory whole."""
     since, until = (
         pa.scalar(datetime.fromtimestamp(each, UTC), pa.timestamp("us", "UTC"))
@@ -196,7 +196,7 @@ def _read_batches(path: Path, stretch: Stretch) -> Iterator[pa.RecordBatch]:
             yield batch.filter(pc.and_(pc.greater_equal(time, since), pc.less(time, until)))
 
 
-def _groups(file: pq.ParquetFile, stretch: Stretch) -> list[int]:
+def _groups(file: pq.ParquetFile, stretch: TimeRange) -> list[int]:
     """Return the row groups that may have events of the stretch, by their minimum and maximum time."""
 
     def may_have(group: int) -> bool:
@@ -210,7 +210,7 @@ def _groups(file: pq.ParquetFile, stretch: Stretch) -> list[int]:
     return [group for group in range(file.metadata.num_row_groups) if may_have(group)]
 
 
-def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Stretch) -> None:
+def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: TimeRange) -> None:
     if batch.num_rows == 0:
         return
     micros = batch.column("time").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
@@ -252,8 +252,8 @@ def _sum(one: list[float], other: list[int]) -> list[float]:
 
 
 def add_snapshots(
-    figures: StretchFigures,
-    stretch: Stretch,
+    figures: TimeRangeFigures,
+    stretch: TimeRange,
     read: Read,
     queue: str = "",
     archived: Collection[str] = (),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.rebalancing.law import PARAMETERS
 from queues.nodes.node_state import OFFLINE, SILENT, smooth
 from workers.documents.nodes import NodeStatus
@@ -20,7 +20,7 @@ DEFAULT_BUSY = next(float(parameter.default) for parameter in PARAMETERS if para
 
 def observe_rebalancing(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return {nodes [{name, capacity, drained, state}], queues [{name, rate, containers,
     minimum_containers}]}.
 
@@ -52,19 +52,19 @@ def observe_rebalancing(
     }
     valid = check_measurement(snapshot, now_seconds)
     kept = dict(before or {}) if valid.invalid else {**rates, **points}
-    return Sensed(observation, valid, kept)
+    return Measurement(observation, valid, kept)
 
 
 def node_scaling(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return what `observe_rebalancing` sees, the ratio of the future load to the present one (1, as it is
     not forecast yet), and whether people have paused a queue, so that less arrives than there is.
     """
     sensed = observe_rebalancing(target, snapshot, before, now_seconds)
     held_back = any(queue.pauses for queue in snapshot.queues.values())
     more = {"forecast": 1.0, "held_back": held_back}
-    return Sensed({**sensed.observation, **more}, sensed.measured, sensed.counters)
+    return Measurement({**sensed.observation, **more}, sensed.measured, sensed.counters)
 
 
 def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from workers.documents.plants import OrderStatus, PlantStatus, ProofStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import USUAL, GivenOrder, Patience, explain_fault, follow_order
+from workers.plants.reached import USUAL, ConvergenceTimeout, GivenOrder, explain_fault, follow_order
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
 # An operator that was gone for this long and comes back under its name is considered another one.
@@ -87,7 +87,7 @@ class OrderWatch:
     def __init__(
         self,
         noted: Callable[[], Noted] | None = None,
-        patience: Callable[[str], Patience] = lambda kind: USUAL,
+        patience: Callable[[str], ConvergenceTimeout] = lambda kind: USUAL,
         before: Callable[[], Mapping[str, PlantStatus]] = dict,
         forget_until: Callable[[str, str, float], None] = forget_until,
     ) -> None:
@@ -193,7 +193,7 @@ def _check_proof(
     An unknown proof shows nothing: a reached order stays reached, and a pending one keeps waiting for as long
     as it may take.
     """
-    patience = Patience(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
+    patience = ConvergenceTimeout(more_seconds=proof.within_seconds, fewer_seconds=proof.within_seconds)
     tasks = None if proof.value is None else round(proof.value)
     return follow_order(before, order, tasks, seen_at, patience)
 

@@ -25,11 +25,11 @@ class PlantFailure(WeirError):  # noqa: N818
         super().__init__(cut.encode(errors="replace").decode())
 
 
-class PlantSilent(PlantFailure):
+class PlantUnavailable(PlantFailure):
     """The plant did not answer in time, or not completely: the request may or may not have been executed."""
 
 
-class PlantConfused(PlantFailure):
+class InvalidPlantResponse(PlantFailure):
     """The plant gave an invalid answer, or refused the request: nothing can be decided on that."""
 
 
@@ -39,7 +39,7 @@ class Elastic(Protocol):
     def topology(self) -> MeasuredTopology:
         """Return its operators, links, and measures, all of one instant; the caller owns the result.
 
-        Raise `PlantSilent` or `PlantConfused` (with the reason in a sentence) if there is none: then nothing
+        Raise `PlantUnavailable` or `InvalidPlantResponse` (with the reason in a sentence) if there is none: then nothing
         is decided.
         """
         ...

@@ -33,7 +33,7 @@ TRUSTED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class ConvergenceTimeout:
     """By when an order is to take effect, or come closer: for more tasks than there are, and for fewer."""
 
     more_seconds: float = PATIENCE_SECONDS
@@ -44,7 +44,7 @@ class Patience:
         return self.more_seconds if there is None or ordered > there else self.fewer_seconds
 
 
-USUAL = Patience()
+USUAL = ConvergenceTimeout()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def follow_order(
     order: GivenOrder,
     tasks: int | None,
     seen_at: float,
-    patience: Patience = USUAL,
+    patience: ConvergenceTimeout = USUAL,
     set_to: int | None = None,
 ) -> OrderStatus:
     """Return the order after an observation of `tasks` at `seen_at` (seconds since 1970).
@@ -94,7 +94,9 @@ def follow_order(
     return replace_fields(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
 
 
-def _unseen(before: OrderStatus, order: GivenOrder, seen_at: float, patience: Patience) -> OrderStatus:
+def _unseen(
+    before: OrderStatus, order: GivenOrder, seen_at: float, patience: ConvergenceTimeout
+) -> OrderStatus:
     """Return the order without an observation: reached or doubted stays, and pending has its time."""
     if before.state != PENDING:
         return before
@@ -114,7 +116,7 @@ def _start_order(order: GivenOrder, tasks: int | None, seen_at: float) -> OrderS
     )
 
 
-def _restart_order(before: OrderStatus, order: GivenOrder, patience: Patience) -> OrderStatus:
+def _restart_order(before: OrderStatus, order: GivenOrder, patience: ConvergenceTimeout) -> OrderStatus:
     """Restart an order by a loop: if the tasks were no longer as ordered, the new order answers that."""
     anew = replace_fields(before, tasks=order.tasks, at=order.at, by=order.by)
     if before.state == PENDING:
@@ -128,7 +130,7 @@ def _restart_order(before: OrderStatus, order: GivenOrder, patience: Patience) -
     return replace_fields(anew, state=PENDING, waiting_since=order.at)
 
 
-def _carry_over_wait(before: OrderStatus, order: GivenOrder, patience: Patience) -> float:
+def _carry_over_wait(before: OrderStatus, order: GivenOrder, patience: ConvergenceTimeout) -> float:
     """Return since when the new order waits, so that it has used the same share of its own patience."""
     since = before.at if before.waiting_since is None else before.waiting_since
     was, now = (patience.seconds(tasks, before.now) for tasks in (before.tasks, order.tasks))

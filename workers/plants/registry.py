@@ -4,7 +4,7 @@ from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 from workers.plants.topology import topology_of
 
 LOCAL = "main"
@@ -17,7 +17,7 @@ class UnknownPlant(BadInput):
 def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
     """Return the plant's topology from a snapshot.
 
-    Raise `UnknownPlant`, and `PlantSilent` while it is not observed.
+    Raise `UnknownPlant`, and `PlantUnavailable` while it is not observed.
     """
     if name == snapshot.plant:
         return topology_of(snapshot)
@@ -27,7 +27,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
         raise UnknownPlant("plant", f"{name} is unknown; known plants: {known}.")
     row = others[name]
     if row.state != "seen" or row.topology is None:
-        raise PlantSilent(explain_unseen(name, row))
+        raise PlantUnavailable(explain_unseen(name, row))
     return MeasuredTopology.from_document(row.topology)
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from controllers.rivals.parallelism_rules import MeasuredInterval
 from controllers.simulation.model.elastic_chain import KINDS, Chain
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 SOURCE = "source"
 MAX_TASKS = 64
@@ -43,7 +43,7 @@ class SimulatedPlant:
         """Return the topology of the seconds since the last call."""
         chain, window = self._chain, self._chain.second - self._since
         if window == 0:
-            raise PlantSilent(f"{self._name} has no new measurements since the last observation.")
+            raise PlantUnavailable(f"{self._name} has no new measurements since the last observation.")
         then, self._since = self._since, chain.second
         measured = chain.measure()
         chain.measure()

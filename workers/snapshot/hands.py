@@ -6,14 +6,14 @@ They are values set by a person or another controller, while in force.
 from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import number
-from workers.documents.loops import HandStatus
+from workers.documents.loops import ManualChange
 from workers.documents.pipeline import PipelineOrder
 from workers.documents.snapshot import Snapshot
 
 
 def hands(
     snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
-) -> list[HandStatus]:
+) -> list[ManualChange]:
     """Return the manual changes, the earliest end first.
 
     caps: of limited remedy ladders, by queue; orders: people's orders for applications.
@@ -22,22 +22,24 @@ def hands(
     return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
-def _tasks(snapshot: Snapshot) -> Iterator[HandStatus]:
+def _tasks(snapshot: Snapshot) -> Iterator[ManualChange]:
     """Return the tasks set by other controllers, during which the parallelism loops hold."""
     holders = {snapshot.plant: snapshot.steered_by}
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
     for plant, holder in holders.items():
         if holder is not None:
             value, owner = "its parallelism loops hold", holder.holder or ""
-            yield HandStatus(kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until)
+            yield ManualChange(
+                kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until
+            )
 
 
-def _criteria(snapshot: Snapshot) -> Iterator[HandStatus]:
+def _criteria(snapshot: Snapshot) -> Iterator[ManualChange]:
     now = snapshot.at or 0.0
     for application, row in snapshot.pipeline.applications.items():
         for name, held in row.controls.held_criteria.items():
             if held.until_seconds is None or held.until_seconds > now:
-                yield HandStatus(
+                yield ManualChange(
                     kind="criterion",
                     of=f"application/{application}",
                     value=f"{name} = {number(held.value)}",
@@ -47,10 +49,10 @@ def _criteria(snapshot: Snapshot) -> Iterator[HandStatus]:
                 )
 
 
-def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[HandStatus]:
+def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[ManualChange]:
     for application, order in orders.items():
         if order.stopped:
-            yield HandStatus(
+            yield ManualChange(
                 kind="stop",
                 of=f"application/{application}",
                 value="its events wait in their segments",
@@ -59,14 +61,14 @@ def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[HandStatus]:
             )
 
 
-def _caps(caps: Mapping[str, str]) -> Iterator[HandStatus]:
+def _caps(caps: Mapping[str, str]) -> Iterator[ManualChange]:
     for queue, cap in caps.items():
-        yield HandStatus(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
+        yield ManualChange(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
 
 
-def _nodes(snapshot: Snapshot) -> Iterator[HandStatus]:
+def _nodes(snapshot: Snapshot) -> Iterator[ManualChange]:
     for name, node in snapshot.nodes.items():
         if node.drained:
-            yield HandStatus(kind="drain", of=f"node/{name}", value="accepts no points")
+            yield ManualChange(kind="drain", of=f"node/{name}", value="accepts no points")
         elif node.cordoned:
-            yield HandStatus(kind="cordon", of=f"node/{name}", value="accepts no new work")
+            yield ManualChange(kind="cordon", of=f"node/{name}", value="accepts no new work")

@@ -15,7 +15,7 @@ from controllers import catalog
 from queues.errors import BadInput
 from workers.batch import runs
 from workers.batch.jobs import experiment as job
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.documents.snapshot import Snapshot
 from workers.lab.models import Experiment
 from workers.lab.series import write_trace
@@ -28,7 +28,7 @@ ALL = "all"
 
 
 @transaction.atomic
-def begin(actor: Actor, definition: WantedExperiment, where: Surroundings) -> Experiment:
+def begin(actor: Actor, definition: WantedExperiment, where: JobContext) -> Experiment:
     """Store an experiment and start its run: a chunk for each law."""
     queues = definition.trace.queues if definition.trace else []
     demand_contents(actor, "lab.run", queues)

@@ -44,7 +44,7 @@ from queues.errors import BadInput
 from workers.plants import holding
 from workers.plants.foreign import adapters
 from workers.plants.holding import PlantHeld
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import UnknownPlant, find_topology
 
@@ -151,7 +151,7 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
     found = _find_topology(request, plant).operator(operator)
     if found.unknown_tasks is not None:
-        raise PlantSilent(found.unknown_tasks)
+        raise PlantUnavailable(found.unknown_tasks)
     return found.parallelism
 
 
@@ -387,9 +387,9 @@ def add_plant_refusals(api: NinjaAPI) -> None:
         said = {"errors": {"plant": [str(error)]}, "holder": error.holder, "until": error.until}
         return api.create_response(request, said, status=409)
 
-    @api.exception_handler(PlantSilent)
-    @api.exception_handler(PlantConfused)
-    def unseen(request: HttpRequest, error: PlantSilent | PlantConfused) -> Any:
+    @api.exception_handler(PlantUnavailable)
+    @api.exception_handler(InvalidPlantResponse)
+    def unseen(request: HttpRequest, error: PlantUnavailable | InvalidPlantResponse) -> Any:
         response = api.create_response(request, {"errors": {"plant": [str(error)]}}, status=503)
         response["Retry-After"] = str(RETRY_AFTER_SECONDS)
         return response

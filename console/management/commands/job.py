@@ -16,7 +16,7 @@ from queues import checks
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.models import Run, Task
 
 ACTIONS = ("list", "run", "show", "cancel", "resume")
@@ -79,7 +79,7 @@ class Command(JsonCommand):
         return run_document(change(ACTOR, run, options["reason"], datetime.now(UTC)))
 
 
-def work_here(run: Run, where: Surroundings) -> None:
+def work_here(run: Run, where: JobContext) -> None:
     """Act as the run's manager and its only worker, until it has ended."""
 
     def work(number: int, worker: str, role: str, is_requested: bool) -> None:

@@ -31,7 +31,7 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.coordination import keyset
-from workers.documents.loops import HandStatus
+from workers.documents.loops import ManualChange
 from workers.models import Loop, Override
 from workers.steering import overrides as in_force
 from workers.steering.scope import Scope, is_drain, is_pause, is_threshold
@@ -67,10 +67,10 @@ AUDITED = {"ladder cap": "ladder.cap", "cordon": "node.use", "drain": "node.use"
 
 
 @dataclass(frozen=True)
-class ShownHand:
+class ShownManualChange:
     """A manual change and who made it: as it says itself, or else as the audit has it."""
 
-    hand: HandStatus
+    hand: ManualChange
     owner: str
     reason: str
 
@@ -82,7 +82,7 @@ class OverridesPage(FormPage):
     TEMPLATE, NAME = "loops/overrides.html", "overrides"
 
     in_force: QuerySet[Override]  # active, the next to expire first
-    hands: list[ShownHand]  # the soonest to end first
+    hands: list[ShownManualChange]  # the soonest to end first
     listed: keyset.KeysetPage  # ended ones
     query: str
     laws: Sequence[str]
@@ -119,14 +119,14 @@ def overrides_page(
     return render_page(request, page)
 
 
-def _build_row(hand: HandStatus) -> ShownHand:
+def _build_row(hand: ManualChange) -> ShownManualChange:
     action, place = AUDITED.get(hand.kind), hand.of.partition("/")[2]
     noted = None
     if not hand.owner and action is not None:
         noted = AuditEntry.objects.filter(action=action, target=place).order_by("-pk").first()
     if noted is None:
-        return ShownHand(hand, hand.owner, hand.reason)
-    return ShownHand(hand, noted.actor, noted.reason)
+        return ShownManualChange(hand, hand.owner, hand.reason)
+    return ShownManualChange(hand, noted.actor, noted.reason)
 
 
 def choices() -> Iterator[OverrideOptions]:

@@ -41,7 +41,7 @@ from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic, PlantConfused, PlantSilent
+from workers.plants.plant import Elastic, InvalidPlantResponse, PlantUnavailable
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, find_topology
 
@@ -284,16 +284,16 @@ def _refusals() -> Iterator[None]:
     except PlantHeld as error:
         until = datetime.fromtimestamp(error.until, UTC)
         raise BadInput("plant", f"is steered by {error.holder} until {until:%H:%M:%S} UTC.") from error
-    except (PlantSilent, PlantConfused) as error:
+    except (PlantUnavailable, InvalidPlantResponse) as error:
         raise BadInput("plant", str(error)) from error
 
 
 def _find_topology(request: HttpRequest, name: str) -> MeasuredTopology:
     snapshot = snapshot_of(request)
     if snapshot is None:
-        raise PlantSilent("There is no snapshot yet.")
+        raise PlantUnavailable("There is no snapshot yet.")
     if old := plant_control.too_old(snapshot, timezone.now()):
-        raise PlantSilent(old)
+        raise PlantUnavailable(old)
     return find_topology(snapshot, name)
 
 

@@ -23,7 +23,7 @@ from controllers.diagnosis.differences import Difference
 from queues.errors import BadInput
 from queues.models import Queue
 from workers.batch import runs
-from workers.history.stretches import TooMuchToRead
+from workers.history.stretches import ReadLimitExceeded
 from workers.models import Run
 
 FIRST = timedelta(minutes=15)
@@ -102,7 +102,7 @@ def differences_page(
         run = _run_of(asked)
         if not (refused or (run and run.state in runs.OPEN)):
             comparison = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
-    except TooMuchToRead as error:
+    except ReadLimitExceeded as error:
         too_much = error.message
     except BadInput as error:
         refused = {error.field: [error.message]}

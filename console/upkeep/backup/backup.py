@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.audit import witness
 from console.embedded.local import RESTORING
 from console.upkeep.backup import archive, database, files, passages, servers
-from console.upkeep.backup.rest import AGAIN, Rest, Unrest
+from console.upkeep.backup.rest import AGAIN, QuiesceFailed, Rest
 from queues import environment as variables
 from queues import projection
 from queues.errors import BadInput, WeirError
@@ -28,7 +28,7 @@ Connect = Callable[[str], redis.Redis]
 def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: Rest) -> dict[str, Any]:
     """Back up a paused plant; return the contents. `connect`: returns a node's client, by its URL.
 
-    Raises BadInput, Unrest, redis.RedisError, OSError; then there is no file.
+    Raises BadInput, QuiesceFailed, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
         raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
@@ -62,7 +62,9 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         # Within the block: if the plant was not at rest there is no file.
         rest.check()
         if changed := passages.find_differences(before, passages.count_all(control, connect)):
-            raise Unrest(f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}")
+            raise QuiesceFailed(
+                f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}"
+            )
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
 

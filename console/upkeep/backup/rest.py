@@ -46,7 +46,7 @@ AGAIN = "Make the backup again."
 log = logging.getLogger("weir.backup")
 
 
-class Unrest(WeirError):  # noqa: N818
+class QuiesceFailed(WeirError):  # noqa: N818
     """The plant did not come to rest."""
 
 
@@ -60,13 +60,13 @@ class Rest:
     pauses: list[Override]
 
     def check(self) -> None:
-        """Raise `Unrest` if it is not at rest any more: the copy is then inconsistent."""
+        """Raise `QuiesceFailed` if it is not at rest any more: the copy is then inconsistent."""
         if not self.lease.renew():
-            raise Unrest(f"The lease of the backup was lost. {AGAIN}")
+            raise QuiesceFailed(f"The lease of the backup was lost. {AGAIN}")
         if awake := _list_unpaused(self.control):
-            raise Unrest(f"Consumption of {awake[0]} went on while it was copied. {AGAIN}")
+            raise QuiesceFailed(f"Consumption of {awake[0]} went on while it was copied. {AGAIN}")
         if busy := list(_pipeline(self.control, self.data)):
-            raise Unrest(f"The pipeline worked while it was copied: {busy[0]}. {AGAIN}")
+            raise QuiesceFailed(f"The pipeline worked while it was copied: {busy[0]}. {AGAIN}")
 
 
 @contextmanager
@@ -80,12 +80,12 @@ def quiesce(
 ) -> Iterator[Rest]:
     """Keep the plant at rest during the block.
 
-    Raises `Unrest` that says what is still in progress, after ending the pauses.
+    Raises `QuiesceFailed` that says what is still in progress, after ending the pauses.
     """
     lease = backup_lease(control)
     with lease as fence:
         if fence is None:
-            raise Unrest("Another backup is being made; try again when it is done.")
+            raise QuiesceFailed("Another backup is being made; try again when it is done.")
         _end_left(by, control)
         made: list[Override] = []
         with lease.keep_renewed(lambda: _prolong_apart(made, control)):
@@ -113,7 +113,7 @@ def _wait(
         if busy := list_active_work(control, data):
             idle_since = None
             if now > deadline:
-                raise Unrest(
+                raise QuiesceFailed(
                     f"The plant did not come to rest within {longest_seconds:g} s: {busy[0]}. "
                     "Try again when it has less to do, or with a larger --longest."
                 )

@@ -8,7 +8,7 @@ from django.utils import timezone
 from console.models import AuditEntry
 from queues.topology import NodeSpec, QueueSpec, Topology
 from workers.control.kinds.registry import KINDS
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 from workers.steering import overrides
 
@@ -82,7 +82,7 @@ def test_what_follows_the_queue_is_not_set_for_good_and_not_offered(browsers, lo
 def test_each_kind_says_which_parameters_follow_the_plant(db, control):
     queues = {name: QueueSpec(name, kind, {"n1": 1000}) for name, kind in (("a", "jobs"), ("b", "pipeline"))}
     topology = Topology(1, {"n1": NodeSpec("n1", "redis://127.0.0.1:1/0")}, queues)
-    present = Present(topology, control)
+    present = PlantInventory(topology, control)
     for kind in KINDS.values():
         for start in kind.targets(present).loops.values():
             assert set(start.follows) == set(kind.followed), kind.name

@@ -19,7 +19,7 @@ from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import Adapter
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 from workers.steering import overrides
 
 pytestmark = pytest.mark.django_db
@@ -38,7 +38,7 @@ class HeldPlant(Adapter):
 
     def release(self):
         if self.is_away:
-            raise PlantSilent("shop can't be reached (refused).")
+            raise PlantUnavailable("shop can't be reached (refused).")
         self.let_go.append((self.row.url, self.row.options["workloads"]))
 
 

@@ -12,7 +12,7 @@ from console.api.routes.plant_control import tasks_of
 from console.models import AuditEntry
 from queues import keys
 from queues.errors import BadInput
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 from workers.plants.published import PublishedPlant
 
 pytestmark = pytest.mark.django_db
@@ -182,7 +182,7 @@ def test_the_plants_own_controllers_are_held_as_long_as_the_plant_is(call, held)
 @pytest.mark.parametrize("before", [False, True])
 def test_what_the_plant_refuses_leaves_held_what_was_before(call, control, held, monkeypatch, before):
     def refuse(plant, tasks):
-        raise PlantConfused("main answers 403.")
+        raise InvalidPlantResponse("main answers 403.")
 
     monkeypatch.setattr(PublishedPlant, "set_parallelism", refuse)
     if before:

@@ -12,7 +12,7 @@ from workers.plants.foreign import adapters, declared
 from workers.plants.foreign.kind import AdapterKind, PlantOption
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 pytestmark = pytest.mark.django_db
 FOUND = FoundPlant(
@@ -43,7 +43,7 @@ def asked(monkeypatch):
     def inspect(address):
         seen.append(address)
         if "silent" in address.url:
-            raise PlantSilent(f"{address.name} did not answer within 2 s.")
+            raise PlantUnavailable(f"{address.name} did not answer within 2 s.")
         return FOUND
 
     made = {"make": lambda address: MemoryPlant(lambda: 5.0, [], {"parse": 2}), "inspect": inspect}

@@ -20,7 +20,7 @@ from workers.models import FirstReport, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.plants.holding import hold, holder_of, release
 from workers.plants.models import PlantOrder, RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 from workers.plants.published import PublishedPlant
 
 pytestmark = pytest.mark.django_db
@@ -160,7 +160,7 @@ def test_a_plant_whose_own_controllers_go_on_is_held_no_longer_than_it_was(
     browsers, stored_snapshot, control, monkeypatch, before
 ):
     def hold_back(plant, seconds):
-        raise PlantSilent("main did not answer within 2 s.")
+        raise PlantUnavailable("main did not answer within 2 s.")
 
     monkeypatch.setattr(PublishedPlant, "hold", hold_back)
     if before:

@@ -442,7 +442,7 @@ def test_a_plant_that_does_not_come_to_rest_says_what_is_at_work_and_goes_on(con
     seconds = iter(range(1_000))
     by = User.objects.get(username="admin")
     with (
-        pytest.raises(rest.Unrest, match="1 workers of alert on n1"),
+        pytest.raises(rest.QuiesceFailed, match="1 workers of alert on n1"),
         rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
     ):
         pass

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from console.embedded.seeding import seed
 from console.upkeep.backup import backup, rest
-from console.upkeep.backup.rest import Unrest
+from console.upkeep.backup.rest import QuiesceFailed
 from queues import keys, pausing
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of
@@ -88,7 +88,7 @@ def test_two_backups_are_not_made_at_once(control, nodes, data):
     by = begun(control, nodes)
     with (
         rest.quiesce(control, data, by),
-        pytest.raises(Unrest, match="Another backup"),
+        pytest.raises(QuiesceFailed, match="Another backup"),
         rest.quiesce(control, data, by),
     ):
         pass
@@ -101,7 +101,7 @@ def test_a_worker_on_a_host_whose_clock_is_behind_is_waited_for(control, nodes, 
     control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": now - 600})
     seconds = iter(range(1_000))
     with (
-        pytest.raises(Unrest, match="1 workers of alert on n1"),
+        pytest.raises(QuiesceFailed, match="1 workers of alert on n1"),
         rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
     ):
         pass
@@ -259,7 +259,7 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
             what(control, nodes)
 
     monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
-    with pytest.raises(Unrest, match="again"), rest.quiesce(control, data, by) as still:
+    with pytest.raises(QuiesceFailed, match="again"), rest.quiesce(control, data, by) as still:
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert not list(tmp_path.glob("weir.backup*"))
 

@@ -15,7 +15,7 @@ from controllers.concurrency.law import Concurrency
 from controllers.concurrency.tcc import Cycle, count_needed_samples
 from controllers.concurrency.throughput import (
     MIN_SECONDS,
-    Measurement,
+    ThroughputMoments,
     ThroughputSample,
     first_samples,
     second_samples,
@@ -117,13 +117,13 @@ def test_the_sample_sizes_are_those_of_the_errata():
     # With factor 8, and a deviation as great as the mean.
     z = 1.2815515655446004
     assert first_samples(1.0, 0.14, 0.1, 0.25) == pytest.approx(8 * (z / 0.25 * (1 + 1 / 0.14)) ** 2)
-    before = Measurement(4, 1.0, 1.0, 1_000)
+    before = ThroughputMoments(4, 1.0, 1.0, 1_000)
     gained = 0.14 / 1.14
-    after = Measurement(5, 1 - gained, (1 - gained) ** 2, 1_000)
+    after = ThroughputMoments(5, 1 - gained, (1 - gained) ** 2, 1_000)
     # In the worst case, a gain of exactly q, the second needs about as many as the first.
     ratio = second_samples(before, after, 0.14, 0.1, 0.25) / first_samples(1.0, 0.14, 0.1, 0.25)
     assert ratio == pytest.approx((1 - gained) ** 2, rel=1e-9)
-    idle = Measurement(5, 1.0, 1.0, 1_000)
+    idle = ThroughputMoments(5, 1.0, 1.0, 1_000)
     assert second_samples(before, idle, 0.14, 0.1, 0.25) < first_samples(1.0, 0.14, 0.1, 0.25) / 10
 
 
@@ -150,7 +150,7 @@ def test_where_the_range_leaves_one_number_of_threads_it_is_explored_again():
 
 def test_a_step_that_a_changed_range_has_undone_needs_no_second_sample():
     parameters = catalog.read_parameters(LAW, {})
-    same = Measurement(8, 1.0, 0.0, 30)
+    same = ThroughputMoments(8, 1.0, 0.0, 30)
     assert (
         count_needed_samples(parameters, Cycle("add", 8, before=same), same) == parameters["initial_samples"]
     )

@@ -11,7 +11,7 @@ from controllers.design.expected_band import (
     MINUTE_SECONDS,
     BandForecaster,
     ForecastBand,
-    PastStretches,
+    PastRanges,
     stretch_seconds,
 )
 
@@ -82,7 +82,7 @@ def test_stretches_keep_the_mean_and_stand_in_their_order(rows):
     rows.sort()
     at = np.asarray([minute for minute, _ in rows]) * MINUTE_SECONDS
     rates = np.asarray([rate for _, rate in rows])
-    stretches = PastStretches.build(at, rates)
+    stretches = PastRanges.build(at, rates)
     assert (np.diff(stretches.at_seconds) > 0).all() and stretches.spread_within >= 0
     assert rates.min() - 1e-6 <= stretches.means.min() and stretches.means.max() <= rates.max() + 1e-6
     assert MINUTE_SECONDS <= stretch_seconds(float(at[-1] - at[0])) <= DAY_SECONDS / 32

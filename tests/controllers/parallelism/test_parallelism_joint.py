@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controllers import catalog
 from controllers.parallelism.fluid_backlog import Demand, Lateness, cost_of_waiting
 from controllers.parallelism.joint_law import ParallelismJoint
-from controllers.parallelism.plan import Stretches, cheapest_plan
+from controllers.parallelism.plan import PlanRanges, cheapest_plan
 from controllers.parallelism.scaling_curve import ScalingCurve, remember
 from queues.errors import BadInput
 
@@ -103,7 +103,7 @@ def test_the_plan_is_as_cheap_as_the_cheapest_of_all_ways(seed):
                 for at, level in enumerate(levels)
             )
         costs.append(cost)
-    plan = cheapest_plan(current, keeps, waiting_now, Stretches(needs, levels, waiting, 2.0, change_cost))
+    plan = cheapest_plan(current, keeps, waiting_now, PlanRanges(needs, levels, waiting, 2.0, change_cost))
     assert plan.cost == pytest.approx(min(costs))
 
 

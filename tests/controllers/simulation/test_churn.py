@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controllers.rebalancing.allocation import Allocation
-from controllers.simulation.churn import SCENARIO, ComingAndGoing, place_initially, profile
+from controllers.simulation.churn import SCENARIO, NodeChurn, place_initially, profile
 from queues.points import TOTAL
 
 SMALL = {"nodes": 60, "containers": 300, "hours": 3}
@@ -39,7 +39,7 @@ def test_a_run_is_the_same_again_from_the_same_seed_but_for_what_its_decisions_t
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_node_is_drained_before_it_goes_and_somebody_new_comes_in_its_place(seed):
-    there, chance = ComingAndGoing.start_with(50), np.random.default_rng(seed)
+    there, chance = NodeChurn.start_with(50), np.random.default_rng(seed)
     plant = place_initially(SCENARIO.read_settings({"nodes": 50, "containers": 200}), seed)
     settings, absent = {"leaving": 0.5, "failing": 0.1}, 0
     for minute in range(5, 600, 5):

@@ -22,7 +22,7 @@ from workers.plants.foreign.declared.login import Login
 from workers.plants.foreign.kafka import cluster
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 pytestmark = pytest.mark.django_db
 NAME, OWN, ELSEWHERE = "WEIR_SECRET_FLINK", "https://flink.example/", "https://attacker.example/"
@@ -92,7 +92,7 @@ USES = {
 def test_a_bound_secret_is_used_at_its_hosts_alone(use, monkeypatch):
     monkeypatch.setattr(egress, "addresses_of", lambda *said, **more: ["192.0.2.7"])  # no name is resolved
     USES[use](OWN)
-    with pytest.raises((BadInput, Failed, PlantSilent), match=r"flink-2\.example"):
+    with pytest.raises((BadInput, Failed, PlantUnavailable), match=r"flink-2\.example"):
         USES[use](ELSEWHERE)
     monkeypatch.delenv(f"{NAME}_HOSTS")
     USES[use](ELSEWHERE)  # a secret that is not bound works as before

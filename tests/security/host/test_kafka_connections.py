@@ -13,7 +13,7 @@ from workers.plants.foreign.kafka import checked_client
 from workers.plants.foreign.kafka.cluster import KafkaCluster
 from workers.plants.foreign.kafka.kafka_plant import KafkaPlant
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 READS = 3
 
@@ -58,7 +58,7 @@ def plant(victim, settings, monkeypatch) -> Iterator[KafkaPlant]:
 
 def test_a_listed_broker_at_a_refused_address_is_named_and_never_dialed(plant, victim):
     for _ in range(READS):
-        with pytest.raises(PlantSilent) as refused:
+        with pytest.raises(PlantUnavailable) as refused:
             plant.topology()
         assert f"127.0.0.2:{victim.port}" in str(refused.value)
         assert "WEIR_EGRESS_ALLOW" in str(refused.value)
@@ -69,7 +69,7 @@ def test_the_library_dials_no_refused_broker_even_where_metadata_was_not_judged(
     """As when a coordinator is named that the metadata did not list."""
     monkeypatch.setattr(KafkaCluster, "_check_brokers", lambda *said: None)
     for _ in range(READS):
-        with pytest.raises(PlantSilent) as refused:
+        with pytest.raises(PlantUnavailable) as refused:
             plant.topology()
     assert f"127.0.0.2:{victim.port}" in str(refused.value) and "WEIR_EGRESS_ALLOW" in str(refused.value)
     assert victim.connections() == 0
@@ -77,7 +77,7 @@ def test_the_library_dials_no_refused_broker_even_where_metadata_was_not_judged(
 
 def test_a_listed_broker_at_an_allowed_address_is_dialed(plant, victim, settings):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
-    with pytest.raises(PlantSilent):
+    with pytest.raises(PlantUnavailable):
         plant.topology()
     until(lambda: victim.connections() > 0)
 
@@ -89,10 +89,10 @@ def test_a_listed_broker_that_a_bound_secret_may_not_reach_is_never_dialed(
     monkeypatch.setenv("WEIR_SECRET_KAFKA_HOSTS", "127.0.0.1")
     bound = PlantAddress(name="events", url=plant._cluster._address.url, secret_name="WEIR_SECRET_KAFKA")
     with closing(KafkaPlant(bound)) as other:
-        with pytest.raises(PlantSilent, match="WEIR_SECRET_KAFKA"):
+        with pytest.raises(PlantUnavailable, match="WEIR_SECRET_KAFKA"):
             other.topology()
         monkeypatch.setattr(KafkaCluster, "_check_brokers", lambda *said: None)
-        with pytest.raises(PlantSilent, match="WEIR_SECRET_KAFKA"):
+        with pytest.raises(PlantUnavailable, match="WEIR_SECRET_KAFKA"):
             other.topology()
     assert victim.connections() == 0
 
@@ -107,13 +107,13 @@ def test_a_policy_that_was_tightened_holds_for_the_next_connection(settings, mon
         settings.WEIR_EGRESS_ALLOW = ""
         until(lambda: checked_client.refused_connections(cluster._client))
         victim.connections()  # those of before
-        with pytest.raises(PlantSilent, match="WEIR_EGRESS_ALLOW"):
+        with pytest.raises(PlantUnavailable, match="WEIR_EGRESS_ALLOW"):
             cluster._topics()
         assert victim.connections() == 0
 
 
 def _dialed(cluster: KafkaCluster, victim: Victim) -> bool:
-    with pytest.raises(PlantSilent):
+    with pytest.raises(PlantUnavailable):
         cluster._topics()
     return victim.connections() > 0
 

@@ -19,7 +19,7 @@ from queues.errors import BadInput
 from queues.models import Queue
 from workers.batch import runs, task_definitions
 from workers.batch.jobs import extract_names
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.history.extract_files import extract_file
 from workers.lab import series
 from workers.lab.models import Experiment
@@ -33,7 +33,7 @@ LEGACY = "extracts/day.csv"
 
 
 @pytest.fixture(autouse=True)
-def plant(control: redis.Redis, tmp_path: Path, settings: Any, people) -> Surroundings:
+def plant(control: redis.Redis, tmp_path: Path, settings: Any, people) -> JobContext:
     """The operator is limited to queue alert; extracts of two queues, and one of an earlier version."""
     settings.WEIR_DATA = tmp_path
     task_definitions.ensure_tasks()
@@ -43,7 +43,7 @@ def plant(control: redis.Redis, tmp_path: Path, settings: Any, people) -> Surrou
     for name in (ALERT, PROCESS, LEGACY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(ROWS)
-    return Surroundings(tmp_path, control, timezone.now())
+    return JobContext(tmp_path, control, timezone.now())
 
 
 def begin(browser: Client, **fields: Any) -> Any:
@@ -165,8 +165,8 @@ def extracted(owner: Any, name: str = "day", state: str = Run.State.DONE) -> Run
 
 def test_nobody_replaces_what_somebody_else_extracted(plant, people):
     made = extracted(people["administrator"])
-    theirs = Surroundings(plant.data, plant.control, plant.now, people["operator"].pk)
-    own = Surroundings(plant.data, plant.control, plant.now, people["administrator"].pk)
+    theirs = JobContext(plant.data, plant.control, plant.now, people["operator"].pk)
+    own = JobContext(plant.data, plant.control, plant.now, people["administrator"].pk)
     with pytest.raises(BadInput, match=rf"is an extract of administrator \(run {made.pk}\)"):
         extract_names.check_free(theirs, "alert", "day", "csv")
     extract_names.check_free(own, "alert", "day", "csv")

@@ -14,7 +14,7 @@ from console.actions.tasks import WantedTask
 from console.models import AuditEntry
 from queues.errors import BadInput
 from workers.batch import task_definitions
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.models import Run, Task
 
 pytestmark = pytest.mark.django_db
@@ -87,7 +87,7 @@ def test_a_proposal_is_void_after_a_day(task: Task):
 
 
 def test_a_run_with_other_parameters_asks_too(task: Task, tmp_path: Path, control: Any):
-    where = Surroundings(tmp_path, control, datetime.now(UTC))
+    where = JobContext(tmp_path, control, datetime.now(UTC))
     ann, bob = somebody("ann", "operator"), somebody("bob", "operator")
     with pytest.raises(BadInput, match="second person"):
         tasks.begin(ann, "retention", SHORT, None, "now", where)

@@ -13,7 +13,7 @@ from controllers.simulation.catalog import SCENARIOS
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions
 from workers.batch.jobs import experiment as job
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.lab.models import Experiment
 from workers.models import Chunk, Run, Setting
 
@@ -22,10 +22,10 @@ SMALL = {"scenario": "crash", "laws": ["thesis"]}
 
 
 @pytest.fixture(autouse=True)
-def plant(control: redis.Redis, tmp_path: Path, settings: Any) -> Surroundings:
+def plant(control: redis.Redis, tmp_path: Path, settings: Any) -> JobContext:
     settings.WEIR_DATA = tmp_path
     task_definitions.ensure_tasks()
-    return Surroundings(tmp_path, control, timezone.now())
+    return JobContext(tmp_path, control, timezone.now())
 
 
 def begin(browser: Client, **fields: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from queues.errors import BadInput
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Job, Made, Piece
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, Job
 from workers.batch.jobs.parameters import JobParameter
 
 CHUNKS = JobParameter("chunks", "integer", "how many", 3, least=0, most=100)
@@ -16,10 +16,10 @@ FAULT = JobParameter("fault", "text", "what goes wrong", None)
 
 
 def _numbered(values: Any, where: Any):
-    return (Piece(f"part-{number}", {"number": number}) for number in range(values["chunks"]))
+    return (ChunkSpec(f"part-{number}", {"number": number}) for number in range(values["chunks"]))
 
 
-def _write(lease: Any) -> Made:
+def _write(lease: Any) -> ChunkResult:
     """`extracts/part-N.txt` with who wrote it; waits while a file `hold` is there, without a sign of life."""
     fault = lease.parameters["fault"]
     if fault == "refused":
@@ -35,7 +35,7 @@ def _write(lease: Any) -> Made:
     while (data / "hold").exists():
         (data / "holding").touch()
         time.sleep(0.01)
-    return Made(10, {final: temporary})
+    return ChunkResult(10, {final: temporary})
 
 
 NUMBERED = Job(
@@ -47,9 +47,9 @@ NUMBERED = Job(
 )
 
 
-def _after(values: Any, where: Any, after: str | None) -> Piece | None:
+def _after(values: Any, where: Any, after: str | None) -> ChunkSpec | None:
     number = 0 if after is None else int(after.removeprefix("part-")) + 1
-    return Piece(f"part-{number}", {"number": number}) if number < values["chunks"] else None
+    return ChunkSpec(f"part-{number}", {"number": number}) if number < values["chunks"] else None
 
 
 UNKNOWN = Job(

@@ -20,7 +20,7 @@ from tests.waiting import until
 from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs import experiment as job
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.lab import series
 from workers.lab.models import Experiment, ExperimentResult
 from workers.models import Chunk, Run
@@ -34,18 +34,18 @@ def now() -> datetime:
 
 
 @pytest.fixture
-def where(control: redis.Redis, tmp_path: Path) -> Surroundings:
+def where(control: redis.Redis, tmp_path: Path) -> JobContext:
     task_definitions.ensure_tasks()
-    return Surroundings(tmp_path, control, now())
+    return JobContext(tmp_path, control, now())
 
 
-def begun(where: Surroundings, **fields: Any) -> tuple[Experiment, Run]:
+def begun(where: JobContext, **fields: Any) -> tuple[Experiment, Run]:
     values = {"scenario": "crash", "laws": ["rebalancing", "thesis"], "settings": SETTINGS, "seed": 4}
     experiment = Experiment.objects.create(**{**values, **fields})
     return experiment, runs.begin(job.NAME, where, {"experiment": experiment.pk})
 
 
-def worked(run: Run, where: Surroundings) -> Run:
+def worked(run: Run, where: JobContext) -> Run:
     def work(number: int, worker: str, role: str, is_requested: bool) -> None:
         assert role == "spark"  # not where consumers are
         batch_worker.work_at(number, worker, where.control, where.data, now)

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from queues.errors import BadInput
 from workers.batch import catalog, fair_share, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import Job, Made, Piece, Surroundings
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, Job, JobContext
 from workers.models import Chunk, Run
 
 pytestmark = pytest.mark.django_db
@@ -35,8 +35,8 @@ class OneWorker:
     def seconds(self) -> float:
         return (self.now - START).total_seconds()
 
-    def where(self) -> Surroundings:
-        return Surroundings(self.data, self.control, self.now)
+    def where(self) -> JobContext:
+        return JobContext(self.data, self.control, self.now)
 
     def submit(self, number: int, worker: str, role: str, is_requested: bool) -> None:
         self.messages += 1
@@ -53,12 +53,12 @@ class OneWorker:
         if int(self.seconds()) % 2 == 0:
             task_managers.tick(self.control, self.now, self.submit)
 
-    def work(self, lease: Any) -> Made:
+    def work(self, lease: Any) -> ChunkResult:
         for _ in range(CHUNK_SECONDS if lease.chunk.run.is_requested else 3):
             self.pass_second()
             lease.check({"rows": 0, "share": 0.5})
         self.done.append((str(lease.chunk.run.task.name), self.seconds()))
-        return Made(1)
+        return ChunkResult(1)
 
     def run_for(self, seconds: float) -> None:
         while self.seconds() < seconds:
@@ -80,7 +80,7 @@ def plant(control: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             "",
             (),
             lambda where: nullcontext(made.work),
-            pieces=lambda values, where: [Piece("a"), Piece("b")],
+            pieces=lambda values, where: [ChunkSpec("a"), ChunkSpec("b")],
             requirements=("spark",),
             single_instance=single,
         )

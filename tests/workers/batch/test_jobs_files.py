@@ -17,7 +17,7 @@ from queues.errors import BadInput
 from tests.workers.samples import batch_of
 from workers.batch import catalog
 from workers.batch.jobs import files, spill
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.batch.jobs.spark import extract, statistics, training
 from workers.history import event_archive, metric_files
 
@@ -152,8 +152,8 @@ def test_extracted_rates_have_a_row_for_a_step_without_events() -> None:
     assert table["time"].to_pylist() == [1_000.0, 1_005.0, 1_010.0, 1_015.0]
 
 
-def where(control: redis.Redis, data: Path, now: datetime = NOW) -> Surroundings:
-    return Surroundings(data, control, now)
+def where(control: redis.Redis, data: Path, now: datetime = NOW) -> JobContext:
+    return JobContext(data, control, now)
 
 
 def spilled(control: redis.Redis, data: Path, now: datetime = NOW) -> int:

@@ -29,12 +29,12 @@ from tests.workers.samples import batch_of
 from workers.batch.catalog import JOBS
 from workers.batch.chunk_leases import ChunkLeaseLost
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.batch.jobs.spark.client import SparkProcess
 from workers.batch.jobs.spark.process import MAKERS
 from workers.history import event_archive, metric_files, stretches
 from workers.history.stretch_counts import counts_file, read_counts
-from workers.history.stretches import Stretch
+from workers.history.stretches import TimeRange
 
 ROOT = Path(__file__).resolve().parents[3]
 DAY = "2026-11-19"
@@ -322,7 +322,7 @@ def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) 
     keys = np.where(random.random(4_000) < 0.3, "hot", cold).tolist()
     sources = [None if at % 5 else "shop" for at in range(4_000)]
     lay(spark.data, "a", events(4_000, key=keys, source=sources), "compared")
-    here = Stretch(BEGIN_US / 1e6 + 960, BEGIN_US / 1e6 + 1_920)
+    here = TimeRange(BEGIN_US / 1e6 + 960, BEGIN_US / 1e6 + 1_920)
     there = here.shift(960)
     content = {"queue": "compared", "here": [here.since, here.until], "there": [there.since, there.until]}
     made = spark.make("stretch_comparison", content, queue="compared", **_times(here, there))
@@ -339,7 +339,7 @@ def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) 
     assert len(counted.here["key"]) == stretches.MAX_VALUES + 1
 
 
-def _times(here: Stretch, there: Stretch) -> dict[str, str]:
+def _times(here: TimeRange, there: TimeRange) -> dict[str, str]:
     times = {"since": here.since, "until": here.until, "other_since": there.since}
     return {name: datetime.fromtimestamp(at, UTC).isoformat() for name, at in times.items()}
 
@@ -420,7 +420,7 @@ class CancelledSeat:
     """A seat whose run is cancelled as soon as Spark is at work."""
 
     def __init__(self, data: Path, control: redis.Redis) -> None:
-        self.surroundings = Surroundings(data, control, datetime.now(UTC))
+        self.surroundings = JobContext(data, control, datetime.now(UTC))
         self.parameters = JOBS["stream_statistics"].read({})
         self.content, self.token = PARTITION, "1-1-1"
 

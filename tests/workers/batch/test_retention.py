@@ -23,7 +23,7 @@ from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import ChunkLease
 from workers.batch.jobs import handled_rows, retention
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.parquet import Parquet
@@ -45,7 +45,7 @@ class Keeper:
     """A data folder, and retention run over it as a worker would."""
 
     def __init__(self, control: redis.Redis, data: Path) -> None:
-        self.where = Surroundings(data, control, NOW)
+        self.where = JobContext(data, control, NOW)
         task_definitions.ensure_tasks()
 
     def run(self, **days: int) -> Run:

@@ -18,7 +18,7 @@ from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
 from workers.batch.deadline import next_deadline, workers_for
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made, Surroundings
+from workers.batch.jobs.job import ChunkResult, JobContext
 from workers.models import Chunk, Run, Task
 
 NOW = datetime(2026, 11, 20, 5, 0, tzinfo=UTC)
@@ -34,8 +34,8 @@ class Bench:
         self.sent: list[tuple[int, str, str, bool]] = []
 
     @property
-    def where(self) -> Surroundings:
-        return Surroundings(self.data, self.control, self.now)
+    def where(self) -> JobContext:
+        return JobContext(self.data, self.control, self.now)
 
     def pass_seconds(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -219,12 +219,12 @@ def test_who_was_overtaken_can_neither_show_its_files_nor_end_the_chunk(bench: B
     with pytest.raises(ChunkLeaseLost):
         paused.check()
     with pytest.raises(ChunkLeaseLost):
-        paused.commit(Made(1, {"statistics/result": "statistics/old"}), 1.0)
+        paused.commit(ChunkResult(1, {"statistics/result": "statistics/old"}), 1.0)
     assert not (folder / "result").exists() and not (folder / "old").exists()
-    successor.commit(Made(1, {"statistics/result": "statistics/new"}), 1.0)
+    successor.commit(ChunkResult(1, {"statistics/result": "statistics/new"}), 1.0)
     assert (folder / "result").read_text() == "new"
     with pytest.raises(ChunkLeaseLost):
-        paused.commit(Made(1, {"statistics/result": "statistics/old"}), 1.0)
+        paused.commit(ChunkResult(1, {"statistics/result": "statistics/old"}), 1.0)
     run.refresh_from_db()
     assert run.chunks_done == 1
 
@@ -235,7 +235,7 @@ def test_a_chunk_whose_file_cannot_be_shown_is_not_done(bench: Bench) -> None:
     bench.manage()
     lease = bench.lease(run)
     with pytest.raises(FileNotFoundError):
-        lease.commit(Made(1, {"statistics/result": "statistics/absent"}), 1.0)
+        lease.commit(ChunkResult(1, {"statistics/result": "statistics/absent"}), 1.0)
     lease.chunk.refresh_from_db()
     assert lease.chunk.state == "working"
 
@@ -286,7 +286,7 @@ def test_a_worker_that_was_overtaken_ends_no_run_by_the_input_that_it_refuses(be
     frozen = claim(run.pk, "a frozen worker", bench.now)
     assert frozen is not None
 
-    def refused(lease: ChunkLease) -> Made:
+    def refused(lease: ChunkLease) -> ChunkResult:
         bench.pass_seconds(LOST_SECONDS + 1)
         bench.lease(run, "another")
         raise BadInput("on_error", "the input is gone: another has worked it.")
@@ -307,11 +307,11 @@ def test_a_control_server_that_is_away_for_a_while_costs_no_chunk_the_work_that_
     chunk = claim(run.pk, "w", bench.now)
     assert chunk is not None
 
-    def work(lease: ChunkLease) -> Made:
+    def work(lease: ChunkLease) -> ChunkResult:
         control_server.stop()
         lease.check({"rows": 5, "share": 0.5})
         control_server.start()
-        return Made(7)
+        return ChunkResult(7)
 
     worker = batch_worker.BatchWorker(run, "w", bench.where, lambda: bench.now)
     assert worker._do(chunk, work)
@@ -365,7 +365,7 @@ def test_a_cancelled_run_shows_nothing_more_and_what_is_done_stays_when_it_goes_
     bench.define()
     run = bench.begin()
     bench.manage()
-    bench.lease(run).commit(Made(7), 1.0)
+    bench.lease(run).commit(ChunkResult(7), 1.0)
     late = bench.lease(run)
     assert runs.cancel(run, bench.now).state == "cancelled"
     with pytest.raises(ChunkLeaseLost):

@@ -9,14 +9,14 @@ from queues.errors import BadInput
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.control import tuning
 from workers.models import Loop, Run, Tuning
 
 pytestmark = pytest.mark.django_db
 
 
-def run_job(where: Surroundings, **values: object) -> Run:
+def run_job(where: JobContext, **values: object) -> Run:
     task_definitions.ensure_tasks()
     run = runs.begin("tuning", where, {"days": 3, **values})
     sent: list[tuple[int, str, str]] = []
@@ -29,8 +29,8 @@ def run_job(where: Surroundings, **values: object) -> Run:
 
 
 @pytest.fixture
-def where(control, tmp_path: Path) -> Surroundings:
-    return Surroundings(tmp_path, control, NOW)
+def where(control, tmp_path: Path) -> JobContext:
+    return JobContext(tmp_path, control, NOW)
 
 
 def test_a_loop_with_too_short_a_record_is_skipped_with_the_reason(where):

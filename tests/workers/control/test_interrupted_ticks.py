@@ -8,7 +8,7 @@ from tests.workers.control.test_loops import loop as loop
 from tests.workers.control.test_loops import owner as owner
 from tests.workers.control.test_loops import plant as plant
 from workers.control import engine
-from workers.control.acts import Acts
+from workers.control.acts import ActionExecutor
 from workers.control.ledger import ledger
 from workers.coordination.leases import Lease, LeaseGroup
 from workers.models import LedgerEntry, Loop, Override
@@ -140,7 +140,7 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
     loop, plant, clock, control, owner, monkeypatch
 ):
     plant.put("alert", "n1", 2_000)
-    follow, frozen = Acts.follow, []
+    follow, frozen = ActionExecutor.follow, []
 
     def freezes(*arguments):
         if not frozen:
@@ -151,7 +151,7 @@ def test_a_tick_that_froze_before_it_acted_does_nothing_once_a_later_one_was_the
             assert engine.tick(fresh(loop), plant, clock.now, control).mode == "hold"
         return follow(*arguments)
 
-    monkeypatch.setattr(Acts, "follow", freezes)
+    monkeypatch.setattr(ActionExecutor, "follow", freezes)
     engine.tick(fresh(loop), plant, clock.now, control)
     assert submitted(plant) == 0
     first = LedgerEntry.objects.order_by("pk").first()

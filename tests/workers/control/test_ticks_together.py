@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from tests.waiting import until
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from workers.control import decided, engine
-from workers.control.acts import Acts
+from workers.control.acts import ActionExecutor
 from workers.control.attached_ticks import AttachedTicks
 from workers.control.kinds import worker_rate
 from workers.control.ledger import ledger
@@ -140,7 +140,7 @@ def test_what_died_among_its_actions_is_done_by_the_next_tick_and_started_once(c
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(plant, "start_workers", dies_after_the_second)
-        patch.setattr(Acts, "confirm", lambda self: None)  # it is gone
+        patch.setattr(ActionExecutor, "confirm", lambda self: None)  # it is gone
         tick_all(plant, control)
     control.delete(*(f"weir:lease:loop:{loop.pk}" for loop in loops))
     first = {entry.loop_id: entry for entry in LedgerEntry.objects.filter(action__isnull=False)}

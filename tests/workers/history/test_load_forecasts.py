@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from controllers.design.expected_band import PastStretches
+from controllers.design.expected_band import PastRanges
 from queues import keys
 from queues.stored_document import plain
 from tests.workers.snapshot.test_local_plant import documented
@@ -97,7 +97,7 @@ def test_what_is_known_is_not_read_again_and_what_is_forgotten_is_old(tmp_path, 
 
 def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
     at = NOON + np.arange(600.0)
-    stretches = PastStretches.build(at, np.where(at < NOON + 300, 2.0, 4.0))
+    stretches = PastRanges.build(at, np.where(at < NOON + 300, 2.0, 4.0))
     middles, rates = stretches.at_seconds, stretches.means
     assert middles.size == 10 and rates[0] == 2.0 and rates[-1] == 4.0
     assert middles[-1] == pytest.approx(at[-1] - 30)

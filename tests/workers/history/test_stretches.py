@@ -16,8 +16,8 @@ from workers.history.stretches import (
     REST,
     SLICES,
     ReadBudget,
-    Stretch,
-    StretchFigures,
+    TimeRange,
+    TimeRangeFigures,
     add_snapshots,
     count_archived,
     figures_of,
@@ -25,7 +25,7 @@ from workers.history.stretches import (
 )
 
 START = 1_790_000_400.0
-STRETCH = Stretch(START, START + 120.0)
+STRETCH = TimeRange(START, START + 120.0)
 
 
 def keep(data: Path, rows: list[tuple[float, str, str, str | None]], queue: str = "alert") -> None:
@@ -105,7 +105,7 @@ def plant(at: float) -> dict:
 
 
 def test_counters_of_snapshots_become_events_of_slices():
-    found = StretchFigures()
+    found = TimeRangeFigures()
     add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(at)))
     assert found.counts["node"] == {"n1": [100.0] * SLICES, "n2": [50.0] * SLICES}
     assert found.counts["handler"] == {"sql of alert": [150.0] * SLICES}
@@ -115,7 +115,7 @@ def test_counters_of_snapshots_become_events_of_slices():
 
 
 def test_of_one_queue_only_its_own_counts():
-    found = StretchFigures()
+    found = TimeRangeFigures()
     add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(at)), "other")
     assert "node" not in found.counts and found.counts["producer"]["shop"] == [30.0] * SLICES
 
@@ -130,7 +130,7 @@ def test_what_producers_sample_counts_for_queues_that_are_not_archived():
         return snapshot_of({"at": at, "producers": {"shop": shop, "app": {"queues": {"alert": 2.0}}}})
 
     def of(queue: str = "", archived: tuple[str, ...] = ()) -> dict[str, dict[str, list[float]]]:
-        figures = StretchFigures()
+        figures = TimeRangeFigures()
         add_snapshots(figures, STRETCH, sampled, queue, archived)
         return figures.counts
 
@@ -146,6 +146,6 @@ def test_where_nothing_is_kept_nothing_is_counted(tmp_path: Path):
 
 
 def test_a_counter_that_began_anew_counts_nothing_below_zero():
-    found = StretchFigures()
+    found = TimeRangeFigures()
     add_snapshots(found, STRETCH, lambda at: snapshot_of(plant(2 * START - at + 120)))
     assert min(found.counts["node"]["n1"]) == 0.0

@@ -34,7 +34,7 @@ from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.holding import PlantHeld, hold, holder_of
 from workers.plants.memory import MemoryPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 from workers.plants.simulated import SimulatedPlant
 from workers.snapshot.local import LocalPlant
 
@@ -380,19 +380,27 @@ GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "li
 @pytest.mark.parametrize(
     ("answer", "error", "said"),
     [
-        (slow, PlantSilent, "did not answer within 20 s"),
-        (away, PlantSilent, "can't be reached"),
-        (broken_off, PlantSilent, "can't be reached"),
-        (answering(503, json={"errors": {"snapshot": ["seen 9 s ago"]}}), PlantSilent, "seen 9 s ago"),
-        (answering(content=orjson.dumps(GOOD)[:40]), PlantConfused, "incomplete JSON"),
-        (answering(text="<html>"), PlantConfused, "incomplete JSON"),
-        (answering(json=[1, 2]), PlantConfused, "topology: takes an object"),
-        (answering(json={**GOOD, "operators": None}), PlantConfused, "topology.operators"),
-        (answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}), PlantConfused, "no operator"),
-        (answering(401, json={"errors": {"authorization": ["expired"]}}), PlantConfused, "401.*expired"),
-        (answering(500, json={"oops": 1}), PlantConfused, "500"),
-        (answering(301, json={}, headers={"Location": "http://evil"}), PlantConfused, "301"),
-        (answering(content=b" " * (9 * 2**20)), PlantConfused, "more than"),
+        (slow, PlantUnavailable, "did not answer within 20 s"),
+        (away, PlantUnavailable, "can't be reached"),
+        (broken_off, PlantUnavailable, "can't be reached"),
+        (answering(503, json={"errors": {"snapshot": ["seen 9 s ago"]}}), PlantUnavailable, "seen 9 s ago"),
+        (answering(content=orjson.dumps(GOOD)[:40]), InvalidPlantResponse, "incomplete JSON"),
+        (answering(text="<html>"), InvalidPlantResponse, "incomplete JSON"),
+        (answering(json=[1, 2]), InvalidPlantResponse, "topology: takes an object"),
+        (answering(json={**GOOD, "operators": None}), InvalidPlantResponse, "topology.operators"),
+        (
+            answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}),
+            InvalidPlantResponse,
+            "no operator",
+        ),
+        (
+            answering(401, json={"errors": {"authorization": ["expired"]}}),
+            InvalidPlantResponse,
+            "401.*expired",
+        ),
+        (answering(500, json={"oops": 1}), InvalidPlantResponse, "500"),
+        (answering(301, json={}, headers={"Location": "http://evil"}), InvalidPlantResponse, "301"),
+        (answering(content=b" " * (9 * 2**20)), InvalidPlantResponse, "more than"),
     ],
 )
 def test_a_remote_that_answers_slowly_wrongly_or_half_is_no_topology_and_says_why(answer, error, said):
@@ -409,7 +417,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
             yield b" "
 
     plant = remote(answering(content=drops()), timeout_seconds=20.0, monotonic=lambda: now[0])
-    with pytest.raises(PlantSilent, match="did not complete its answer within 20 s"):
+    with pytest.raises(PlantUnavailable, match="did not complete its answer within 20 s"):
         plant.topology()
     assert now[0] == 21.0
 

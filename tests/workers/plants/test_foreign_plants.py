@@ -11,7 +11,7 @@ from tests.workers.plants.foreign_plants import FakeFlink, FakeHeron, client_of
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.heron import HeronPlant, check_options
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 OPTIONS = {"cluster": "devcluster", "role": "desk", "topology": "ExclamationTopology"}
 
@@ -116,7 +116,7 @@ def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_b
 def test_a_job_of_flink_with_tasks_that_would_fill_the_memory_is_no_job(flink, job, tasks):
     flink.tasks["b" * 32] = tasks
     for ask in (job.topology, lambda: job.set_parallelism({"Calc[2]": 2})):
-        with pytest.raises(PlantConfused, match="invalid Flink job"):
+        with pytest.raises(InvalidPlantResponse, match="invalid Flink job"):
             ask()
 
 
@@ -130,7 +130,7 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
 
     confused = FlinkPlant(client_of("flink", "http://flink", httpx.MockTransport(answer)))
     for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
-        with pytest.raises(PlantConfused, match="that is not from Flink"):
+        with pytest.raises(InvalidPlantResponse, match="that is not from Flink"):
             ask()
 
 
@@ -138,7 +138,7 @@ def test_what_is_said_of_a_cluster_of_very_many_jobs_fits_into_a_ledger_entry(fl
     """The text is written to the ledger at each tick."""
     rows = [{"jid": str(number), "name": "x" * 100, "state": "RUNNING"} for number in range(10_000)]
     flink.error = httpx.Response(200, json={"jobs": rows})
-    with pytest.raises(PlantSilent, match="0 running jobs named hashes") as silent:
+    with pytest.raises(PlantUnavailable, match="0 running jobs named hashes") as silent:
         job.set_parallelism({"Calc[2]": 2})
     assert len(str(silent.value)) < 3_000
 
@@ -196,26 +196,26 @@ def test_the_lower_bound_that_somebody_gave_stays():
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
-        (lambda flink: setattr(flink, "state", "RESTARTING"), PlantSilent, "the job is RESTARTING"),
-        (lambda flink: setattr(flink, "state", "FINISHED"), PlantSilent, "0 running jobs named hashes"),
+        (lambda flink: setattr(flink, "state", "RESTARTING"), PlantUnavailable, "the job is RESTARTING"),
+        (lambda flink: setattr(flink, "state", "FINISHED"), PlantUnavailable, "0 running jobs named hashes"),
         (
             lambda flink: setattr(flink, "error", httpx.Response(500, json={"errors": ["boom"]})),
-            PlantConfused,
+            InvalidPlantResponse,
             "boom",
         ),
         (
             lambda flink: setattr(flink, "error", httpx.Response(200, json={"jobs": [{}]})),
-            PlantConfused,
+            InvalidPlantResponse,
             "invalid Flink job",
         ),
         (
             lambda flink: setattr(flink, "details", lambda: {"jid": "x", "state": "RUNNING"}),
-            PlantConfused,
+            InvalidPlantResponse,
             "plan",
         ),
         (
             lambda flink: setattr(flink, "metrics", lambda _: [{"id": "0.x"}]),
-            PlantConfused,
+            InvalidPlantResponse,
             "invalid Flink metrics",
         ),
     ],
@@ -234,7 +234,7 @@ def test_a_job_that_is_rescaled_during_the_observation_counts_for_nothing(flink,
         return measured(wanted)
 
     flink.metrics = rescaled
-    with pytest.raises(PlantSilent, match="rescaled during the observation"):
+    with pytest.raises(PlantUnavailable, match="rescaled during the observation"):
         job.topology()
 
 
@@ -339,7 +339,7 @@ def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
 
 def test_what_flink_refuses_is_said(flink, job):
     flink.rescale = lambda wanted: httpx.Response(400, json={"errors": ["the vertex is not known"]})
-    with pytest.raises(PlantConfused, match="the vertex is not known"):
+    with pytest.raises(InvalidPlantResponse, match="the vertex is not known"):
         job.set_parallelism({"Calc[2]": 1})
 
 
@@ -407,12 +407,12 @@ def test_tasks_of_heron_are_set_by_its_command_line_and_only_when_they_are_other
     [
         (
             lambda _: subprocess.CompletedProcess([], 1, "", "trace\nTopology is not running"),
-            PlantConfused,
+            InvalidPlantResponse,
             "not running",
         ),
-        (FileNotFoundError("heron"), PlantConfused, "the program heron was not found"),
-        (PermissionError(13, "Permission denied"), PlantConfused, "can't be started"),
-        (subprocess.TimeoutExpired("heron", 120), PlantSilent, "took more than 120 s"),
+        (FileNotFoundError("heron"), InvalidPlantResponse, "the program heron was not found"),
+        (PermissionError(13, "Permission denied"), InvalidPlantResponse, "can't be started"),
+        (subprocess.TimeoutExpired("heron", 120), PlantUnavailable, "took more than 120 s"),
     ],
 )
 def test_an_update_that_fails_says_why(heron, run, error, said):
@@ -439,7 +439,7 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
 )
 def test_a_tracker_that_answers_wrongly_is_no_topology(heron, topology_of_heron, answer, said):
     heron.error = answer
-    with pytest.raises(PlantConfused, match=said):
+    with pytest.raises(InvalidPlantResponse, match=said):
         topology_of_heron.topology()
 
 

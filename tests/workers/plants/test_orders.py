@@ -22,7 +22,7 @@ from workers.plants.orders import (
     forget_until,
     load_orders,
 )
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 pytestmark = pytest.mark.django_db
 NOW = 1_790_000_000.0
@@ -69,9 +69,9 @@ def test_what_the_plant_refuses_was_not_ordered_and_what_may_have_happened_was(r
 
     class Silent(MemoryPlant):
         def set_parallelism(self, tasks):
-            raise PlantSilent("late")
+            raise PlantUnavailable("late")
 
-    with pytest.raises(PlantSilent):
+    with pytest.raises(PlantUnavailable):
         ordered(row, Silent(lambda: NOW, [], {"parse": 2})).set_parallelism({"parse": 6})
     assert load_orders()["east"]["parse"].tasks == 6
 

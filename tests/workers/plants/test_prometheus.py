@@ -23,7 +23,7 @@ from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -189,8 +189,8 @@ def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_pat
         until(lambda: (client.value("node_load1") or 0) > 0, 20.0, 0.5)
         assert client.value("vector(1) > 2") is None
         assert client.value("0 / 0") is None
-        with pytest.raises(PlantConfused, match="gives 3 series"):
+        with pytest.raises(InvalidPlantResponse, match="gives 3 series"):
             client.value("up")
-        with pytest.raises(PlantConfused, match="parse error"):
+        with pytest.raises(InvalidPlantResponse, match="parse error"):
             client.value("sum(")
         plant_client.close()

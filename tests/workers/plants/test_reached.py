@@ -12,8 +12,8 @@ from workers.plants.reached import (
     TRUSTED_SECONDS,
     UNDONE,
     WRONG,
+    ConvergenceTimeout,
     GivenOrder,
-    Patience,
     explain_fault,
     follow_order,
 )
@@ -111,7 +111,7 @@ def test_a_plant_that_comes_nearer_is_given_time():
 
 def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more():
     """A Celery pool forks every five seconds, and ends a process only when its task has ended."""
-    patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
+    patience = ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0)
     more, fewer = GivenOrder(8, START, "loop x"), GivenOrder(2, START, "loop x")
     assert follow_order(None, more, 4, START + 15, patience).state == PENDING
     assert follow_order(None, more, 4, START + 31, patience).state == MISSED
@@ -121,7 +121,7 @@ def test_a_plant_whose_tasks_end_late_is_given_time_for_fewer_and_not_for_more()
 
 def test_who_wants_more_while_fewer_are_pending_is_given_the_time_that_more_takes():
     """The load rises ten minutes after an order to shrink a pool whose tasks take half an hour."""
-    patience = Patience(more_seconds=30.0, fewer_seconds=3_600.0)
+    patience = ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0)
     fewer, more = GivenOrder(10, START, "loop x"), GivenOrder(14, START + 600, "loop x")
     status = follow_order(None, fewer, 12, START + 598, patience)
     assert follow_order(status, more, 12, START + 602, patience).state == PENDING

@@ -16,10 +16,10 @@ from workers.documents.snapshot import Snapshot
 from workers.plants.foreign.adapters import adapter_of, check, plant_named
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.foreign.watch import CLOSE_SECONDS, Lookout, PlantWatch
+from workers.plants.foreign.watch import CLOSE_SECONDS, PlantObserver, PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 from workers.plants.registry import UnknownPlant, find_topology
 
 NOW = 1_790_000_000.0
@@ -62,7 +62,7 @@ def far():
 
 @pytest.fixture
 def lookout(far, times):
-    return Lookout(row(), lambda _: far, lambda: times.now)
+    return PlantObserver(row(), lambda _: far, lambda: times.now)
 
 
 def snapshot(status, **more):
@@ -83,7 +83,7 @@ def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
 def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(lookout, far, times, monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
     lookout.observe()
-    far.error = PlantSilent("east did not answer within 2 s.")
+    far.error = PlantUnavailable("east did not answer within 2 s.")
     lookout.observe()
     times.now += 4.0
     assert lookout.status().state == "seen"
@@ -92,7 +92,7 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
     status = lookout.status()
     assert (status.state, status.age_seconds) == ("stale", 8.0)
     assert status.topology["operators"]["work"]["parallelism"] == 2
-    with pytest.raises(PlantSilent, match="8 s ago: east did not answer"):
+    with pytest.raises(PlantUnavailable, match="8 s ago: east did not answer"):
         find_topology(snapshot(status), "east")
 
 
@@ -110,10 +110,10 @@ def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, time
     """A restarted broker's name resolves to another address; the adapter kept using the old one."""
     moved = Far()
     makes = iter([far, moved])
-    lookout = Lookout(row(), lambda _: next(makes), lambda: times.now)
+    lookout = PlantObserver(row(), lambda _: next(makes), lambda: times.now)
     far.anew_seconds = 30.0
     lookout.observe()
-    far.error = PlantSilent("east can't be reached.")
+    far.error = PlantUnavailable("east can't be reached.")
     for passed in (25.0, 4.0):
         times.now += passed
         lookout.observe()
@@ -127,7 +127,7 @@ def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, time
 
 def test_one_that_asks_for_its_name_each_time_keeps_what_it_knows(lookout, far, times):
     lookout.observe()
-    far.error = PlantSilent("east can't be reached.")
+    far.error = PlantUnavailable("east can't be reached.")
     times.now += 3_600.0
     lookout.observe()
     assert not far.closed
@@ -163,7 +163,7 @@ def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(look
     assert "can't be stored" in status.error
 
 
-@pytest.mark.parametrize("kind", [PlantSilent, PlantConfused])
+@pytest.mark.parametrize("kind", [PlantUnavailable, InvalidPlantResponse])
 def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(lookout, far, kind):
     """A broker's error quotes the content of a message, whoever sent it."""
     far.error = kind("east refuses content of type half \ud800.")
@@ -179,7 +179,7 @@ def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     lookout.observe()
 
     def refused():
-        raise PlantSilent("east refuses to list autoscalers (403).")
+        raise PlantUnavailable("east refuses to list autoscalers (403).")
 
     far.sections = refused
     times.now += 2 * SECTIONS_SECONDS
@@ -211,7 +211,7 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     measured = topology_inputs({"plant": "east"}, held, NOW)[1]
     assert measured.invalid is None and measured.idle.startswith("desk-2 controls the tasks until")
-    far.error = PlantSilent("east returned 200 with invalid or incomplete JSON.")
+    far.error = PlantUnavailable("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
     assert "incomplete JSON" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
     assert "west is unknown" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid

@@ -17,7 +17,7 @@ from workers.plants.foreign.kind import Adapter
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.memory import MemoryPlant
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 ORDER_SECONDS = 3.0  # shorter than in production, longer than any protocol's own limit
@@ -110,7 +110,7 @@ def ordered(row):
 def nothing_comes():
     """Return how long it takes here to wait for ORDER_SECONDS and to close: the limit for the others."""
     began = time.monotonic()
-    with suppress(PlantSilent):
+    with suppress(PlantUnavailable):
         call_within(ORDER_SECONDS + CLOSE_SECONDS, "nobody", threading.Event().wait, ORDER_SECONDS + 2)
     return time.monotonic() - began
 

@@ -21,7 +21,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class StarvedGroup:
     """The queue that crowds the pool now, or did last, and each queue that waits because of one, with that
     one.
     """
@@ -30,7 +30,7 @@ class Crowd:
     crowded: Mapping[str, str]
 
 
-class Crowding:
+class Starvation:
     """The crowding state, updated with one snapshot after another."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Crowding:
         # Queue → the queue that it waited because of, and when last.
         self._crowded: dict[str, tuple[str, float]] = {}
 
-    def follow(self, snapshot: Snapshot | None, monotonic_seconds: float) -> Crowd | None:
+    def follow(self, snapshot: Snapshot | None, monotonic_seconds: float) -> StarvedGroup | None:
         """Return the crowding as of this snapshot; None while no queue crowds, or nothing is known."""
         slots = snapshot.totals.worker_slots if snapshot else None
         if snapshot is None or not slots:
@@ -64,7 +64,9 @@ class Crowding:
         last = max(self._crowded.values(), key=lambda party: party[1], default=("", 0.0))[0]
         if not (self._crowding or last):
             return None
-        return Crowd(self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()})
+        return StarvedGroup(
+            self._crowding or last, {name: queue for name, (queue, _) in self._crowded.items()}
+        )
 
     def _average(self, snapshot: Snapshot, slots: float, monotonic_seconds: float) -> None:
         elapsed = 0.0 if self._seconds is None else monotonic_seconds - self._seconds

@@ -23,7 +23,7 @@ from queues.errors import BadInput
 from queues.publishing.producers import LEFT_SECONDS
 from queues.redis_types import Fields
 from queues.stored_document import readable
-from workers.alerts.conditions.crowding import Crowd, Crowding
+from workers.alerts.conditions.crowding import Starvation, StarvedGroup
 from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.freshness import Freshness
 from workers.documents.alerts import AuditVerdict
@@ -143,7 +143,7 @@ class Evidence:
     failing: Sequence[Failing] = ()
     audit: AuditFacts | None = None
     load_per_core: float | None = None
-    crowd: Crowd | None = None
+    crowd: StarvedGroup | None = None
 
     @property
     def plant(self) -> Snapshot:
@@ -157,7 +157,7 @@ class Gatherer:
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
         self._freshness = Freshness()
-        self._crowding = Crowding()
+        self._crowding = Starvation()
         self._ticks: dict[int, deque[LedgerTick]] = {}
         self._blind_since: dict[int, float] = {}
         self._window_seconds = 0.0

@@ -16,7 +16,7 @@ from controllers.simulation.model.scenario import Scenario
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.host.environment import python_path, select_needed
 from workers.host.process_limits import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
@@ -69,17 +69,17 @@ def _most_unusual(scenario: Scenario, names: Sequence[str], settings: Values) ->
     return max(names, key=lambda name: abs(math.log(settings[name] / defaults[name])))
 
 
-def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk per law. Raises BadInput for a missing experiment."""
     for law in _experiment(values).laws:
-        yield Piece(f"law={law}", {"law": law})
+        yield ChunkSpec(f"law={law}", {"law": law})
 
 
-def open_job(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Any) -> Made:
+def work(lease: Any) -> ChunkResult:
     """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, Overtaken."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
     final = series_file(experiment.pk, law)
@@ -100,7 +100,7 @@ def work(lease: Any) -> Made:
     with lease.guarded():
         noted = {"metrics": answer["metrics"], "seconds": time.monotonic() - began}
         ExperimentResult.objects.update_or_create(experiment=experiment, law=law, defaults=noted)
-    return Made(answer["rows"], {final: temporary})
+    return ChunkResult(answer["rows"], {final: temporary})
 
 
 def _experiment(values: Mapping[str, Any]) -> Experiment:

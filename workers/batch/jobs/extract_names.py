@@ -3,14 +3,14 @@
 from django.db.models import Q
 
 from queues.errors import BadInput
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.history.extract_files import extract_file
 from workers.models import Run
 
 JOB = "replay_extract"
 
 
-def check_free(where: Surroundings, queue: str, name: str, format: str) -> None:
+def check_free(where: JobContext, queue: str, name: str, format: str) -> None:
     """Raise BadInput where another person's extract of the queue has that name or is being made with it."""
     path = extract_file(queue, name, format)
     of_name = Run.objects.filter(

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
-from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.control.ledger import folds
 from workers.models import Loop
@@ -23,18 +23,18 @@ PARAMETERS = (
 )
 
 
-def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk: one per loop could be more rows than folding removes."""
     before = where.now - folds.AFTER
     since = before - timedelta(hours=values["hours"])
-    yield Piece("ledger", {"since": since.isoformat(), "before": before.isoformat()})
+    yield ChunkSpec("ledger", {"since": since.isoformat(), "before": before.isoformat()})
 
 
-def open_job(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Any) -> Made:
+def work(lease: Any) -> ChunkResult:
     """Fold each run in its own transaction, so that no tick waits for more than one of them."""
     since, before = (datetime.fromisoformat(lease.content[name]) for name in ("since", "before"))
     rows = 0
@@ -42,4 +42,4 @@ def work(lease: Any) -> Made:
         for count in folds.fold(loop, since, before, lease.guarded):
             rows += count
             lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
-    return Made(rows)
+    return ChunkResult(rows)

@@ -20,7 +20,7 @@ REQUIREMENTS = ("spark", "memory")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class JobContext:
     """The context of a job: the data folder, the control server, and the time when its run was planned.
 
     owner: the id of the person who requested the planned run; None for a scheduled one.
@@ -33,7 +33,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Piece:
+class ChunkSpec:
     """The specification of a chunk: `identifier` is unique in its run, `content` is JSON for its worker."""
 
     identifier: str
@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Made:
+class ChunkResult:
     """The result of a chunk.
 
     It has the number of rows; written and unpublished files, final path → temporary path, both relative to
@@ -54,8 +54,8 @@ class Made:
 
 
 Values = Mapping[str, Any]
-Work = Callable[[Any], Made]  # the lease (workers.batch.chunk_leases.ChunkLease)
-Opened = Callable[[Surroundings], AbstractContextManager[Work]]
+Work = Callable[[Any], ChunkResult]  # the lease (workers.batch.chunk_leases.ChunkLease)
+Opened = Callable[[JobContext], AbstractContextManager[Work]]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Job:
     help: str
     parameters: tuple[JobParameter, ...]
     opened: Opened
-    pieces: Callable[[Values, Surroundings], Iterable[Piece]] | None = None
-    next_piece: Callable[[Values, Surroundings, str | None], Piece | None] | None = None
+    pieces: Callable[[Values, JobContext], Iterable[ChunkSpec]] | None = None
+    next_piece: Callable[[Values, JobContext, str | None], ChunkSpec | None] | None = None
     requirements: tuple[str, ...] = ()
     single_instance: bool = True
     parallel: int = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from workers.batch.jobs.job import Made, Piece, Surroundings
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext
 from workers.batch.jobs.present_files import list_files_written_before
 from workers.history import extract_files
 from workers.lab.models import Experiment
@@ -16,14 +16,14 @@ from workers.lab.series import folder_of
 EXTRACTS, EXPERIMENTS = "extracts", "experiments"
 
 
-def pieces(where: Surroundings, extract_days: int, experiment_days: int) -> Iterator[Piece]:
+def pieces(where: JobContext, extract_days: int, experiment_days: int) -> Iterator[ChunkSpec]:
     """Return one chunk for files and one for experiments, where any are due. 0 days: none is ever due."""
     before = where.now - timedelta(days=extract_days)
     if extract_days and list_files_written_before(before, extract_files.kept_files(where.data)):
-        yield Piece(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
+        yield ChunkSpec(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
     before = where.now - timedelta(days=experiment_days)
     if experiment_days and _due_experiments(before).exists():
-        yield Piece(EXPERIMENTS, {"kind": EXPERIMENTS, "before": before.isoformat()})
+        yield ChunkSpec(EXPERIMENTS, {"kind": EXPERIMENTS, "before": before.isoformat()})
 
 
 def _due_experiments(before: datetime) -> QuerySet[Experiment]:
@@ -31,16 +31,16 @@ def _due_experiments(before: datetime) -> QuerySet[Experiment]:
     return Experiment.objects.filter(created_at__lt=before).exclude(run__ended_at=None, run__isnull=False)
 
 
-def _delete_extracts(lease: Any) -> Made:
+def _delete_extracts(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     due = list_files_written_before(before, extract_files.kept_files(lease.surroundings.data))
     for path in due:
         with lease.guarded():
             path.unlink(missing_ok=True)
-    return Made(len(due))
+    return ChunkResult(len(due))
 
 
-def _delete_experiments(lease: Any) -> Made:
+def _delete_experiments(lease: Any) -> ChunkResult:
     """Delete experiments, their files first: a crash in between leaves one without files for the next run."""
     before, deleted = datetime.fromisoformat(lease.content["before"]), 0
     for experiment in _due_experiments(before).order_by("pk"):
@@ -51,7 +51,10 @@ def _delete_experiments(lease: Any) -> Made:
             experiment.delete()
         deleted += 1
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
-    return Made(deleted)
+    return ChunkResult(deleted)
 
 
-WORK: Mapping[str, Callable[[Any], Made]] = {EXTRACTS: _delete_extracts, EXPERIMENTS: _delete_experiments}
+WORK: Mapping[str, Callable[[Any], ChunkResult]] = {
+    EXTRACTS: _delete_extracts,
+    EXPERIMENTS: _delete_experiments,
+}

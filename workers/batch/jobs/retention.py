@@ -19,7 +19,7 @@ from queues.errors import BadInput
 from queues.files.inside_folder import path_inside
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows, lab_retention, old_records
-from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.present_files import bytes_in, list_files_written_before
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts, training_sets
@@ -96,7 +96,7 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
 
 
-def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the due data: archive partitions, days of metrics and snapshots, ranges of ledger ids.
 
     Each is returned once. Data that is both old and above a size limit is deleted for its size, since a part
@@ -107,7 +107,7 @@ def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _plan_row_deletion(values, where)
 
 
-def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
+def _old(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the data that is older than its age limit."""
     yield from _archive_pieces(values["archive_days"], where)
     yield from _plan_training_deletion(values["archive_days"], where)
@@ -121,10 +121,12 @@ def _old(values: Values, where: Surroundings) -> Iterator[Piece]:
     yield from _record_pieces(values["record_days"], where)
     yield from lab_retention.pieces(where, values["extract_days"], values["experiment_days"])
     if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
-        yield Piece("loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()})
+        yield ChunkSpec(
+            "loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()}
+        )
 
 
-def _large(values: Values, where: Surroundings) -> Iterator[Piece]:
+def _large(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the oldest data above a size limit."""
     partitions = {each: bytes_in(each.folder(where.data)) for each in event_archive.partitions(where.data)}
     for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
@@ -183,7 +185,7 @@ def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T
     return surplus
 
 
-def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
+def _many_entries(most: int, where: JobContext) -> Iterator[ChunkSpec]:
     """Return all but the newest `most` entries by id; ids increase with time."""
     if most == FOREVER:
         return
@@ -192,12 +194,12 @@ def _many_entries(most: int, where: Surroundings) -> Iterator[Piece]:
         yield from _ledger_ranges(newest, where.now)
 
 
-def work(lease: Any) -> Made:
+def work(lease: Any) -> ChunkResult:
     """Delete one chunk's share of the due data, except kept ranges."""
     return _WORK[lease.content["kind"]](lease)
 
 
-def open_job(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
@@ -213,7 +215,7 @@ def is_retained(day: str, queue: str | None = None) -> bool:
     return (ranges.filter(queue__in=["", queue]) if queue is not None else ranges).exists()
 
 
-def _archive_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _archive_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
     for partition in event_archive.partitions(where.data, until=_last_due_day(days, where.now)):
@@ -221,19 +223,19 @@ def _archive_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
             yield _archive_piece(partition, days)
 
 
-def _archive_piece(partition: event_archive.Partition, days: int) -> Piece:
+def _archive_piece(partition: event_archive.Partition, days: int) -> ChunkSpec:
     content = {"kind": "archive", "queue": partition.queue, "day": partition.day, "days": days}
-    return Piece(f"archive/{partition.identifier}", content)
+    return ChunkSpec(f"archive/{partition.identifier}", content)
 
 
-def _plan_training_deletion(days: int, where: Surroundings) -> Iterator[Piece]:
+def _plan_training_deletion(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     """Return training data to delete; it is derived from archived events and is kept as long as they are."""
     before = cutoff(days, where.now)
     if days != FOREVER and _old_training(where.data, before):
-        yield Piece("training", {"kind": "training", "before": before.isoformat()})
+        yield ChunkSpec("training", {"kind": "training", "before": before.isoformat()})
 
 
-def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]:
+def _metric_pieces(step: str, days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
     for day in _metric_days(step, where):
@@ -241,19 +243,19 @@ def _metric_pieces(step: str, days: int, where: Surroundings) -> Iterator[Piece]
             yield _metric_piece(step, day)
 
 
-def _metric_folder(step: str, where: Surroundings) -> Path:
+def _metric_folder(step: str, where: JobContext) -> Path:
     return where.data / metric_files.ROOT / step
 
 
-def _metric_days(step: str, where: Surroundings) -> list[str]:
+def _metric_days(step: str, where: JobContext) -> list[str]:
     return list_days(_metric_folder(step, where).glob("day=*"), ".parquet")
 
 
-def _metric_piece(step: str, day: str) -> Piece:
-    return Piece(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
+def _metric_piece(step: str, day: str) -> ChunkSpec:
+    return ChunkSpec(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
 
 
-def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _snapshot_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
     for day in snapshot_archive.days(where.data):
@@ -261,11 +263,11 @@ def _snapshot_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
             yield _snapshot_piece(day)
 
 
-def _snapshot_piece(day: str) -> Piece:
-    return Piece(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
+def _snapshot_piece(day: str) -> ChunkSpec:
+    return ChunkSpec(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
 
 
-def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _ledger_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
     before = cutoff(days, where.now)
@@ -274,7 +276,7 @@ def _ledger_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
         yield from _ledger_ranges(last, before)
 
 
-def _ledger_ranges(last: int, before: datetime) -> Iterator[Piece]:
+def _ledger_ranges(last: int, before: datetime) -> Iterator[ChunkSpec]:
     """Return ranges of the entries up to this id that are older than the time.
 
     They start at the first due entry: entries with a plan stay, and the first of them may be a year of ids
@@ -286,47 +288,47 @@ def _ledger_ranges(last: int, before: datetime) -> Iterator[Piece]:
     for begin in range(first, last + 1, LEDGER_RANGE_IDS):
         end = min(begin + LEDGER_RANGE_IDS - 1, last)
         content = {"kind": "ledger", "first": begin, "last": end, "before": before.isoformat()}
-        yield Piece(f"ledger/{begin}-{end}", content)
+        yield ChunkSpec(f"ledger/{begin}-{end}", content)
 
 
-def _alert_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _alert_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
     before = cutoff(days, where.now)
     if due_alerts(before).exists() or Message.objects.filter(created_at__lt=before).exists():
-        yield Piece("alerts", {"kind": "alerts", "before": before.isoformat()})
+        yield ChunkSpec("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
-def _plan_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _plan_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     before = cutoff(days, where.now)
     if days != FOREVER and due_plans(before).exists():
-        yield Piece("plans", {"kind": "plans", "before": before.isoformat()})
+        yield ChunkSpec("plans", {"kind": "plans", "before": before.isoformat()})
 
 
-def _run_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _run_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     before = cutoff(days, where.now)
     if days != FOREVER and (
         Run.objects.filter(ended_at__lt=before).exists() or _old_comparisons(where.data, before)
     ):
-        yield Piece("runs", {"kind": "runs", "before": before.isoformat()})
+        yield ChunkSpec("runs", {"kind": "runs", "before": before.isoformat()})
 
 
-def _record_pieces(days: int, where: Surroundings) -> Iterator[Piece]:
+def _record_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     before = cutoff(days, where.now)
     if days != FOREVER and old_records.exist(before):
-        yield Piece("records", {"kind": "records", "before": before.isoformat()})
+        yield ChunkSpec("records", {"kind": "records", "before": before.isoformat()})
 
 
-def _plan_row_deletion(values: Values, where: Surroundings) -> Iterator[Piece]:
+def _plan_row_deletion(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk, due or not: finding out requires reading all rows, which its worker does."""
     days, most = values["handled_days"], values["handled_megabytes"]
     if (days == FOREVER and most == FOREVER) or not handled_rows.exists(where.data):
         return
     before = "" if days == FOREVER else cutoff(days, where.now).isoformat()
-    yield Piece("handled", {"kind": "handled", "before": before, "megabytes": most})
+    yield ChunkSpec("handled", {"kind": "handled", "before": before, "megabytes": most})
 
 
-def _delete_archive(lease: Any) -> Made:
+def _delete_archive(lease: Any) -> ChunkResult:
     """Delete a partition's files that were also written long ago.
 
     History that was published recently has old days, but is not old.
@@ -346,7 +348,7 @@ def _delete_archive(lease: Any) -> Made:
                 path.unlink(missing_ok=True)
         lease.check({"rows": len(due), "share": None, "chunk": lease.chunk.identifier})
     _remove_if_empty(folder)
-    return Made(len(due))
+    return ChunkResult(len(due))
 
 
 @contextmanager
@@ -377,16 +379,16 @@ def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> 
         index.execute("COMMIT")
 
 
-def _delete_training(lease: Any) -> Made:
+def _delete_training(lease: Any) -> ChunkResult:
     due = _old_training(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
     for batch in _batches(due, FILE_BATCH):
         with lease.guarded():
             for path in batch:
                 path.unlink(missing_ok=True)
-    return Made(len(due))
+    return ChunkResult(len(due))
 
 
-def _delete_metrics(lease: Any) -> Made:
+def _delete_metrics(lease: Any) -> ChunkResult:
     step, day = lease.content["step"], lease.content["day"]
     root = lease.surroundings.data / metric_files.ROOT
     rolled = path_inside(root, f"{step}/day={day}.parquet", "day")
@@ -395,23 +397,23 @@ def _delete_metrics(lease: Any) -> Made:
     return _delete_day(lease, folder, paths)
 
 
-def _delete_snapshots(lease: Any) -> Made:
+def _delete_snapshots(lease: Any) -> ChunkResult:
     folder = snapshot_archive.day_folder(lease.surroundings.data, lease.content["day"])
     return _delete_day(lease, folder, list(folder.glob("*")))
 
 
-def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> Made:
+def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> ChunkResult:
     """Delete a day's files, and its folder when it is empty, unless the day is kept in the meantime."""
     with lease.guarded():
         if is_retained(lease.content["day"]):
-            return Made(0)
+            return ChunkResult(0)
         for path in paths:
             path.unlink(missing_ok=True)
     _remove_if_empty(folder)
-    return Made(len(paths))
+    return ChunkResult(len(paths))
 
 
-def _delete_ledger(lease: Any) -> Made:
+def _delete_ledger(lease: Any) -> ChunkResult:
     """Delete a range of ids, a few hundred rows per transaction, so that no tick waits long."""
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
@@ -421,11 +423,11 @@ def _delete_ledger(lease: Any) -> Made:
             ids = list(due.order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             deleted += LedgerEntry.objects.filter(pk__in=ids).delete()[0]
         if len(ids) < LEDGER_BATCH_ROWS:
-            return Made(deleted)
+            return ChunkResult(deleted)
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
-def _delete_alerts(lease: Any) -> Made:
+def _delete_alerts(lease: Any) -> ChunkResult:
     """Delete alerts that had ended by then, with their records, and messages, a few hundred at a time."""
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
@@ -436,11 +438,11 @@ def _delete_alerts(lease: Any) -> Made:
             deleted += len(ids)
             if len(ids) < LEDGER_BATCH_ROWS:
                 Message.objects.filter(created_at__lt=before).exclude(state="waiting").delete()
-                return Made(deleted)
+                return ChunkResult(deleted)
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
-def _delete_plans(lease: Any) -> Made:
+def _delete_plans(lease: Any) -> ChunkResult:
     """Delete plans that had ended by then, with the fencing numbers of their leases.
 
     A plan that was undone is deleted after the plan that undid it.
@@ -451,7 +453,7 @@ def _delete_plans(lease: Any) -> Made:
         with lease.guarded():
             ids = list(due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
-                return Made(deleted)
+                return ChunkResult(deleted)
             # This is first: without the rows the keys are unknown. A lease does not need a number of before.
             lease.surroundings.control.delete(*(keys.FENCE.build(f"plan:{number}") for number in ids))
             Plan.objects.filter(pk__in=ids).delete()
@@ -459,7 +461,7 @@ def _delete_plans(lease: Any) -> Made:
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
-def _delete_runs(lease: Any) -> Made:
+def _delete_runs(lease: Any) -> ChunkResult:
     """Delete runs that had ended by then, with their chunks and comparisons.
 
     One is deleted at a time, as it may have thousands of chunks.
@@ -476,18 +478,18 @@ def _delete_runs(lease: Any) -> Made:
             for path in batch:
                 path.unlink(missing_ok=True)
         deleted += len(batch)
-    return Made(deleted)
+    return ChunkResult(deleted)
 
 
-def _delete_records(lease: Any) -> Made:
+def _delete_records(lease: Any) -> ChunkResult:
     rows = 0
     for count in old_records.deleted(datetime.fromisoformat(lease.content["before"]), lease.guarded):
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
-    return Made(rows)
+    return ChunkResult(rows)
 
 
-def _delete_loops(lease: Any) -> Made:
+def _delete_loops(lease: Any) -> ChunkResult:
     """Delete loops of hosts that were gone by then, with the fencing numbers of their leases."""
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
@@ -495,14 +497,14 @@ def _delete_loops(lease: Any) -> Made:
         with lease.guarded():
             ids = list(due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
-                return Made(deleted)
+                return ChunkResult(deleted)
             lease.surroundings.control.delete(*(keys.FENCE.build(f"loop:{number}") for number in ids))
             Loop.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
 
 
-def _delete_handled(lease: Any) -> Made:
+def _delete_handled(lease: Any) -> ChunkResult:
     """Delete rows of old events, and the oldest rows above the size limit.
 
     Some thousands are deleted at a time, because workers wait for the file.
@@ -511,12 +513,12 @@ def _delete_handled(lease: Any) -> Made:
     old_us = handled_rows.us(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
     before_us = max(old_us, _excess_handled_us(lease))
     if before_us <= handled_rows.LONG_AGO_US:
-        return Made(0)
+        return ChunkResult(0)
     rows = 0
     for count in handled_rows.delete_rows(lease.surroundings.data, before_us, lease.guarded):
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
-    return Made(rows)
+    return ChunkResult(rows)
 
 
 def _excess_handled_us(lease: Any) -> int:

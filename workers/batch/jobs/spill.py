@@ -15,7 +15,7 @@ import redis
 from queues import keys
 from queues.redis_types import Entries
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.history import metric_files
 
 CHUNK_ROWS = 3_600
@@ -25,7 +25,7 @@ PAGE_ROWS = 60
 SETTLED_SECONDS = 2.0
 
 
-def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece | None:
+def next_piece(values: Values, where: JobContext, after: str | None) -> ChunkSpec | None:
     """Return the next rows of one day after the spilled ones; None when there are none."""
     spilled = metric_files.last_spilled(where.data)
     # Two ids have the form ms-n. The rows of the previous chunk may not be published yet when the next is
@@ -38,19 +38,19 @@ def next_piece(values: Values, where: Surroundings, after: str | None) -> Piece 
         return None
     day = day_of(ids[0])
     last = [row_id for row_id in ids if day_of(row_id) == day][-1]
-    return Piece(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
+    return ChunkSpec(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
 
 
-def work(lease: Any) -> Made:
+def work(lease: Any) -> ChunkResult:
     """Write one chunk's rows to a file that is not published yet."""
     first, last, day = (lease.content[name] for name in ("first", "last", "day"))
     where = lease.surroundings
     lease.check()
     table = figures(where.control, first, last)
     if not table.num_rows:
-        return Made(0)  # the stream has dropped them in the meantime
+        return ChunkResult(0)  # the stream has dropped them in the meantime
     final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
-    return Made(table.num_rows, files.write_table(where.data, final, lease.token, table))
+    return ChunkResult(table.num_rows, files.write_table(where.data, final, lease.token, table))
 
 
 def figures(control: redis.Redis, first: str, last: str) -> pa.Table:
@@ -87,7 +87,7 @@ def day_of(entry_id: str) -> str:
     return datetime.fromtimestamp(int(entry_id.split("-")[0]) / 1000, UTC).date().isoformat()
 
 
-def open_job(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from queues.errors import BadInput
-from workers.batch.jobs.job import Made, Piece, Surroundings, Values, Work
+from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
 from workers.control import tuning
 from workers.models import Loop
@@ -27,24 +27,24 @@ PARAMETERS = (
 )
 
 
-def pieces(values: Values, where: Surroundings) -> Iterator[Piece]:
+def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk per loop. Raises BadInput for a loop that does not exist or cannot be tuned."""
     loops = {loop.name: loop for loop in tuning.loops_with_a_record()}
     for name in values["loops"] or loops:
         if name not in loops:
             raise BadInput("loops", f"{name[:80]} is not a loop that can be tuned on its record.")
-        yield Piece(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
+        yield ChunkSpec(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
 
 
-def open_job(where: Surroundings) -> nullcontext[Work]:
+def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def work(lease: Any) -> Made:
+def work(lease: Any) -> ChunkResult:
     """Learn from one loop's record and note why nothing is proposed, if so. Raises Overtaken."""
     loop = Loop.objects.get(pk=lease.content["loop"])
     now = lease.surroundings.now
     learned = tuning.learn(loop, now, lease.content["days"], lease.check)
     with lease.guarded():
         made = tuning.propose(learned, now)
-    return Made(1) if made else Made(0, skipped=({"file": loop.name, "why": learned.why},))
+    return ChunkResult(1) if made else ChunkResult(0, skipped=({"file": loop.name, "why": learned.why},))

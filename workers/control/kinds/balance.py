@@ -6,10 +6,10 @@ from typing import Any
 
 from controllers.flow.balance import LAW
 from controllers.flow.prediction import predict_balance
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts.applications import application, check_measurement, list_application_targets
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.pipeline import ReplicaStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -30,7 +30,7 @@ STARVED_SHARE = 0.5
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return the observation of the replicas that have a share.
 
     It is {response_times_seconds, shares, events_per_second, utilisation}. It also has `incomparable` where a
@@ -47,7 +47,7 @@ def sensor(
         "incomparable": _incomparable(rows),
         "starved": _list_starved_replicas(rows, found.in_per_second if found else None),
     }
-    return Sensed(observation, check_measurement(target, snapshot, now_seconds), {})
+    return Measurement(observation, check_measurement(target, snapshot, now_seconds), {})
 
 
 def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
@@ -106,7 +106,7 @@ def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 

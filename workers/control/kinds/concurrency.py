@@ -12,11 +12,11 @@ from typing import Any
 
 from controllers.concurrency.law import LAW
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts import attached_pools
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import keep_plant
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.hosts import HostStatus, PoolWork
 from workers.documents.loops import LoopStatus
 from workers.documents.snapshot import Snapshot
@@ -35,7 +35,7 @@ PATIENT_SHARE = 0.9
 Document = Mapping[str, Any]
 
 
-def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
+def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
     """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation.
 
     Where known, it also has {`epoch`, `mean_threads`, `trouble`}.
@@ -62,12 +62,12 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
     }
     # A host that was silent has no new samples when it reports again: its samples were used already.
     kept = _counters(done, {"pid": row.pid}) if row else dict(before or {})
-    return Sensed(observation, check_measurement(target, snapshot, row, now_seconds), kept)
+    return Measurement(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
 
 def _observe_attached(
     target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     pool = attached_pools.find_pool(target, snapshot)
     done = pool.row.completions.get(target["operator"]) if pool else None
     life = {"since": done.since if done else None}
@@ -81,10 +81,10 @@ def _observe_attached(
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
         seen = Measured(seen.age_seconds, idle=f"{target['operator']} reports no completions")
-    return Sensed(observation, seen, _counters(done, life) if done else dict(before or {}))
+    return Measurement(observation, seen, _counters(done, life) if done else dict(before or {}))
 
 
-def _explain_no_decrease(target: Document, pool: attached_pools.SeenPool | None) -> str | None:
+def _explain_no_decrease(target: Document, pool: attached_pools.ObservedPool | None) -> str | None:
     order = pool.row.orders.get(target["operator"]) if pool else None
     is_less = pool is not None and order is not None and order.tasks < pool.tasks
     return "only idle processes are stopped" if is_less and pool is not None and pool.ends_idle else None
@@ -188,7 +188,7 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
         plant.keep_pool(loop.target["host"])
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return the reporting worker hosts of role jobs and the attached pools that report completions.
 
     Their loops start at the current size.
@@ -211,7 +211,7 @@ def _start(host: str, slots: int) -> LoopStart:
     return LoopStart({"host": host}, **_values(slots, 1, max(MAX_PROCESSES, slots)))
 
 
-def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: Present) -> LoopStart:
+def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: PlantInventory) -> LoopStart:
     """Return the start of a loop at an attached plant, in the range that all its loops start with."""
     pool = attached_pools.pool_of(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MAX_PROCESSES

@@ -7,7 +7,7 @@ from controllers.design import placement
 from controllers.flow.admission import ADMIT, LAW
 from controllers.flow.prediction import predict_flow
 from controllers.framework import guard
-from controllers.framework.sensed import Counters, Sensed, count_growth
+from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import (
@@ -17,8 +17,8 @@ from workers.control.parts.applications import (
     list_application_targets,
 )
 from workers.control.parts.kind import MEBIBYTES, Display, Lanes, LoopKind, PromisedResponse, Targets
-from workers.control.parts.present import Present
-from workers.control.parts.rehearsal import Floats, Observed, Rehearsal
+from workers.control.parts.present import PlantInventory
+from workers.control.parts.rehearsal import Floats, Observed, TuningModel
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
@@ -40,7 +40,7 @@ GAINS = placement.place(MODEL, POLES)
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return {measured: free bytes of the result queue, applied: events dispatched per interval recently}."""
     row = application(target, snapshot)
     admitted, said_at = row.admitted_events if row else None, _read_status_time(snapshot)
@@ -51,7 +51,7 @@ def sensor(
         "measured": (row.result_queue.free_bytes if row else None) or 0,
         "applied": _compute_admitted(before or {}, counters),
     }
-    return Sensed(
+    return Measurement(
         observation, check_measurement(target, snapshot, now_seconds), {**(before or {}), **counters}
     )
 
@@ -109,7 +109,7 @@ def _is_latched(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
     return {"admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * loop.interval_seconds}
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
@@ -172,5 +172,5 @@ KIND = LoopKind(
     ),
     promise=PromisedResponse("Free space after a new reference, as a share of the step", predict_flow),
     scenario="flow",
-    rehearsal=Rehearsal(recorded_queue.TUNED, load, recorded_queue.cost),
+    rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.cost),
 )

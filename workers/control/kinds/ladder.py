@@ -20,7 +20,7 @@ from typing import Any
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.ladder import LAW, allows, level
 from queues.errors import BadInput
 from queues.waiting import AT_CAPACITY_SECONDS
@@ -28,7 +28,7 @@ from workers.control.parts import plant_ladder
 from workers.control.parts.budgets import budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_load import OperatorLoad
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.loops import LoopStatus
 from workers.documents.parts import CONSUMERS, find_settling
 from workers.documents.pipeline import ApplicationStatus
@@ -49,7 +49,7 @@ UNKNOWN = QueueStatus()
 Document = Mapping[str, Any]
 
 
-def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Sensed:
+def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
     """Return the demand, arrivals, capacity, backlog, and saturation of one queue.
 
     The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
@@ -69,7 +69,7 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         "saturated": find_exhausted_levels(name, row, snapshot),
         **_budgets(name, snapshot),
     }
-    return Sensed(observation, _check_measurement(name, row, snapshot, now_seconds), {})
+    return Measurement(observation, _check_measurement(name, row, snapshot, now_seconds), {})
 
 
 def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return one target for each queue and each attached plant."""
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}

@@ -6,13 +6,13 @@ from typing import Any
 from controllers.rebalancing.node_scaling import LAW
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.points import move_points, propose, whole_plant
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 from workers.placement.declined import list_declined
 from workers.placement.plant_sensors import node_scaling, readings
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return the whole plant as the only target."""
     return whole_plant(LAW.name)
 

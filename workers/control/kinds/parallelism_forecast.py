@@ -11,14 +11,14 @@ import numpy as np
 from controllers.design.forecast import compute_missed_events, is_rejected
 from controllers.framework.guard import Measured
 from controllers.framework.reason import format_count
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.parts.applications import application
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import CALM, CORES, GONE, INTERVAL_SECONDS, ahead, topology_inputs
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
@@ -30,7 +30,7 @@ TARGET_UTILISATION, MAX_DEVIATION = 0.85, 0.3
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return the events that one operator would miss in each forecast window with each number of tasks.
 
     There is no decision on an unreliable forecast: its deviation may be at most `MAX_DEVIATION` of the
@@ -39,16 +39,16 @@ def sensor(
     nothing = {"missed": [[0.0]], "current": 1}
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None or measured.invalid or measured.idle:
-        return Sensed(nothing, measured, {})
+        return Measurement(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
     if operator is None:
         gone = f"the application has no operator {target['operator']}"
-        return Sensed(nothing, Measured(measured.age_seconds, gone), {})
+        return Measurement(nothing, Measured(measured.age_seconds, gone), {})
     why, missed = _compute_missed(target, snapshot, topology, operator)
     if missed is None:
-        return Sensed(nothing, Measured(measured.age_seconds, idle=why), {})
+        return Measurement(nothing, Measured(measured.age_seconds, idle=why), {})
     seen = {"missed": missed, "current": min(operator.parallelism, CORES), "first": 1}
-    return Sensed(seen, measured, {})
+    return Measurement(seen, measured, {})
 
 
 def _compute_missed(
@@ -99,7 +99,7 @@ def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.set_parallelism({name: int(entry.action["tasks"])})
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return one target for each operator of each running application."""
     starts = {
         f"{LAW.name}/{name}/{operator}": LoopStart({"application": name, "operator": operator})
@@ -109,7 +109,7 @@ def targets(present: Present) -> Targets:
     return Targets(starts, GONE)
 
 
-def _operators(name: str, present: Present) -> Iterable[str]:
+def _operators(name: str, present: PlantInventory) -> Iterable[str]:
     """Return the operators in the snapshot; while it shows none, those of the existing loops."""
     row = application({"application": name}, present.snapshot)
     if row is not None and row.operators:

@@ -7,7 +7,7 @@ two batches. At attached plants it advises until a person trusts it.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.joint_law import LAW
 from workers.control.parts.actions import tasks_in_force
@@ -28,7 +28,7 @@ from workers.control.parts.operators import (
     set_tasks,
     topology_inputs,
 )
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import Loop
@@ -48,22 +48,22 @@ OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_M
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return the observation of all operators and the forecast of their arrivals.
 
     See `controllers.parallelism.inputs`.
     """
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
-        return Sensed({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
+        return Measurement({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
     source_per_second = inputs.source_per_second(topology)
     foreseen = ahead(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
     means, deviations = foreseen or ((), ())
     observation = inputs.joint(topology, means, deviations)
-    return Sensed({**observation, "at_seconds": now_seconds}, measured, {})
+    return Measurement({**observation, "at_seconds": now_seconds}, measured, {})
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(

@@ -7,7 +7,7 @@ trusts them.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.queueing_law import LAW
 from workers.control.parts.actions import tasks_in_force
@@ -26,7 +26,7 @@ from workers.control.parts.operators import (
     set_tasks,
     topology_inputs,
 )
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
@@ -34,13 +34,13 @@ from workers.plants.foreign.kind import PlantPace
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return the observation of all operators (`controllers.parallelism.inputs`)."""
     topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
-    return Sensed(NOTHING if topology is None else inputs.observe_queueing(topology), measured, {})
+    return Measurement(NOTHING if topology is None else inputs.observe_queueing(topology), measured, {})
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(

@@ -9,11 +9,11 @@ from typing import Any
 from controllers.rebalancing.law import LAW
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.points import move_points, propose, whole_plant
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.placement.plant_sensors import observe_rebalancing, readings
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return the whole plant as the only target."""
     return whole_plant(LAW.name)
 

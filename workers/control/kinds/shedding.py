@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import application, check_measurement, list_application_targets
 from workers.control.parts.budgets import budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
@@ -29,7 +29,7 @@ SIGNIFICANT = 4  # digits of a share; a change of the fifth digit is not worth a
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return the law's observation of one application.
 
     It is invalid while no pattern that may be shed has worked recently. There is nothing to decide while it
@@ -38,7 +38,7 @@ def sensor(
     row = application(target, snapshot)
     quality = check_measurement(target, snapshot, now_seconds)
     if row is None:
-        return Sensed({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
+        return Measurement({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
     work = OperatorLoad(row, snapshot)
     may_shed = ladder_level.may_shed(row.queues, snapshot)
     names = _list_measured_patterns(work, may_shed is True)
@@ -69,7 +69,7 @@ def sensor(
         "permitted": may_shed is True,
         **observe_budgets(budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
     }
-    return Sensed(observation, quality, {**counters, "at": now_seconds})
+    return Measurement(observation, quality, {**counters, "at": now_seconds})
 
 
 def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
@@ -160,7 +160,7 @@ def _compute_end(entry: LedgerEntry, loop: Loop) -> float:
     return entry.at.timestamp() + max(bound, LASTING_INTERVALS * loop.interval_seconds)
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 

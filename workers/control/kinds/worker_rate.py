@@ -10,7 +10,7 @@ from typing import Any
 
 from controllers.framework.guard import Measured
 from controllers.framework.reason import format_count
-from controllers.framework.sensed import Counters, Sensed, count_growth
+from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE, TOOBUSY
@@ -19,8 +19,8 @@ from workers.control.parts.actions import amounts
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import keep_plant
 from workers.control.parts.permanent_pools import is_permanent
-from workers.control.parts.present import Present
-from workers.control.parts.rehearsal import Floats, LoadReplay, Observed, Rehearsal
+from workers.control.parts.present import PlantInventory
+from workers.control.parts.rehearsal import Floats, LoadReplay, Observed, TuningModel
 from workers.documents.queues import ContainerStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -35,7 +35,7 @@ CUMULATIVE = ("removed_events", "workers_started")
 
 def sensor(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation.
 
     Where known, it also has {running, oldest_seconds, node_state}, without which the law works, too. Missing
@@ -55,7 +55,7 @@ def sensor(
         **_list_optional_inputs(node_state=node.state if node else None),
     }
     known = {key: value for key, value in counters.items() if value is not None}
-    return Sensed(
+    return Measurement(
         observation, _check_measurement(target, snapshot, row, now_seconds), {**(before or {}), **known}
     )
 
@@ -139,7 +139,7 @@ def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
         keep_plant(entry, loop, plant)
 
 
-def targets(present: Present) -> Targets:
+def targets(present: PlantInventory) -> Targets:
     """Return the containers of the jobs queues, including draining ones, and the attached plants' pools."""
     topology = present.topology
     starts = {
@@ -298,7 +298,7 @@ KIND = LoopKind(
     scenario="manager",
     unit_hours=hours_of_a_run,
     at_rest=is_at_rest,
-    rehearsal=Rehearsal(recorded_container.TUNED, load, recorded_container.cost),
+    rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.cost),
     replay=LoadReplay(
         frozenset({"queue_length", "removed"}),
         load,

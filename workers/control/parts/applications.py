@@ -9,7 +9,7 @@ from typing import Any
 from controllers.framework.guard import Measured
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.kind import LoopStart, Targets
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 
@@ -53,7 +53,7 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     return has_room and max(row.in_per_second, row.waiting_events) <= BLOCK_EVENTS / 2
 
 
-def list_application_targets(law: str, present: Present) -> Targets:
+def list_application_targets(law: str, present: PlantInventory) -> Targets:
     """List a target for each running application."""
     found = {f"{law}/{name}": LoopStart({"application": name}) for name in present.applications}
     return Targets(found, "its application is not running")

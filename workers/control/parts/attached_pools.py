@@ -18,7 +18,7 @@ from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator
 from workers.control.parts.kind import LoopStart
 from workers.control.parts.operators import elastic_of, holder_of
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.plants import PlantHolder, PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
@@ -38,7 +38,7 @@ Target = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class SeenPool:
+class ObservedPool:
     """The operator of a target in a snapshot.
 
     It has the operator's measures over `window_seconds`, the wait of its arrivals (None: unknown), and its
@@ -82,7 +82,7 @@ class SeenPool:
         return kind is not None and kind.ends_idle
 
 
-def find_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
+def find_pool(target: Target, snapshot: Snapshot) -> ObservedPool | None:
     """Return the pool, or None where it is not visible.
 
     Only this pool of a topology of possibly hundreds is parsed: the observer has validated all of it.
@@ -97,7 +97,7 @@ def find_pool(target: Target, snapshot: Snapshot) -> SeenPool | None:
     operator = MeasuredOperator(name=name, **{**found, "tasks": tuple(found["tasks"])})
     waits = [link["latency_seconds"] for link in row.topology["links"] if link["target"] == name]
     known = [wait for wait in waits if wait is not None]
-    return SeenPool(operator, row.topology["window_seconds"], max(known, default=None), row)
+    return ObservedPool(operator, row.topology["window_seconds"], max(known, default=None), row)
 
 
 def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
@@ -140,7 +140,7 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
 
 
 def pools(
-    law: str, present: Present, of_kind: Callable[[AdapterKind], bool]
+    law: str, present: PlantInventory, of_kind: Callable[[AdapterKind], bool]
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
     """Return (loop name, plant, operator, kind) of the adjustable pools of such plants.
 
@@ -162,7 +162,7 @@ def _operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
     return sorted(name for name, each in rows if each["kind"] == "operator" and each["fixed"] is None)
 
 
-def pool_of(plant: str, operator: str, present: Present) -> SeenPool | None:
+def pool_of(plant: str, operator: str, present: PlantInventory) -> ObservedPool | None:
     """Return the pool, or None where it is not visible now."""
     return find_pool({"plant": plant, "operator": operator}, present.snapshot)
 
@@ -181,7 +181,7 @@ def start_of(plant: str, operator: str, **more: Any) -> LoopStart:
     return LoopStart({"plant": plant, "operator": operator}, Loop.Mode.ADVISE, **more)
 
 
-def limits(pool: SeenPool | None, usual_most: int) -> tuple[int, int]:
+def limits(pool: ObservedPool | None, usual_most: int) -> tuple[int, int]:
     """Return the minimum and maximum tasks that a loop of the pool starts with.
 
     They are within the plant's range. The minimum is at least one, and the maximum is the usual one or the

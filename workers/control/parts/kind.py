@@ -11,10 +11,10 @@ from typing import Any
 
 from controllers.flow.prediction import Prediction
 from controllers.framework.law import Law, Values
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts import actions
-from workers.control.parts.present import Present
-from workers.control.parts.rehearsal import LoadReplay, Rehearsal
+from workers.control.parts.present import PlantInventory
+from workers.control.parts.rehearsal import LoadReplay, TuningModel
 from workers.documents.loops import LoopStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -26,7 +26,7 @@ REST_SECONDS = 20.0
 MEBIBYTES = 2.0**-20  # scale of a chart lane whose measured values are bytes
 Document = Mapping[str, Any]
 # target, snapshot, the sensor's counters at the last observation, now (1970, s)
-Sensor = Callable[[Document, Snapshot, Counters | None, float], Sensed]
+Sensor = Callable[[Document, Snapshot, Counters | None, float], Measurement]
 # target, snapshot; None where the target is missing
 Readings = Callable[[Document, Snapshot], dict[str, Any] | None]
 Actuator = Callable[[LedgerEntry, Loop, Plant], None]
@@ -167,7 +167,7 @@ class LoopKind:
     sensor: Sensor
     readings: Readings
     actuator: Actuator
-    targets: Callable[[Present], Targets]
+    targets: Callable[[PlantInventory], Targets]
     interval_seconds: int
     display: Display
     keeper: Keeper | None = None
@@ -183,7 +183,7 @@ class LoopKind:
     seeded: bool = False
     scenario: str | None = None
     desired: Callable[[Document, Document], Mapping[str, float]] = actions.amounts
-    rehearsal: Rehearsal | None = None
+    rehearsal: TuningModel | None = None
     replay: LoadReplay | None = None
     unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
     at_rest: Callable[[Mapping[str, Any], Snapshot], bool] | None = None
@@ -203,7 +203,7 @@ class LoopKind:
         """Return how a loop on this target is displayed."""
         return self.elsewhere if self.elsewhere is not None and "plant" in target else self.display
 
-    def rehearsal_of(self, target: Document) -> Rehearsal | None:
+    def rehearsal_of(self, target: Document) -> TuningModel | None:
         """Return how a loop on this target is tuned; None at an attached plant, which has no model."""
         return None if "plant" in target else self.rehearsal
 

@@ -23,7 +23,7 @@ from workers.history.load_forecasts import PLANT
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import has_own_controllers, kinds, plant_named
 from workers.plants.orders import explain_unreached
-from workers.plants.plant import Elastic, Plant, PlantSilent
+from workers.plants.plant import Elastic, Plant, PlantUnavailable
 from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_topology
 from workers.plants.topology import build_application_topology, topology_of
 
@@ -171,7 +171,7 @@ def _observe_plant(
     age = abs(now_seconds - at_seconds)
     try:
         topology = find_topology(snapshot, name)
-    except (UnknownPlant, PlantSilent) as error:
+    except (UnknownPlant, PlantUnavailable) as error:
         return None, Measured(age, str(error))
     row = snapshot.plants.get(name)
     if row is not None and row.error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Counters, Sensed
+from controllers.framework.sensed import Counters, Measurement
 from controllers.worker_rate.permanent_pool import PERMANENT
 from workers.control.parts import attached_pools
 from workers.control.parts.operators import BOUND_SECONDS, OTHERS_MAXIMUM
@@ -26,7 +26,7 @@ Target = Mapping[str, Any]
 
 def observe_pool(
     law: str, target: Target, snapshot: Snapshot, before: Counters | None, now_seconds: float
-) -> Sensed:
+) -> Measurement:
     """Return {queue_length, removed, running} of one pool.
 
     Where known, it also has {service_seconds, oldest_seconds}. running: processes that exist or were ordered
@@ -40,7 +40,7 @@ def observe_pool(
             measured = Measured(
                 measured.age_seconds, idle=f"the arrivals of {target['operator']} are not measured"
             )
-        return Sensed(dict(NOTHING), measured, {})
+        return Measurement(dict(NOTHING), measured, {})
     waiting = round(pool.waiting_events, 3)
     grown = waiting - (before or {}).get("queue_length", waiting)
     known = {"service_seconds": pool.service_seconds, "oldest_seconds": pool.wait_seconds}
@@ -50,7 +50,7 @@ def observe_pool(
         "running": pool.coming,
         **{name: value for name, value in known.items() if value is not None},
     }
-    return Sensed(observation, measured, {"queue_length": waiting})
+    return Measurement(observation, measured, {"queue_length": waiting})
 
 
 def is_permanent(observation: Mapping[str, Any]) -> bool:
@@ -77,7 +77,7 @@ def is_at_rest(target: Target, snapshot: Snapshot) -> bool:
     return pool.rate_per_second == 0 and not pool.wait_seconds
 
 
-def values(pace: PlantPace | None, pool: attached_pools.SeenPool | None) -> dict[str, Any]:
+def values(pace: PlantPace | None, pool: attached_pools.ObservedPool | None) -> dict[str, Any]:
     """Return the parameters and guard that the loop of a pool starts with.
 
     A worker counts as full when nearly empty, since the pool is permanent. Arrivals are expected to continue

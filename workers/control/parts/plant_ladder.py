@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.framework.guard import Measured
-from controllers.framework.sensed import Sensed
+from controllers.framework.sensed import Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.parts.kind import LoopStart
 from workers.control.parts.operators import BOUND_SECONDS, topology_inputs
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.foreign.adapters import kinds
@@ -34,21 +34,21 @@ NOTHING: Mapping[str, Any] = {"demand_per_second": 0.0, "capacity_per_second": 0
 Target = Mapping[str, Any]
 
 
-def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sensed:
+def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Measurement:
     """Return the demand, arrivals, capacity, backlog, and saturation of one plant.
 
     The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
     """
     topology, measured = topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
-        return Sensed(dict(NOTHING), measured, {})
+        return Measurement(dict(NOTHING), measured, {})
     came, passes = inputs.source_per_second(topology), _passes(topology)
     if not passes or not came:
         idle = Measured(
             measured.age_seconds,
             idle="there are no arrivals, or the capacity of its operators is not measured",
         )
-        return Sensed(dict(NOTHING), idle, {})
+        return Measurement(dict(NOTHING), idle, {})
     short = [name for name, per_second in passes.items() if per_second < came] or list(passes)
     row = snapshot.plants[target["plant"]]
     saturated = {
@@ -67,7 +67,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Sen
         "backlog_seconds": round(backlog_seconds(topology), 3),
         "saturated": saturated,
     }
-    return Sensed(observation, measured, {})
+    return Measurement(observation, measured, {})
 
 
 def _passes(topology: MeasuredTopology) -> dict[str, float]:
@@ -110,7 +110,7 @@ def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
     return {"wait_seconds": backlog_seconds(topology), "node_state": None}
 
 
-def starts(law: str, present: Present) -> dict[str, LoopStart]:
+def starts(law: str, present: PlantInventory) -> dict[str, LoopStart]:
     """Return a start for each plant with anything adjustable."""
     return {
         f"{law}/plant:{name}": LoopStart(

@@ -14,7 +14,7 @@ from workers.plants.foreign.kind import AdapterKind
 from workers.pool.reports import host_reports
 
 
-class Present:
+class PlantInventory:
     """The existing things. Each part is read once, when a kind first requests it."""
 
     def __init__(self, topology: Topology, control: redis.Redis, snapshot: Snapshot | None = None) -> None:

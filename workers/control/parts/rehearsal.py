@@ -25,7 +25,7 @@ class WorkedLoad(Protocol):
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class TuningModel:
     """A loop's recorded load, processed again by its law on a plant model that responds to the decisions.
 
     tuned: the parameters that are searched; requirements of people (limits, deadlines) are not among them.
@@ -43,7 +43,7 @@ class Rehearsal:
 class LoadReplay:
     """A loop's recorded load processed by its baselines (`workers.control.costs`).
 
-    load: as in a `Rehearsal`, a row for each second. worked: the result for the law (under its name) or a
+    load: as in a `TuningModel`, a row for each second. worked: the result for the law (under its name) or a
     baseline, with the seconds without decisions, if any. rivals: descriptions by name. reads: fields that an
     observation must have; older versions recorded fewer.
     """

@@ -39,7 +39,7 @@ from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
 from workers.pipeline.declaration.declared import Declarations, Declared, read_file
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
-from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionWorn
+from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionExpired
 from workers.pipeline.runtime.session import start_session
 from workers.pipeline.runtime.watchdog import Watchdog, end_process
 from workers.pipeline.status.published import Statuses
@@ -175,12 +175,12 @@ class PipelineProcess:
                         place, declared, self._declarations, self._statuses, reset, order, self._hosted
                     )
                 self._hosted[name].step(declared, order)
-            except SessionWorn as error:
+            except SessionExpired as error:
                 self._give_way(error)
             except WeirError as error:
                 self._refuse(declared, error)
 
-    def _give_way(self, error: SessionWorn) -> None:
+    def _give_way(self, error: SessionExpired) -> None:
         """End the process as it is, so that its supervisor starts another.
 
         Stopping what is broken may take forever, and its current work is repeated from the checkpoint.

@@ -50,7 +50,7 @@ class HostingPlace:
     patience_seconds: float
 
 
-class SessionWorn(WeirError):  # noqa: N818
+class SessionExpired(WeirError):  # noqa: N818
     """Raised when this process can't run the application any more, but a new one may."""
 
 
@@ -124,7 +124,7 @@ class Hosted:
     def step(self, declared: Declared, order: PipelineOrder = NO_ORDER) -> None:
         """Follow the requested version and restart after failures. Called every second.
 
-        Raises `BadInput` if a restart can't fix the failure, and `SessionWorn` if one in this process can't.
+        Raises `BadInput` if a restart can't fix the failure, and `SessionExpired` if one in this process can't.
         """
         if declared not in (self.declared, self.refused):
             self._change(declared)
@@ -156,7 +156,7 @@ class Hosted:
         elif order.restart != before.restart or self._stands:
             log.info("%s was started by %s: %s", self.declared.name, order.by, order.reason)
             if self._running is None and self._backoff.tries:
-                raise SessionWorn(
+                raise SessionExpired(
                     f"{self.declared.name} is started in a new process, as {order.by} requested"
                 )
             self.end()
@@ -224,7 +224,7 @@ class Hosted:
         self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()
         if gives_up or not self._session_takes_queries():
-            raise SessionWorn(f"{self.declared.name} failed repeatedly ({why}); a new process takes over")
+            raise SessionExpired(f"{self.declared.name} failed repeatedly ({why}); a new process takes over")
 
     def _session_takes_queries(self) -> bool:
         """Return whether the session lives, and no query of this application is left in it, which would keep

@@ -37,7 +37,7 @@ LATE_RETAINED = 100  # units of batches with late events
 RETAINED = 30  # number of complex events that are shown
 
 
-class StateFromTheFuture(WeirError):  # noqa: N818
+class NewerState(WeirError):  # noqa: N818
     """Raised for state of a later batch than the current one: the checkpoint is older than the state, or
     another run has taken over.
     """
@@ -105,7 +105,7 @@ class StateStore:
         """Return the places' state before `batch`, without those that have none; None if the batch is already
         written.
 
-        Raises `StateFromTheFuture`.
+        Raises `NewerState`.
         """
         fields = [name for place in places for name in (place, f"{place}:batch")]
         values = cast(list[bytes | None], self._control.hmget(self._state, fields) if fields else [])
@@ -113,7 +113,7 @@ class StateStore:
         for index, place in enumerate(places):
             state, number = values[2 * index : 2 * index + 2]
             if number is not None and int(number) > batch:
-                raise StateFromTheFuture(
+                raise NewerState(
                     f"{place} has the state of batch {int(number)}, but the current batch is {batch}: the "
                     "checkpoint is older than the state. "
                     "Put the newer checkpoint back, or start once with --reset."
@@ -125,12 +125,10 @@ class StateStore:
         return found
 
     def write(self, batch: int, written: WrittenState) -> None:
-        """Write state, due times, and outputs, atomically. Raises `StateFromTheFuture`."""
+        """Write state, due times, and outputs, atomically. Raises `NewerState`."""
         places = [self._state, self._pending, self._build_between_key(batch), self._outbox, self._late]
         if not self._write(keys=places, args=written.arguments(batch)):
-            raise StateFromTheFuture(
-                f"a later batch than {batch} is already written: another run has taken over."
-            )
+            raise NewerState(f"a later batch than {batch} is already written: another run has taken over.")
 
     def due(self, watermark_us: int) -> dict[str, list[int]]:
         """Return, per operator, the groups to be checked at this event time, even without events."""

@@ -19,7 +19,7 @@ from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
 from workers.plants.plant import Elastic
-from workers.plants.reached import USUAL, Patience
+from workers.plants.reached import USUAL, ConvergenceTimeout
 from workers.plants.registry import LOCAL, UnknownPlant
 
 
@@ -165,7 +165,7 @@ def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
     return kind.steers and (kind.steers_at is None or kind.steers_at(address))
 
 
-def patience(kind: str) -> Patience:
+def patience(kind: str) -> ConvergenceTimeout:
     """Return the deadlines by which an order to a plant of this kind takes effect."""
     return kinds()[kind].patience if kind in kinds() else USUAL
 

@@ -13,13 +13,13 @@ from typing import Any
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.plants.foreign.answer_limit import order_seconds
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import Elastic, PlantSilent
+from workers.plants.plant import Elastic, PlantUnavailable
 
 CLOSE_SECONDS = 1.0
 
 
 class BoundedPlant(Elastic):
-    """A plant on which every call ends within `seconds`; a late call raises `PlantSilent`."""
+    """A plant on which every call ends within `seconds`; a late call raises `PlantUnavailable`."""
 
     def __init__(self, name: str, adapter: Adapter, seconds: float | None = None) -> None:
         self.adapter, self._name, self._late = adapter, name, threading.Event()
@@ -58,7 +58,7 @@ class BoundedPlant(Elastic):
     def close(self) -> None:
         """Close the adapter now, or after a late order has ended: the order is not interrupted."""
         if not self._late.is_set():
-            with suppress(PlantSilent):
+            with suppress(PlantUnavailable):
                 call_within(CLOSE_SECONDS, self._name, self.adapter.close)
 
     def _call_within(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -71,17 +71,17 @@ class BoundedPlant(Elastic):
 
         try:
             return call_within(self._seconds, self._name, ask)
-        except PlantLate:
+        except PlantTimeout:
             self._late.set()
             raise
 
 
-class PlantLate(PlantSilent):
+class PlantTimeout(PlantUnavailable):
     """A call to the plant that is still in progress."""
 
 
 def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return or raise the result of the call. Raise `PlantLate` if it takes longer than `seconds`."""
+    """Return or raise the result of the call. Raise `PlantTimeout` if it takes longer than `seconds`."""
     answers: list[Any] = []
     errors: list[BaseException] = []
 
@@ -97,7 +97,7 @@ def call_within(seconds: float, plant: str, call: Callable[..., Any], *arguments
     if errors:
         raise errors[0]
     if not answers:
-        raise PlantLate(
+        raise PlantTimeout(
             f"{plant} did not complete the request within {seconds:g} s; it may still take effect."
         )
     return answers[0]

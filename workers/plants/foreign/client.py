@@ -16,7 +16,7 @@ from queues.documents import parse_json
 from queues.errors import connection_reason
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 MAX_BYTES = 8 * 2**20
 JSON = "application/json"
@@ -55,7 +55,7 @@ class PlantClient:
     ) -> tuple[int, Any]:
         """Return (status, document); the document is null if the answer is empty.
 
-        Raise `PlantSilent` and `PlantConfused`.
+        Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
         content = None if body is None else orjson.dumps(body)
         status, answer = self.send(method, path, content, content_type, **query)
@@ -64,7 +64,7 @@ class PlantClient:
     def send(
         self, method: str, path: str, content: bytes | None, content_type: str = JSON, **query: Any
     ) -> tuple[int, bytes]:
-        """Return (status, raw answer). Raise `PlantSilent`, or `PlantConfused` if it is too large."""
+        """Return (status, raw answer). Raise `PlantUnavailable`, or `InvalidPlantResponse` if it is too large."""
         deadline = self._monotonic() + self._timeout_seconds
         headers = {} if content is None else {"Content-Type": content_type}
         try:
@@ -73,11 +73,13 @@ class PlantClient:
             ) as response:
                 answer = self._read(response, deadline)
         except httpx.TimeoutException as error:
-            raise PlantSilent(f"{self.name} did not answer within {self._timeout_seconds:g} s.") from error
+            raise PlantUnavailable(
+                f"{self.name} did not answer within {self._timeout_seconds:g} s."
+            ) from error
         except httpx.TransportError as error:
-            raise PlantSilent(f"{self.name} can't be reached ({connection_reason(error)}).") from error
+            raise PlantUnavailable(f"{self.name} can't be reached ({connection_reason(error)}).") from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
-            raise PlantConfused(
+            raise InvalidPlantResponse(
                 f"{self.name} returned an answer that can't be decompressed ({error})."
             ) from error
         return response.status_code, answer
@@ -90,14 +92,16 @@ class PlantClient:
         packed = response.headers.get("Content-Encoding", "identity")
         if packed.lower() != "identity":
             # Weir does not request compression, and a few compressed bytes may become gigabytes.
-            raise PlantConfused(f"{self.name} returned an answer that can't be decompressed ({packed[:20]}).")
+            raise InvalidPlantResponse(
+                f"{self.name} returned an answer that can't be decompressed ({packed[:20]})."
+            )
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > MAX_BYTES:
-                raise PlantConfused(f"{self.name} returned more than {MAX_BYTES} bytes.")
+                raise InvalidPlantResponse(f"{self.name} returned more than {MAX_BYTES} bytes.")
             if self._monotonic() > deadline:
-                raise PlantSilent(
+                raise PlantUnavailable(
                     f"{self.name} did not complete its answer within {self._timeout_seconds:g} s."
                 )
         return bytes(body)
@@ -108,7 +112,9 @@ class PlantClient:
         try:
             return parse_json(body)
         except (orjson.JSONDecodeError, RecursionError) as error:
-            raise PlantConfused(f"{self.name} returned {status} with invalid or incomplete JSON.") from error
+            raise InvalidPlantResponse(
+                f"{self.name} returned {status} with invalid or incomplete JSON."
+            ) from error
 
 
 def _authorization(token: str, user: str) -> str:

@@ -29,7 +29,7 @@ from queues.text.numbers import measured_number
 from workers.host.environment import select_needed
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 WINDOW_SECONDS, MINUTE_SECONDS = 180, 60
 WINDOW_MINUTES = WINDOW_SECONDS // MINUTE_SECONDS
@@ -73,7 +73,7 @@ class HeronPlant(Adapter):
         self._environ, self._topology = options.get("environ") or "default", options.get("topology", "")
 
     def topology(self) -> MeasuredTopology:
-        """Return the topology of the last WINDOW_SECONDS. Raise `PlantSilent` and `PlantConfused`."""
+        """Return the topology of the last WINDOW_SECONDS. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         components = self._components()
         timelines = {component.name: self._timeline(component) for component in components}
         emitted = {
@@ -104,16 +104,20 @@ class HeronPlant(Adapter):
         try:
             done = self._run(["update", place, self._topology, *counts])
         except FileNotFoundError as error:
-            raise PlantConfused(f"{self._client.name}: the program heron was not found ({error}).") from error
+            raise InvalidPlantResponse(
+                f"{self._client.name}: the program heron was not found ({error})."
+            ) from error
         except OSError as error:
-            raise PlantConfused(f"{self._client.name}: heron can't be started ({error.strerror}).") from error
+            raise InvalidPlantResponse(
+                f"{self._client.name}: heron can't be started ({error.strerror})."
+            ) from error
         except subprocess.TimeoutExpired as error:
-            raise PlantSilent(
+            raise PlantUnavailable(
                 f"{self._client.name}: heron update took more than {UPDATE_SECONDS:g} s."
             ) from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-            raise PlantConfused(f"{self._client.name}: heron update refused: {said[-1][:MAX_MESSAGE]}")
+            raise InvalidPlantResponse(f"{self._client.name}: heron update refused: {said[-1][:MAX_MESSAGE]}")
 
     def close(self) -> None:
         self._client.close()
@@ -125,7 +129,7 @@ class HeronPlant(Adapter):
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
             message = document.get("message") if isinstance(document, dict) else None
             said = str(message or "no reason given")[:MAX_MESSAGE]
-            raise PlantConfused(f"{self._client.name} refused the request ({status}): {said}")
+            raise InvalidPlantResponse(f"{self._client.name} refused the request ({status}): {said}")
         return document.get("result")
 
     def _components(self) -> list[Component]:
@@ -134,7 +138,7 @@ class HeronPlant(Adapter):
         try:
             return list(components_of(result["logical_plan"], result["physical_plan"]))
         except (KeyError, TypeError, AttributeError) as error:
-            raise PlantConfused(
+            raise InvalidPlantResponse(
                 f"{self._client.name} returned an invalid Heron topology ({error!r})."
             ) from error
 
@@ -155,7 +159,9 @@ class HeronPlant(Adapter):
                 for metric, instances in result["timeline"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(f"{self._client.name} returned invalid Heron metrics ({error!r}).") from error
+            raise InvalidPlantResponse(
+                f"{self._client.name} returned invalid Heron metrics ({error!r})."
+            ) from error
 
 
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":

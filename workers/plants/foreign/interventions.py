@@ -23,7 +23,7 @@ from queues.stored_document import StoredDocument, decode_document, encode_docum
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.kind import HalfUndone, InterventionKind
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 logger = logging.getLogger(__name__)
 LONGEST = 255  # characters of a subject and a value; the name of a queue can be this long
@@ -144,8 +144,8 @@ def undo(
         plant.undo(intervention.kind, intervention.subject, intervention.before)
     except WeirError as error:
         _note_failure(control, name, intervention, error, now_seconds)
-        if isinstance(error, PlantSilent):
-            raise PlantSilent(f"{error} {AGAIN}") from error
+        if isinstance(error, PlantUnavailable):
+            raise PlantUnavailable(f"{error} {AGAIN}") from error
         raise
     replace(control, name, intervention, b"")
 
@@ -185,7 +185,10 @@ def undo_due(
 def _do(plant: BoundedPlant, intervention: Intervention, unknown: str) -> None:
     try:
         plant.intervene(intervention.kind, intervention.subject, intervention.value)
-    except (PlantSilent, PlantConfused) as error:  # one of its workers may refuse what another has done
+    except (
+        PlantUnavailable,
+        InvalidPlantResponse,
+    ) as error:  # one of its workers may refuse what another has done
         raise type(error)(f"{str(error).rstrip('.')}. {unknown}") from error
 
 

@@ -23,8 +23,8 @@ from workers.documents.plants import (
 )
 from workers.host import egress, http_headers
 from workers.plants.foreign.client import PlantClient
-from workers.plants.plant import Elastic, PlantSilent
-from workers.plants.reached import USUAL, Patience
+from workers.plants.plant import Elastic, PlantUnavailable
+from workers.plants.reached import USUAL, ConvergenceTimeout
 
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
 MAX_OPTION = 200
@@ -102,7 +102,7 @@ class InterventionKind:
     lasting: bool = True
 
 
-class HalfUndone(PlantSilent):
+class HalfUndone(PlantUnavailable):
     """Only a part of an intervention was undone; `left` is what `undo` needs for the rest."""
 
     def __init__(self, message: str, left: str) -> None:
@@ -281,13 +281,13 @@ class AdapterKind:
     let_go_by_hand: str = ""
     pace: PlantPace | None = None
     steers_at: Callable[[PlantAddress], bool] | None = None
-    patience: Patience = USUAL
+    patience: ConvergenceTimeout = USUAL
     interventions: tuple[InterventionKind, ...] = ()
     ends_idle: bool = False
     completes: bool = False
 
     def run_inspection(self, address: PlantAddress) -> FoundPlant:
-        """Return what exists there; change nothing. Raise `PlantSilent`, `PlantConfused`, `BadInput`."""
+        """Return what exists there; change nothing. Raise `PlantUnavailable`, `InvalidPlantResponse`, `BadInput`."""
         if self.inspect is not None:
             return self.inspect(address)
         adapter = self.make(address)

@@ -17,7 +17,7 @@ from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress, describe_topology
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.foreign.redaction import remove_logins
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 WINDOW_SECONDS = 15.0
 UP, ALL = "sum by (job) (up)", "count by (job) (up)"
@@ -40,7 +40,7 @@ class PrometheusPlant(Adapter):
         self.left_out: list[str] = []  # jobs beyond MAX_JOBS at the last observation
 
     def topology(self) -> MeasuredTopology:
-        """Return an operator for each of the first MAX_JOBS jobs. Raise `PlantSilent`, `PlantConfused`."""
+        """Return an operator for each of the first MAX_JOBS jobs. Raise `PlantUnavailable`, `InvalidPlantResponse`."""
         up, targets = self.prometheus.values(UP, JOB), self.prometheus.values(ALL, JOB)
         operators = {}
         self.left_out = [name or NO_JOB for name in sorted(targets)[MAX_JOBS:]]
@@ -58,12 +58,12 @@ class PrometheusPlant(Adapter):
     def sections(self) -> Sequence[PlantSection]:
         """Return jobs beyond the maximum of operators, and targets that are down, if the server shows them.
 
-        Raise `PlantSilent` and `PlantConfused` if nothing can be read.
+        Raise `PlantUnavailable` and `InvalidPlantResponse` if nothing can be read.
         """
         more = [self._more_jobs()] if self.left_out else []
         try:
             return [*more, self._down()]
-        except PlantConfused:
+        except InvalidPlantResponse:
             if more:
                 return more
             raise
@@ -111,7 +111,7 @@ def _jobs(plant: PrometheusPlant, topology: MeasuredTopology) -> str:
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
-    """Return the version, targets, and metrics. Raise `PlantSilent` and `PlantConfused`."""
+    """Return the version, targets, and metrics. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
     plant = PrometheusPlant(address.client())
     try:
         topology, version = plant.topology(), plant.prometheus.version()

@@ -10,14 +10,14 @@ from typing import Any
 from queues.text.numbers import measured_number
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import PlantClient
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 UNAVAILABLE = 503
 # A note about the query, in `infos` since 2.54. Before (2.48 to 2.53) it is among the warnings.
 NOTE = "PromQL info:"
 
 
-class PartialAnswer(PlantConfused):
+class PartialAnswer(InvalidPlantResponse):
     """A part of what is queried did not answer, such as a Thanos store that is away.
 
     value: of the rest; it is shown with the reason, and nothing is decided on it.
@@ -37,7 +37,7 @@ class PrometheusClient:
     def value(self, query: str) -> float | None:
         """Return the value of a scalar, or of the only series; None if there is none, or it is not a number.
 
-        Raise `PlantSilent`, `PartialAnswer` with the value of the parts that answered, and `PlantConfused`
+        Raise `PlantUnavailable`, `PartialAnswer` with the value of the parts that answered, and `InvalidPlantResponse`
         for more than one series and for invalid PromQL.
         """
         data, missing = self._run_query(query)
@@ -52,9 +52,11 @@ class PrometheusClient:
             if kind == "scalar":
                 return _number(result[1])
             if kind != "vector":
-                raise PlantConfused(f"{self._client.name}: {query[:80]} is a {kind}, not one current number.")
+                raise InvalidPlantResponse(
+                    f"{self._client.name}: {query[:80]} is a {kind}, not one current number."
+                )
             if len(result) > 1:
-                raise PlantConfused(
+                raise InvalidPlantResponse(
                     f"{self._client.name}: {query[:80]} returned {len(result)} series; combine"
                     " them with sum() or"
                     " max()."
@@ -70,10 +72,10 @@ class PrometheusClient:
         """
         data, missing = self._run_query(query)
         if missing:
-            raise PlantConfused(missing)
+            raise InvalidPlantResponse(missing)
         try:
             if data["resultType"] != "vector":
-                raise PlantConfused(f"{self._client.name}: {query[:80]} is not a vector.")
+                raise InvalidPlantResponse(f"{self._client.name}: {query[:80]} is not a vector.")
             return {
                 str(sample["metric"].get(label, "")): _number(sample["value"][1]) for sample in data["result"]
             }
@@ -83,7 +85,7 @@ class PrometheusClient:
     def _run_query(self, query: str) -> tuple[Any, str]:
         """Return the result of a query, and which part of it is missing ("" for none).
 
-        Raise `PlantSilent` and `PlantConfused`.
+        Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
         # Weir stops waiting at that time, so the server stops, too. It takes no fractions of a unit.
         document = self._document("query", query=query, timeout=f"{round(1_000 * answer_seconds())}ms")
@@ -122,10 +124,10 @@ class PrometheusClient:
             return document
         said = document.get("error") if isinstance(document, dict) else None
         message = f"{self._client.name} returned {status}: {str(said or 'no reason given')[:300]}"
-        raise PlantSilent(message) if status == UNAVAILABLE else PlantConfused(message)
+        raise PlantUnavailable(message) if status == UNAVAILABLE else InvalidPlantResponse(message)
 
-    def _build_error(self, error: Exception) -> PlantConfused:
-        return PlantConfused(
+    def _build_error(self, error: Exception) -> InvalidPlantResponse:
+        return InvalidPlantResponse(
             f"{self._client.name} returned an answer that is not from Prometheus ({error!r})."
         )
 

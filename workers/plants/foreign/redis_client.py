@@ -11,7 +11,7 @@ from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDoma
 
 from queues.errors import connection_reason, first_line
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 MAX_BYTES = 2**20
 SCHEMES = ("redis://", "rediss://", "unix://")
@@ -87,19 +87,21 @@ def client(connection: Any = Connection, **options: Any) -> redis.Redis:
 
 
 def client_of(name: str, address: str) -> redis.Redis:
-    """Return a client of the address. Raise `PlantConfused`.
+    """Return a client of the address. Raise `InvalidPlantResponse`.
 
     `name` appears in error messages; the address, which has a password, does not.
     """
     if not address.startswith(SCHEMES):
-        raise PlantConfused(f"{name} does not contain an address that starts with redis:// or rediss://.")
+        raise InvalidPlantResponse(
+            f"{name} does not contain an address that starts with redis:// or rediss://."
+        )
     try:
         parse: Any = parse_url  # redis-py has no type hints here
         options: dict[str, Any] = dict(parse(address))
         return client(options.pop("connection_class", Connection), **options)
     except (ValueError, TypeError):
         # Its message would contain a part of the address.
-        raise PlantConfused(
+        raise InvalidPlantResponse(
             f"{name} contains an invalid address; write / : @ ? and # of its password as %2F %3A %40 "
             "%3F and %23."
         ) from None

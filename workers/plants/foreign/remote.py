@@ -16,7 +16,7 @@ from workers.documents.plants import PlantSection
 from workers.plants.foreign.client import PlantClient, first_error
 from workers.plants.foreign.kind import Adapter, AdapterKind, unusable_section
 from workers.plants.holding import SECONDS, PlantHeld
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 
 class RemotePlant(Adapter):
@@ -30,12 +30,14 @@ class RemotePlant(Adapter):
         self._faults: Sequence[str] = ()  # unusable measures of the last topology
 
     def topology(self) -> MeasuredTopology:
-        """Return the plant's current topology. Raise `PlantSilent` and `PlantConfused`."""
+        """Return the plant's current topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         document, self._faults = usable_measures(self._ask("GET", "gettopology"))
         try:
             return MeasuredTopology.from_document(document)
         except BadInput as error:
-            raise PlantConfused(f"{self._client.name} returned an invalid answer ({error}).") from error
+            raise InvalidPlantResponse(
+                f"{self._client.name} returned an invalid answer ({error})."
+            ) from error
 
     def sections(self) -> Sequence[PlantSection]:
         """Return measures that were left out of the last topology, if there are any."""
@@ -55,7 +57,7 @@ class RemotePlant(Adapter):
             wanted = ";".join(f"{name}:{count}" for name, count in tasks.items())
             done = self._ask("POST", "setmultipleoperatorparallelism", map=wanted, seconds=SECONDS)
             if done is not True:
-                raise PlantConfused(f"{self._client.name} did not confirm that the tasks were set.")
+                raise InvalidPlantResponse(f"{self._client.name} did not confirm that the tasks were set.")
 
     def close(self) -> None:
         self._client.close()
@@ -72,8 +74,8 @@ class RemotePlant(Adapter):
         if status == 422:
             raise BadInput(field, message)
         if status == 503:
-            raise PlantSilent(f"{name}: {message}")
-        raise PlantConfused(f"{name} refused the request ({status}): {message}")
+            raise PlantUnavailable(f"{name}: {message}")
+        raise InvalidPlantResponse(f"{name} refused the request ({status}): {message}")
 
 
 ADAPTER = AdapterKind(

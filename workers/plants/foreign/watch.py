@@ -24,7 +24,7 @@ from workers.plants.foreign.answer_limit import stale_seconds
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 OBSERVE_SECONDS = 2.0
 RELOAD_SECONDS = 5.0
@@ -35,7 +35,7 @@ SEEN, STALE, UNSEEN = "seen", "stale", "unseen"
 logger = logging.getLogger(__name__)
 
 
-class Lookout:
+class PlantObserver:
     """The observation of one plant: its last topology, and what failed since."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Lookout:
     def _leave_silent(self, error: WeirError) -> None:
         """Close the adapter of a silent plant: its address may have changed."""
         longest = getattr(self._adapter, "anew_seconds", None)
-        if longest is None or not isinstance(error, PlantSilent):
+        if longest is None or not isinstance(error, PlantUnavailable):
             return
         if self._monotonic() - max(self._made_at, self._seen_at or 0.0) >= longest:
             adapter, self._adapter = self._adapter, None
@@ -124,7 +124,7 @@ class Lookout:
         _close(self._adapter)
 
     def _build_status(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
-        """Return the status. Raise `PlantConfused` for data that can't be part of a snapshot."""
+        """Return the status. Raise `InvalidPlantResponse` for data that can't be part of a snapshot."""
         found = PlantStatus(
             kind=self.row.kind,
             topology=topology.to_document(),
@@ -148,10 +148,12 @@ class Lookout:
                 raise BadInput("operators", "have a NUL in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:MAX_ERROR]
-            raise PlantConfused(f"{self.row.name} returned data that can't be stored ({said}).") from error
+            raise InvalidPlantResponse(
+                f"{self.row.name} returned data that can't be stored ({said})."
+            ) from error
         if len(text) > MAX_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MAX_BYTES >> 20} MiB"
-            raise PlantConfused(
+            raise InvalidPlantResponse(
                 f"{self.row.name} has {size} to show, which is more than {most}; register a"
                 " smaller part of it."
             )
@@ -195,7 +197,7 @@ class PlantWatch:
     ) -> None:
         self._plants, self._make, self._monotonic = plants, make, monotonic
         self._observe_seconds = observe_seconds
-        self._running: dict[str, tuple[Lookout, threading.Event, threading.Thread]] = {}
+        self._running: dict[str, tuple[PlantObserver, threading.Event, threading.Thread]] = {}
         self._loaded_at: float | None = None
         self._measures = GroupMeasures()
 
@@ -238,14 +240,14 @@ class PlantWatch:
                 self._start(row)
 
     def _start(self, row: RegisteredPlant) -> None:
-        lookout, ended = Lookout(row, self._make, self._monotonic), threading.Event()
+        lookout, ended = PlantObserver(row, self._make, self._monotonic), threading.Event()
         thread = threading.Thread(
             target=self._watch, args=(lookout, ended), name=f"plant {row.name}", daemon=True
         )
         self._running[row.name] = lookout, ended, thread
         thread.start()
 
-    def _watch(self, lookout: Lookout, ended: threading.Event) -> None:
+    def _watch(self, lookout: PlantObserver, ended: threading.Event) -> None:
         while not ended.is_set():
             lookout.observe()
             ended.wait(lookout.observe_seconds or self._observe_seconds)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.workers.snapshots import snapshot_of
-from workers.alerts.conditions.crowding import Crowd, Crowding
+from workers.alerts.conditions.crowding import Starvation, StarvedGroup
 
 QUEUES = ("mail", "orders", "video")
 
@@ -28,11 +28,11 @@ def followed_from(seconds, *snapshots, crowding):
 
 
 def followed(*snapshots, crowding=None):
-    return followed_from(0.0, *snapshots, crowding=crowding or Crowding())
+    return followed_from(0.0, *snapshots, crowding=crowding or Starvation())
 
 
 def test_the_queue_with_most_workers_of_a_full_pool_crowds_the_others():
-    assert followed(*[pool(mail=4)] * 20) == Crowd("mail", {"orders": "mail", "video": "mail"})
+    assert followed(*[pool(mail=4)] * 20) == StarvedGroup("mail", {"orders": "mail", "video": "mail"})
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,9 @@ def test_nobody_crowds_a_pool_that_is_not_full_or_fairly_shared(busy):
 
 
 def test_of_few_slots_one_is_no_load_of_its_own_beside_three():
-    assert followed(*[pool(mail=3, orders=1)] * 20) == Crowd("mail", {"orders": "mail", "video": "mail"})
+    assert followed(*[pool(mail=3, orders=1)] * 20) == StarvedGroup(
+        "mail", {"orders": "mail", "video": "mail"}
+    )
 
 
 def test_two_that_are_slow_do_not_explain_each_other():
@@ -53,14 +55,14 @@ def test_two_that_are_slow_do_not_explain_each_other():
 
 
 def test_a_full_second_is_no_crowd_and_an_empty_one_ends_none():
-    crowding = Crowding()
+    crowding = Starvation()
     assert followed(pool(), pool(mail=4), crowding=crowding) is None
     assert followed(*[pool(mail=4)] * 20, crowding=crowding) is not None
     assert crowding.follow(pool(), 40.0) is not None
 
 
 def test_it_ends_when_its_workers_are_done_and_the_others_have_had_time_to_catch_up():
-    crowding = Crowding()
+    crowding = Starvation()
     followed(*[pool(mail=4)] * 20, crowding=crowding)
     catching_up = followed_from(40.0, *[pool(orders=4)] * 3, crowding=crowding)
     assert catching_up is not None and catching_up.crowded["orders"] == "mail"
@@ -68,14 +70,14 @@ def test_it_ends_when_its_workers_are_done_and_the_others_have_had_time_to_catch
 
 
 def test_who_crowds_now_waits_for_nobody():
-    crowding = Crowding()
+    crowding = Starvation()
     followed(*[pool(mail=4)] * 20, crowding=crowding)
     found = followed_from(40.0, *[pool(orders=4)] * 30, crowding=crowding)
-    assert found == Crowd("orders", {"mail": "orders", "video": "orders"})
+    assert found == StarvedGroup("orders", {"mail": "orders", "video": "orders"})
 
 
 def test_where_nothing_is_known_nobody_is_named():
-    crowding = Crowding()
+    crowding = Starvation()
     assert followed(*[pool(mail=4)] * 20, crowding=crowding) is not None
     assert crowding.follow(None, 100.0) is None
     assert crowding.follow(pool(slots=0), 101.0) is None

@@ -16,7 +16,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.control import engine
 from workers.control.kinds.registry import KINDS
 from workers.control.loops import ensure_loops
-from workers.control.parts.present import Present
+from workers.control.parts.present import PlantInventory
 from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
@@ -46,7 +46,7 @@ POOL = "celery@one"
 ONLY_DECIDE = {"rebalancing", "node_scaling", "parallelism_forecast"}
 
 
-class OneOfEverything(Present):
+class OneOfEverything(PlantInventory):
     """An application, a worker host, a queue of each kind, a foreign plant, an app with a pool."""
 
     applications = ("performance",)

@@ -14,7 +14,7 @@ from workers.batch import runs as batch_runs
 from workers.batch import task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs import folding
-from workers.batch.jobs.job import Surroundings
+from workers.batch.jobs.job import JobContext
 from workers.control import what_if
 from workers.control.ledger import folds, ledger, runs
 from workers.control.ledger.runs import TickRun
@@ -203,7 +203,7 @@ def test_the_job_folds_what_is_older_than_three_hours_loop_by_loop(loop, control
     for second in range(0, 20, 2):
         tick(loop, second), tick(other, second), tick(loop, 3600 + second)
     now = NOON + timedelta(hours=3, minutes=30)
-    where, sent = Surroundings(tmp_path, control, now), []
+    where, sent = JobContext(tmp_path, control, now), []
     task_definitions.ensure_tasks()
     run = batch_runs.begin(folding.NAME, where, {})
     while run.state in batch_runs.OPEN:

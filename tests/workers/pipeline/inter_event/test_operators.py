@@ -22,7 +22,7 @@ from workers.pipeline.intra_event.result_writer import ResultWriter
 from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
 from workers.pipeline.shedding.shed_counts import ShedCounts
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
-from workers.pipeline.tiers.state import StateFromTheFuture, StateStore, WrittenState
+from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
 
 PATTERN = replace(pattern_of("SEQ(A; B; A)", within_us=12), name="aba", emits="aba")
 GRAPH = Graph((Operator("low", "source", (PATTERN,)),))
@@ -180,9 +180,9 @@ def test_complex_events_of_one_level_are_matched_by_the_next_in_the_same_batch(c
 def test_a_batch_older_than_the_state_is_refused_and_changes_nothing(control):
     store = StateStore(control, APPLICATION)
     store.write(5, WrittenState({"op/3": (b"new", None)}))
-    with pytest.raises(StateFromTheFuture):
+    with pytest.raises(NewerState):
         store.write(4, WrittenState({"op/3": (b"old", None), "op/4": (b"x", None)}))
-    with pytest.raises(StateFromTheFuture, match="--reset"):
+    with pytest.raises(NewerState, match="--reset"):
         store.load(["op/3"], 4)
     assert store.load(["op/3"], 5) is None
     assert store.load(["op/3", "op/4"], 6) == {"op/3": b"new"}

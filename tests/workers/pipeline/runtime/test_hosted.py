@@ -15,7 +15,7 @@ from workers.documents.pipeline import ApplicationStatus, PipelineReport
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.runtime import backoff, hosted
-from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionWorn
+from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionExpired
 from workers.pipeline.status.published import Statuses
 
 DECLARED = Declared("performance", 0, DECLARATION)
@@ -113,7 +113,7 @@ def test_what_fails_at_each_start_gives_way_to_a_new_process(application, runnin
     running.start_error = RuntimeError("10 seconds without a worker")
     for _ in range(backoff.SESSION_TRIES - 1):
         application.step(DECLARED)
-    with pytest.raises(SessionWorn, match="failed repeatedly"):
+    with pytest.raises(SessionExpired, match="failed repeatedly"):
         application.step(DECLARED)
 
 
@@ -121,12 +121,12 @@ def test_a_session_that_is_stopped_or_holds_an_old_query_gives_way_at_once(appli
     application.step(DECLARED)
     running.error = RuntimeError("the context was stopped")
     spark.streams.active = [SimpleNamespace(name="performance-iap1")]
-    with pytest.raises(SessionWorn):
+    with pytest.raises(SessionExpired):
         application.step(DECLARED)
     spark.streams.active, spark.stopped = [SimpleNamespace(name="other-iap1")], True
     application.step(DECLARED)
     running.error = RuntimeError("the context was stopped")
-    with pytest.raises(SessionWorn):
+    with pytest.raises(SessionExpired):
         application.step(DECLARED)
 
 
@@ -162,7 +162,7 @@ def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, co
 def test_one_that_fails_is_started_anew_in_a_new_process(application, running):
     running.start_error = RuntimeError("no worker")
     application.step(DECLARED)
-    with pytest.raises(SessionWorn, match="as anna wants it"):
+    with pytest.raises(SessionExpired, match="as anna wants it"):
         application.step(DECLARED, replace_fields(BY_ANNA, restart=1))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.prometheus import ADAPTER, MAX_DOWN, MAX_JOBS
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 JOBS = {"shop": (2, 3), "node": (5, 5), None: (0, 1)}
 
@@ -57,7 +57,7 @@ def test_a_query_is_not_given_up_before_its_answer_may_come(monkeypatch):
 
 def test_a_server_that_keeps_its_targets_to_itself_is_seen_all_the_same():
     plant = FarPrometheus(JOBS).plant()
-    with pytest.raises(PlantConfused, match="denied"):  # which the watch of a plant ignores
+    with pytest.raises(InvalidPlantResponse, match="denied"):  # which the watch of a plant ignores
         plant.sections()
     assert len(plant.topology().operators) == 3
 
@@ -99,7 +99,7 @@ def test_of_very_many_jobs_the_first_are_seen_and_the_others_named():
 def test_what_is_no_vector_is_said_to_be_none(data):
     far = FarPrometheus(JOBS)
     far.answer = lambda request: httpx.Response(200, json={"status": "success", "data": data})
-    with pytest.raises(PlantConfused):
+    with pytest.raises(InvalidPlantResponse):
         far.plant().topology()
 
 

@@ -11,7 +11,7 @@ from workers.documents.snapshot import Snapshot
 from workers.plants.foreign import repeated_orders
 from workers.plants.foreign.adapters import patience
 from workers.plants.foreign.bounded import BoundedPlant
-from workers.plants.foreign.watch import Lookout
+from workers.plants.foreign.watch import PlantObserver
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant, OrderWatch, forget
 
@@ -26,7 +26,7 @@ class Shop:
         self.far = FakeCelery({ONE: 12})
         self.far.busy[ONE] = 12
         self.row = RegisteredPlant.objects.create(name="shop", kind="celery", url="redis://broker.example")
-        self._lookout = Lookout(self.row, lambda _: self.far.plant(), lambda: self.far.now)
+        self._lookout = PlantObserver(self.row, lambda _: self.far.plant(), lambda: self.far.now)
         self._watch = OrderWatch(patience=patience)
         self.opening, self.holder = lambda: None, "eve"
 

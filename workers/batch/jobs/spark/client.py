@@ -15,7 +15,7 @@ from typing import Any
 
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
-from workers.batch.jobs.job import Made, Surroundings, Work
+from workers.batch.jobs.job import ChunkResult, JobContext, Work
 from workers.host.environment import PIPELINE_PREFIX, python_path, select_needed
 
 POLL_SECONDS = 0.5
@@ -36,7 +36,7 @@ class SparkProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
-    def work(self, lease: Any) -> Made:
+    def work(self, lease: Any) -> ChunkResult:
         """Process a lease's chunk.
 
         Raises BadInput, SparkFailed; Overtaken from the lease, after stopping Spark.
@@ -87,7 +87,7 @@ class SparkProcess:
             self.close()
             raise SparkFailed(f"Spark's process accepts no work: {error}") from None
 
-    def _next(self, lease: Any) -> Made | None:
+    def _next(self, lease: Any) -> ChunkResult | None:
         """Return an answer, or None after passing on the progress; the lease is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
@@ -131,9 +131,9 @@ def _read(process: subprocess.Popen[str], answers: queue.SimpleQueue[dict[str, A
     answers.put(None)
 
 
-def build_from_document(document: Mapping[str, Any]) -> Made:
+def build_from_document(document: Mapping[str, Any]) -> ChunkResult:
     """Convert an answer's document to a value."""
-    return Made(document["rows"], document["outputs"], tuple(document["skipped"]))
+    return ChunkResult(document["rows"], document["outputs"], tuple(document["skipped"]))
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def spark(job: str) -> Iterator[Work]:
 def build_opener(job: str) -> Any:
     """Return the opener of a job's declaration."""
 
-    def open_in(surroundings: Surroundings) -> Any:
+    def open_in(surroundings: JobContext) -> Any:
         return spark(job)
 
     return open_in

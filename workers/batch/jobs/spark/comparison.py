@@ -16,21 +16,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made
+from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.history.stretch_counts import counts_file, counts_table
-from workers.history.stretches import ARCHIVED, MAX_VALUES, REST, SLICES, UNKNOWN, Sliced, Stretch
+from workers.history.stretches import ARCHIVED, MAX_VALUES, REST, SLICES, UNKNOWN, Sliced, TimeRange
 
 PLACES = 2 * SLICES  # the slices of the first stretch, then those of the second
 COUNTS = tuple(f"slice_{place}" for place in range(PLACES))
 
 
-def make(spark: SparkSession, request: Request) -> Made:
+def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one comparison's file. Raises BadInput for an unsound file when the choice is to stop."""
     queue = request.content["queue"]
-    here, there = (Stretch(*request.content[name]) for name in ("here", "there"))
+    here, there = (TimeRange(*request.content[name]) for name in ("here", "there"))
     folders = {*here.partitions(request.data, queue), *there.partitions(request.data, queue)}
     paths = [
         path
@@ -41,14 +41,14 @@ def make(spark: SparkSession, request: Request) -> Made:
         spark, request, paths, lambda events: _count_values(events, here, there)
     )
     if found is None:
-        return Made(0, {}, skipped)
+        return ChunkResult(0, {}, skipped)
     ours, theirs = ({name: sliced[at] for name, sliced in found.items()} for at in (0, 1))
     table = counts_table(ours, theirs)
     written = files.write_table(request.data, counts_file(queue, here, there), request.token, table)
-    return Made(request.input_rows, written, skipped)
+    return ChunkResult(request.input_rows, written, skipped)
 
 
-def _count_values(events: DataFrame, here: Stretch, there: Stretch) -> dict[str, tuple[Sliced, Sliced]]:
+def _count_values(events: DataFrame, here: TimeRange, there: TimeRange) -> dict[str, tuple[Sliced, Sliced]]:
     """Return dimension → counts of its values in both stretches."""
     counted = _count_by_value(events, here, there).persist(StorageLevel.DISK_ONLY)
     try:
@@ -62,7 +62,7 @@ def _count_values(events: DataFrame, here: Stretch, there: Stretch) -> dict[str,
         counted.unpersist()
 
 
-def _count_by_value(events: DataFrame, here: Stretch, there: Stretch) -> DataFrame:
+def _count_by_value(events: DataFrame, here: TimeRange, there: TimeRange) -> DataFrame:
     """Return {dimension, value, slice_0 … slice_23}: events of each."""
     place = F.coalesce(_place(here, 0), _place(there, SLICES))
     known = F.array(*(_dimension(name) for name in ARCHIVED))
@@ -78,13 +78,13 @@ def _dimension(name: str) -> Column:
     return F.struct(F.lit(name).alias("dimension"), value.alias("value"))
 
 
-def _is_within(stretch: Stretch) -> Column:
+def _is_within(stretch: TimeRange) -> Column:
     """Return a filter on the column itself, so that whole row groups of Parquet are skipped."""
     since, until = (F.timestamp_micros(F.lit(_micros(at))) for at in (stretch.since, stretch.until))
     return (F.col("time") >= since) & (F.col("time") < until)
 
 
-def _place(stretch: Stretch, first: int) -> Column:
+def _place(stretch: TimeRange, first: int) -> Column:
     """Return the number of an event's slice, null outside the stretch."""
     since, length = _micros(stretch.since), _micros(stretch.until) - _micros(stretch.since)
     slice_of = F.floor((F.unix_micros("time") - F.lit(since)) * F.lit(SLICES) / F.lit(length))

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from queues.events.block import FIELDS
 from queues.files.csv_text import FORMULA
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made
+from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive, extract_files
@@ -27,7 +27,7 @@ from workers.history import event_archive, extract_files
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
-def make(spark: SparkSession, request: Request) -> Made:
+def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write the file. Raises BadInput for an unsound file when the choice is to stop."""
     since, until = request.content["since"], request.content["until"]
     folders = [
@@ -50,7 +50,7 @@ def make(spark: SparkSession, request: Request) -> Made:
         return _write_events(once.select(*FIELDS).orderBy("time", "id"), request, final)
 
     written, skipped = run_over_sound_files(spark, request, paths, write)
-    return Made(request.input_rows, written or {}, skipped)
+    return ChunkResult(request.input_rows, written or {}, skipped)
 
 
 def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made
+from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive, metric_files
@@ -28,7 +28,7 @@ TABLE = pa.schema(
 )
 
 
-def make(spark: SparkSession, request: Request) -> Made:
+def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one day's three files. Raises BadInput for an unsound file when the choice is to stop."""
     day = request.content["day"]
     paths = event_archive.parquet_files(metric_files.raw_folder(request.data, day))
@@ -36,7 +36,7 @@ def make(spark: SparkSession, request: Request) -> Made:
     outputs: dict[str, str] = {}
     for step, table in (found or {}).items():
         outputs |= files.write_table(request.data, metric_files.rollup_file(step, day), request.token, table)
-    return Made(request.input_rows, outputs, skipped)
+    return ChunkResult(request.input_rows, outputs, skipped)
 
 
 def _build_all_windows(raw: DataFrame) -> dict[str, pa.Table]:

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from queues import environment as variables
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made
+from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.batch.jobs.spark.request import Request
@@ -51,7 +51,7 @@ MIN_PARTITIONS = 4
 QUANTILE_NAMES = tuple(f"value_q{round(100 * share)}" for share in QUANTILES)
 
 
-def make(spark: SparkSession, request: Request) -> Made:
+def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     partition = event_archive.Partition(request.content["day"], request.content["queue"])
     paths = event_archive.parquet_files(partition.folder(request.data))
@@ -59,13 +59,13 @@ def make(spark: SparkSession, request: Request) -> Made:
         spark, request, paths, lambda events: _measure(events, request.input_rows)
     )
     if found is None:
-        return Made(0, {}, skipped)
+        return ChunkResult(0, {}, skipped)
     slices, quantiles = found
     outputs, more = _outputs(spark, request, partition)
     table = describe(partition, slices, quantiles, outputs)
     final = f"{ROOT}/{partition.identifier}.parquet"
     written = files.write_table(request.data, final, request.token, table)
-    return Made(request.input_rows, written, (*skipped, *more))
+    return ChunkResult(request.input_rows, written, (*skipped, *more))
 
 
 def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from workers.batch.jobs import files
-from workers.batch.jobs.job import Made
+from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.frequent_types import with_frequent_types
 from workers.batch.jobs.spark.request import Request
@@ -37,7 +37,7 @@ DAY_SECONDS = 86_400
 WEEK_SECONDS = 7 * DAY_SECONDS
 
 
-def make(spark: SparkSession, request: Request) -> Made:
+def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     day, queue = request.content["day"], request.content["queue"]
     before = (date.fromisoformat(day) - timedelta(days=1)).isoformat()
@@ -49,10 +49,12 @@ def make(spark: SparkSession, request: Request) -> Made:
     window = request.parameters["window_seconds"]
     counted, skipped = run_over_sound_files(spark, request, paths, lambda events: _counts(events, window))
     if counted is None:
-        return Made(0, {}, skipped)
+        return ChunkResult(0, {}, skipped)
     table = windows(counted, day, window, request.parameters["history"], request.parameters["horizon"])
     final = f"{ROOT}/queue={queue}/day={day}.parquet"
-    return Made(request.input_rows, files.write_table(request.data, final, request.token, table), skipped)
+    return ChunkResult(
+        request.input_rows, files.write_table(request.data, final, request.token, table), skipped
+    )
 
 
 def _counts(events: DataFrame, window_seconds: int) -> pa.Table:

@@ -33,11 +33,11 @@ from workers.plants.foreign.celery_app.transport.redis_layout import OPTION as T
 from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
-from workers.plants.reached import Patience
+from workers.plants.reached import ConvergenceTimeout
 
 
 def make(address: PlantAddress) -> CeleryPlant:
-    """Build the plant. Raise `PlantSilent` if its name doesn't resolve or resolves to a forbidden address."""
+    """Build the plant. Raise `PlantUnavailable` if its name doesn't resolve or resolves to a forbidden address."""
     return _build_adapter(address, SharedKnownWorkers(control_server(), address.name))
 
 
@@ -130,7 +130,7 @@ ADAPTER = AdapterKind(
     # Celery forks processes every five seconds, and takes seconds longer on a busy host. Only idle processes
     # end, so a pool shrinks when its tasks have ended: within an hour, the time that Redis gives a task by
     # default.
-    patience=Patience(more_seconds=30.0, fewer_seconds=3_600.0),
+    patience=ConvergenceTimeout(more_seconds=30.0, fewer_seconds=3_600.0),
     ends_idle=True,
     completes=True,
     inspect=partial(inspect, make=_build_unregistered),

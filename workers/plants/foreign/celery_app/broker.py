@@ -33,7 +33,7 @@ from workers.plants.foreign.celery_app.transport import bounded_transports
 from workers.plants.foreign.celery_app.transport.redis_layout import layout_of
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SCHEMES: Mapping[str, int] = {"redis": 6379, "rediss": 6379, "amqp": 5672, "amqps": 5671}
 NO_LIST = "WRONGTYPE"
@@ -62,7 +62,7 @@ class QueueLength:
 
 
 class Broker(Protocol):
-    """The broker that has the queues. Its methods raise `PlantSilent` and `PlantConfused`."""
+    """The broker that has the queues. Its methods raise `PlantUnavailable` and `InvalidPlantResponse`."""
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         """Return the lengths of those queues that exist."""
@@ -80,14 +80,14 @@ class Broker(Protocol):
 
 
 def broker_of(address: PlantAddress, app: Celery) -> Broker:
-    """Return the broker. Raise `PlantSilent` if its name doesn't resolve, or to a forbidden address."""
+    """Return the broker. Raise `PlantUnavailable` if its name doesn't resolve, or to a forbidden address."""
     return RedisBroker(address) if address.url.startswith("redis") else AmqpBroker(address, app)
 
 
 def app_of(address: PlantAddress) -> Celery:
     """Return a client of the app, not connected yet, that knows no tasks and reads only JSON.
 
-    Raise `PlantSilent` as `host_of` does.
+    Raise `PlantUnavailable` as `host_of` does.
     """
     url = egress.check_url(address.url, schemes=SCHEMES, ports=frozenset(SCHEMES.values()))
     is_redis, is_tls = url.scheme.startswith("redis"), url.scheme in TLS
@@ -166,12 +166,12 @@ def host_of(host: str, port: int, is_tls: bool) -> str:
     """Return the host to connect to: a checked address.
 
     With TLS, return the name: its certificate is checked, so no other server can answer under it. Raise
-    `PlantSilent` if the name doesn't resolve or resolves to a forbidden address.
+    `PlantUnavailable` if the name doesn't resolve or resolves to a forbidden address.
     """
     try:
         addresses = egress.addresses_of(host, port, ports=frozenset(SCHEMES.values()))
     except OSError as error:
-        raise PlantSilent(f"{error}") from None
+        raise PlantUnavailable(f"{error}") from None
     return host if is_tls else addresses[0]
 
 
@@ -222,10 +222,10 @@ class RedisBroker:
     def _count(self, answer: Any) -> int:
         if isinstance(answer, redis.ResponseError):
             if not str(answer).startswith(NO_LIST):
-                raise PlantConfused(f"{self._name} refused the request: {answer}.")
+                raise InvalidPlantResponse(f"{self._name} refused the request: {answer}.")
             return 0
         if (count := count_of(answer)) is None:
-            raise PlantConfused(f"{self._name} returned an invalid queue length.")
+            raise InvalidPlantResponse(f"{self._name} returned an invalid queue length.")
         return count
 
     def _run_all(self, commands: Sequence[tuple[str, str]]) -> list[Any]:
@@ -235,9 +235,9 @@ class RedisBroker:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
             return pipeline.execute(raise_on_error=False)
         except redis.ResponseError as error:
-            raise PlantConfused(f"{self._name} refused the request: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name} refused the request: {error}.") from None
         except (redis.RedisError, OSError) as error:
-            raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
+            raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
 
 
 class AmqpBroker:
@@ -279,9 +279,9 @@ class AmqpBroker:
         except NotFound:
             return None
         except AMQPError as error:
-            raise PlantConfused(f"{self._name} refused the request: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name} refused the request: {error}.") from None
         except FAILURES as error:
-            raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
+            raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
 
     def _add_management_figures(self, queue: str, declared: QueueLength) -> QueueLength:
@@ -295,7 +295,7 @@ class AmqpBroker:
         try:
             status, row = read_management_figures(self._management, self._host, queue)
             why = "" if status == 200 and isinstance(row, dict) else f"it refused the request ({status})"
-        except (PlantSilent, PlantConfused) as error:
+        except (PlantUnavailable, InvalidPlantResponse) as error:
             row, why = None, str(error).rstrip(".")
         if why or not isinstance(row, dict):
             self._without_management = (

@@ -12,7 +12,7 @@ from queues.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.resumed_queues import ResumedQueues
 from workers.plants.foreign.kind import HalfUndone, InterventionKind
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
 INTERVENTIONS = (
@@ -41,7 +41,7 @@ MAX_NAMED = 20  # maximum number of names in an error message
 class AppInterventions:
     """The interventions of one app.
 
-    Raise `PlantSilent` if the app does not answer in time, and `PlantConfused` if it refuses.
+    Raise `PlantUnavailable` if the app does not answer in time, and `InvalidPlantResponse` if it refuses.
 
     The former value of each worker is recorded with the time (seconds since 1970). A worker that was
     restarted since has the setup of its owner, and keeps it.
@@ -153,7 +153,7 @@ class AppInterventions:
 
     def _select_workers(
         self, kind: str, subject: str, found: Collection[str], silent: Collection[str]
-    ) -> tuple[list[str], dict[str, PlantSilent | PlantConfused]]:
+    ) -> tuple[list[str], dict[str, PlantUnavailable | InvalidPlantResponse]]:
         """Return the workers to ask, and an error that names those that are left out."""
         known = self._noted.get((kind, subject), set(found))
         asked = [worker for worker in found if worker in known]
@@ -164,7 +164,7 @@ class AppInterventions:
             f"Not asked, because they answered late: {_format_some(left_out)}; they are asked"
             " when they answer."
         )
-        return asked, {left_out[0]: PlantSilent(said)}
+        return asked, {left_out[0]: PlantUnavailable(said)}
 
     def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
         if kind == LIMIT:

@@ -20,7 +20,7 @@ from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
 from workers.plants.foreign.celery_app.outside import MAX_NAME, count_of, name_of, seconds_of, text_of
 from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
 from workers.plants.foreign.redaction import redact
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 ANSWER_SECONDS = 1.0
 # maximum per app and per worker; the rest of an answer is ignored
@@ -83,7 +83,7 @@ class WorkerPool:
 class RemoteControl:
     """The remote control of one app; `broadcast` is that of `celery.app.control.Control`.
 
-    Every method raises `PlantSilent` if the broker does not answer in time. A worker that does not answer is
+    Every method raises `PlantUnavailable` if the broker does not answer in time. A worker that does not answer is
     left out of the answers.
     """
 
@@ -96,10 +96,10 @@ class RemoteControl:
         self.late: list[str] = []  # workers whose answer was incomplete when pools were requested
 
     def list_pools(self) -> dict[str, WorkerPool]:
-        """Return the pool of each worker that answers. Raise `PlantSilent` if none does."""
+        """Return the pool of each worker that answers. Raise `PlantUnavailable` if none does."""
         if pools := self.pools():
             return pools
-        raise PlantSilent(f"{self._name}: no worker answers remote control.")
+        raise PlantUnavailable(f"{self._name}: no worker answers remote control.")
 
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
@@ -174,11 +174,11 @@ class RemoteControl:
         except NoWorkerBound:
             answers = []
         except SeparatorDiffers as error:
-            raise PlantConfused(f"{self._name}: the request failed: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name}: the request failed: {error}.") from None
         except (ContentDisallowed, DecodeError) as error:
-            raise PlantConfused(f"{self._name} returned an invalid answer: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name} returned an invalid answer: {error}.") from None
         except FAILURES as error:
-            raise PlantSilent(f"{self._name} can't be reached ({connection_reason(error)}).") from None
+            raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
         known = [(name_of(worker), answer) for worker, answer in islice(found, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
@@ -211,25 +211,25 @@ class RemoteControl:
     def order(self, command: str, worker: str, **arguments: Any) -> None:
         """Send one worker an order.
 
-        Raise `PlantSilent` if it does not answer, and `PlantConfused`, with its message, if it refuses.
+        Raise `PlantUnavailable` if it does not answer, and `InvalidPlantResponse`, with its message, if it refuses.
         """
         for error in self.order_all(command, [worker], **arguments).values():
             raise error
 
     def order_all(
         self, command: str, workers: Sequence[str], **arguments: Any
-    ) -> dict[str, PlantSilent | PlantConfused]:
+    ) -> dict[str, PlantUnavailable | InvalidPlantResponse]:
         """Send workers an order, all at once. Return those known not to have executed it, and why."""
         answers = self.ask(command, arguments, workers) if workers else {}
-        errors: dict[str, PlantSilent | PlantConfused] = {}
+        errors: dict[str, PlantUnavailable | InvalidPlantResponse] = {}
         for worker in workers:
             answer = answers.get(worker)
             if answer is None:
                 said = f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s."
-                errors[worker] = PlantSilent(said)
+                errors[worker] = PlantUnavailable(said)
             elif isinstance(answer, Mapping) and (error := answer.get("error")):
                 said = f"{self._name}: {worker} refused the request: {redact(text_of(error), 300)}"
-                errors[worker] = PlantConfused(said)
+                errors[worker] = InvalidPlantResponse(said)
         return errors
 
 

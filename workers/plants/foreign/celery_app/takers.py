@@ -28,7 +28,7 @@ class PoolDemand:
     oldest_seconds: float
 
 
-class Takers:
+class ConsumerSet:
     """The consumers of one set of queues."""
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class Takers:
         self.arrivals.observe(at, self._came - waiting, waiting, under_way)
 
 
-class AllTakers:
+class AllConsumers:
     """The consumers of all sets of queues of one app."""
 
     def __init__(self) -> None:
-        self._by_queues: dict[frozenset[str], Takers] = {}
+        self._by_queues: dict[frozenset[str], ConsumerSet] = {}
 
     def observe(
         self,
@@ -81,7 +81,7 @@ class AllTakers:
         sets: dict[frozenset[str], list[WorkerPool]] = {}
         for pool in pools:
             sets.setdefault(frozenset(pool.queues), []).append(pool)
-        self._by_queues = {queues: self._by_queues.get(queues) or Takers() for queues in sets}
+        self._by_queues = {queues: self._by_queues.get(queues) or ConsumerSet() for queues in sets}
         demands: dict[str, PoolDemand] = {}
         for queues, members in sets.items():
             takers = self._by_queues[queues]

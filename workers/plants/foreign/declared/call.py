@@ -29,7 +29,7 @@ from workers.pipeline.declaration import fields
 from workers.plants.foreign.declared import login
 from workers.plants.foreign.declared.clients import ServerClients
 from workers.plants.foreign.declared.login import Login, read_login
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 COMMAND_SECONDS = 10.0
 MAX_ARGUMENTS, MAX_ARGUMENT, MAX_BODY = 32, 500, 8_000
@@ -97,13 +97,13 @@ class HttpCall:
         return self.url, orjson.dumps(self.body).decode()
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
-        """Make the call. Raise `PlantSilent`, `PlantConfused`, or `BadInput` for a missing secret."""
+        """Make the call. Raise `PlantUnavailable`, `InvalidPlantResponse`, or `BadInput` for a missing secret."""
         client, path = clients.resolve(order.put_in(self.url), self.login)
         content = None if self.body is None else orjson.dumps(order.fill(self.body))
         status, answer = client.send(self.method, path, content, self.content_type)
         if not 200 <= status < 300:
             said = " ".join(answer[:SHOWN_CHARACTERS].decode(errors="replace").split())
-            raise PlantConfused(f"{client.name}: {self.method} {self.url} returned {status}: {said}")
+            raise InvalidPlantResponse(f"{client.name}: {self.method} {self.url} returned {status}: {said}")
 
 
 @dataclass(frozen=True)
@@ -126,18 +126,20 @@ class CommandCall:
         return any(map(COUNTED.search, self.arguments))
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
-        """Run the command. Raise `Forbidden` if it is not allowed, `PlantSilent`, and `PlantConfused`."""
+        """Run the command. Raise `Forbidden` if it is not allowed, `PlantUnavailable`, and `InvalidPlantResponse`."""
         arguments = self._fill(order)
         check_allowed(arguments, "command")
         try:
             done = _run(arguments)
         except subprocess.TimeoutExpired:
-            raise PlantSilent(f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was ended.") from None
+            raise PlantUnavailable(
+                f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was ended."
+            ) from None
         except OSError as error:
-            raise PlantConfused(f"{arguments[0]} can't be started: {error.strerror}.") from None
+            raise InvalidPlantResponse(f"{arguments[0]} can't be started: {error.strerror}.") from None
         status, said = done
         if status != 0:
-            raise PlantConfused(
+            raise InvalidPlantResponse(
                 f"{arguments[0]} ended with exit status {status}: {said or 'no error output'}"
             )
 

@@ -24,7 +24,7 @@ from workers.plants.foreign.declared.measured import (
 from workers.plants.foreign.declared.sensor_reader import SensorReader, SensorReading
 from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, TaskOrders
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 # With these errors nothing was sent; an order that failed otherwise may have been executed.
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -61,7 +61,7 @@ class DeclaredPlant(Adapter):
         self._read: Mapping[str, SensorReading] = {}
 
     def topology(self) -> MeasuredTopology:
-        """Return the topology from one round of all sensors. Raise `PlantSilent` and `PlantConfused`."""
+        """Return the topology from one round of all sensors. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         readings = self._readings.read()
         self._read = judged_readings(self.declaration, readings)
         return topology_of(self.declaration, readings, self.declaration.name, self._clock())
@@ -227,9 +227,9 @@ class DeclaredPlant(Adapter):
                 self._note(order, order.order.before)
         if not left:
             return error
-        return PlantConfused(f"{failed.name}: {error} Not reverted: {'; '.join(left)}")
+        return InvalidPlantResponse(f"{failed.name}: {error} Not reverted: {'; '.join(left)}")
 
 
 def _may_be_obeyed(error: WeirError) -> bool:
     """Return whether an order without an answer may have been executed."""
-    return isinstance(error, PlantSilent) and not isinstance(error.__cause__, NOT_SENT)
+    return isinstance(error, PlantUnavailable) and not isinstance(error.__cause__, NOT_SENT)

@@ -17,7 +17,7 @@ from jmespath.visitor import TreeInterpreter
 
 from queues.errors import BadInput
 from workers.pipeline.declaration import fields
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 MAX_PATH = 500
 MAX_GROWTH = 16
@@ -38,13 +38,13 @@ class JsonPath:
         return parsed
 
     def read(self, document: Any) -> Any:
-        """Return the value at the path. Raise `PlantConfused` if the path does not match the document."""
+        """Return the value at the path. Raise `InvalidPlantResponse` if the path does not match the document."""
         if not self.text:
             return document
         try:
             return _Interpreter().visit(self._parsed, document)
         except _TooLong:
-            raise PlantConfused(f"{self.text[:80]} takes more than {MAX_STEPS} steps") from None
+            raise InvalidPlantResponse(f"{self.text[:80]} takes more than {MAX_STEPS} steps") from None
         except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
             # The message of such an error may quote the whole document.
             name = getattr(error, "function_name", "")
@@ -52,7 +52,7 @@ class JsonPath:
                 f"{name}() can't be applied to {error.actual_type}" if hasattr(error, "actual_type") else ""
             )
             said = what or type(error).__name__
-            raise PlantConfused(f"{self.text[:80]} does not match the answer: {said}") from None
+            raise InvalidPlantResponse(f"{self.text[:80]} does not match the answer: {said}") from None
 
 
 def read_path(text: Any, where: str) -> JsonPath:

@@ -16,7 +16,7 @@ from workers.plants.foreign.declared.declaration import (
     Quantity,
 )
 from workers.plants.foreign.declared.sensor_reader import SensorReading
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 ONLY_BRINGS = "a source, which only brings events in"
 ONLY_SEEN = "the declaration has no call that sets it"
@@ -35,7 +35,7 @@ def topology_of(
     """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands; of an
     operator whose tasks are not known, what is measured of its tasks is unknown.
 
-    Raises PlantSilent or PlantConfused where nothing is known.
+    Raises PlantUnavailable or InvalidPlantResponse where nothing is known.
     """
     is_silent = not any(each.error is None and each.value is not None for each in readings.values())
 
@@ -60,7 +60,7 @@ def topology_of(
             operators[declared.name] = _operator(
                 declared, count, read_optional, rates, declaration.window_seconds
             )
-        except (PlantSilent, PlantConfused) as error:
+        except (PlantUnavailable, InvalidPlantResponse) as error:
             if is_silent:
                 raise
             operators[declared.name] = _operator_of_unknown_tasks(declared, read_optional, str(error))
@@ -80,7 +80,7 @@ def judged_readings(
                 continue
             if why := _fault(declared, measure, readings[sensor].value):
                 judged[sensor] = replace(
-                    readings[sensor], error=PlantConfused(f"Sensor {sensor} returned {why}")
+                    readings[sensor], error=InvalidPlantResponse(f"Sensor {sensor} returned {why}")
                 )
     return judged
 
@@ -115,12 +115,12 @@ def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str
 
 
 def tasks_of(declared: DeclaredOperator, known: Known) -> int:
-    """Return the current number of tasks. Raise `PlantSilent` and `PlantConfused`."""
+    """Return the current number of tasks. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
     value = known(declared.tasks)
     if value is None:
-        raise PlantSilent(f"Sensor {declared.tasks} returned no number of tasks of {declared.name}.")
+        raise PlantUnavailable(f"Sensor {declared.tasks} returned no number of tasks of {declared.name}.")
     if value < 0 or value > MAX_TASKS or abs(value - round(value)) > 1e-6:
-        raise PlantConfused(
+        raise InvalidPlantResponse(
             f"Sensor {declared.tasks} returned {value:g} tasks of {declared.name}, which is not possible."
         )
     return round(value)

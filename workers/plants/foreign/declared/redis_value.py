@@ -20,7 +20,7 @@ import redis
 from queues.documents import decoded_text
 from queues.errors import BadInput
 from workers.plants.foreign import redis_client
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 MAX_NUMBER = 100
 # command → number of words after it
@@ -56,18 +56,18 @@ def one_number(name: str, address: str, command: Sequence[str]) -> Any:
     """Return the server's answer, or None if the value does not exist.
 
     `name` appears in error messages; the address never does, because it contains a password. Raise
-    `PlantSilent` and `PlantConfused`.
+    `PlantUnavailable` and `InvalidPlantResponse`.
     """
     # One connection per reading: sensors are few, and a server that moved is found again.
     with redis_client.client_of(name, address) as server:
         try:
             return _answer(name, server, command)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise PlantSilent(
+            raise PlantUnavailable(
                 f"{name}: the request to the server failed ({redis_client.describe_error(error)})."
             ) from None
         except redis.RedisError as error:
-            raise PlantConfused(f"{name}: {redis_client.describe_error(error)}.") from None
+            raise InvalidPlantResponse(f"{name}: {redis_client.describe_error(error)}.") from None
 
 
 def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
@@ -80,7 +80,7 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
         text = cast(bytes, server.getrange(rest[0], 0, MAX_NUMBER))
         return decoded_text(text, "replace") or None
     if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > MAX_NUMBER:
-        raise PlantConfused(f"{name}: {rest[0]} {rest[1]} does not contain a number.")
+        raise InvalidPlantResponse(f"{name}: {rest[0]} {rest[1]} does not contain a number.")
     untyped: Any = server
     text = untyped.execute_command(*command)
     return decoded_text(text, "replace") if isinstance(text, bytes) else text

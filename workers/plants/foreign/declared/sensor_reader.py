@@ -1,7 +1,7 @@
 """Reads the sensors of a declared plant: several at once, all within `round_seconds`.
 
 A number that the source does not have is None. A source that is unreachable, late, or invalid raises
-`PlantSilent` or `PlantConfused` with the name of the sensor; it does not delay other sensors.
+`PlantUnavailable` or `InvalidPlantResponse` with the name of the sensor; it does not delay other sensors.
 """
 
 import math
@@ -34,7 +34,7 @@ from workers.plants.foreign.declared.sensor import (
     resolve_file,
 )
 from workers.plants.foreign.prometheus_client import PartialAnswer, PrometheusClient
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 AT_ONCE = 8
 MAX_FILE_BYTES = 64 * 1024
@@ -108,7 +108,7 @@ class SensorReader:
         if not asked.done():
             asked.cancel()
             return SensorReading(
-                None, PlantSilent(f"Sensor {sensor.name}: no answer within {round_seconds():g} s.")
+                None, PlantUnavailable(f"Sensor {sensor.name}: no answer within {round_seconds():g} s.")
             )
         found = asked.result()[sensor.name]
         if found.error is None:
@@ -157,7 +157,7 @@ class SensorReader:
         client, path = self._clients.resolve(source.url, source.login)
         status, document = client.ask("GET", path)
         if status != 200:
-            raise PlantConfused(f"{client.name} returned {status} at /{path[:100]}")
+            raise InvalidPlantResponse(f"{client.name} returned {status} at /{path[:100]}")
         return document
 
 
@@ -177,12 +177,12 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
             raise refused
         return SensorReading(_number(sensor, answer), None, seconds)
     except WeirError as error:
-        kind = PlantSilent if isinstance(error, PlantSilent) else PlantConfused
+        kind = PlantUnavailable if isinstance(error, PlantUnavailable) else InvalidPlantResponse
         said = kind(f"Sensor {sensor.name}: {str(error).rstrip('.')}.")
         if isinstance(error, PartialAnswer) and error.value is not None and not sensor.counter:
             return SensorReading(sensor.times * error.value, said, seconds)
     except Exception as fault:  # a failing source must not affect the reading of others
-        said = PlantConfused(f"Sensor {sensor.name}: reading failed ({fault!r}).")
+        said = InvalidPlantResponse(f"Sensor {sensor.name}: reading failed ({fault!r}).")
     return SensorReading(None, said, seconds)
 
 
@@ -192,11 +192,13 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     if found is None:
         return None
     if isinstance(found, bool | list | dict):
-        raise PlantConfused("the source returned no number")
+        raise InvalidPlantResponse("the source returned no number")
     try:
         number = measured_number(found)
     except (TypeError, ValueError):
-        raise PlantConfused(f"the source returned {str(found)[:40]!r}, which is not a number") from None
+        raise InvalidPlantResponse(
+            f"the source returned {str(found)[:40]!r}, which is not a number"
+        ) from None
     return number if math.isfinite(number) else None
 
 
@@ -215,18 +217,18 @@ def _read_file(source: FileSource) -> Any:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise PlantConfused(f"{source.file} is not a regular file")
+                raise InvalidPlantResponse(f"{source.file} is not a regular file")
             age_seconds = time.time() - status.st_mtime
             if 0 < source.fresh_seconds < age_seconds:
-                raise PlantSilent(f"{source.file} was last written {age_seconds:,.0f} s ago")
+                raise PlantUnavailable(f"{source.file} was last written {age_seconds:,.0f} s ago")
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise PlantSilent(f"{source.file} can't be read: {error.strerror}") from None
+        raise PlantUnavailable(f"{source.file} can't be read: {error.strerror}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise PlantConfused(f"{source.file} has more than {MAX_FILE_BYTES} bytes")
+        raise InvalidPlantResponse(f"{source.file} has more than {MAX_FILE_BYTES} bytes")
     if not source.path.text:
         return decoded_text(content, "replace").strip() or None
     try:
         return parse_json(content)
     except (orjson.JSONDecodeError, RecursionError):
-        raise PlantConfused(f"{source.file} contains invalid or incomplete JSON") from None
+        raise InvalidPlantResponse(f"{source.file} contains invalid or incomplete JSON") from None

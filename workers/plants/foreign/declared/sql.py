@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 
 from queues.errors import connection_reason, first_line
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SQL_SECONDS = 2.0
 UNREADABLE = (
@@ -41,7 +41,7 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
     """Return the only value of the only row, or None if there is no row.
 
     `name` appears in error messages; the address never does, because it contains a password. Raise
-    `PlantSilent` and `PlantConfused`.
+    `PlantUnavailable` and `InvalidPlantResponse`.
     """
     scheme = address.partition("://")[0]
     if scheme == "sqlite":
@@ -49,14 +49,14 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
     elif scheme in ("postgres", "postgresql"):
         rows = _postgres(name, address, query, seconds)
     else:
-        raise PlantConfused(
+        raise InvalidPlantResponse(
             f"{name} does not contain an address that starts with postgresql:// or sqlite://."
         )
     if not rows:
         return None
     if len(rows) > 1 or len(rows[0]) != 1:
         more = "several rows" if len(rows) > 1 else f"a row of {len(rows[0])} values"
-        raise PlantConfused(f"{name}: the query returned {more} instead of one value.")
+        raise InvalidPlantResponse(f"{name}: the query returned {more} instead of one value.")
     return rows[0][0]
 
 
@@ -74,16 +74,16 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
             return connection.execute(query).fetchmany(2)
     except sqlite3.OperationalError as error:
         if "interrupted" in str(error):
-            raise PlantSilent(f"{name}: the query took more than {seconds:g} s.") from None
-        raise PlantConfused(f"{name}: {error}.") from None
+            raise PlantUnavailable(f"{name}: the query took more than {seconds:g} s.") from None
+        raise InvalidPlantResponse(f"{name}: {error}.") from None
     except (sqlite3.Error, sqlite3.Warning) as error:
-        raise PlantConfused(f"{name}: {error}.") from None
+        raise InvalidPlantResponse(f"{name}: {error}.") from None
 
 
 def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     milliseconds = round(1_000 * seconds)
     options = f"-c statement_timeout={milliseconds} -c default_transaction_read_only=on -c lock_timeout=500"
-    late = PlantSilent(f"{name}: the query took more than {seconds:g} s.")
+    late = PlantUnavailable(f"{name}: the query took more than {seconds:g} s.")
     ended = threading.Event()
     try:
         with (
@@ -99,27 +99,27 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     except psycopg.OperationalError as error:
         if ended.is_set():
             raise late from None
-        raise PlantSilent(
+        raise PlantUnavailable(
             f"{name}: the request to the database failed ({connection_reason(error)})."
         ) from None
     except psycopg.Error as error:
-        raise PlantConfused(f"{name}: {first_line(error)}.") from None
+        raise InvalidPlantResponse(f"{name}: {first_line(error)}.") from None
 
 
 def _open_connection(name: str, address: str, options: str) -> "psycopg.Connection[Any]":
     """Open a connection.
 
-    Raise `PlantConfused` for an address of which a driver would take a part of the password for something
+    Raise `InvalidPlantResponse` for an address of which a driver would take a part of the password for something
     else (a host, a port), or quote it.
     """
     login, _, place = address.partition("://")[2].partition("@")
     is_cut = place and "/" in login and "?" not in login  # by a slash in the password
     if is_cut or "@" in place.partition("?")[0]:
-        raise PlantConfused(f"{name} {UNREADABLE}")
+        raise InvalidPlantResponse(f"{name} {UNREADABLE}")
     try:
         return psycopg.connect(address, connect_timeout=2, options=options)
     except psycopg.ProgrammingError:
-        raise PlantConfused(f"{name} {UNREADABLE}") from None
+        raise InvalidPlantResponse(f"{name} {UNREADABLE}") from None
 
 
 @contextmanager

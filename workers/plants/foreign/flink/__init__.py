@@ -2,7 +2,7 @@
 
 from workers.plants.foreign.flink.flink_plant import FlinkPlant
 from workers.plants.foreign.kind import AdapterKind, PlantOption
-from workers.plants.reached import Patience
+from workers.plants.reached import ConvergenceTimeout
 
 # A rescale waits for the cool-down of the previous one, 30 s unless the cluster is configured otherwise.
 RESCALE_SECONDS = 45.0
@@ -12,6 +12,6 @@ ADAPTER = AdapterKind(
     title="Flink session cluster, by its REST API",
     options={"job": PlantOption("name or id of the job; empty if only one is running", "Job")},
     example="http://flink.example:8081",
-    patience=Patience(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
+    patience=ConvergenceTimeout(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
     make=lambda address: FlinkPlant(address.client(), address.option("job")),
 )

@@ -39,7 +39,7 @@ from workers.pipeline.status.task_measures import WorkSample, measures
 from workers.plants.foreign.client import PlantClient, first_error
 from workers.plants.foreign.flink import sections
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 WINDOW_SECONDS = 15.0
 UNCHANGED_SECONDS = 12.0
@@ -109,7 +109,7 @@ class FlinkPlant(Adapter):
     def topology(self) -> MeasuredTopology:
         """Return the topology. Measures are unknown before the second check.
 
-        Raise `PlantSilent` and `PlantConfused`.
+        Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
         job = self._job()
         if job.shape != self._shape:
@@ -119,7 +119,7 @@ class FlinkPlant(Adapter):
             self._monotonic(), {vertex.id: self._values(job, vertex) for vertex in job.vertices}
         )
         if self._job().shape != job.shape:
-            raise PlantSilent(f"{self._client.name}: the job was rescaled during the observation.")
+            raise PlantUnavailable(f"{self._client.name}: the job was rescaled during the observation.")
         if self._is_news(sample):
             self._recent.append(sample)
         self._seen = job
@@ -147,7 +147,7 @@ class FlinkPlant(Adapter):
             status, answer = self._client.ask("PUT", path, wanted)
             if status != 200:
                 message = first_error(answer)[1]
-                raise PlantConfused(f"{self._client.name} refused to rescale ({status}): {message}")
+                raise InvalidPlantResponse(f"{self._client.name} refused to rescale ({status}): {message}")
 
     def sections(self) -> Sequence[PlantSection]:
         """Return the back-pressure, rescales, checkpoints, and exceptions of the job that `topology` saw."""
@@ -178,7 +178,7 @@ class FlinkPlant(Adapter):
     def _get(self, path: str, **query: Any) -> Any:
         status, document = self._client.ask("GET", path, **query)
         if status != 200:
-            raise PlantConfused(
+            raise InvalidPlantResponse(
                 f"{self._client.name} refused the request ({status}): {first_error(document)[1]}"
             )
         return document
@@ -186,17 +186,21 @@ class FlinkPlant(Adapter):
     def _get_mapping(self, path: str) -> dict[str, Any]:
         found = self._get(path)
         if not isinstance(found, dict):
-            raise PlantConfused(f"{self._client.name} returned an answer at {path} that is not from Flink.")
+            raise InvalidPlantResponse(
+                f"{self._client.name} returned an answer at {path} that is not from Flink."
+            )
         return found
 
     def _job(self) -> FlinkJob:
         try:
             document = self._get(f"jobs/{self._id()}")
             if document["state"] != "RUNNING":
-                raise PlantSilent(f"{self._client.name}: the job is {document['state']}.")
+                raise PlantUnavailable(f"{self._client.name}: the job is {document['state']}.")
             return job_of(document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(f"{self._client.name} returned an invalid Flink job ({error!r}).") from error
+            raise InvalidPlantResponse(
+                f"{self._client.name} returned an invalid Flink job ({error!r})."
+            ) from error
 
     def _id(self) -> str:
         jobs = self._get("jobs/overview")["jobs"]
@@ -206,7 +210,7 @@ class FlinkPlant(Adapter):
             return str(fitting[0]["jid"])
         wanted = f" named {self._wanted}" if self._wanted else ""
         names = ", ".join(str(job["name"]) for job in running) or "none"
-        raise PlantSilent(
+        raise PlantUnavailable(
             f"{self._client.name} has {len(fitting)} running jobs{wanted}; running jobs: {names}."
         )
 
@@ -238,7 +242,9 @@ class FlinkPlant(Adapter):
                 rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
                 values |= {row["id"]: _number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
-            raise PlantConfused(f"{self._client.name} returned invalid Flink metrics ({error!r}).") from error
+            raise InvalidPlantResponse(
+                f"{self._client.name} returned invalid Flink metrics ({error!r})."
+            ) from error
         return tuple(
             tuple(values.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )

@@ -122,7 +122,7 @@ def build_sections(
     """Return the sections. A section that can't be read says so, and the others are kept.
 
     names: of the vertices, by id. rescaled: details of completed rescales, by id; new ones are added. Raise
-    `PlantSilent` and `PlantConfused`.
+    `PlantUnavailable` and `InvalidPlantResponse`.
     """
     return [
         _readable(client, "Back-pressure", lambda: _pressure(client, job, names)),

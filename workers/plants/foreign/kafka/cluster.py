@@ -34,7 +34,7 @@ from workers.plants.foreign.kafka.reading import (
     Partition,
 )
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -83,7 +83,7 @@ class KafkaCluster:
         self._failures: dict[str, str] = {}
 
     def read(self) -> ClusterReading:
-        """Return a reading. Raise `PlantSilent` and `PlantConfused`."""
+        """Return a reading. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._failures = {}
         topics = self._topics()
         names = self._group_names()
@@ -292,7 +292,7 @@ class KafkaCluster:
     ) -> "tuple[dict[_Key, Any], dict[_Key, KafkaError]]":
         """Return the answers and the errors of running requests. A failed request hides no other.
 
-        Raise `PlantSilent` if nothing answers.
+        Raise `PlantUnavailable` if nothing answers.
         """
         from confluent_kafka import KafkaException
 
@@ -320,14 +320,14 @@ class KafkaCluster:
         except KafkaException as error:
             raise self._wrong(error.args[0]) from error
         except TimeoutError as error:
-            raise PlantSilent(f"{self.name} did not answer within {answer_seconds():g} s.") from error
+            raise PlantUnavailable(f"{self.name} did not answer within {answer_seconds():g} s.") from error
 
     def _wrong(self, error: "KafkaError") -> Exception:
         if error.name() in SILENT:
             if refused := refused_connections(self._client):
-                return PlantSilent(f"{self.name} can't be reached: {next(iter(refused.values()))}")
-            return PlantSilent(f"{self.name} can't be reached ({connection_reason(error.str())}).")
-        return PlantConfused(f"{self.name} refused the request ({error.name()}): {error.str()}")
+                return PlantUnavailable(f"{self.name} can't be reached: {next(iter(refused.values()))}")
+            return PlantUnavailable(f"{self.name} can't be reached ({connection_reason(error.str())}).")
+        return InvalidPlantResponse(f"{self.name} refused the request ({error.name()}): {error.str()}")
 
     def _open_client(self) -> "AdminClient":
         from confluent_kafka import KafkaException
@@ -336,13 +336,13 @@ class KafkaCluster:
             try:
                 self._client = checked_client(client_settings(self._address), self._check_connection)
             except KafkaException as error:
-                raise PlantConfused(f"{self.name}: {error.args[0].str()}") from error
+                raise InvalidPlantResponse(f"{self.name}: {error.args[0].str()}") from error
             except UncheckedLibrary as error:
-                raise PlantSilent(f"{self.name} can't be reached: {error}") from error
+                raise PlantUnavailable(f"{self.name} can't be reached: {error}") from error
         return self._client
 
     def _check_brokers(self, brokers: Iterable[tuple[str, int]]) -> None:
-        """Raise `PlantSilent`, naming the first listed broker that may not be connected to."""
+        """Raise `PlantUnavailable`, naming the first listed broker that may not be connected to."""
         for host, port in sorted(set(brokers) - self._brokers):
             check_broker(self._address, host, port)
             self._brokers.add((host, port))
@@ -359,7 +359,7 @@ _Topics = Mapping[str, tuple[str, int]]
 def client_settings(address: PlantAddress) -> dict[str, Any]:
     """Return the settings of librdkafka.
 
-    Raise `PlantSilent` for an address that the egress policy refuses, or if the secret may not be used there.
+    Raise `PlantUnavailable` for an address that the egress policy refuses, or if the secret may not be used there.
     """
     url = httpx.URL(address.url)
     tls, user = url.scheme == "kafkas", address.option("user")
@@ -406,15 +406,15 @@ def _resolve_broker(plant: PlantAddress, host: str, port: int) -> str:
 def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
     """Return the broker's addresses.
 
-    Raise `PlantSilent` for a broker that the egress policy refuses, or if the secret may not be used there.
+    Raise `PlantUnavailable` for a broker that the egress policy refuses, or if the secret may not be used there.
     """
     try:
         egress.check_secret_host(plant.secret_name, host)
         return egress.addresses_of(host, port, ports=PORTS)
     except BadInput as error:
-        raise PlantSilent(f"{plant.name}: the request failed: {error.message}") from None
+        raise PlantUnavailable(f"{plant.name}: the request failed: {error.message}") from None
     except egress.AddressRefused as error:
-        raise PlantSilent(
+        raise PlantUnavailable(
             f"{plant.name} can't be reached: broker {host}:{port} is refused: {error}"
         ) from error
 

@@ -71,7 +71,7 @@ class KafkaPlant(Adapter):
         self._untimed: dict[Partition, float] = {}  # contradictory partitions → until when
 
     def topology(self) -> MeasuredTopology:
-        """Return the topology. Raise `PlantSilent` and `PlantConfused`."""
+        """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         reading = self._cluster.read()
         self._lags.follow(reading)
         self._ask_of_the_past()

@@ -19,7 +19,7 @@ from workers.host import egress, http_headers
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import JSON, PlantClient
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 IN_CLUSTER = "kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -28,7 +28,7 @@ AUTHORITY = "ca.crt"  # in the folder of the account
 MERGE_PATCH = "application/merge-patch+json"
 
 
-class AccessDenied(PlantConfused):
+class AccessDenied(InvalidPlantResponse):
     """The account may not do this, but may do other things."""
 
 
@@ -67,7 +67,7 @@ class ApiServer:
         """Return an object or a list of the namespace, such as ("apps/v1", "deployments/shop").
 
         None: the object or its kind does not exist. A list is complete, however many pages the server makes
-        of it. Raise `PlantSilent` and `PlantConfused`.
+        of it. Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
         status, document = self._ask("GET", self._path(group, path))
         if status == 404:
@@ -79,7 +79,7 @@ class ApiServer:
             status, document = self._ask("GET", self._path(group, path), **{"continue": token})
             last = self._check_answer(status, document, f"get {path}")
             found = {**found, "items": [*(found.get("items") or []), *(last.get("items") or [])]}
-        raise PlantConfused(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
+        raise InvalidPlantResponse(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
 
     def patch(self, group: str, path: str, changes: Any) -> Any:
         """Merge changes into an object; None in them removes a field.
@@ -99,7 +99,7 @@ class ApiServer:
         if status in (200, 201) and isinstance(document, dict):
             return document
         said = document.get("message") if isinstance(document, dict) else None
-        kind = AccessDenied if status == 403 else PlantConfused
+        kind = AccessDenied if status == 403 else InvalidPlantResponse
         raise kind(f"{self.name} refused to {what} ({status}): {str(said or 'no reason')[:300]}")
 
 

@@ -17,7 +17,7 @@ from queues.checks import is_number
 from queues.errors import BadInput, WeirError
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.holding import PlantHeld
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 KEDA, SCALED_OBJECTS = "keda.sh/v1alpha1", "scaledobjects"
 AUTOSCALING, HPAS = "autoscaling/v2", "horizontalpodautoscalers"
@@ -116,7 +116,7 @@ class Autoscalers:
             return [*self._list_scaled_objects(), *self._hpas()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             said = f"{self._server.name} returned an invalid autoscaler ({error!r})."
-            raise PlantConfused(said) from error
+            raise InvalidPlantResponse(said) from error
 
     def hold(self, now: float, seconds: float) -> None:
         """Hold the autoscalers for this time. Raise `PlantHeld` while another holder has one."""
@@ -146,7 +146,7 @@ class Autoscalers:
             if each.held and (past or (not only_past and each.held.get("by") == self._holder())):
                 try:
                     self._server.patch(*each.path, _build_restored(each.kind, each.held.get("before") or {}))
-                except (PlantConfused, BadInput) as error:
+                except (InvalidPlantResponse, BadInput) as error:
                     refused.append(error)
         if refused:
             raise refused[0]

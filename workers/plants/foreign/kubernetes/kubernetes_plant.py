@@ -24,7 +24,7 @@ from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
 from workers.plants.foreign.kubernetes.api_server import AccessDenied, ApiServer
 from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, items_of
 from workers.plants.holding import SECONDS
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 APPS = "apps/v1"
 KINDS: Mapping[str, str] = {"deployment": "deployments", "statefulset": "statefulsets"}
@@ -77,7 +77,9 @@ class KubernetesPlant(Adapter):
         self._lives: dict[str, float] = {}
         self._bounds: dict[str, tuple[int, int]] = {}  # workload → bounds of its HPA
         self._bounds_at: float | None = None  # when the bounds were read
-        self._unread: dict[str, PlantConfused] = {}  # workload → why it is missing from the last reading
+        self._unread: dict[
+            str, InvalidPlantResponse
+        ] = {}  # workload → why it is missing from the last reading
 
     def _holder(self) -> str:
         """Return the holder, with the id of this Weir: another one may use the same name for a plant."""
@@ -85,7 +87,7 @@ class KubernetesPlant(Adapter):
         return f"weir-{own}/{self._name}" if own else f"weir/{self._name}"
 
     def topology(self) -> MeasuredTopology:
-        """Return the topology. Raise `PlantSilent` and `PlantConfused`."""
+        """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         workloads = self._read()
         self._read_bounds()
         self._revisions = {
@@ -143,7 +145,7 @@ class KubernetesPlant(Adapter):
 
         A hold that the cluster refuses to release stays in the table, and is tried again.
         """
-        with suppress(BadInput, PlantConfused):
+        with suppress(BadInput, InvalidPlantResponse):
             self._autoscalers.release(self._clock(), only_past=True)
         rows = [_rollout(name, document) for name, document in self._read().items()]
         rows += [[name, *[None] * 5, str(error)] for name, error in self._unread.items()]
@@ -195,7 +197,7 @@ class KubernetesPlant(Adapter):
         now = self._clock()
         if self._bounds_at is None or abs(now - self._bounds_at) >= BOUNDS_SECONDS:
             self._bounds_at = now
-            with suppress(PlantConfused):
+            with suppress(InvalidPlantResponse):
                 self._bounds = self._autoscalers.bounds()
 
     def _operator(self, name: str, document: Any) -> MeasuredOperator:
@@ -229,7 +231,7 @@ class KubernetesPlant(Adapter):
 
         A workload that may not be read is left out, and `_unread` has the reason. Any other failure is
         raised, because it may be over at the next reading, and half of a plant would look like all of it.
-        Raise `PlantSilent` and `PlantConfused`.
+        Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
         workloads = {}
         self._unread = {}
@@ -243,7 +245,7 @@ class KubernetesPlant(Adapter):
                 self._unread[name] = error
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 said = f"{self._name} returned an invalid {kind} ({error!r})."
-                raise PlantConfused(said) from error
+                raise InvalidPlantResponse(said) from error
         if self._unread and not workloads:
             raise next(iter(self._unread.values()))
         return workloads
@@ -295,7 +297,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
         try:
             return _find_workloads(server, namespace)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise PlantConfused(
+            raise InvalidPlantResponse(
                 f"{address.name} returned an answer that is not from an API server ({error!r})."
             ) from error
 

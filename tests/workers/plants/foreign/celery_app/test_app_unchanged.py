@@ -16,7 +16,7 @@ from tests.waiting import until
 from workers.plants.foreign import celery_app
 from workers.plants.foreign.celery_app.transport.bounded_transports import BoundedChannel
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 pytestmark = pytest.mark.slow
 PINGS, TASKS = 6, 6
@@ -99,7 +99,7 @@ def test_an_attached_app_answers_logs_and_works_as_before(options, registered, i
             if is_seen:
                 until(lambda: "queue pri" in topology_of(plant).operators)
             else:
-                with pytest.raises((PlantConfused, PlantSilent)) as refused:
+                with pytest.raises((InvalidPlantResponse, PlantUnavailable)) as refused:
                     topology_of(plant)
                 assert is_explained(refused.value)
             during = []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
-from workers.plants.foreign.celery_app.takers import AllTakers
+from workers.plants.foreign.celery_app.takers import AllConsumers
 
 
 def observed(came, started, until, step=1.0):
@@ -125,7 +125,7 @@ def demand(takers, at, begun, waiting):
 
 def test_a_queue_that_is_away_with_its_node_brings_no_load_when_it_is_there_again():
     """RabbitMQ reports a queue whose node is away as not found; all of it is back later."""
-    takers = AllTakers()
+    takers = AllConsumers()
     for second in range(60):
         demand(takers, float(second), 2 * second, 500)
     for second in range(60, 70):
@@ -138,7 +138,7 @@ def test_a_queue_that_is_away_with_its_node_brings_no_load_when_it_is_there_agai
 
 
 def test_a_queue_that_was_deleted_and_made_anew_begins_with_nothing_waiting():
-    takers = AllTakers()
+    takers = AllConsumers()
     for second in range(60):
         demand(takers, float(second), 2 * second, 500)
     demand(takers, 60.0, 120, None)

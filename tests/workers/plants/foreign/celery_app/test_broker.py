@@ -13,7 +13,7 @@ from workers.plants.foreign.celery_app import ADAPTER, broker
 from workers.plants.foreign.celery_app.broker import AmqpBroker, QueueLength, RedisBroker
 from workers.plants.foreign.celery_app.transport.redis_layout import SEPARATORS
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused
+from workers.plants.plant import InvalidPlantResponse
 
 USUAL = "\x06\x16"
 
@@ -69,10 +69,10 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
     refused = [3, redis.ResponseError("no permissions to access a key")]
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: refused)
-    with pytest.raises(PlantConfused, match="refused the request: no permissions"):
+    with pytest.raises(InvalidPlantResponse, match="refused the request: no permissions"):
         found.lengths(["orders"])
     monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
-    with pytest.raises(PlantConfused, match="invalid queue length"):
+    with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
         found.unacknowledged()
 
 
@@ -81,7 +81,7 @@ def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatc
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
     for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
-        with pytest.raises(PlantConfused, match="invalid queue length"):
+        with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
             ask()
 
 

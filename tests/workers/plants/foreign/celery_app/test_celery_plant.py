@@ -9,7 +9,7 @@ from workers.plants.foreign.celery_app.asking.asked_workers import OwnAskedWorke
 from workers.plants.foreign.celery_app.orders import SharedOrders
 from workers.plants.foreign.celery_app.port.inspection import inspect
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 ONE, TWO = "celery@one", "celery@two"
 
@@ -451,10 +451,10 @@ def test_a_prefork_pool_is_not_asked_for_its_version(far):
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
     plant = far.plant()
     far.resize = lambda *_: {"error": "ValueError('no')"}
-    with pytest.raises(PlantConfused, match=r"celery@one refused.*no"):
+    with pytest.raises(InvalidPlantResponse, match=r"celery@one refused.*no"):
         plant.set_parallelism({ONE: 3})
     far.resize = lambda *_: None
-    with pytest.raises(PlantSilent, match="did not answer"):
+    with pytest.raises(PlantUnavailable, match="did not answer"):
         far.plant().set_parallelism({ONE: 4})
 
 
@@ -463,7 +463,7 @@ def test_a_broker_that_is_away_makes_the_plant_silent(far):
         raise ConnectionRefusedError("refused")
 
     far.broadcast = away
-    with pytest.raises(PlantSilent, match="can't be reached"):
+    with pytest.raises(PlantUnavailable, match="can't be reached"):
         far.plant().topology()
 
 
@@ -544,7 +544,7 @@ def test_an_order_is_of_one_life_of_a_worker(orders):
 def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
     far = FakeCelery({ONE: 4, TWO: 2})
     far.late = {"pool_grow": [TWO]}
-    with pytest.raises(PlantSilent, match=f"{TWO} did not answer.*was called back"):
+    with pytest.raises(PlantUnavailable, match=f"{TWO} did not answer.*was called back"):
         far.plant().set_parallelism({ONE: 2, TWO: 5})
     far.run(5.0)
     assert far.processes == {ONE: 4, TWO: 2}
@@ -553,7 +553,7 @@ def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
 def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_one_fails():
     far = FakeCelery({ONE: 2, TWO: 2})
     far.late = {"pool_grow": [TWO]}
-    with pytest.raises(PlantSilent, match=f"Part of it has happened.*: {ONE} could not"):
+    with pytest.raises(PlantUnavailable, match=f"Part of it has happened.*: {ONE} could not"):
         far.plant().set_parallelism({ONE: 3, TWO: 5})
     assert far.noted.pending(ONE, 7) == 3
 
@@ -561,7 +561,7 @@ def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_o
 def test_a_worker_that_was_as_ordered_is_not_called_back():
     far = FakeCelery({ONE: 2, TWO: 2})
     far.late = {"pool_grow": [TWO]}
-    with pytest.raises(PlantSilent) as failed:
+    with pytest.raises(PlantUnavailable) as failed:
         far.plant().set_parallelism({ONE: 2, TWO: 5})
     assert str(failed.value).endswith("did not answer within 1 s.")
     assert far.orders == 0

@@ -13,7 +13,7 @@ from workers.plants.foreign.celery_app.broker import MAX_QUEUES
 from workers.plants.foreign.celery_app.remote_control import pool_of
 from workers.plants.foreign.celery_app.task_events import MAX_WORKERS, TaskEvents
 from workers.plants.foreign.redaction import redact
-from workers.plants.foreign.watch import Lookout
+from workers.plants.foreign.watch import PlantObserver
 from workers.plants.models import RegisteredPlant
 
 ONE = "celery@one"
@@ -32,7 +32,9 @@ def event(number, kind="task-failed", **more):
 
 def observed(far):
     """Return the plant's part of the snapshot, as it is published."""
-    lookout = Lookout(RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now)
+    lookout = PlantObserver(
+        RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now
+    )
     lookout.observe()
     status = lookout.status()
     return status, encode_document(status)

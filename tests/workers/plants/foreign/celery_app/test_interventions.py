@@ -13,7 +13,7 @@ from workers.plants.foreign.celery_app.asking.late_workers import SharedInterven
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS, LIMIT, PAUSE, REVOKE
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, SharedResumedQueues
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 ONE, TWO = "celery@one", "celery@two"
 KINDS = {each.name: each for each in INTERVENTIONS}
@@ -124,7 +124,7 @@ def test_a_plant_that_is_away_at_the_end_is_tried_again(far, control, begin):
     )
     assert undo_due(far, control, 250.0) == []
     with pytest.raises(
-        PlantSilent, match=r"refused the request: no\. It is tried again every 10" " s for 60 minutes"
+        PlantUnavailable, match=r"refused the request: no\. It is tried again every 10" " s for 60 minutes"
     ):
         undo(far, control, PAUSE, "celery", 250.0)
     far.answer = answer
@@ -239,7 +239,9 @@ def test_one_worker_that_does_not_answer_keeps_no_other_from_being_asked(far, co
     far.answer = lambda command, worker, **more: (
         {"error": "no"} if command == "revoke" and worker == ONE else answer(command, worker, **more)
     )
-    with pytest.raises(PlantConfused, match=r"celery@one refused the request: no\. It may have been done\."):
+    with pytest.raises(
+        InvalidPlantResponse, match=r"celery@one refused the request: no\. It may have been done\."
+    ):
         begin(REVOKE, "8ae73293")
     assert far.revoked == [(TWO, "8ae73293", False)]
 
@@ -249,7 +251,7 @@ def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(
     far, control, begin, kind, value
 ):
     far.silent = True
-    with pytest.raises(PlantSilent, match="no worker answers remote control"):
+    with pytest.raises(PlantUnavailable, match="no worker answers remote control"):
         begin(kind, "celery", value)
     assert not in_force(control)
 
@@ -267,7 +269,9 @@ def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_
     observer.topology()
     far.late = {command: [TWO]}
     if command == "active_queues":
-        with pytest.raises(PlantSilent, match=rf"Not asked, .*: {TWO}; .* It may have been done in part"):
+        with pytest.raises(
+            PlantUnavailable, match=rf"Not asked, .*: {TWO}; .* It may have been done in part"
+        ):
             begin(PAUSE, "celery")
     else:  # it is not known to be there
         begin(PAUSE, "celery")
@@ -306,7 +310,7 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
     far, control, begin, observer
 ):
     far.late = {"registered": [TWO]}
-    with pytest.raises(PlantSilent, match="Not asked"):
+    with pytest.raises(PlantUnavailable, match="Not asked"):
         begin(LIMIT, "shop.mail", "1/m")
     assert far.limited == [(ONE, "1/m")]
     far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more
@@ -324,7 +328,7 @@ def test_a_worker_that_can_t_be_undone_is_not_asked(far, begin):
     plant = far.plant()
     plant.before(PAUSE, "celery", "")
     far.late = {}
-    with pytest.raises(PlantSilent, match=f"Not asked, .*: {TWO}"):
+    with pytest.raises(PlantUnavailable, match=f"Not asked, .*: {TWO}"):
         plant.intervene(PAUSE, "celery", "")
     assert far.paused == {(ONE, "celery")}
 

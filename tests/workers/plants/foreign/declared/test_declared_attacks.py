@@ -21,7 +21,7 @@ from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.prometheus_client import PrometheusClient
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SENSOR = "name: one\nsensors:\n  it: {}\n"
 
@@ -62,7 +62,7 @@ def test_a_path_that_would_grow_is_refused(path, why):
 def test_a_path_that_runs_long_is_ended(monkeypatch):
     monkeypatch.setattr(json_path, "MAX_STEPS", 10_000)
     rows = [{"n": at} for at in range(5_000)]
-    with pytest.raises(PlantConfused, match="takes more than 10000 steps"):
+    with pytest.raises(InvalidPlantResponse, match="takes more than 10000 steps"):
         read_path("sum([?n > `1`].n)", "json").read(rows)
     assert read_path("sum([?n > `1`].n)", "json").read(rows[:100]) == sum(range(2, 100))
 
@@ -76,7 +76,7 @@ def test_an_answer_that_says_it_is_not_packed_is_read():
 
 
 def test_what_does_not_match_is_not_quoted():
-    with pytest.raises(PlantConfused) as refused:
+    with pytest.raises(InvalidPlantResponse) as refused:
         JsonPath("sum(@)").read(["hunter2" * 1_000])
     assert "sum() can't be applied to str" in str(refused.value) and "hunter2" not in str(refused.value)
 
@@ -105,7 +105,7 @@ operators: [{name: web, tasks: it, in_per_second: 40, service_seconds: 0.1}]
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=tasks))
     with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
         if rows is None:
-            with pytest.raises(PlantConfused, match=r"Sensor it returned .* tasks of web"):
+            with pytest.raises(InvalidPlantResponse, match=r"Sensor it returned .* tasks of web"):
                 plant.topology()
             return
         topology = plant.topology()
@@ -180,7 +180,7 @@ def asked(address, query, seconds=2.0):
 )
 def test_sqlite_makes_nothing_large_and_does_nothing_else(tmp_path, query):
     sqlite3.connect(tmp_path / "db").close()
-    with pytest.raises(PlantConfused):
+    with pytest.raises(InvalidPlantResponse):
         asked(f"sqlite:///{tmp_path}/db", query)
 
 
@@ -203,7 +203,7 @@ def test_a_password_that_is_written_as_it_is_stands_in_no_message(password):
     "address", ["postgresql://127.0.0.1:1/x?user=me@shop", "postgresql://me:h?r@127.0.0.1:1/x"]
 )
 def test_an_address_that_can_be_read_is_asked(address):
-    with pytest.raises(PlantSilent, match="can't be asked"):
+    with pytest.raises(PlantUnavailable, match="can't be asked"):
         asked(address, "SELECT 1")
 
 
@@ -231,7 +231,7 @@ def test_postgres_gives_one_short_value_of_one_statement(postgres_url, query, va
     if error is None:
         assert asked(postgres_url, query) == value
     else:
-        with pytest.raises(PlantConfused, match=error):
+        with pytest.raises(InvalidPlantResponse, match=error):
             asked(postgres_url, query)
     with psycopg.connect(postgres_url) as database:
         assert database.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
@@ -239,7 +239,7 @@ def test_postgres_gives_one_short_value_of_one_statement(postgres_url, query, va
 
 @pytest.mark.slow
 def test_postgres_that_takes_too_long_is_ended(postgres_url):
-    with pytest.raises(PlantSilent, match=r"took more than 0\.2 s"):
+    with pytest.raises(PlantUnavailable, match=r"took more than 0\.2 s"):
         asked(postgres_url, "SELECT count(*) FROM generate_series(1, 1000000000)", 0.2)
 
 
@@ -316,7 +316,7 @@ def test_a_redirect_is_followed_nowhere():
         assert "returned 302" in str(plant.readings()["it"].error)
     assert asked == ["http://x/n"] * 2
     client = PrometheusClient(PlantClient("p", "http://p", transport=httpx.MockTransport(answer)))
-    with pytest.raises(PlantConfused):
+    with pytest.raises(InvalidPlantResponse):
         client.value("up")
 
 
@@ -354,7 +354,7 @@ def endless(part, ended, seconds=0.0):
         yield part
 
 
-TOO_MUCH = (PlantConfused, PlantSilent)  # whichever comes first
+TOO_MUCH = (InvalidPlantResponse, PlantUnavailable)  # whichever comes first
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
@@ -369,14 +369,20 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
             f"more than {MAX_BYTES}|did not end",
         ),
         (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MAX_BYTES}|did not end"),
-        (HEAD + b"\r\n", b" ", 0.02, PlantSilent, r"0\.3 s"),
-        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantSilent, "did not answer within"),
-        (b"HTTP/1.1 200 OK\r\n", b"X-A: " + b"b" * 60_000 + b"\r\n", 0.0, PlantSilent, "can't be reached"),
+        (HEAD + b"\r\n", b" ", 0.02, PlantUnavailable, r"0\.3 s"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantUnavailable, "did not answer within"),
+        (
+            b"HTTP/1.1 200 OK\r\n",
+            b"X-A: " + b"b" * 60_000 + b"\r\n",
+            0.0,
+            PlantUnavailable,
+            "can't be reached",
+        ),
         (
             HEAD + b"Content-Encoding: gzip\r\n\r\n",
             b"\x1f\x8b" * 100,
             0.0,
-            PlantConfused,
+            InvalidPlantResponse,
             "can't be decompressed",
         ),
     ],

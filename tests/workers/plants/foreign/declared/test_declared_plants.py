@@ -21,7 +21,7 @@ from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.dry_run import dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 TEXT = """name: shop
 prometheus: http://prometheus:9090
@@ -165,28 +165,36 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
 @pytest.mark.parametrize(
     ("answer", "error", "said_of_it"),
     [
-        (lambda request: vector(1, 2), PlantConfused, "gives 2 series"),
-        (lambda request: httpx.Response(200, content=b'{"status": "succ'), PlantConfused, "incomplete JSON"),
-        (lambda request: httpx.Response(200, json=[]), PlantConfused, "returned 200"),
+        (lambda request: vector(1, 2), InvalidPlantResponse, "gives 2 series"),
+        (
+            lambda request: httpx.Response(200, content=b'{"status": "succ'),
+            InvalidPlantResponse,
+            "incomplete JSON",
+        ),
+        (lambda request: httpx.Response(200, json=[]), InvalidPlantResponse, "returned 200"),
         (
             lambda request: httpx.Response(400, json={"status": "error", "error": "parse error at char 5"}),
-            PlantConfused,
+            InvalidPlantResponse,
             "parse error at char 5",
         ),
         (
             lambda request: httpx.Response(503, json={"status": "error", "error": "query timed out"}),
-            PlantSilent,
+            PlantUnavailable,
             "timed out",
         ),
         (
             lambda request: httpx.Response(200, json={"status": "success", "data": {"resultType": "vector"}}),
-            PlantConfused,
+            InvalidPlantResponse,
             "that is not from Prometheus",
         ),
-        (lambda request: httpx.Response(302, headers={"Location": "http://evil"}), PlantConfused, "302"),
+        (
+            lambda request: httpx.Response(302, headers={"Location": "http://evil"}),
+            InvalidPlantResponse,
+            "302",
+        ),
         (
             lambda request: httpx.Response(200, json=vector(5).json() | {"warnings": ["store-2 is away"]}),
-            PlantConfused,
+            InvalidPlantResponse,
             "returned only a part: store-2 is away",
         ),
     ],
@@ -235,7 +243,7 @@ def test_tasks_are_set_by_calls_with_the_numbers_in_them(far, plant):
 
 def test_what_was_set_is_called_back_when_a_later_call_is_refused(far, plant):
     far.broken["/render/4"] = lambda request: httpx.Response(409, text="no room\nfor more")
-    with pytest.raises(PlantConfused, match="returned 409: no room for more"):
+    with pytest.raises(InvalidPlantResponse, match="returned 409: no room for more"):
         plant.set_parallelism({"web": 5, "render": 4})
     assert far.now == {"web": 2, "render": 2}
     assert far.calls == [
@@ -256,7 +264,7 @@ def test_what_can_t_be_called_back_is_said(far, plant):
         return made
 
     far.broken["/web"] = web
-    with pytest.raises(PlantConfused, match=r"render: .*409.* Not reverted: web stays at 5 \(.*500"):
+    with pytest.raises(InvalidPlantResponse, match=r"render: .*409.* Not reverted: web stays at 5 \(.*500"):
         plant.set_parallelism({"web": 5, "render": 3})
 
 
@@ -392,7 +400,7 @@ def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)")
     found = said(sensing(f"{{sql: '{endless}', database: WEIR_SECRET_DB}}", environment=environment))
     assert "the query took more than 0.1 s" in str(found.error)
-    assert isinstance(found.error, PlantSilent)
+    assert isinstance(found.error, PlantUnavailable)
 
 
 def test_the_address_of_a_database_stands_in_no_message(tmp_path):
@@ -403,7 +411,7 @@ def test_the_address_of_a_database_stands_in_no_message(tmp_path):
     )
     away = {"WEIR_SECRET_DB": "postgresql://me:hunter2@127.0.0.1:1/x"}
     found = said(sensing("{sql: SELECT 1, database: WEIR_SECRET_DB}", environment=away))
-    assert isinstance(found.error, PlantSilent) and "hunter2" not in str(found.error)
+    assert isinstance(found.error, PlantUnavailable) and "hunter2" not in str(found.error)
 
 
 # Commands
@@ -439,14 +447,14 @@ def test_a_command_gets_its_arguments_as_they_are_and_none_of_our_secrets(tmp_pa
 
 def test_a_command_that_fails_or_hangs_says_so(tmp_path, monkeypatch):
     plant = command(tmp_path, monkeypatch, "echo no room >&2; exit 3")
-    with pytest.raises(PlantConfused, match="ended with 3: no room"):
+    with pytest.raises(InvalidPlantResponse, match="ended with 3: no room"):
         plant.set_parallelism({"work": 4})
     monkeypatch.setattr("workers.plants.foreign.declared.call.COMMAND_SECONDS", 0.1)
     plant = command(tmp_path, monkeypatch, "sleep 30")
-    with pytest.raises(PlantSilent, match=r"took more than 0\.1 s"):
+    with pytest.raises(PlantUnavailable, match=r"took more than 0\.1 s"):
         plant.set_parallelism({"work": 4})
     (tmp_path / "scale").unlink()
-    with pytest.raises(PlantConfused, match="can't be started"):
+    with pytest.raises(InvalidPlantResponse, match="can't be started"):
         plant.set_parallelism({"work": 4})
 
 

@@ -17,7 +17,7 @@ from tests.workers.plants.foreign.endless_server import answering, drops
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 TEXT = "name: shop\nsensors:\n  it: {%s}\n"
 
@@ -71,7 +71,7 @@ def test_what_is_no_number_or_of_another_kind_says_so_however_long_it_is(control
         "LLEN text": "WRONGTYPE",
     }.items():
         error = reading(command, url).error
-        assert isinstance(error, PlantConfused) and words in str(error)
+        assert isinstance(error, InvalidPlantResponse) and words in str(error)
         assert len(str(error)) < 400
 
 
@@ -97,10 +97,10 @@ def test_the_address_comes_from_the_environment_and_stands_in_no_message(url):
         reading("LLEN list", url, "REDIS_URL")
     assert "names WEIR_SECRET_REDIS, which is not set" in str(reading("LLEN list", "").error)
     for address, kind in (
-        ("mysql://me:hunter2@db/x", PlantConfused),
-        ("redis://me:hunter2@127.0.0.1:1/0", PlantSilent),
-        (url.replace("redis://", "redis://me:hunter2@").replace("@:", "@"), PlantSilent),
-        ("redis://me:hunter2@127.0.0.1:many/0", PlantConfused),
+        ("mysql://me:hunter2@db/x", InvalidPlantResponse),
+        ("redis://me:hunter2@127.0.0.1:1/0", PlantUnavailable),
+        (url.replace("redis://", "redis://me:hunter2@").replace("@:", "@"), PlantUnavailable),
+        ("redis://me:hunter2@127.0.0.1:many/0", InvalidPlantResponse),
     ):
         error = reading("LLEN list", address).error
         assert isinstance(error, kind) and "hunter2" not in str(error), address
@@ -119,7 +119,7 @@ def test_the_address_comes_from_the_environment_and_stands_in_no_message(url):
 )
 def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(address):
     error = reading("LLEN list", address).error
-    assert isinstance(error, PlantConfused | PlantSilent) and "hunter2" not in str(error)
+    assert isinstance(error, InvalidPlantResponse | PlantUnavailable) and "hunter2" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, mon
     before = psutil.Process().memory_info().rss
     with answering("redis", answer) as address:
         error = reading("LLEN list", address).error
-    assert isinstance(error, PlantConfused | PlantSilent) and words in str(error)
+    assert isinstance(error, InvalidPlantResponse | PlantUnavailable) and words in str(error)
     assert psutil.Process().memory_info().rss - before < 50e6
 
 

@@ -7,7 +7,7 @@ from tests.workers.plants.foreign.declared.test_declared_plants import TEXT, Far
 from workers.plants.foreign.declared.declaration import declaration_of_text
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, SharedTaskOrders
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 
 class Scraped(Far):
@@ -125,14 +125,14 @@ def test_what_another_orders_while_slow_calls_go_on_stays_noted_after_them():
 def test_an_order_whose_answer_was_lost_was_perhaps_obeyed_and_one_that_is_refused_was_not():
     far, plant = scraped_plant()
     far.broken["/render/3"] = lambda request: httpx.Response(409)
-    with pytest.raises(PlantConfused):
+    with pytest.raises(InvalidPlantResponse):
         plant.set_parallelism({"render": 3})
     del far.broken["/render/3"]
     far.lost = True
     for _ in range(2):
-        with pytest.raises(PlantSilent):
+        with pytest.raises(PlantUnavailable):
             plant.set_parallelism({"web": 3})  # setting the same number again does no harm
-    with pytest.raises(PlantSilent):
+    with pytest.raises(PlantUnavailable):
         plant.set_parallelism({"render": 3})
     far.lost = False
     plant.set_parallelism({"web": 3, "render": 3})

@@ -22,7 +22,7 @@ from workers.plants.foreign.kafka.kafka_plant import (
 )
 from workers.plants.foreign.kafka.reading import Offsets
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.plant import PlantSilent
+from workers.plants.plant import PlantUnavailable
 
 
 @pytest.fixture(scope="module")
@@ -244,13 +244,13 @@ def test_ids_of_topics_that_are_gone_are_forgotten():
 def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
     nobody = PlantAddress(name="events", url="kafka://127.0.0.1:1099")
-    with pytest.raises(PlantSilent, match="events can't be reached"):
+    with pytest.raises(PlantUnavailable, match="events can't be reached"):
         KafkaPlant(nobody).topology()
 
 
 def test_a_broker_that_may_not_be_reached_is_not_connected_to(settings):
     settings.WEIR_EGRESS_ALLOW = ""
-    with pytest.raises(PlantSilent, match="policy for entered addresses"):
+    with pytest.raises(PlantUnavailable, match="policy for entered addresses"):
         KafkaPlant(PlantAddress(name="events", url="kafka://127.0.0.1:9092")).topology()
 
 

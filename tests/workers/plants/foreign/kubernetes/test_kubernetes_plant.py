@@ -25,7 +25,7 @@ from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
 from workers.plants.foreign.kubernetes.kubernetes_plant import REVISION, KubernetesPlant
 from workers.plants.holding import PlantHeld
 from workers.plants.installation import installation_id
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 NOW = 1_790_000_000.0
 BEGIN = "-----BEGIN CERTIFICATE-----"
@@ -172,7 +172,7 @@ def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
 
     def refuse(server, group, path):
         if path == "horizontalpodautoscalers":
-            raise PlantConfused("shop refused to get horizontalpodautoscalers (403): forbidden")
+            raise InvalidPlantResponse("shop refused to get horizontalpodautoscalers (403): forbidden")
         return get(server, group, path)
 
     monkeypatch.setattr(ApiServer, "get", refuse)
@@ -295,11 +295,11 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
 
     def refuse(server, group, path, changes):
         if path.startswith("deployments/score"):
-            raise PlantConfused("shop refused to patch deployments/score/scale (403): forbidden")
+            raise InvalidPlantResponse("shop refused to patch deployments/score/scale (403): forbidden")
         return scale(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
-    with pytest.raises(PlantConfused, match="403"):
+    with pytest.raises(InvalidPlantResponse, match="403"):
         plant.set_parallelism({"parse": 5, "score": 5})
     assert k8s.get(DEPLOYMENTS, "parse")["spec"]["replicas"] == 2
 
@@ -314,14 +314,14 @@ def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monke
 
     def refuse(server, group, path, changes):
         if path.endswith("keda-parse"):
-            raise PlantConfused("shop refused to patch keda-parse (403): an admission webhook")
+            raise InvalidPlantResponse("shop refused to patch keda-parse (403): an admission webhook")
         return patch(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
     clock.now += 61.0
     assert "held by weir/shop" in str(plant.sections())
     assert k8s.annotations(SCALED_OBJECTS, "keda-score") == {}
-    with pytest.raises(PlantConfused, match="admission webhook"):
+    with pytest.raises(InvalidPlantResponse, match="admission webhook"):
         plant.release()
 
 
@@ -358,10 +358,10 @@ def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
 
 def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
     away = PlantAddress(name="shop", url="http://127.0.0.1:1099", options={"workloads": "parse"})
-    with closing(KubernetesPlant(away)) as plant, pytest.raises(PlantSilent, match="can't be reached"):
+    with closing(KubernetesPlant(away)) as plant, pytest.raises(PlantUnavailable, match="can't be reached"):
         plant.topology()
     k8s.handler["get", "/apis/apps/v1/namespaces/shop/deployments/parse"] << 403
-    with pytest.raises(PlantConfused, match="refused to get deployments/parse \\(403\\)"):
+    with pytest.raises(InvalidPlantResponse, match="refused to get deployments/parse \\(403\\)"):
         plant_of(k8s, clock, "parse").topology()
 
 
@@ -425,7 +425,7 @@ def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_p
 def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)
-    with pytest.raises(PlantConfused, match="it returned an answer that is not from an API server"):
+    with pytest.raises(InvalidPlantResponse, match="it returned an answer that is not from an API server"):
         kinds()["kubernetes"].run_inspection(address)
 
 
@@ -460,7 +460,7 @@ def test_a_workload_that_is_none_is_said_and_no_fault_of_ours(clock, plant_of, d
     address = PlantAddress(name="shop", url="http://shop", options=options, transport=transport)
     with closing(KubernetesPlant(address, clock)) as plant:
         for ask in (plant.topology, plant.sections, lambda: plant.set_parallelism({"parse": 3})):
-            with pytest.raises(PlantConfused, match="no deployment"):
+            with pytest.raises(InvalidPlantResponse, match="no deployment"):
                 ask()
 
 

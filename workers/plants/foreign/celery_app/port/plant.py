@@ -46,11 +46,11 @@ from workers.plants.foreign.celery_app.remote_control import (
     WorkerPool,
 )
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
-from workers.plants.foreign.celery_app.takers import AllTakers, PoolDemand, shares
+from workers.plants.foreign.celery_app.takers import AllConsumers, PoolDemand, shares
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
 from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
-from workers.plants.plant import PlantConfused, PlantSilent
+from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 # Maximum of a pool. Loops and people have to choose much lower values themselves.
 MAX_PROCESSES = 100
@@ -97,7 +97,7 @@ class CeleryPlant(Adapter):
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
         self._history: dict[tuple[str, int | None], PoolHistory] = {}
-        self._takers, self._unserved = AllTakers(), UnservedQueues()
+        self._takers, self._unserved = AllConsumers(), UnservedQueues()
         self._unserved_now: Mapping[str, UnservedQueue] = {}
         self._answered: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of its answer, pool)
         self._lives: dict[str, float] = {}  # worker → start time, in seconds since 1970
@@ -115,7 +115,7 @@ class CeleryPlant(Adapter):
         self._left_queues = 0
 
     def topology(self) -> MeasuredTopology:
-        """Return the current queues and pools. Raise `PlantSilent` and `PlantConfused`."""
+        """Return the current queues and pools. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._listener.start()
         answering = self._list_answering()
         pools = self._same.observe(self._monotonic(), self.control.twice, answering)
@@ -165,7 +165,7 @@ class CeleryPlant(Adapter):
             before = self._get_ordered_size(pools[worker])
             try:
                 self._resize(pools[worker], count)
-            except (PlantSilent, PlantConfused) as error:
+            except (PlantUnavailable, InvalidPlantResponse) as error:
                 raise type(error)(f"{error}{self._call_back(done)}") from error
             if before != count:
                 done.append((pools[worker], before))
@@ -388,7 +388,7 @@ class CeleryPlant(Adapter):
         for pool, before in reversed(done):
             try:
                 self._resize(pool, before)
-            except (PlantSilent, PlantConfused):
+            except (PlantUnavailable, InvalidPlantResponse):
                 left.append(pool.worker)
             else:
                 left += [pool.worker] if self._get_ordered_size(pool) != before else []
@@ -409,7 +409,7 @@ class CeleryPlant(Adapter):
     def _busy(self, worker: str) -> int:
         busy = self.control.busy([worker]).get(worker)
         if busy is None:
-            raise PlantSilent(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
+            raise PlantUnavailable(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
         return busy
 
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:
