@@ -39,7 +39,7 @@ class Elastic(Protocol):
     def topology(self) -> MeasuredTopology:
         """Return its operators, links, and measures, all of one instant; the caller owns the result.
 
-        Raise `PlantUnavailable` or `InvalidPlantResponse` (with the reason in a sentence) if there is none: then nothing
+        Raise `PlantUnavailable` or `InvalidPlantResponse` with the reason in a sentence if there is none; then nothing
         is decided.
         """
         ...
