@@ -24,7 +24,11 @@ from workers.history.stretches import (
 )
 
 SHORTEST, LONGEST, LONGEST_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
-AGAINST = {"before": "the stretch before", "day": "the same hours a day before", "week": "a week before"}
+AGAINST = {
+    "before": "previous time range",
+    "day": "same hours of the previous day",
+    "week": "same hours of the previous week",
+}
 SHIFTS = {"day": timedelta(days=1), "week": timedelta(days=7)}
 MOST_ROWS = 60
 _ONE_AT_A_TIME = threading.Lock()

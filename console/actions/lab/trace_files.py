@@ -31,7 +31,7 @@ def read_trace(path: str, column: str | None) -> Floats:
         raise BadInput("--column", f"takes a column that the file's first line names once, not {column}")
     values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
-        raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
+        raise BadInput("--trace", "takes numbers of at least 0, with at least one above 0")
     return values
 
 
@@ -44,7 +44,7 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     found = rows.fieldnames or []
     for name in names:
         if name not in found:
-            raise BadInput(name, "is no column of the file; its first line names the columns")
+            raise BadInput(name, "is not a column of the file; its first line names the columns")
         if found.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")
@@ -74,7 +74,7 @@ def _rows(path: str, field: str) -> Rows:
     except csv.Error:
         raise BadInput(field, "line 1 is not CSV") from None
     if len(rows.fieldnames) > MAX_COLUMNS:
-        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; a file takes {MAX_COLUMNS} at most")
+        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; a file takes at most {MAX_COLUMNS}")
     return rows
 
 

@@ -84,7 +84,7 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
     _check_outside(change)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
     if lately.count() >= MOST_AN_HOUR:
-        message = f"is the {MOST_AN_HOUR + 1:,}th of an hour; send fewer, and later."
+        message = f"is number {MOST_AN_HOUR + 1:,} within an hour; send fewer, and later."
         raise RateLimited("event", message, AN_HOUR_SECONDS)
     try:
         with transaction.atomic():
@@ -122,7 +122,9 @@ def _parse_change(change: OutsideChange) -> Mark | None:
 
 
 def check_names(*, source: str, id: str, type: str) -> None:
-    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is read."""
+    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is
+    read.
+    """
     for name, value, longest in (
         ("source", source, LONGEST_SOURCE),
         ("id", id, LONGEST_EVENT),
@@ -135,7 +137,7 @@ def check_names(*, source: str, id: str, type: str) -> None:
 def _check_outside(change: OutsideChange) -> None:
     check_names(source=change.source, id=change.event, type=change.type)
     if change.url and not (len(change.url) <= LONGEST_URL and change.url.startswith(("https://", "http://"))):
-        raise BadInput("url", f"takes an address of http or https of at most {LONGEST_URL} characters.")
+        raise BadInput("url", f"takes an http or https address of at most {LONGEST_URL} characters.")
     if len(change.parts) > MOST_PARTS:
         raise BadInput("parts", f"takes at most {MOST_PARTS} parts.")
     for part in change.parts:
@@ -150,7 +152,7 @@ def _check_part(part: str) -> None:
     kind, name = matched.groups()
     known = {"queue": Queue.objects.filter(name=name), "node": Node.objects.filter(name=name)}
     if kind in known and not known[kind].exists():
-        raise BadInput("parts", f"{part} is not there; leave it out where the whole plant is meant.")
+        raise BadInput("parts", f"{part} does not exist; leave it out for the whole plant.")
 
 
 @transaction.atomic
@@ -158,7 +160,7 @@ def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
     """Hide the mark; removing it twice has no further effect."""
     demand(actor, "mark.remove")
     if not reason.strip():
-        raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
+        raise BadInput("reason", "is missing; give a reason for the audit log.")
     if Mark.objects.filter(pk=mark.pk, removed_at=None).update(removed_at=now):
         audit_log.record(actor, "mark.remove", str(mark), reason=reason.strip(), before=describe_mark(mark))
 
@@ -179,7 +181,7 @@ def newest(since: datetime, until: datetime, rows: int, before: int | None = Non
     if before is not None:
         at = Mark.objects.filter(pk=before).values_list("at", flat=True).first()
         if at is None:
-            raise BadInput("before", "is no mark; give what was `next`.")
+            raise BadInput("before", "is not a mark; use the value of `next`.")
         found = found.filter(Q(at__lt=at) | Q(at=at, pk__lt=before))
     shown = list(found.order_by("-at", "-pk")[:rows])
     more = found.count() - len(shown) if len(shown) == rows else 0
@@ -205,14 +207,14 @@ def describe_mark(mark: Mark) -> dict[str, Any]:
 
 def _check(title: str, kind: str, text: str, at: datetime, until: datetime | None, now: datetime) -> None:
     if not title:
-        raise BadInput("title", "is missing; say in a few words what happened.")
+        raise BadInput("title", "is missing; describe in a few words what happened.")
     if len(title) > LONGEST_TITLE:
-        raise BadInput("title", f"takes {LONGEST_TITLE} characters at most; the text takes {LONGEST_TEXT:,}.")
+        raise BadInput("title", f"takes at most {LONGEST_TITLE} characters; the text takes {LONGEST_TEXT:,}.")
     if len(text) > LONGEST_TEXT:
-        raise BadInput("text", f"takes {LONGEST_TEXT:,} characters at most.")
+        raise BadInput("text", f"takes at most {LONGEST_TEXT:,} characters.")
     if kind not in Mark.Kind.values:
         raise BadInput("kind", f"takes {' or '.join(Mark.Kind.values)}, not {kind[:40]!r}.")
     if at > now + MOST_AHEAD:
-        raise BadInput("at", "lies ahead; a mark is about what has happened.")
+        raise BadInput("at", "is in the future; a mark is about what has happened.")
     if until is not None and until < at:
-        raise BadInput("until", "is before at; a range ends after it begins.")
+        raise BadInput("until", "is before at; a range ends after its start.")

@@ -84,14 +84,14 @@ class CloudEvent(Schema):
     data: Any = None
 
 
-@router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
+@router.get("/snapshot", response=PlantSnapshot, summary="Get the plant as it was")
 def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     """Return the newest snapshot kept before `at` (ISO 8601); 404 if there is none near it."""
     actor_for(request, "plant.view")
     found = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
     if found is None:
         raise Http404(
-            f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
+            f"has no snapshot for {at.isoformat()}; the observer was not running then, or it is too old."
         )
     return convert(PlantSnapshot, plain(found))
 
@@ -99,7 +99,7 @@ def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
 MOST_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
 
 
-@router.get("/decisions", response=ChartDecisionList, summary="What loops did, for a chart")
+@router.get("/decisions", response=ChartDecisionList, summary="Get actions of loops for a chart")
 def list_decisions(
     request: HttpRequest,
     since: Annotated[float, Query(..., alias="from")],
@@ -143,13 +143,13 @@ def _window(since: float, until: float) -> Window:
     """Return the window. Raises `BadInput` that names from or to."""
     for name, value in (("from", since), ("to", until)):
         if not 0 <= value <= LAST_SECONDS:
-            raise BadInput(name, "takes seconds since 1970.")
+            raise BadInput(name, "takes a Unix time in seconds.")
     if until <= since:
-        raise BadInput("to", "is not after from; a range ends after it begins.")
+        raise BadInput("to", "is not after from; a range ends after its start.")
     return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
 
 
-@router.get("/marks", response=MarkList, summary="Deploys and notes that touch a time range")
+@router.get("/marks", response=MarkList, summary="List deploys and notes that touch a time range")
 def list_marks(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -160,12 +160,12 @@ def list_marks(
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if until <= since:
-        raise BadInput("to", "is not after from; a range ends after it begins.")
+        raise BadInput("to", "is not after from; a range ends after its start.")
     page, more = marks.newest(since, until, MOST_ROWS, before)
     return {"marks": [_mark(mark) for mark in page], "next": page[0].pk if more else None}
 
 
-@router.post("/marks", response={201: MarkRow}, summary="Mark a deploy or a note")
+@router.post("/marks", response={201: MarkRow}, summary="Add a deploy or a note")
 def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
@@ -173,7 +173,7 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
     return Status(201, _mark(marks.add(actor, now=timezone.now(), **given)))
 
 
-@router.get("/shared-links", response=SharedLinkList, summary="Links for people without a login")
+@router.get("/shared-links", response=SharedLinkList, summary="List links for people without a login")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
     """Return the active links, the newest first; none for callers who are limited to some queues and can't
     share.
@@ -198,7 +198,7 @@ def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> SharedLi
     actor = actor_for(request, "link.end")
     link = SharedLink.objects.filter(pk=link_id).first()
     if link is None:
-        raise Http404(f"link {link_id} is not there.")
+        raise Http404(f"link {link_id} does not exist.")
     shared_links.end(actor, link, reason=body.reason, now=timezone.now())
     return _link(request, link)
 
@@ -212,12 +212,12 @@ def _mark(mark: Mark) -> MarkRow:
     return convert(MarkRow, marks.describe_mark(mark))
 
 
-@router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")
+@router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Remove a mark")
 def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> MarkRow:
     actor = actor_for(request, "mark.remove")
     mark = Mark.objects.filter(pk=mark_id).first()
     if mark is None:
-        raise Http404(f"mark {mark_id} is not there.")
+        raise Http404(f"mark {mark_id} does not exist.")
     marks.remove(actor, mark, reason=body.reason, now=timezone.now())
     return _mark(mark)
 
@@ -227,7 +227,7 @@ MOST_CHANGES_RANGE = timedelta(days=1)
 
 
 @router.post(
-    "/changes", response={200: MarkRow, 201: MarkRow}, summary="Report a change made outside (a CloudEvent)"
+    "/changes", response={200: MarkRow, 201: MarkRow}, summary="Report an outside change (a CloudEvent)"
 )
 def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
     """Report a deploy, a rollout, or a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary,
@@ -240,7 +240,7 @@ def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
     actor = actor_for(request, "mark.add")
     if len(request.body) > MOST_EVENT_BYTES:
         raise RefusedError(
-            413, "body", f"takes at most {MOST_EVENT_BYTES} bytes; leave out what is not read."
+            413, "body", f"takes at most {MOST_EVENT_BYTES} bytes; leave out what is not used."
         )
     now = timezone.now()
     # In the binary form the rest of the body is its data.
@@ -249,7 +249,7 @@ def report_change(request: HttpRequest, body: CloudEvent) -> Status[MarkRow]:
     return Status(201 if is_new else 200, _mark(mark))
 
 
-@router.get("/changes", response=ChangeList, summary="What was changed in a time range")
+@router.get("/changes", response=ChangeList, summary="List what changed in a time range")
 def list_changes(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -270,7 +270,7 @@ def list_changes(
     }
 
 
-@router.get("/differences", response=DifferenceList, summary="What is different in a stretch of time")
+@router.get("/differences", response=DifferenceList, summary="Compare a time range with another")
 def list_differences(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],

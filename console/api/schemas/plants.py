@@ -13,19 +13,19 @@ class TaskMeasures(ApiAnswer):
     """Measurements of a task; null: unknown. Counts refer to the plant's window."""
 
     latency_seconds: Annotated[
-        Seconds | None, Field(description="From an event's being taken to its being given on, s.")
+        Seconds | None, Field(description="From receiving an event to emitting it, s.")
     ]
     latency_variance: Annotated[float | None, Field(description="s².")]
-    service_seconds: Annotated[Seconds | None, Field(description="Between the takings of two events, s.")]
+    service_seconds: Annotated[Seconds | None, Field(description="Between receiving two events, s.")]
     service_variance: Annotated[float | None, Field(description="s².")]
     arrival_interval_seconds: Seconds | None
     arrival_interval_variance: Annotated[float | None, Field(description="s².")]
     utilisation: Annotated[float | None, Field(description="A share.")]
-    inputs: Annotated[float | None, Field(description="Events that came to it.")]
+    inputs: Annotated[float | None, Field(description="Events received.")]
     inputs_variance: Annotated[float | None, Field(description="Events².")]
-    executions: Annotated[float | None, Field(description="Events that it worked.")]
+    executions: Annotated[float | None, Field(description="Events processed.")]
     executions_variance: Annotated[float | None, Field(description="Events².")]
-    outputs: Annotated[float | None, Field(description="Events that it gave on.")]
+    outputs: Annotated[float | None, Field(description="Events emitted.")]
     outputs_variance: Annotated[float | None, Field(description="Events².")]
 
 
@@ -33,27 +33,24 @@ class OperatorTopology(ApiAnswer):
     """An operator of a plant and the measurements of its tasks."""
 
     kind: Annotated[
-        Annotated[str, one_of(("source", "operator"))], Field(description="A source only brings events in.")
+        Annotated[str, one_of(("source", "operator"))],
+        Field(description=("Whether it is a source, which only brings events in.")),
     ]
-    parallelism: Annotated[int, Field(description="Tasks now.")]
-    minimum: Annotated[int, Field(description="Tasks that may be set.")]
-    maximum: Annotated[int, Field(description="Tasks that may be set.")]
+    parallelism: Annotated[int, Field(description="Current tasks.")]
+    minimum: Annotated[int, Field(description="Minimum tasks that may be set.")]
+    maximum: Annotated[int, Field(description="Maximum tasks that may be set.")]
     fixed: Annotated[str | None, Field(description="Why its tasks can't be set; null: they can.")]
-    failed: Annotated[float | None, Field(description="Of a source: events whose work failed in the window.")]
-    acked: Annotated[
-        float | None, Field(description="Of a source: events worked to their end in the window.")
-    ]
-    waiting: NotRequired[
-        Annotated[float | None, Field(description="Events in front of it now; null: not counted.")]
-    ]
+    failed: Annotated[float | None, Field(description="For a source: failed events in the window.")]
+    acked: Annotated[float | None, Field(description="For a source: completed events in the window.")]
+    waiting: NotRequired[Annotated[float | None, Field(description="Waiting events now; null: not counted.")]]
     tasks: Annotated[list[TaskMeasures], Field(description="From the first.")]
 
 
 class OperatorLink(ApiAnswer):
-    source: Annotated[str, Field(description="The operator that gives.")]
-    target: Annotated[str, Field(description="The operator that takes.")]
-    latency_seconds: Annotated[Seconds | None, Field(description="From being given to being taken, s.")]
-    batching_seconds: Annotated[Seconds | None, Field(description="Of it, in the giver's buffer, s.")]
+    source: Annotated[str, Field(description="The operator that emits.")]
+    target: Annotated[str, Field(description="The operator that receives.")]
+    latency_seconds: Annotated[Seconds | None, Field(description="From emission to receipt, s.")]
+    batching_seconds: Annotated[Seconds | None, Field(description="Part of it in the sender's buffer, s.")]
 
 
 class PlantTopology(ApiAnswer):
@@ -61,8 +58,8 @@ class PlantTopology(ApiAnswer):
 
     plant: str
     at: Instant
-    window_seconds: Annotated[Seconds, Field(description="Over which counts are, s.")]
-    holder: Annotated[str | None, Field(description="Who steers it besides whoever asks; null: nobody.")]
+    window_seconds: Annotated[Seconds, Field(description="Length of the window of counts, s.")]
+    holder: Annotated[str | None, Field(description="The holder besides the caller; null: none.")]
     held_until: Instant | None
     operators: dict[str, OperatorTopology]
     links: list[OperatorLink]
@@ -81,8 +78,10 @@ class PlantSection(ApiAnswer):
     title: str
     about: str
     columns: list[str]
-    rows: Annotated[list[list[str | float | None]], Field(description="A value a column; null: not known.")]
-    empty: Annotated[str, Field(description="What stands there without rows.")]
+    rows: Annotated[
+        list[list[str | float | None]], Field(description=("A value for each column; null: unknown."))
+    ]
+    empty: Annotated[str, Field(description="Text to show without rows.")]
 
 
 class PartitionLag(ApiAnswer):
@@ -92,13 +91,13 @@ class PartitionLag(ApiAnswer):
     partition: int
     committed: Annotated[int | None, Field(description="The offset of the group's next event.")]
     end: Annotated[int | None, Field(description="The offset of the next event to be appended.")]
-    lag_events: Annotated[int | None, Field(description="null: it does not count, `said` says why.")]
+    lag_events: Annotated[int | None, Field(description="null: it is excluded, `said` says why.")]
     lag_seconds: Annotated[Seconds | None, Field(description="The age of the group's next event, s.")]
     at_least: Annotated[bool, Field(description="Whether it may be older.")]
     expired_events: Annotated[
-        int, Field(description="Events that retention took before the group read them.")
+        int, Field(description="Events that retention deleted before the group read them.")
     ]
-    member: Annotated[str, Field(description="Who reads it.")]
+    member: Annotated[str, Field(description="The consumer that reads it.")]
     said: str
 
 
@@ -116,27 +115,25 @@ class ConsumerGroup(ApiAnswer):
     state: str
     members: list[GroupMember]
     topics: list[str]
-    lag_events: Annotated[int | None, Field(description="Of all partitions that count.")]
-    lag_seconds: Annotated[Seconds | None, Field(description="Of the partition that is furthest behind, s.")]
+    lag_events: Annotated[int | None, Field(description="Total of the partitions that are included.")]
+    lag_seconds: Annotated[Seconds | None, Field(description="Of the partition with the largest lag, s.")]
     at_least: Annotated[bool, Field(description="Whether it may be more.")]
-    trend: Annotated[str | None, Field(description="rising, falling or steady, of the lag in events.")]
+    trend: Annotated[str | None, Field(description="rising, falling, or steady, of the lag in events.")]
     in_per_second: PerSecond | None
     out_per_second: PerSecond | None
     clearing_seconds: Annotated[
-        Seconds | None, Field(description="Until nothing waits, at the present rates, s.")
+        Seconds | None, Field(description="Time until nothing waits, at the present rates, s.")
     ]
     expired_events: int
     partition_count: int
-    partitions: Annotated[list[PartitionLag], Field(description="Those that are furthest behind.")]
+    partitions: Annotated[list[PartitionLag], Field(description="Those with the largest lag.")]
 
 
 class SensorStatus(ApiAnswer):
     """A number that a plant's declaration names."""
 
-    value: Annotated[
-        float | None, Field(description="null: not known. Beside an error it can't be relied on.")
-    ]
-    silent_seconds: Annotated[Seconds, Field(description="Since it was known last, s.")]
+    value: Annotated[float | None, Field(description="null: unknown. With an error it is unreliable.")]
+    silent_seconds: Annotated[Seconds, Field(description="Since it was last known, s.")]
     unit: str
     title: str
     error: str | None
@@ -146,18 +143,18 @@ class ProofStatus(ApiAnswer):
     """Evidence that an order took effect."""
 
     sensor: str
-    value: Annotated[float | None, Field(description="What it says now; null: not known.")]
-    within_seconds: Annotated[Seconds, Field(description="By then it must say what was ordered, s.")]
+    value: Annotated[float | None, Field(description="The current value; null: unknown.")]
+    within_seconds: Annotated[Seconds, Field(description="Deadline for the ordered value, s.")]
 
 
 class PlantOrderRow(ApiAnswer):
     """The last order to an operator from here, and its current value."""
 
-    tasks: Annotated[int, Field(description="That were ordered.")]
-    at: Annotated[Instant, Field(description="When they were.")]
+    tasks: Annotated[int, Field(description="Ordered tasks.")]
+    at: Annotated[Instant, Field(description="Time of the order.")]
     by: Annotated[str, Field(description="A loop or a person.")]
-    now: Annotated[int | None, Field(description="Tasks that it has.")]
-    since: Annotated[Instant | None, Field(description="When it was first seen to have them.")]
+    now: Annotated[int | None, Field(description="Current tasks.")]
+    since: Annotated[Instant | None, Field(description="When it was first observed to have them.")]
     state: Annotated[
         Annotated[str, one_of(("pending", "reached", "missed", "undone"))],
         Field(
@@ -173,17 +170,17 @@ class PoolSamplesRow(ApiAnswer):
     since: Annotated[Instant, Field(description="When this was first counted.")]
     seq: int | None
     recent_seconds: Annotated[
-        list[float], Field(description="Between completions; the newest is number seq.")
+        list[float], Field(description="Times between completions; the newest is number seq.")
     ]
-    full_seconds: Annotated[Seconds | None, Field(description="So long all tasks had work since then.")]
+    full_seconds: Annotated[Seconds | None, Field(description="How long all tasks have had work since then.")]
     per_second: PerSecond | None
 
 
 class UnservedQueueRow(ApiAnswer):
     """A queue of a plant without a consumer."""
 
-    waiting: Annotated[int, Field(description="Tasks that wait in it.")]
-    seconds: Annotated[Seconds, Field(description="For how long nobody has taken from it, s.")]
+    waiting: Annotated[int, Field(description="Waiting tasks.")]
+    seconds: Annotated[Seconds, Field(description="Time without a consumer, s.")]
 
 
 class SnapshotPlant(ApiAnswer):
@@ -195,26 +192,26 @@ class SnapshotPlant(ApiAnswer):
     error: str | None
     tasks: int | None
     in_per_second: PerSecond | None
-    latency_seconds: Annotated[Seconds | None, Field(description="Of its slowest path, s.")]
+    latency_seconds: Annotated[Seconds | None, Field(description="Latency of its slowest path, s.")]
     steered_by: PlantHolder | None
     silent_seconds: NotRequired[
-        Annotated[Seconds, Field(description="Since it was observed last, or first asked, s.")]
+        Annotated[Seconds, Field(description="Since its last observation, or first request, s.")]
     ]
     topology: NotRequired[PlantTopology | None]
     sections: NotRequired[list[PlantSection]]
     groups: NotRequired[dict[str, ConsumerGroup]]
     sensors: NotRequired[dict[str, SensorStatus]]
-    revisions: NotRequired[Annotated[dict[str, str], Field(description="What is rolled out of each part.")]]
+    revisions: NotRequired[
+        Annotated[dict[str, str], Field(description="The rolled out revision of each part.")]
+    ]
     proofs: NotRequired[dict[str, ProofStatus]]
     set_to: NotRequired[
-        Annotated[dict[str, int], Field(description="Tasks that the plant itself aims at, where it says so.")]
+        Annotated[dict[str, int], Field(description="Target tasks of the plant itself, if known.")]
     ]
-    lives: NotRequired[
-        Annotated[dict[str, float], Field(description="Since when each operator is at work, s since 1970.")]
-    ]
+    lives: NotRequired[Annotated[dict[str, float], Field(description="Start of each operator, Unix time.")]]
     completions: NotRequired[dict[str, PoolSamplesRow]]
     missed_workers: NotRequired[
-        Annotated[dict[str, float], Field(description="For how long each has not answered, s.")]
+        Annotated[dict[str, float], Field(description="Time since each one's last answer, s.")]
     ]
     unserved_queues: NotRequired[dict[str, UnservedQueueRow]]
     orders: NotRequired[dict[str, PlantOrderRow]]
@@ -226,7 +223,7 @@ class TaskChannel(ApiAnswer):
     source: str
     target: str
     latency: Annotated[float | None, Field(description="ms.")]
-    batching: Annotated[float | None, Field(description="Of it, in the giver's buffer, ms.")]
+    batching: Annotated[float | None, Field(description="Part of it in the sender's buffer, ms.")]
 
 
 class PhysicalTopology(ApiAnswer):
@@ -284,18 +281,18 @@ class PlantRow(ApiAnswer):
     name: str
     kind: Annotated[str, one_of(tuple(kinds()))]
     url: str
-    secret_environment: Annotated[str, Field(description="The variable that holds its token.")]
+    secret_environment: Annotated[str, Field(description="Variable with its token.")]
     options: dict[str, str]
     created_at: datetime
     digest: Annotated[
-        str, Field(description="Of how it is reached: a change that names an older one is refused.")
+        str, Field(description="Digest of its registration: a change that names an older one is rejected.")
     ]
     seen: SnapshotPlant | None
     left: NotRequired[
-        Annotated[str, Field(description="What Weir may still hold where it was until now, and what to do.")]
+        Annotated[str, Field(description="What Weir may still hold at its previous address, and what to do.")]
     ]
     advising: NotRequired[
-        Annotated[list[str], Field(description="Loops of that name that were there, and advise again.")]
+        Annotated[list[str], Field(description="Existing loops of that name, which advise again.")]
     ]
 
 
@@ -314,7 +311,7 @@ class TasksByHand(ApiAnswer):
     plant: str
     operator: str
     tasks: int
-    until: Annotated[Instant, Field(description="Loops hold until then, in seconds since 1970.")]
+    until: Annotated[Instant, Field(description="Loops hold until then, Unix time.")]
 
 
 class HandReleased(ApiAnswer):
@@ -324,7 +321,7 @@ class HandReleased(ApiAnswer):
 
 class PlantResumed(ApiAnswer):
     plant: str
-    forgotten: Annotated[int, Field(description="Orders that count no longer.")]
+    forgotten: Annotated[int, Field(description="Forgotten orders.")]
 
 
 class FoundPart(ApiAnswer):
@@ -342,13 +339,13 @@ class PlantInspected(ApiAnswer):
     """The result of inspecting an address."""
 
     kind: str
-    sentences: Annotated[list[str], Field(description="All of it in words.")]
+    sentences: Annotated[list[str], Field(description="All results in words.")]
     what: str
-    name: Annotated[str, Field(description="What it calls itself; empty: nothing.")]
+    name: Annotated[str, Field(description="Its own name; empty: none.")]
     said: list[str]
     parts: list[FoundPart]
     needs: Annotated[list[str], Field(description="What it would need so that Weir can do more there.")]
-    choices: Annotated[dict[str, list[str]], Field(description="Option → what it could be there.")]
+    choices: Annotated[dict[str, list[str]], Field(description="Option → its possible values there.")]
 
 
 class InterventionKindRow(ApiAnswer):
@@ -356,8 +353,8 @@ class InterventionKindRow(ApiAnswer):
 
     name: str
     title: str
-    subject: Annotated[str, Field(description="On what.")]
-    value: Annotated[str, Field(description="What it takes besides; empty: nothing.")]
+    subject: Annotated[str, Field(description="The target.")]
+    value: Annotated[str, Field(description="The additional argument; empty: none.")]
     lasting: Annotated[bool, Field(description="Whether it is in force until it is undone.")]
 
 
@@ -367,12 +364,10 @@ class InterventionRow(ApiAnswer):
     kind: str
     subject: str
     value: str
-    before: Annotated[str, Field(description="What it goes back to, as its adapter wrote it.")]
+    before: Annotated[str, Field(description="The previous value, as its adapter wrote it.")]
     by: str
     until: Instant
-    error: Annotated[
-        str, Field(description="Why it could not be undone when that was tried last; empty: it was not.")
-    ]
+    error: Annotated[str, Field(description="Why the last undo failed; empty: it did not.")]
     tried_at: Instant | None
 
 

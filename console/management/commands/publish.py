@@ -20,7 +20,7 @@ PRODUCER = "publish"
 
 
 class Command(JsonCommand):
-    help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, named and skipped."
+    help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, listed, and skipped."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("queue", metavar="QUEUE")
@@ -28,11 +28,11 @@ class Command(JsonCommand):
         parser.add_argument("--format", choices=FORMATS, help="default: by the name, else by the content")
         for part in ("time", "type", "key", "value", "source"):
             parser.add_argument(f"--{part}", metavar="COL", help=f"the column of the event's {part}")
-        replay = "replay by event time, X times faster; 0 (default): as fast as it goes"
+        replay = "replay by event time, X times faster; 0 (default): as fast as possible"
         parser.add_argument("--speed", type=float, default=0.0, metavar="X", help=replay)
-        multiply = "publish every event N times, each copy an event of its own"
+        multiply = "publish every event N times, each copy as a separate event"
         parser.add_argument("--multiply", type=int, default=1, metavar="N", help=multiply)
-        limit = "read N events of the file at most (default: all)"
+        limit = "read at most N events of the file (default: all)"
         parser.add_argument("--limit", type=int, metavar="N", help=limit)
         parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")

@@ -242,7 +242,7 @@ def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
 @pytest.mark.parametrize(
     ("ago", "why"),
     [
-        (timedelta(minutes=2), "was last observed 120 s ago; see that the observer runs"),
+        (timedelta(minutes=2), "was last observed 120 s ago; check that the observer runs"),
         (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock; set the clocks"),
     ],
 )

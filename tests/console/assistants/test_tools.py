@@ -51,7 +51,7 @@ def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, sto
     node = tools.subject("node", "n1")
     assert node["state"]["name"] == "n1"
     assert node["figures"]["utilisation"] == stored_snapshot["nodes"]["n1"]["utilisation"]
-    with pytest.raises(Refused, match="node/n9 is not known"):
+    with pytest.raises(Refused, match="node/n9 is unknown"):
         tools.subject("node", "n9")
 
 
