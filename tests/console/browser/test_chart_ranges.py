@@ -82,7 +82,7 @@ def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, obse
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
     assert "minutes=10080" in page.url
     page.get_by_label("Compare with").select_option("week")
-    traces(page, "same hours of the previous week")
+    traces(page, "a week before")
     assert "compare=week" in page.url
 
 
