@@ -82,10 +82,10 @@ def test_a_redirect_gets_no_token_and_is_no_answer(answering):
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (b"200 OK", b"[" * 100_000 + b"]" * 100_000, "no JSON"),
-        (b"200 OK", b'{"a": ' + b"9" * 5_000 + b"}", "no JSON"),
+        (b"200 OK", b"[" * 100_000 + b"]" * 100_000, "without JSON"),
+        (b"200 OK", b'{"a": ' + b"9" * 5_000 + b"}", "without JSON"),
         (b"422 No", b'{"errors": ["x"]}', "answered 422"),
-        (b"502 Bad", b"<html>", "answered 502 with what is no JSON"),
+        (b"502 Bad", b"<html>", "answered 502 without JSON"),
         (b"422 No", b'{"errors": null}', "answered 422"),
         (b"422 No", b'{"errors": {"hours": [1, null]}}', "hours: 1 None"),
         (b"422 No", b'{"errors": {"hours": "takes less"}}', "hours: takes less"),
@@ -132,5 +132,5 @@ def test_an_address_that_is_none_is_refused_by_name(url):
 
 def test_a_token_that_would_end_its_header_is_refused_by_name():
     for token in ("a\r\nHost: b", "schlüssel"):
-        with pytest.raises(BadInput, match="token: takes the characters"):
+        with pytest.raises(BadInput, match="token: takes only the characters"):
             Remote("http://127.0.0.1:1", token)

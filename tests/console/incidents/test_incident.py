@@ -24,7 +24,7 @@ HEADINGS = [
     "## Times",
     "## Changes before the incident",
     "## Actions of the control loops",
-    "## What helped",
+    "## Effective actions",
     "## Timeline",
     "## What went well, what went wrong, where we got lucky",
     "## Follow-ups",
@@ -152,7 +152,7 @@ def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_pat
         for number, kind in enumerate(kinds)
     )
     words = [row.words for row in timeline_of(alert, tmp_path)]
-    assert words[0].startswith("Began") and words[1] == "Fired" and words[-1] == "Resolved"
+    assert words[0].startswith("Onset") and words[1] == "Fired" and words[-1] == "Resolved"
     assert "Omitted here: 52 events." in words and len(words) == 202
 
 

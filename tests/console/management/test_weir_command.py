@@ -110,7 +110,7 @@ def test_it_acts_as_a_user_with_no_more_than_that_users_role(loop):
         ("overrides 5 forget", "command: 'overrides 5 forget' is unknown; similar commands: overrides;"),
         ("nonsense", "command: 'nonsense' is unknown"),
         ("ledger --verdict good", "verdict: takes"),
-        ("--as nobody loops", "--as: nobody is no user"),
+        ("--as nobody loops", "--as: nobody is not a user"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_with_status_2_and_changes_nothing(line, said, loop):

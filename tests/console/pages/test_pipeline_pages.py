@@ -146,7 +146,7 @@ def test_one_task_is_one_task(client_of, at_work, control):
     address = reverse("pipeline-tasks", args=["performance", "hosts"])
     posted = {"tasks": "1", "reason": "at night"}
     said = client_of("operator").post(address, posted, headers={"accept": "application/json"}).json()
-    assert said["message"].startswith("hosts has 1 task within two batches")
+    assert said["message"].startswith("hosts will have 1 task within two batches")
 
 
 def test_many_versions_are_given_newest_first_page_by_page(client_of, at_work, people, monkeypatch):
@@ -196,7 +196,7 @@ def test_a_text_that_was_begun_before_another_version_is_not_run_unread(client_o
 
 def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work):
     page = declare(client_of("operator"), DECLARATION, "new")
-    assert page.status_code == 422 and "performance, which is there" in source_of(page)
+    assert page.status_code == 422 and "performance, which already exists" in source_of(page)
     assert not PipelineVersion.objects.exists()
 
 
@@ -204,8 +204,8 @@ def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work
     ("change", "says"),
     [
         (("SEQ(busy; load)", "SEQ(busy; "), "line 10"),
-        (("[telemetry]", "[nowhere]"), "nowhere is no queue"),
-        (("sink: alert", "sink: nowhere"), "nowhere is no queue"),
+        (("[telemetry]", "[nowhere]"), "nowhere is not a queue"),
+        (("sink: alert", "sink: nowhere"), "nowhere is not a queue"),
         (("[telemetry]", "[alert]"), "alert"),
         (("SEQ(busy; load)", "SEQ(busy; outage)"), "circle"),
         (("name: performance", "name: other"), "other"),

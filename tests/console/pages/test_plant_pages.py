@@ -209,7 +209,7 @@ def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
     flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "flink.job": "hashes"}
     taken = fetch(administrator, "/plants/register", flink)
-    assert taken.status_code == 422 and "registered already" in taken.json()["errors"]["name"][0]
+    assert taken.status_code == 422 and "already registered" in taken.json()["errors"]["name"][0]
     assert fetch(administrator, "/plants/register", {**flink, "changes": "east"}).json()["ok"]
     row = RegisteredPlant.objects.get()
     assert (row.kind, row.options) == ("flink", {"job": "hashes"})

@@ -73,7 +73,7 @@ def test_a_server_whose_memory_is_full_is_an_error_and_one_that_fills_a_warning(
         control.set("weir:x", "y")
     (full,) = doctor.control_server()
     assert (full.severity, full.subject) == ("error", "the control server")
-    assert "refuses all writes" in full.text
+    assert "rejects all writes" in full.text
     control.config_set("maxmemory", 0)
     for used, severities in ((89, []), (90, ["warning"]), (99, ["warning"]), (100, ["error"])):
         about = {"used_memory": used + 5, "mem_not_counted_for_evict": 5, "maxmemory": 100}

@@ -63,7 +63,7 @@ def test_advice_that_is_what_there_is_says_that_nothing_would_have_been_saved(lo
     advised(loop, 60, advice=8, backlog=3.0)
     write_due(BEGAN + timedelta(hours=1))
     worker_hours, waiting = report_of(loop.pk).sentences
-    assert worker_hours.endswith("7.93 as advised: no difference.")
+    assert worker_hours.endswith("7.93 with the advice: no difference.")
     assert waiting == (
         "Waiting time of an event: 1.50 s measured, 1.50 s estimated with the advice: no difference."
     )
