@@ -194,7 +194,7 @@ def test_who_may_write_in_a_chat_does_not_fill_the_database(alert, monkeypatch):
     monkeypatch.setattr("console.api.ingestion.chat.MOST_NOTES", 5)
     said = [post(mattermost(text=f"{alert.pk} word {number}")).json()["text"] for number in range(8)]
     assert len(notes()) == 5 and all("answers arrived in ten minutes" in each for each in said[5:])
-    assert "Added to alert" in post(mattermost(text=f"{alert.pk} word 1")).json()["text"]  # it is there already
+    assert "Added to alert" in post(mattermost(text=f"{alert.pk} word 1")).json()["text"]
 
 
 def test_what_is_answered_may_do_nothing_else(alert):

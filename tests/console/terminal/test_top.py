@@ -229,7 +229,5 @@ async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
         await until(pilot, lambda: "[bold red]boo[/] ?]0;owned?" in screen(app))
         assert "\x1b" not in screen(app)
         await pilot.press("2", "enter")
-        await until(
-            pilot, lambda: isinstance(app.screen, More) and "The changes are unknown" in screen(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, More) and "The changes are unknown" in screen(app))
         assert "[bold red]boo[/]" in screen(app) and "\x1b" not in screen(app)

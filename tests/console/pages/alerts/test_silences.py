@@ -22,7 +22,7 @@ def test_a_silence_is_previewed_then_set_then_ended(operator, alert):
     assert "Node n1 is lost" in operator.get("/alerts/silences/").content.decode()
     silence = Silence.objects.get()
     assert fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"] == "Silence ended."
-    assert "over already" in fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"]
+    assert "had already ended" in fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"]
     assert [action for _, action, _ in audited()] == ["silence.set", "silence.end"]
 
 
