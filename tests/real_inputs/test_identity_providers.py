@@ -64,7 +64,7 @@ def provider(settings, monkeypatch):
         answer._content = json.dumps({"keys": described["keys"]}).encode()
         return answer
 
-    monkeypatch.setattr(identity_provider, "discovered", lambda: described)
+    monkeypatch.setattr(identity_provider, "discover", lambda: described)
     monkeypatch.setattr(identity_provider.requests, "get", get)
     return described
 
