@@ -12,10 +12,10 @@ from queues import environment as variables
 # They only use their input, so they don't load Django's applications.
 PLAIN = ("decide", "design", "lab", "match", "split")
 DATABASE_REMEDY = (
-    "Start it, check DATABASE_URL, and run `manage.py migrate` where a table is missing; `manage.py doctor`"
-    " says what else is wrong, and --traceback where it failed."
+    "Start it, check DATABASE_URL, and run `manage.py migrate` if a table is missing; `manage.py doctor`"
+    " finds other problems, and --traceback shows where it failed."
 )
-RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; weir run --help says more.\n"
+RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; see weir run --help.\n"
 
 
 def main() -> int:
@@ -51,4 +51,6 @@ def _load_database_commands() -> None:
         if "--traceback" in sys.argv:
             raise
         why = str(error).strip().partition("\n")[0]
-        sys.exit(f"{sys.argv[1]}: the database refused, or did not answer ({why}). {DATABASE_REMEDY}")
+        sys.exit(
+            f"{sys.argv[1]}: the database rejected the query, or did not answer ({why}). {DATABASE_REMEDY}"
+        )

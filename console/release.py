@@ -27,7 +27,9 @@ def version() -> str:
 
 
 def data_folder() -> Path:
-    """Return WEIR_DATA; else .weir in the checkout, or in the home folder of the user who installed a wheel."""
+    """Return WEIR_DATA; else .weir in the checkout, or in the home folder of the user who installed a
+    wheel.
+    """
     if variables.DATA.is_set():
         return variables.DATA.path().resolve()
     return ((ROOT if IS_CHECKOUT else Path.home()) / variables.DATA.default).resolve()

@@ -196,7 +196,7 @@ class Actor:
         machine.
         """
         if self.user is None:
-            raise PermissionDenied(f"{self.name} has no account, and this takes one.")
+            raise PermissionDenied(f"{self.name} has no account, which this requires.")
         return self.user
 
     def permissions(self) -> dict[str, bool]:
@@ -217,7 +217,7 @@ class ConfirmationNeeded(PermissionDenied):
 
     def __init__(self) -> None:
         super().__init__(
-            "Confirm that it is you at /confirm/: this takes a login of the last "
+            "Confirm your identity at /confirm/: this requires a login within the last "
             f"{CONFIRMED_SECONDS / 60:.0f} minutes. Nothing was changed."
         )
 
@@ -263,7 +263,9 @@ def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Act
 
 
 def _lacks_second_factor(user: User) -> bool:
-    """Return whether this administrator needs a second factor and has neither one nor an identity provider."""
+    """Return whether this administrator needs a second factor and has neither one nor an identity
+    provider.
+    """
     if not plant_settings.value("login.second_factor"):
         return False
     has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()
@@ -292,7 +294,9 @@ def user_of(request: HttpRequest) -> User:
 
 
 def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """Decorate a view for actors who may do `action`; others get 403 (the login middleware has run before)."""
+    """Decorate a view for actors who may do `action`; others get 403 (the login middleware has run
+    before).
+    """
     if action not in ACTIONS:
         raise KeyError(f"{action} is missing in console.accounts.access.ACTIONS")
 
@@ -319,9 +323,9 @@ def admit(actor: Actor, action: str) -> None:
     if actor.may(action):
         return
     held = actor.role or "no role"
-    why = f"{action} takes the role {ACTIONS[action]}; {actor.name} has {held}."
+    why = f"{action} requires the role {ACTIONS[action]}; {actor.name} has {held}."
     if actor.token is not None and action in SESSIONS_ONLY | BY_NAME_ONLY:
-        why = f"{action} is not for {actor.name}: log in, or name it in a token's actions."
+        why = f"{action} is not permitted for {actor.name}: log in, or name it in a token's actions."
     _refuse(actor, action, why)
 
 

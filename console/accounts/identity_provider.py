@@ -70,7 +70,7 @@ def is_of(user: User | AnonymousUser) -> bool:
 def _provider_settings() -> dict[str, Any]:
     """Return the provider's settings. Raises `ProviderError` if there are none."""
     if settings.WEIR_OIDC is None:
-        raise ProviderError("No OpenID Connect provider is set up.")
+        raise ProviderError("No OpenID Connect provider is configured.")
     return settings.WEIR_OIDC
 
 
@@ -116,16 +116,20 @@ def _json_object(answer: requests.Response) -> dict[str, Any]:
     answer.raise_for_status()
     document = answer.json()
     if not isinstance(document, dict):
-        raise ProviderError("The OpenID Connect provider answers no JSON object.")
+        raise ProviderError("The OpenID Connect provider's answer is not a JSON object.")
     return document
 
 
 def algorithms() -> list[str]:
-    """Return the accepted signature algorithms of ID tokens: those that the provider offers and Weir checks."""
+    """Return the accepted signature algorithms of ID tokens: those that the provider offers and Weir
+    checks.
+    """
     offered = discover().get("id_token_signing_alg_values_supported") or ["RS256"]
     supported = [algorithm for algorithm in KEY_TYPES if isinstance(offered, list) and algorithm in offered]
     if not supported:
-        raise ProviderError(f"The OpenID Connect provider signs by none of {', '.join(KEY_TYPES)}.")
+        raise ProviderError(
+            f"The OpenID Connect provider supports none of the signatures {', '.join(KEY_TYPES)}."
+        )
     return supported
 
 
@@ -207,7 +211,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
             _signed_by(payload),
         )
         if not isinstance(key, jwt.PyJWK) or key.algorithm_name != algorithm:
-            raise SuspiciousOperation("The token is signed in another way than its key is for.")
+            raise SuspiciousOperation("The token's signature algorithm does not match its key.")
         try:
             claims = jwt.decode(
                 payload,
@@ -219,7 +223,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
                 options={"require": list(required)},
             )
         except (OverflowError, TypeError, AttributeError) as error:  # such as a time that is Infinity
-            raise SuspiciousOperation("The token has a claim of another type.") from error
+            raise SuspiciousOperation("The token has a claim of the wrong type.") from error
         if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client:
             raise SuspiciousOperation("The ID token is for another client.")
         return claims
@@ -233,7 +237,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         matching = [key for key in keys if named is None or key.get("kid") == named]
         if len(matching) != 1:
             raise SuspiciousOperation(
-                f"The provider has no key, or several, that the token may be signed by ({algorithm})."
+                f"The provider has no key, or several, that may have signed the token ({algorithm})."
             )
         try:
             return jwt.PyJWK(matching[0], algorithm)
@@ -269,7 +273,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
         claims = self.get_userinfo(access_token, id_token, payload)
         if not self.verify_claims(claims):
-            raise SuspiciousOperation("The ID token names nobody.")
+            raise SuspiciousOperation("The ID token has no subject.")
         return account_of(claims, Actor(name="oidc", role=None, address=self.request.META.get("REMOTE_ADDR")))
 
 
@@ -277,7 +281,7 @@ def _signed_by(token: str) -> str:
     """Return the algorithm that a token names. Raises `SuspiciousOperation` for one that is not accepted."""
     algorithm = jwt.get_unverified_header(token).get("alg")
     if algorithm not in algorithms():
-        raise SuspiciousOperation("The token is signed in another way than the provider offers.")
+        raise SuspiciousOperation("The token's signature algorithm is not one that the provider offers.")
     return str(algorithm)
 
 
@@ -300,12 +304,12 @@ def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple
     issuer, subject = _provider_settings()["issuer"], claims["sub"]
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     if identity is None and role is None:
-        return None, "no group of theirs has a role"
+        return None, "none of the user's groups has a role"
     user = identity.user if identity else _create_user(claims, actor, issuer)
     if not user.is_active:
         return None, "the account is disabled"
     _follow(user, role, actor)
-    return (user, "") if role else (None, "no group of theirs has a role any more")
+    return (user, "") if role else (None, "none of the user's groups has a role any more")
 
 
 def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
@@ -328,8 +332,9 @@ def role_by_groups(claims: Mapping[str, Any]) -> str | None:
     is_elsewhere = (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True
     if is_elsewhere and not claims.get(claim):
         raise ProviderError(
-            f"The OpenID Connect provider left out the claim {claim}: somebody has too many groups. Let it "
-            "send the groups assigned to Weir alone, or app roles (WEIR_OIDC_GROUPS=roles)."
+            f"The OpenID Connect provider left out the claim {claim}: a user has too many groups. "
+            "Configure it to send only the groups assigned to Weir, or app roles (WEIR_OIDC_GROUPS=roles)"
+            "."
         )
     groups = claims.get(claim) or []
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
@@ -343,7 +348,7 @@ def _create_user(claims: Mapping[str, Any], actor: Actor, issuer: str) -> User:
     user.save()
     Identity.objects.create(user=user, issuer=issuer, subject=claims["sub"])
     audit_log.record(
-        actor, "user.create", user.get_username(), reason="Their first login.", after={"issuer": issuer}
+        actor, "user.create", user.get_username(), reason="First login.", after={"issuer": issuer}
     )
     return user
 
@@ -370,4 +375,6 @@ def _follow(user: User, role: str | None, actor: Actor) -> None:
     if role is None:
         people.end_access(user)
     noted = {"before": {"role": before}, "after": {"role": role}}
-    audit_log.record(actor, "user.role", user.get_username(), reason="As the provider's groups say.", **noted)
+    audit_log.record(
+        actor, "user.role", user.get_username(), reason="According to the provider's groups.", **noted
+    )

@@ -20,9 +20,9 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     parts = urlsplit(issuer)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
-        raise ValueError("WEIR_OIDC_ISSUER takes an address that begins with https://.")
+        raise ValueError("WEIR_OIDC_ISSUER takes an address that starts with https://.")
     if missing := [name.name for name in NEEDED if not name.is_set(environment)]:
-        raise ValueError(f"{', '.join(missing)} must be set where WEIR_OIDC_ISSUER is.")
+        raise ValueError(f"{', '.join(missing)} must be set if WEIR_OIDC_ISSUER is.")
     return {
         "issuer": issuer,
         "client_id": variables.OIDC_CLIENT_ID.text(environment),

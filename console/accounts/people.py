@@ -26,7 +26,7 @@ def find_user(username: str) -> User:
     """Return the user of that name. Raises `BadInput`."""
     user = User.objects.filter(username=username).first()
     if user is None:
-        raise BadInput("username", f"{username[:60]!r} is nobody here.")
+        raise BadInput("username", f"{username[:60]!r} is not a user.")
     return user
 
 
@@ -38,7 +38,7 @@ def create(actor: Actor, username: str, role: str, reason: str, password: str = 
     if not USERNAME.match(username):
         raise BadInput("username", "takes letters, digits and @ . + - _ (150 at most).")
     if User.objects.filter(username__iexact=username).exists():
-        raise BadInput("username", f"{username} is taken.")
+        raise BadInput("username", f"{username} is already taken.")
     _check_role(role)
     user = User(username=username)
     given = _set_password(user, password)
@@ -55,7 +55,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     why, before = read_reason(reason), role_of(user)
     _check_role(role)
     if role == before:
-        raise BadInput("role", f"of {user.get_username()} is {role} already.")
+        raise BadInput("role", f"of {user.get_username()} is already {role}.")
     _check_local(user, "role", "follows the groups of its provider; change them there.")
     if role != "administrator":
         _keep_an_administrator(user)
@@ -76,12 +76,14 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
     demand(actor, "user.manage")
     why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(queues_of(user) or ())
     if role_of(user) == "administrator" and wanted:
-        raise BadInput("queues", "can't limit an administrator, who could lift the limit.")
+        raise BadInput("queues", "can't limit an administrator, who could remove the limit.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := [queue for queue in wanted if queue not in known]:
-        raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")
+        raise BadInput(
+            "queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}.")
+        )
     if wanted == before:
-        raise BadInput("queues", f"of {user.get_username()} are these already.")
+        raise BadInput("queues", f"of {user.get_username()} already has these.")
     QueueLimit.objects.filter(user=user).delete()
     if wanted:
         QueueLimit.objects.create(user=user, queues=wanted)
@@ -107,9 +109,9 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
     demand(actor, "user.manage")
     why = read_reason(reason)
     if user.is_active == on:
-        raise BadInput("username", f"{user.get_username()} is {'enabled' if on else 'disabled'} already.")
+        raise BadInput("username", f"{user.get_username()} is already {'enabled' if on else 'disabled'}.")
     if not on and user == actor.user:
-        raise BadInput("username", "is you; let somebody else disable you.")
+        raise BadInput("username", "is you; ask somebody else to disable you.")
     if not on:
         _keep_an_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=on)
@@ -121,7 +123,9 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """Set a new password, which is shown once; the user's sessions, tokens, and shared links end permanently."""
+    """Set a new password, which is shown once; the user's sessions, tokens, and shared links end
+    permanently.
+    """
     demand(actor, "user.manage")
     why = read_reason(reason)
     _check_local(user, "username", "logs in at its provider and has no password here.")
@@ -170,4 +174,6 @@ def _keep_an_administrator(leaving: User) -> None:
     active = User.objects.select_for_update(no_key=True).filter(is_active=True).order_by("pk")
     others = [user for user in active if user.pk != leaving.pk]
     if role_of(leaving) == "administrator" and not any(role_of(other) == "administrator" for other in others):
-        raise BadInput("username", f"{leaving.get_username()} is the last administrator; make another first.")
+        raise BadInput(
+            "username", (f"{leaving.get_username()} is the last administrator; create another first.")
+        )

@@ -40,7 +40,7 @@ def find_pending(user: User) -> SecondFactor | None:
 def begin(user: User) -> SecondFactor:
     """Create a key, to be confirmed by a first code. Raises `BadInput` if there is a confirmed one."""
     if find_confirmed(user):
-        raise BadInput("code", "is set up already; switch it off first.")
+        raise BadInput("code", "is already set up; disable it first.")
     SecondFactor.objects.filter(user=user).delete()
     made = SecondFactor(user=user, name="app", confirmed=False)
     made.keep_key(secrets.token_bytes(KEY_BYTES))
@@ -50,12 +50,16 @@ def begin(user: User) -> SecondFactor:
 
 @transaction.atomic
 def confirm(user: User, code: str) -> list[str]:
-    """Enable the second factor with a first code; return the recovery codes, shown once. Raises `BadInput`."""
+    """Enable the second factor with a first code; return the recovery codes, shown once. Raises
+    `BadInput`.
+    """
     made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
     if made is None:
-        raise BadInput("code", "is not being set up; begin again.")
+        raise BadInput("code", "is not being set up; start again.")
     if not made.verify_token(_plain(code)):
-        raise BadInput("code", "is not the app's present code; wait for the next one, and check its clock.")
+        raise BadInput(
+            "code", ("is not the app's current code; wait for the next one, and check the app's clock.")
+        )
     made.confirmed = True
     made.save(update_fields=["confirmed"])
     return _new_recovery_codes(user)
@@ -104,7 +108,9 @@ def secret_of(device: SecondFactor) -> str:
 def picture_of(device: SecondFactor) -> str:
     """Return the QR code of the device as inline SVG."""
     code = segno.make(device.config_url, error="m", micro=False)
-    return code.svg_inline(scale=4, border=4, dark="#000", light="#fff", title="Code for the app's camera")
+    return code.svg_inline(
+        scale=4, border=4, dark="#000", light="#fff", title="QR code for the authenticator app"
+    )
 
 
 def codes_left(user: User) -> int:

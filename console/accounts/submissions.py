@@ -133,11 +133,11 @@ def _again(found: Submission, request: HttpRequest, fingerprint: str) -> HttpRes
     if found.status is None:
         return refusal(409, "is being carried out, or its process died; check whether it was done.")
     if not found.content_type:
-        return refusal(409, "was carried out; what it answered is shown once only.")
+        return refusal(409, "was carried out; its answer is shown only once.")
     try:
         body = sealing.unseal(found.body, PURPOSE, f"{found.actor} {found.key}")
     except sealing.UnsealableError:
-        return refusal(409, "was carried out; what it answered is not kept any more.")
+        return refusal(409, "was carried out; its answer is no longer stored.")
     response = HttpResponse(body, status=found.status, content_type=found.content_type)
     if found.location:
         response["Location"] = found.location

@@ -107,7 +107,7 @@ def _check(actor: Actor, name: str, role: str, days: Any) -> None:
     if not NAME.match(name):
         raise BadInput("name", "takes letters, digits, dot, - and _ (80 at most).")
     if ApiToken.objects.filter(name=name).exists():
-        raise BadInput("name", f"{name} is taken; choose another.")
+        raise BadInput("name", f"{name} is already taken; choose another.")
     if role not in ApiToken.Role.values:
         raise BadInput("role", f"takes {', '.join(ApiToken.Role.values)}, not {role[:40]!r}.")
     if role not in grantable_roles(actor):
@@ -118,14 +118,14 @@ def _check(actor: Actor, name: str, role: str, days: Any) -> None:
 
 def _check_queues(actor: Actor, queues: Collection[str]) -> None:
     if len(queues) > MAX_SCOPES:
-        raise BadInput("queues", f"takes {MAX_SCOPES} names at most.")
+        raise BadInput("queues", f"takes at most {MAX_SCOPES} names.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := sorted(set(queues) - known):
-        raise BadInput("queues", f"{unknown[0][:60]!r} is no queue; there are {', '.join(sorted(known))}.")
-    if (queues and not actor.reaches(queues)) or actor.queues == frozenset():
         raise BadInput(
-            "queues", f"reach beyond those of {actor.name}: {', '.join(sorted(actor.queues or ()))}."
+            "queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}.")
         )
+    if (queues and not actor.reaches(queues)) or actor.queues == frozenset():
+        raise BadInput("queues", f"exceed those of {actor.name}: {', '.join(sorted(actor.queues or ()))}.")
 
 
 def _check_actions(actor: Actor, actions: Collection[str]) -> None:
@@ -177,7 +177,9 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
 def set_quota(
     actor: Actor, token: ApiToken, events_per_second: int | None, bytes_per_second: int | None, reason: str
 ) -> None:
-    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises `BadInput`."""
+    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises
+    `BadInput`.
+    """
     demand(actor, "user.manage")
     why = read_reason(reason)
     wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}

@@ -124,7 +124,7 @@ def define_rule(
     after = rules.document(made)
     changed = {key for key in after if key != "revision" and before.get(key) != after[key]}
     if known and not changed:
-        raise BadInput("threshold", "nothing differs from the rule as it is.")
+        raise BadInput("threshold", "is identical to the current rule.")
     audit_log.record(
         actor,
         "alert_rule.change",
@@ -173,7 +173,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
     demand(actor, "receiver.change")
     text = _reason(reason)
     if named := [*receivers.list_rules_using(receiver), *receivers.schedules_of(receiver)]:
-        raise BadInput("receiver", f"is named by {', '.join(named[:5])}; take it out there first.")
+        raise BadInput("receiver", f"is used by {', '.join(named[:5])}; remove it there first.")
     before = audit_document(receiver)
     receiver.delete()
     audit_log.record(actor, "receiver.change", receiver.name, reason=text, before=before)
@@ -184,7 +184,7 @@ def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message
     """Send the receiver a test message."""
     demand(actor, "receiver.test")
     if not receiver.enabled:
-        raise BadInput("receiver", "is switched off; switch it on first.")
+        raise BadInput("receiver", "is disabled; enable it first.")
     made = outbox.test_message(receiver, actor.name, now)
     audit_log.record(actor, "receiver.test", receiver.name, after={"message": made.key})
     return made
@@ -230,7 +230,7 @@ def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: 
 def _reason(reason: Any) -> str:
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
-        raise BadInput("reason", "is missing; say in a sentence why.")
+        raise BadInput("reason", "is missing; give a reason in a sentence.")
     return text[:2_000]
 
 

@@ -37,7 +37,7 @@ class DeadLetterReport:
     refused: list[dict[str, str]]
 
     def sentence(self) -> str:
-        verb = "put in again" if self.action == "requeue" else "discarded for good"
+        verb = "requeued" if self.action == "requeue" else "discarded permanently"
         said = f"{format_count(self.letters, 'dead letter')} ({format_count(self.events, 'event')}) {verb}."
         if not self.refused:
             return said
@@ -89,8 +89,10 @@ def list_matching(
     if there.digest != digest:
         raise BadInput(
             "letter",
-            f"{count:,} were shown, and {len(there.letters):,} are left: the others were requeued, mended "
-            "or discarded meanwhile. Open the list again.",
+            (
+                f"{count:,} were shown, and {len(there.letters):,} are left: the others were requeued, "
+                "fixed, or discarded in the meantime. Open the list again."
+            ),
         )
     return [letter.name for letter in there.letters]
 
@@ -103,17 +105,17 @@ def fix(
     why = read_reason(reason)
     held = dead_letters.find(name.queue, name.node, name.id)
     if held is None:
-        raise BadInput("letter", f"{name.id} was requeued, mended or discarded meanwhile.")
+        raise BadInput("letter", f"{name.id} was requeued, fixed, or discarded in the meantime.")
     if held.unreadable:
-        raise BadInput("event", "can't be read, so it can't be changed: download it, or discard it.")
+        raise BadInput("event", "is unreadable, so it can't be changed: download it, or discard it.")
     if not 0 <= row < len(held.events):
-        raise BadInput("event", f"takes a place from 0 to {len(held.events) - 1}, not {row}.")
+        raise BadInput("event", f"takes a position from 0 to {len(held.events) - 1}, not {row}.")
     before = held.events[row]
     # An omitted field keeps its value; an empty one (null) becomes empty.
     wanted = {field: before[field] for field in EDITABLE} | dict(event)
     mended = _validate_event({**wanted, "id": before["id"]}, now)
     if mended == before:
-        raise BadInput("event", "is as it was; change a field first.")
+        raise BadInput("event", "is unchanged; change a field first.")
     batch = from_events([*held.events[:row], mended, *held.events[row + 1 :]], _us(now))
     target = f"{name.queue} on {name.node}"
     noted = functools.partial(audit_log.record, actor, "dead_letters.fix", target, reason=why)
@@ -122,7 +124,7 @@ def fix(
     noted(after={"letter": new_id, "event": _plain(mended)})
     letter = dead_letters.find(name.queue, name.node, new_id)
     if letter is None:
-        raise BadInput("letter", f"{new_id} was requeued or discarded at once by somebody else.")
+        raise BadInput("letter", f"{new_id} was immediately requeued or discarded by somebody else.")
     return letter
 
 
@@ -168,14 +170,14 @@ def _check_confirmation(queues: Sequence[str], confirm: str) -> None:
     if len(queues) != 1:
         raise BadInput("queue", "filter to one queue to discard: its name confirms it.")
     if confirm != queues[0]:
-        raise BadInput("confirm", f"takes the name {queues[0]}: what is discarded can't be brought back.")
+        raise BadInput("confirm", f"takes the name {queues[0]}: discarded letters can't be restored.")
 
 
 def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the event with validated cells, as it will be read back."""
     for field in event:
         if field not in ("id", *EDITABLE):
-            raise MalformedEvent(str(field), f"is not known; {', '.join(EDITABLE)} can be changed.")
+            raise MalformedEvent(str(field), f"is unknown; {', '.join(EDITABLE)} can be changed.")
     parse_event(event, _us(now))
     return dict(from_events([event], _us(now)).to_pylist()[0])
 

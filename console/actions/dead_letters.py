@@ -52,7 +52,7 @@ class Name:
         parts = text.split("/")
         milliseconds, _, number = (parts[2] if len(parts) == 4 else "").partition("-")
         if not all(_is_half_of_an_id(part) for part in (milliseconds, number)):
-            raise BadInput("letter", f"{text[:80]!r} names no dead letter; reload the page.")
+            raise BadInput("letter", f"{text[:80]!r} is not the name of a dead letter; reload the page.")
         return cls(*parts)
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class DeadLetterFilter:
             if len(getattr(self, field)) > MAXIMUM_TEXT:
                 raise BadInput(field, f"takes at most {MAXIMUM_TEXT} characters.")
         if self.queue and not Queue.objects.filter(name=self.queue).exists():
-            raise BadInput("queue", f"{self.queue[:40]} is not known.")
+            raise BadInput("queue", f"{self.queue[:40]} is unknown.")
         if self.since and self.until and self.since >= self.until:
             raise BadInput("to", "takes a time after from.")
         return self

@@ -32,7 +32,9 @@ def change(
     retained: bool | None = None,
     now: datetime,
 ) -> Incident:
-    """Change the given attributes; the others keep their values. retained: whether retention keeps its data."""
+    """Change the given attributes; the others keep their values. retained: whether retention keeps its
+    data.
+    """
     demand(actor, CHANGE, queues_of_alert(alert_id))
     made: Incident | None = None
     after: dict[str, object] = {}
@@ -45,7 +47,7 @@ def change(
     if retained is not None:
         made, after["retained"] = _retain(actor, alert_id, retained, now), retained
     if made is None:
-        raise BadInput("severity", "is missing; give severity, roles, mitigated or retained.")
+        raise BadInput("severity", "is missing; give severity, roles, mitigated, or retained.")
     _record_change(actor, alert_id, after)
     return made
 
@@ -67,7 +69,7 @@ def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incid
         since, until = incidents.span(incident.alert, now)
         retention.keep(since, until, _reason(alert_id), owner=actor.user)
     elif not gone:
-        raise BadInput("retained", "is false already: retention deletes its data as all others.")
+        raise BadInput("retained", "is false already: retention deletes the incident's data as usual.")
     return incident
 
 

@@ -40,11 +40,11 @@ def override(
     """
     demand(actor, "loop.mode" if "mode" in values else "override.set", queues_of_scope(scope))
     if any(scope.is_itself(name) for name in values):
-        raise BadInput("name", "is no value of a loop; set it on the page of its node, queue or host.")
+        raise BadInput("name", "is not a value of a loop; set it on the page of its node, queue, or host.")
     if "mode" in values and not scope.is_wide:
         raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
     if not values:
-        raise BadInput("value", "is the one in force already; change at least one.")
+        raise BadInput("value", "is already in force; change at least one.")
     return [
         _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now, beside=values)
         for name, value in values.items()
@@ -67,7 +67,7 @@ def override_thresholds(
     held = overrides.node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
-        raise BadInput("busy", "is the one in force already; change busy or toobusy.")
+        raise BadInput("busy", "is already in force; change busy or toobusy.")
     # Upwards the upper one is changed first and downwards the lower one, so that they are in order in
     # between.
     order = sorted(changed, key=lambda key: (key == "toobusy") == (changed[key] < held[key]))
@@ -140,10 +140,10 @@ def extend_override(
         most = timedelta(days=plant_settings.value("override.maximum_days"))
         expires_at = (before or now) + parse_minutes(minutes, most)
     elif minutes is not None:
-        raise BadInput("expires_at", "takes minutes or a time, one of the two.")
+        raise BadInput("expires_at", "takes either minutes or a time.")
     elif before is not None and overrides.holds(override, now) and expires_at <= before:
         raise BadInput(
-            "expires_at", f"is no later: it runs {describe_end(override)} as it is; end it instead."
+            "expires_at", f"is not later: it is in force {describe_end(override)}; end it instead."
         )
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
@@ -221,10 +221,10 @@ def set_mode(
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if value is not None and mode != Loop.Mode.MANUAL:
-        raise BadInput("value", f"is for manual; {mode} leaves the actuator to the law, or as it is.")
+        raise BadInput("value", f"is only for manual; {mode} takes no value.")
     if expiry == NEVER_SAID:
         if mode in Loop.HANDED_OVER:
-            raise BadInput("minutes", f"is missing; {mode} reverts by itself, say after how long.")
+            raise BadInput("minutes", f"is missing; {mode} is temporary and needs a duration.")
         _own_mode(actor, loop, mode, reason, now)
         return []
     if mode == Loop.Mode.HOLD:
@@ -238,7 +238,7 @@ def set_mode(
 
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
-        raise BadInput("reason", "is missing; say in a sentence why.")
+        raise BadInput("reason", "is missing; give a reason in a sentence.")
     held = [each for each in overrides.list_for_loop(loop, now) if each.name == "mode"]
     if wide := [override_ for override_ in held if override_.loop_id is None]:
         where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"

@@ -42,7 +42,7 @@ def define(
     after = definitions.document(made)
     changed = sorted(key for key in definitions.FIELDS if before.get(key) != after[key])
     if known and not changed:
-        raise BadInput("target", "nothing differs from the objective as it is.")
+        raise BadInput("target", "is identical to the current objective.")
     audit_log.record(
         actor,
         "objective.change",

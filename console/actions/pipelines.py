@@ -66,7 +66,7 @@ def _check_readers(wanted: Application, control: redis.Redis) -> None:
 
 def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool) -> None:
     if name not in kinds:
-        raise BadInput(field, f"{name} is no queue; there are {', '.join(sorted(kinds))}.")
+        raise BadInput(field, f"{name} is not a queue; choose one of {', '.join(sorted(kinds))}.")
     if of_pipeline and kinds[name] != "pipeline":
         raise BadInput(
             field, f"{name} is a {kinds[name]} queue: its events go to workers, not to the pipeline."
@@ -126,7 +126,8 @@ def _demand_newest(newest: PipelineVersion | None, since: int | None) -> None:
     if newest is not None and since is not None and newest.number != since:
         by = f"{newest.owner.get_username()} ({newest.reason[:200]})"
         said = (
-            f"{newest.number} was made meanwhile by {by}: see what your text would change of it, then run it."
+            f"{newest.number} was created in the meantime by {by}: check what your text would "
+            "change in it, then declare it."
         )
         raise BadInput("version", said)
 
@@ -154,7 +155,7 @@ def set_tasks(
     why = read_reason(reason)
     running = _load_running(application, control)
     if operator not in {each.name for each in running.graph.operators}:
-        raise BadInput("operator", f"{operator} is no operator of {application}.")
+        raise BadInput("operator", f"{operator} is not an operator of {application}.")
     Controls().apply_changes({"tasks": {operator: tasks}})
     try:
         plant_control.take_by_hand(actor, LOCAL, control, minutes)
@@ -194,10 +195,12 @@ def hold_criterion(
 
 
 def release_criterion(actor: Actor, application: str, name: str, control: redis.Redis) -> None:
-    """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not fixed."""
+    """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not
+    fixed.
+    """
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
-        raise BadInput("criterion", f"{name} of {application} is held by nobody.")
+        raise BadInput("criterion", f"{name} of {application} is not fixed.")
     _steer(actor, application, "held_criteria", name, None, "", control)
 
 
@@ -227,7 +230,7 @@ def _order(actor: Actor, application: str, what: str, reason: str, control: redi
     orders = Orders(control)
     before = orders.load(application)
     if before.stopped == (what == "stop") and what != "restart":
-        is_so = "stopped already" if before.stopped else "not stopped"
+        is_so = "already stopped" if before.stopped else "not stopped"
         raise BadInput("application", f"{application} is {is_so}.")
     with audit_log.attempt(actor, f"pipeline.{what}", application, reason=why):
         done: PipelineOrder = getattr(orders, what)(application, actor.name, why)
@@ -260,14 +263,14 @@ def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
     known = _load_running(application, control).controls.criteria
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise BadInput("criterion", f"{name} is no criterion of {application}; there are {names}.")
+        raise BadInput("criterion", f"{name} is not a criterion of {application}; choose one of {names}.")
 
 
 def _load_running(application: str, control: redis.Redis) -> Application:
     """Return the running version. Raises `BadInput` if the application is not running."""
     found = Declarations(control).load_running().get(application)
     if found is None:
-        raise BadInput("application", f"{application} is not at work.")
+        raise BadInput("application", f"{application} is not running.")
     return application_of_text(found.text, TABLES, application)
 
 

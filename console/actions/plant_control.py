@@ -37,7 +37,7 @@ def too_old(snapshot: Snapshot, now: datetime) -> str:
     age_seconds = now.timestamp() - (snapshot.at or 0.0)
     if age_seconds <= OLD_SECONDS:
         return ""
-    return f"The plant was seen {age_seconds:.0f} s ago; what it is now is not known."
+    return f"The plant was last observed {age_seconds:.0f} s ago; its current state is unknown."
 
 
 def set_parallelism(
@@ -122,7 +122,9 @@ def _seconds_of(minutes: float) -> float:
 
 
 def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
-    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names minutes."""
+    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names
+    minutes.
+    """
     return take(actor, plant, control, seconds=_seconds_of(minutes))
 
 

@@ -45,7 +45,11 @@ class Registration:
     def sentence(self) -> str:
         """Return a sentence about it, or ""."""
         names = ", ".join(self.advising)
-        anew = f"Loops of that name advise again ({names}); put on auto what is to steer." if names else ""
+        anew = (
+            (f"Existing loops of that name advise again ({names}); set those that should act to auto.")
+            if names
+            else ""
+        )
         return " ".join(filter(None, (anew, self.left)))
 
 
@@ -70,7 +74,7 @@ def register(
     why = read_reason(reason)
     before = RegisteredPlant.objects.filter(name=name).first()
     if before is not None and not changes:
-        raise BadInput("name", f"{name} is registered already; choose another name, or change that plant.")
+        raise BadInput("name", f"{name} is already registered; choose another name, or change that plant.")
     row = RegisteredPlant.objects.filter(name=name).first() or RegisteredPlant(name=name, owner=actor.user)
     row.kind, row.url, row.secret_environment = kind, url.strip(), secret_environment.strip()
     row.options = {key: value for key, value in options.items() if value}
@@ -101,7 +105,7 @@ def _demand_unchanged(before: RegisteredPlant, digest: str) -> None:
     """Lock the registration, and check that it is the one that was shown."""
     now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
     if now is None:
-        raise BadInput("name", f"{before.name} was removed meanwhile; add it again.")
+        raise BadInput("name", f"{before.name} was removed in the meantime; register it again.")
     demand_unchanged(
         before.name, describe_registration(now), digest or digest_of(describe_registration(before))
     )
@@ -164,7 +168,7 @@ def remove(actor: Actor, name: str, reason: str) -> Registration:
 def _refuse_while_in_force(name: str) -> None:
     """Reject the change while interventions are in force: they are undone by the current registration."""
     if in_force := interventions.list_active(control_server(), name):
-        raise BadInput("name", f"{name} has what people did there ({in_force[0].field}); undo it first.")
+        raise BadInput("name", f"{name} has an intervention in force ({in_force[0].field}); undo it first.")
 
 
 def describe_registration(row: RegisteredPlant) -> dict[str, object]:

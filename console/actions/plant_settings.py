@@ -90,9 +90,9 @@ def change_own(
     why, law = read_reason(reason), catalog.law(loop.law)
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if name == law.actuator:
-        raise BadInput("name", f"{name} is what the loop does; take it over by hand on its page instead.")
+        raise BadInput("name", f"{name} is the loop's output; set it by hand on the loop's page instead.")
     if followed := kind_of(loop.law).followed.get(name):
-        raise BadInput("name", f"{name} follows {followed}: change it there, or override it for a time.")
+        raise BadInput("name", f"{name} follows {followed}: change it there, or override it.")
     parameter = catalog.parameter(law, name)
     try:
         checked = parameter.default if value is None else parameter.check(value, "value")
@@ -120,7 +120,7 @@ def _demand_agreement(row: Loop, changed: Mapping[str, Any], now: datetime) -> N
         names = ", ".join(
             f"{other.name} {short(other.value)} by {other.owner.get_username()}" for other in held
         )
-        raise BadInput("value", f"contradicts what is overridden ({names}): {why}. End that override first.")
+        raise BadInput("value", f"contradicts active overrides ({names}): {why}. End the override first.")
 
 
 def _change_setting(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:

@@ -28,7 +28,7 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
         raise BadInput("query", f"takes a filter of 1 to {MAX_QUERY:,} characters; choose one first.")
     others = list_filters(user, page).exclude(name=name)
     if others.count() >= MOST:
-        raise BadInput("name", f"is one too many: {MOST} filters are kept for a page. Remove one first.")
+        raise BadInput("name", f"exceeds the limit: a page has at most {MOST} filters. Remove one first.")
     row, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
     audit_log.record(actor, "filter.save", str(row), after={"page": page, "name": name, "query": kept})
     return row
@@ -40,7 +40,7 @@ def remove(actor: Actor, user: Any, number: int) -> None:
     demand(actor, "account.change")
     row = SavedFilter.objects.filter(user=user, pk=number).first()
     if row is None:
-        raise BadInput("filter", "is none of yours.")
+        raise BadInput("filter", "does not exist among your filters.")
     audit_log.record(actor, "filter.remove", str(row), before={"query": row.query})
     row.delete()
 

@@ -58,8 +58,8 @@ def agreement(
     floor, unit = floor_of(field)
     raise BadInput(
         field,
-        f"is {value} {unit}, less than {floor} {unit}: a second person has to agree. Your proposal is noted;"
-        " when somebody else sends the very same within 24 hours, it is done.",
+        f"is {value} {unit}, less than {floor} {unit}, which requires a second person. Your proposal was "
+        "recorded; the change is made when another person sends the same request within 24 hours.",
     )
 
 

@@ -49,7 +49,9 @@ def begin(
     reason: str,
     where: JobContext,
 ) -> Run:
-    """Run a task now, with these parameters over its own. Retention of less than a week requires two people."""
+    """Run a task now, with these parameters over its own. Retention of less than a week requires two
+    people.
+    """
     admit(actor, "task.run")
     why = read_reason(reason)
     task = runs.task_of(name)
@@ -118,7 +120,9 @@ def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task
     _check_own(actor, name, definition.job)
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
-        raise BadInput("name", f"{name} is taken; open that task to change it, or choose another name.")
+        raise BadInput(
+            "name", (f"{name} is already taken; open that task to change it, or choose another name.")
+        )
     agreed = second_person.agreement(
         actor, "task.define", name, definition.job, definition.parameters, None, timezone.now()
     )

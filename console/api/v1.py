@@ -67,7 +67,7 @@ class Documented(NamedOperations):
 api = Documented(
     title="Weir",
     version="1",
-    description="Watch and steer an event-processing plant.",
+    description="Observe and control an event-processing plant.",
     openapi_url="/schema",
     docs_url=None,  # its page would load external scripts
     auth=Caller(),

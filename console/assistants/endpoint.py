@@ -19,10 +19,10 @@ from console.assistants.tools import Tools
 from console.web.refusal import RequestRefused, refuse
 
 PATH = "/mcp"
-NO_TOKEN = "takes an API token (Authorization: Bearer …); make one in Settings or by manage.py token."
+NO_TOKEN = "takes an API token (Authorization: Bearer …); create one in Settings or with manage.py token."
 FROM_A_PAGE = "is sent by browsers only; assistants send none."
-POST_ALONE = "takes POST alone: there is nothing to wait for."
-UNANSWERED = "nobody can be asked whose token it is: the database does not answer."
+POST_ALONE = "accepts only POST: there are no events to wait for."
+UNANSWERED = "the token can't be checked: the database does not answer."
 
 
 class AssistantEndpoint:

@@ -34,8 +34,9 @@ DECISION = (
 )
 OPERATING = (
     "Weir is an operations console over an event-processing plant. Read with plant_state, subject, why, "
-    "what_changed, search_ledger and what_if. You can't change anything: propose puts one act before people, "
-    "who have five minutes to approve it on the page of its address; proposal says what became of it."
+    "what_changed, search_ledger and what_if. You can't change anything: propose puts "
+    "one action before people, "
+    "who have five minutes to approve it on the page of its address; proposal returns its result."
 )
 
 
@@ -46,7 +47,9 @@ class Tools:
         self._calls, self._clock = calls, clock
 
     def plant_state(self) -> dict[str, Any]:
-        """Return the plant now: its headline, each subject with a problem, open alerts, and manual changes."""
+        """Return the plant now: its headline, each subject with a problem, open alerts, and manual
+        changes.
+        """
         snapshot, age_seconds = self._snapshot()
         return {
             "at": snapshot.get("at"),
@@ -69,7 +72,7 @@ class Tools:
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
         if key not in _states(snapshot):
-            raise Refused(f"name: {key} is not known; plant_state lists the subjects.")
+            raise Refused(f"name: {key} is unknown; plant_state lists the subjects.")
         loops = snapshot.get("loops", {})
         return {
             "at": snapshot.get("at"),
@@ -88,9 +91,7 @@ class Tools:
         """
         entries = self._ledger({"loop": loop}, decisions)
         if not entries:
-            raise Refused(
-                f"loop: {loop} has decided nothing, or is not known; plant_state lists the subjects."
-            )
+            raise Refused(f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects.")
         return {"loop": loop, "decisions": entries}
 
     def search_ledger(
@@ -168,8 +169,8 @@ class Tools:
         age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
         if age_seconds > LIVE_SECONDS:
             raise Refused(
-                f"plant: it was last observed {age_seconds:.0f} s ago, so what it is now is not known; "
-                "people have to see that the observer runs. The ledger and what_changed go on."
+                f"plant: it was last observed {age_seconds:.0f} s ago, so its current state is unknown; "
+                "people have to check that the observer runs. The ledger and what_changed still work."
             )
         return snapshot, round(age_seconds, 1)
 
@@ -195,7 +196,7 @@ class Tools:
         for loop in self._get("/loops")["loops"]:
             if loop["name"] == name:
                 return int(loop["id"])
-        raise Refused(f"loop: {name} is not known; plant_state lists the subjects.")
+        raise Refused(f"loop: {name} is unknown; plant_state lists the subjects.")
 
     def _get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._calls.ask("GET", quote(f"{API}{path}"), query)

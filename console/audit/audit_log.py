@@ -39,7 +39,9 @@ class Author(Protocol):
 
     @property
     def account_key(self) -> str | None:
-        """Return the key that all sessions and tokens of one account share; None for a command of the host."""
+        """Return the key that all sessions and tokens of one account share; None for a command of the
+        host.
+        """
         ...
 
 
@@ -191,7 +193,9 @@ class AuditFilter:
 
 
 def _is_address(text: str) -> bool:
-    """Return whether PostgreSQL accepts it as an address: not with the name of an interface (`fe80::1%eth0`)."""
+    """Return whether PostgreSQL accepts it as an address: not with the name of an interface
+    (`fe80::1%eth0`).
+    """
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -232,7 +232,7 @@ def _judge_rows(
             yield _find_missing(expected, sequence - 1)
             before = ""
         if sequence < expected:
-            yield Finding("inserted", sequence, f"Entry {sequence} is there twice.", str(row["pk"]))
+            yield Finding("inserted", sequence, f"Entry {sequence} exists twice.", str(row["pk"]))
         yield from _faults(row, before, key)
         expected, before, key = sequence + 1, row["digest"], row["pk"]
         yield row["digest"]
@@ -255,10 +255,10 @@ def _faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding]:
         )
     elif before and row["previous"] != before:
         yield Finding(
-            "reordered", sequence, f"Entry {about} does not follow the entry before it.", digest[:16]
+            "reordered", sequence, f"Entry {about} does not follow the previous entry.", digest[:16]
         )
     elif row["pk"] <= key:
-        yield Finding("reordered", sequence, f"Entry {about} has changed places.", f"{row['pk']}")
+        yield Finding("reordered", sequence, f"Entry {about} was moved.", f"{row['pk']}")
 
 
 def _find_missing(first: int, last: int) -> Finding:
@@ -269,13 +269,15 @@ def _find_missing(first: int, last: int) -> Finding:
 def _load_previous_digest(first: int | None) -> Iterator[Finding]:
     if first is not None and first < 1:
         yield Finding(
-            "inserted", first, f"Entries were inserted before the first: the chain begins at 1, not {first}."
+            "inserted", first, f"Entries were inserted before the first: the chain starts at 1, not {first}."
         )
 
 
 def _too_many(entries: int, last: int) -> Iterator[Finding]:
     if entries > last:
-        yield Finding("inserted", last, f"{entries} rows are there, and the chain has {last}.", str(entries))
+        yield Finding(
+            "inserted", last, (f"The table has {entries} rows, and the chain has {last}."), str(entries)
+        )
 
 
 def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
@@ -284,13 +286,16 @@ def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
     if longest.sequence > tip.sequence:
         first, last = tip.sequence + 1, longest.sequence
         which = f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
-        text = f"{which} cut off: {longest.place} has seen {last} entries."
+        text = f"{which} cut off: {longest.place} recorded {last} entries."
         yield Finding("cut", first, text, longest.digest[:16])
     digests = dict(_digests_at({head.sequence for head in heads}))
     for head in heads:
         there = digests.get(head.sequence)
         if there is not None and there != head.digest:
-            text = f"Entry {head.sequence} is another than {head.place} has seen: the chain was written anew."
+            text = (
+                f"Entry {head.sequence} differs from the one that {head.place} recorded: "
+                "the chain was rewritten."
+            )
             yield Finding("altered", head.sequence, text, there[:16])
 
 
@@ -304,7 +309,9 @@ def _digests_at(sequences: set[int]) -> Iterator[tuple[int, str]]:
 def _find_unprotected() -> Iterator[Finding]:
     with connection.cursor() as cursor:
         for name in append_only.list_missing(connection.vendor, cursor):
-            yield Finding("unprotected", 0, f"The trigger {name} that protects the audit is gone.", name)
+            yield Finding(
+                "unprotected", 0, (f"The trigger {name}, which protects the audit log, is missing."), name
+            )
 
 
 def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:

@@ -126,7 +126,7 @@ def _write(refusal: Refusal, asked: str = "") -> None:
             request_id=refusal.request_id,
         )
     except DatabaseError as error:
-        logger.warning("A refusal of %s to %s was not noted: %s", refusal.action, refusal.actor, error)
+        logger.warning("A rejection of %s to %s was not recorded: %s", refusal.action, refusal.actor, error)
 
 
 def _plain(text: str, longest: int) -> str:

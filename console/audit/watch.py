@@ -44,7 +44,7 @@ class AuditWatch:
             document = convert(AuditVerdict, {"at": now.timestamp(), **said})
             control().set(keys.AUDIT_VERDICT, encode_document(document))
         except redis.RedisError as error:
-            logger.warning("What the audit's check found could not be said: %s", error)
+            logger.warning("The findings of the audit check could not be published: %s", error)
         return verdict
 
     def run(self, stop: threading.Event) -> None:
@@ -57,7 +57,7 @@ class AuditWatch:
                 in_trouble = False
             except Exception as error:
                 if not in_trouble:
-                    logger.warning("The audit can't be checked: %r", error)
+                    logger.warning("The audit log can't be checked: %r", error)
                 in_trouble = True
                 if isinstance(error, DatabaseError):
                     close_old_connections()

@@ -110,7 +110,8 @@ def process(name: str) -> ProcessRow:
     process_row = next((row for row in rows if row.name == name), None)
     if process_row is None:
         raise BadInput(
-            "process", f"{name[:40]} is no process here; {', '.join(row.name for row in rows)} are."
+            "process",
+            (f"{name[:40]} is not a process here; choose one of {', '.join(row.name for row in rows)}."),
         )
     return process_row
 

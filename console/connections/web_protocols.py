@@ -76,7 +76,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.head_bytes += len(data)
         super().data_received(data)
         if not self.has_head and self.head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"The request head takes {MAX_HEAD_BYTES} bytes at most.")
+            self.send_400_response(f"The request head takes at most {MAX_HEAD_BYTES} bytes.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

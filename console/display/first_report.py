@@ -43,14 +43,19 @@ def report_of(loop: int) -> ShownReport | None:
 
 def _too_little() -> list[str]:
     least = f"{MIN_SECONDS / MINUTE_SECONDS:.0f} minutes"
-    return [f"Less than {least} of the hour were measured: no figures. The next hour is reported instead."]
+    return [
+        (
+            f"Less than {least} of the hour was measured, so there are no figures. The next "
+            "hour will be reported instead."
+        )
+    ]
 
 
 def _tasks(figures: FirstReportFigures) -> str:
     was, advised = figures.task_hours, figures.advised_task_hours
     change = advised - was
     share = f" ({percent(abs(change) / was)})" if was else ""
-    said = f"Worker-hours: {was:.2f} were used, {advised:.2f} as advised"
+    said = f"Worker-hours: {was:.2f} used, {advised:.2f} with the advice"
     if round(change, 2) == 0:
         return f"{said}: no difference."
     return f"{said}: {abs(change):.2f} {'more' if change > 0 else 'less'}{share}."
@@ -61,9 +66,9 @@ def _describe_waiting(figures: FirstReportFigures) -> str:
     if was is None or advised is None:
         return "Waiting: not measured by this loop."
     if not figures.events:
-        return "Waiting: nothing came."
+        return "Waiting: no arrivals."
     one, other = was / figures.events, advised / figures.events
-    said = f"Waiting of an event: {_seconds(one)} was measured, {_seconds(other)} is estimated as advised"
+    said = f"Waiting time of an event: {_seconds(one)} measured, {_seconds(other)} estimated with the advice"
     if _seconds(one) == _seconds(other):
         return f"{said}: no difference."
     return f"{said}: {_seconds(abs(other - one))} {'more' if other > one else 'less'}."
@@ -76,13 +81,13 @@ def _seconds(value: float) -> str:
 def _describe_assumptions(figures: FirstReportFigures) -> list[str]:
     minutes = figures.measured_seconds / MINUTE_SECONDS
     pauses = (
-        f", each with a pause of {figures.pause_seconds:g} s that is not in it"
+        f", each with a pause of {figures.pause_seconds:g} s that is not included"
         if figures.pause_seconds
         else ""
     )
     return [
-        f"What was is measured, over {minutes:.0f} minutes.",
-        "What would have been is estimated: the same events come, a task works as fast as it did, and each"
-        " decision stands by itself, since the plant did not follow the ones before.",
+        f"Actual figures are measured over {minutes:.0f} minutes.",
+        "Figures with the advice are estimated: the same arrivals, the same speed of a task, and independent"
+        " decisions, since the plant did not follow the previous ones.",
         f"The advice would have changed tasks {format_count(figures.changes, 'time')}{pauses}.",
     ]

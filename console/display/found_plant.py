@@ -6,17 +6,19 @@ MAX_NAMES = 12
 
 
 def sentences(plant: FoundPlant) -> list[str]:
-    """Return what was found, what could be controlled, what would only be observed, and what it would need."""
+    """Return what was found, what could be controlled, what would only be observed, and what it would
+    need.
+    """
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]
     steer = f"Weir can set: {_format_names([_range(part) for part in settable])}." if settable else ""
-    nothing = "" if settable else "Weir can set nothing there as it is."
+    nothing = "" if settable else "Weir can't set anything there at present."
     seen = f"Weir would only observe: {_format_names([f'{part.name} ({part.fixed})' for part in fixed])}."
     every = [
         _end_sentence(plant.what),
         *map(_end_sentence, plant.said),
         *(
-            f"For {name} there are: {_format_names(values)}."
+            f"Choices for {name}: {_format_names(values)}."
             for name, values in plant.choices.items()
             if values
         ),

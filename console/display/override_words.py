@@ -11,7 +11,7 @@ from workers.steering.expiry import time_words
 def describe_end(override: Override) -> str:
     """Return when an override reverts, as the end of a sentence."""
     end = override.expires_at
-    return f"until {time_words(end, override.created_at)}" if end else "until somebody ends it"
+    return f"until {time_words(end, override.created_at)}" if end else "without expiry"
 
 
 def instead_words(overrides: Iterable[Override]) -> str:

@@ -76,22 +76,25 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "--data",
         type=Path,
         default=release.data_folder(),
-        help="where data is kept (default: WEIR_DATA, else %(default)s)",
+        help="data folder (default: WEIR_DATA, else %(default)s)",
     )
     parser.add_argument(
-        "--restore", type=Path, metavar="FILE", help="fill a new data folder from a backup (manage.py backup)"
+        "--restore",
+        type=Path,
+        metavar="FILE",
+        help=("restore a backup (manage.py backup) to a new data folder"),
     )
     parser.add_argument("--host", default=LOOPBACK, help="address to listen on (default 127.0.0.1)")
     options = parser.parse_args(arguments)
     if options.prepare and options.restore:
-        parser.error("--restore fills a plant that runs, and --prepare starts none: leave one of them out.")
+        parser.error("--restore needs a running plant, and --prepare starts none: leave one of them out.")
     return options
 
 
 def can_begin(data: Path, page: PageAddress) -> bool:
     """Return whether the page's address is free, once the processes of a killed launcher have ended."""
     if ended := end_leftovers(data):
-        say(f"{ended} processes that an earlier {PROGRAM} left were ended.")
+        say(f"{ended} remaining processes of an earlier {PROGRAM} were ended.")
     remove_of_dead_launchers()
     return page.is_free()
 
@@ -167,7 +170,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
                         f"A Redis server does not answer ({error}); see the logs folder."
                     ) from error
                 if loads and not said:
-                    say("A server loads its file, or does not answer; waiting for it.")
+                    say("A server is loading its file, or does not answer; waiting for it.")
                     said = True
                 time.sleep(0.05)
 
@@ -186,11 +189,13 @@ def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
 
 
 def _unusable(data: Path, error: OSError) -> SystemExit:
-    return SystemExit(f"--data: {data} is no folder to write to ({error.strerror}); name another.")
+    return SystemExit(f"--data: {data} is not a writable folder ({error.strerror}); choose another.")
 
 
 def take_lock(data: Path) -> IO[str]:
-    """Lock the data folder for this launcher; a second one prints where the first one is, and exits with 0."""
+    """Lock the data folder for this launcher; a second one prints where the first one is, and exits with
+    0.
+    """
     try:
         lock = (data / "lock").open("a+")
     except OSError as error:
@@ -254,9 +259,12 @@ def close_to_others(data: Path) -> None:
     except OSError as error:
         raise _unusable(data, error) from None
     if mended.changed:
-        say(f"{mended.changed} files in {data} were open to other users; they are yours alone now.")
+        say(
+            f"{mended.changed} files in {data} were accessible to other users; access "
+            "is now restricted to you."
+        )
     if mended.foreign:
-        say(f"{mended.foreign} files in {data} belong to other users and were left as they are.")
+        say(f"{mended.foreign} files in {data} belong to other users and were not changed.")
 
 
 def archive_classes_later(data: Path) -> None:
@@ -299,7 +307,7 @@ def follow(supervisor: Supervisor) -> int:
     """
     for sentence in supervisor.events():
         say(sentence)
-    say("The supervisor ended by itself; stopping what it ran.")
+    say("The supervisor ended unexpectedly; stopping its processes.")
     return 1
 
 
@@ -325,8 +333,10 @@ def main(arguments: list[str]) -> int:
     lock = take_lock(data)
     page = PageAddress(options.host, options.port or free_port())
     if not options.prepare and not can_begin(data, page):
-        where = "" if page.host == LOOPBACK else f", or {page.host} is no address of this machine (--host)"
-        say(f"Port {page.port} is taken by another program; choose one with --port N{where}.")
+        where = (
+            "" if page.host == LOOPBACK else (f", or {page.host} is not an address of this machine (--host)")
+        )
+        say(f"Port {page.port} is used by another program; choose one with --port N{where}.")
         return 1
     lead_to(page)
     let_in(page)

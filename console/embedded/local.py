@@ -18,7 +18,8 @@ def check_whole(data: Path) -> None:
     if (data / RESTORING).exists():
         raise BadInput(
             variables.DATA.name,
-            f"names {data}, where a restore has begun and not ended; empty it, and the plant's database and "
+            f"names {data}, where a restore has started and not ended; empty it, and "
+            "the plant's database and "
             "servers, then restore again.",
         )
 
@@ -55,6 +56,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(kept, dict):
         raise BadInput(
             variables.DATA.name,
-            f"has {path}, which is damaged; delete that file: the next start makes another, with new ports.",
+            f"has {path}, which is damaged; delete that file: the next start creates "
+            "another, with new ports.",
         )
     return kept

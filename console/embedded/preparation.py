@@ -76,7 +76,8 @@ def refuse_a_newer_database() -> None:
 
     if newer := list_newer_migrations():
         raise SystemExit(
-            f"The database is of a newer Weir (it has {newer[0]}); install that version. Nothing was changed."
+            f"The database is from a newer Weir (it has {newer[0]}); install that "
+            "version. Nothing was changed."
         )
 
 

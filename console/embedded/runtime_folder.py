@@ -97,7 +97,9 @@ def _is_locked(folder: int) -> bool:
 
 
 def _somebody_listens(folder: int) -> bool:
-    """Return whether anybody listens at the socket, opened relative to the folder: a path could have changed."""
+    """Return whether anybody listens at the socket, opened relative to the folder: a path could have
+    changed.
+    """
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     asked.settimeout(ANSWER_SECONDS)
     with asked:

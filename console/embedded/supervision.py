@@ -178,11 +178,11 @@ class Supervisor:
             if match := EXITED.search(line):
                 down.add(match[1])
                 self.record_exit(match[1], match[2])
-                yield f"{match[1]} ended ({match[2]}); starting it again"
+                yield f"{match[1]} ended ({match[2]}); restarting it"
             elif (match := SPAWNED.search(line)) and match[1] in down:
                 self.back(match[1])
                 down.discard(match[1])
-                yield f"{match[1]} is back"
+                yield f"{match[1]} is running again"
             elif match := GAVE_UP.search(line):
                 yield f"{match[1]} does not start; see {self.data}/logs/{match[1]}.log"
 
@@ -263,7 +263,7 @@ def _plain(folder: Path | str) -> str:
     escaped.
     """
     if COMMENT.search(str(folder)):
-        raise SystemExit(f"{folder} has a blank before ; or #, where its supervisor would read no further.")
+        raise SystemExit(f"{folder} has a space before ; or #, where its supervisor would stop reading.")
     return str(folder).replace("%", "%%")
 
 

@@ -58,17 +58,17 @@ def build_pages() -> Mapping[str, str]:
 def index() -> str:
     pages = {
         "laws/index.md": "Control laws: parameters, guard settings, observations",
-        "loops.md": "Control loops: one for each what, what they set, how often",
-        "alert-rules.md": "The alert rules that a plant starts with",
+        "loops.md": "Control loops: their subjects, what they set, how often",
+        "alert-rules.md": "The initial alert rules of a plant",
         "conditions.md": "Alert conditions: what a rule can watch",
         "handlers.md": "Handlers of jobs queues and their options",
-        "rule-functions.md": "Functions that pipeline rules may use",
+        "rule-functions.md": "Functions of pipeline rules",
         "scenarios.md": "Scenarios of the lab",
         "commands.md": "Commands of manage.py",
         "plant-settings.md": "Settings of the plant",
         "environment.md": "Environment variables",
-        "keys.md": "Keys on the servers: who writes them, who reads them",
-        "documents.md": "Documents that processes give each other",
+        "keys.md": "Keys on the servers: their writers and readers",
+        "documents.md": "Documents that processes exchange",
     }
     links = "\n".join(f"- [{title}]({page})" for page, title in pages.items())
     return (
@@ -92,7 +92,7 @@ def law_page(law: Law) -> str:
             "## Parameters\n",
             parameters(law.parameters),
             "## Guard\n",
-            "Between the law and the plant stands a guard; its settings are overridden as `guard.NAME`.\n",
+            "A guard is between the law and the plant; its settings are overridden as `guard.NAME`.\n",
             parameters(guard.settings_of(law), law.guard_defaults),
             "## Observation\n",
             parameters(law.observation),
@@ -108,7 +108,7 @@ def _first(law: Law) -> str:
 
 def loops() -> str:
     """Return a line for each kind of loop, from its own description."""
-    heads = ("Law", "One for each", "What for", "Measures", "Sets", "Every", "Begins in")
+    heads = ("Law", "One for each", "Purpose", "Measures", "Sets", "Every", "Initial mode")
     rows = (
         (
             f"[{name}](laws/{name}.md)",
@@ -122,8 +122,8 @@ def loops() -> str:
         for name, kind in registry.KINDS.items()
     )
     return (
-        "# Control loops\n\nWhat they have in common, and who may set what: "
-        "[which loops there are](../understand/how/kinds-of-loops.md).\n\n" + table(heads, rows)
+        "# Control loops\n\nCommon properties, and who may set what: "
+        "[kinds of loops](../understand/how/kinds-of-loops.md).\n\n" + table(heads, rows)
     )
 
 
@@ -176,7 +176,7 @@ def alert_rules() -> str:
     )
     heads = ("Rule", "Fires", "Clears at", "After", "Severity")
     return (
-        "# Alert rules\n\nA plant starts with these rules; people change them under *Alerts, Rules*.\n\n"
+        "# Alert rules\n\nA plant starts with these rules; users change them under *Alerts, Rules*.\n\n"
         + table(heads, rows)
         + "\n## Numbers of a rule\n\n"
         + parameters(NUMBERS)
@@ -210,7 +210,7 @@ def handlers() -> str:
 def rule_functions() -> str:
     rows = ((f"`{name}`", function.takes()) for name, function in sorted(FUNCTIONS.items()))
     return (
-        "# Functions of pipeline rules\n\nThey mean what they mean in Spark SQL, and see one event at a time."
+        "# Functions of pipeline rules\n\nThey have the semantics of Spark SQL, and see one event at a time."
         " `in_subnet(address, '10.0.0.0/8')` is Weir's own.\n\n" + table(("Function", "Takes"), rows)
     )
 
@@ -233,7 +233,7 @@ def commands() -> str:
         (f"`{name}`", " ".join((text or "").split("\n\n")[0].split())) for name, text in sorted(told.items())
     )
     return (
-        "# Commands\n\n`manage.py NAME --help` lists the options. Documents go in and out as JSON; exit"
+        "# Commands\n\n`manage.py NAME --help` lists the options. Input and output are JSON documents; exit"
         " status 0 is done, 1 failed, 2 bad input.\n\n" + table(("Command", "What it does"), rows)
     )
 
@@ -248,7 +248,8 @@ def environment() -> str:
     """Return every environment variable of Weir's processes (`queues.environment`)."""
     rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.rows())
     return (
-        "# Environment variables\n\nA variable that is empty is not set. Secrets that handlers, receivers and"
+        "# Environment variables\n\nAn empty variable counts as not set. Secrets "
+        "that handlers, receivers, and"
         " plants name are in variables of their own, `WEIR_SECRET_…` or `WEIR_…_TOKEN`; passwords of the"
         " servers' users in `WEIR_PASSWORD_…`.\n\n" + table(("Variable", "Default", "Meaning"), rows)
     )
@@ -256,7 +257,7 @@ def environment() -> str:
 
 def server_keys() -> str:
     """Return every key on the control server, then those of a queue on its nodes (`queues.keys`)."""
-    heads = ("Key", "Type", "Written by", "Read by", "Holds")
+    heads = ("Key", "Type", "Written by", "Read by", "Content")
     parts = []
     for title, on_nodes in (("On the control server", False), ("On a queue's nodes", True)):
         rows = (
@@ -266,23 +267,23 @@ def server_keys() -> str:
         )
         parts.append(f"## {title}\n\n{table(heads, rows)}")
     return (
-        "# Keys on the servers\n\nProcesses of other versions know these names: one that has been released"
-        " stays. The roles are the servers' users.\n\n" + "\n".join(parts)
+        "# Keys on the servers\n\nProcesses of other versions use these names, so a released name does not"
+        " change. The roles are the servers' users.\n\n" + "\n".join(parts)
     )
 
 
 def list_stored_documents() -> str:
     """Return every type of document that processes exchange (`console.help.documents`)."""
-    heads = ("Key", "Value", "Where it is left out")
+    heads = ("Key", "Value", "If absent")
     tables = (
         f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n"
         f"{table(heads, documents.rows_of(kind))}"
         for kind in documents.kinds()
     )
     return (
-        "# Documents\n\nWhat processes say to each other through the control server, as JSON. Unknown is"
-        " null, never 0. A reader ignores keys that it does not know, and has a value for each that an older"
-        " process leaves out.\n\n" + "\n".join(tables)
+        "# Documents\n\nProcesses exchange these documents through the control server, as JSON. Unknown is"
+        " null, never 0. A reader ignores unknown keys, and has a default for each key that an older"
+        " process omits.\n\n" + "\n".join(tables)
     )
 
 

@@ -202,7 +202,7 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
             kind=f"plan {plan.kind}",
             at=plan.started_at,
             parts=frozenset(parts),
-            words=f"Plan {plan.pk} began: {plan.title}",
+            words=f"Plan {plan.pk} started: {plan.title}",
             by=plan.owner.get_username() if plan.owner else plan.law,
             ref=f"plan:{plan.pk}",
         )
@@ -332,7 +332,7 @@ def _restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundCha
     for restart in restarts(data, since, until)[-MAX_ROWS:]:
         how = f" after {restart.how}" if restart.how else ""
         name = "Weir" if restart.name == PLANT else restart.name
-        words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} started again{how}"
+        words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} restarted{how}"
         parts = frozenset({"pipeline"} if restart.name == "pipeline" else _node_of_process(restart.name))
         yield FoundChange(kind="restart", at=restart.at, parts=parts, words=words)
 

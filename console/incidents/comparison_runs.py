@@ -12,7 +12,7 @@ from workers.history.stretches import TimeRange
 from workers.models import Run
 
 JOB = "stretch_comparison"
-REASON = "What is different is compared over a stretch that is too long for a page."
+REASON = "The compared time ranges are too long for a page."
 
 
 def last_run(queue: str, here: TimeRange, there: TimeRange) -> Run | None:

@@ -53,7 +53,7 @@ def _newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[Inc
 def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> IncidentEvent:
     """Return an event for omitted ones, at the last of them, without an author."""
     shown = "change" if kind == "person" else kind
-    return IncidentEvent(at, shown, f"Left out here: {format_count(count, what)}.")
+    return IncidentEvent(at, shown, f"Omitted here: {format_count(count, what)}.")
 
 
 def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
@@ -64,7 +64,7 @@ def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
 
 
 def _events(alert: Alert) -> Iterator[IncidentEvent]:
-    yield IncidentEvent(alert.began_at, "alert", "Began: its condition was true for the first time.")
+    yield IncidentEvent(alert.began_at, "alert", "Onset: its condition was true for the first time.")
     rows = alert.events.select_related("by").order_by("at", "pk")
     more = max(0, rows.count() - MAX_EVENTS)
     if more:
@@ -89,7 +89,7 @@ def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
     for each in found:
         url = reverse("alert", args=[each.pk])
         assert each.fired_at is not None
-        yield IncidentEvent(each.fired_at, "alert", f"Explained by it, fired: {each.title}", "", url)
+        yield IncidentEvent(each.fired_at, "alert", f"Explained alert fired: {each.title}", "", url)
         if each.resolved_at is not None:
             yield IncidentEvent(each.resolved_at, "alert", f"Resolved: {each.title}", "", url)
 

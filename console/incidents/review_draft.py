@@ -32,11 +32,11 @@ def draft(alert: Alert, data: Path) -> str:
         _head(alert),
         _section("Impact", [_line(impact.read_recorded_impact(alert)) or TO_WRITE]),
         _section("Times", _times(alert)),
-        _section("What changed before", _changes(alert)),
-        _section("What the control loops did", _loops(alert)),
-        _section("What helped", _describe_remedies(alert, data)),
+        _section("Changes before the incident", _changes(alert)),
+        _section("Actions of the control loops", _loops(alert)),
+        _section("Effective actions", _describe_remedies(alert, data)),
         _section("Timeline", [_describe_event(event) for event in happened]),
-        _section("What went well, what did not, where we were lucky", [TO_WRITE]),
+        _section("What went well, what went wrong, where we got lucky", [TO_WRITE]),
         _section("Follow-ups", _follow_ups(alert)),
     )
     return "\n\n".join(parts) + "\n"
@@ -75,15 +75,13 @@ def _times(alert: Alert) -> Iterator[str]:
 def _changes(alert: Alert) -> list[str]:
     rows = [change for change in changes_of(alert) if change.steps is not None][:MAX_CHANGES]
     if not rows and incidents.incident_of(alert).changes_at is None:
-        return ["Changes before it have not been searched yet."]
+        return ["The changes before it have not been searched yet."]
     if not rows:
-        return ["No change was found upstream in the 3 h before."]
+        return ["No upstream change in the 3 h before."]
     lines = []
     for at, each in enumerate(rows, 1):
         by = f", by {_line(each.by)}" if each.by else ""
-        before = (
-            f"; such a change came before {each.before} of {each.incidents} earlier incidents of this kind"
-        )
+        before = f"; such a change preceded {each.before} of {each.incidents} earlier incidents of this kind"
         record = before if each.incidents else ""
         lines.append(f"{at}. {_line(each.words)} ({formatted(each.delay_seconds, 'age')} before{by}{record})")
     return lines
@@ -105,10 +103,10 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     shown = list(effective[:MAX_ACTIONS])
     rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in shown]
     if more := effective.count() - len(shown):
-        rows.append(f"- {format_count(more, 'earlier action')} of loops, judged effective too")
+        rows.append(f"- {format_count(more, 'earlier action')} of loops with an effective verdict")
     acted = [each for each in changes_meanwhile(alert, data, end) if each.kind == "person"]
     rows += [f"- {_line(each.by)}: {_line(each.words)} (did it help?)" for each in acted[-3:]]
-    return rows or ["Nothing that is recorded as effective. " + TO_WRITE]
+    return rows or ["No recorded action was effective. " + TO_WRITE]
 
 
 def _follow_ups(alert: Alert) -> list[str]:

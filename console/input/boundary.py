@@ -52,7 +52,7 @@ class Boundary(MiddlewareMixin):
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         if not is_plain(request.path_info):
-            return build_refusal(request, 404, "path", "There is nothing at this address.")
+            return build_refusal(request, 404, "path", "This page does not exist.")
         for name in HEADERS:
             if not is_plain(request.headers.get(name, "")):
                 return build_refusal(request, 400, name, UNSTORABLE)
@@ -74,7 +74,7 @@ class Boundary(MiddlewareMixin):
         except RequestDataTooBig:
             return build_refusal(request, 413, "body", "is larger than a form may be.")
         except (SuspiciousOperation, MultiPartParserError, UnreadablePostError):
-            return build_refusal(request, 400, "body", "is no form that can be read.")
+            return build_refusal(request, 400, "body", "is not a readable form.")
 
 
 def _reads_itself(request: HttpRequest) -> bool:
@@ -148,7 +148,9 @@ def _excess(body: bytes, most_bytes: int) -> str:
 
 
 def document_of(body: bytes) -> Any:
-    """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid value."""
+    """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid
+    value.
+    """
     read = json_of(body)
     for field, value, depth in _values(read):
         if depth > MAX_DEPTH:

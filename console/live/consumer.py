@@ -76,14 +76,16 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         if self.listener is None or self.closing:
             return
         if _length(text_data, bytes_data) > MAX_FRAME_BYTES:
-            await self.close(TOO_BIG, "A message takes 4,096 bytes at most.")
+            await self.close(TOO_BIG, "A message takes at most 4,096 bytes.")
         elif _asks_for_snapshot(text_data):
             self.fanout.answer(self.listener)
         else:
-            await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; nothing else is understood here.')
+            await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; no other message is supported.')
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Close the socket once: a second close, as after two bad messages in a row, would be a server error."""
+        """Close the socket once: a second close, as after two bad messages in a row, would be a server
+        error.
+        """
         if self.closing:
             return
         self.closing = True
@@ -124,9 +126,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                     return
                 unanswered = 0
             except Exception as error:  # any error, since nobody else would check again
-                log.warning("who reads the live figures could not be asked: %s", error)
+                log.warning("the permission to read live figures could not be checked: %s", error)
                 unanswered += 1
-        await self.close(UNANSWERED, "Whether you may still see this can't be asked; connect again.")
+        await self.close(UNANSWERED, "Your permission can't be checked; connect again.")
 
     async def _find_allowed_actor(self) -> Actor | None:
         """Return the actor who may watch; None if there is none, and the socket is closed."""
@@ -136,7 +138,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         if actor.user is None:
             await self.close(NOT_LOGGED_IN, "Log in again.")
         else:
-            await self.close(NOT_ALLOWED, "This takes the role viewer.")
+            await self.close(NOT_ALLOWED, "This requires the role viewer.")
         return None
 
     def _actor(self) -> Actor:
@@ -166,7 +168,9 @@ def _shorten_reason(reason: str | None) -> str | None:
 
 
 def parse_query(query: bytes) -> dict[str, Any]:
-    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown view."""
+    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown
+    view.
+    """
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None
     with suppress(KeyError, ValueError):

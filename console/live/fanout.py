@@ -126,7 +126,7 @@ class Fanout:
             except Exception as error:  # any error: nobody else would follow again
                 # Retried in a second; until then the sockets are told how long it has been silent.
                 if not isinstance(error, RedisError | OSError):
-                    log.warning("what live pages follow can't be read: %s: %s", type(error).__name__, error)
+                    log.warning("live data can't be read: %s: %s", type(error).__name__, error)
                 self._ready.set()
                 self._send_silence()
                 await asyncio.sleep(TICK_SECONDS)
@@ -240,7 +240,9 @@ _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictiona
 
 
 def fanout() -> Fanout:
-    """Return this event loop's fan-out on settings.REDIS_URL: a served process has one loop, so one fan-out."""
+    """Return this event loop's fan-out on settings.REDIS_URL: a served process has one loop, so one
+    fan-out.
+    """
     loop = asyncio.get_running_loop()
     if loop not in _fanouts:
         _fanouts[loop] = Fanout(settings.REDIS_URL)

@@ -100,7 +100,9 @@ class View:
 
 
 def _states(states: Mapping[str, Any]) -> Document:
-    """Return the states: of loops, which may be hundreds, the fields for a list of problems; others complete."""
+    """Return the states: of loops, which may be hundreds, the fields for a list of problems; others
+    complete.
+    """
     loops = {key: row for key, row in states.items() if key.startswith("loop/")}
     return {**states, **_rows(loops, JUDGED)} if loops else dict(states)
 

@@ -56,7 +56,9 @@ class JsonCommand(OneLineCommand):
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Permit options anywhere: argparse otherwise takes an optional FILE for absent at the first option."""
+        """Permit options anywhere: argparse otherwise takes an optional FILE for absent at the first
+        option.
+        """
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser
@@ -93,5 +95,5 @@ class JsonCommand(OneLineCommand):
         try:
             return json.dumps(document, allow_nan=False)
         except ValueError:
-            self.stderr.write("document: its numbers give results that are not finite; give smaller ones")
+            self.stderr.write("document: its numbers give results that are not finite; use smaller ones")
             sys.exit(2)

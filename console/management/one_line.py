@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandParser
 # The prefixes of argparse's messages on arguments, and Weir's endings.
 WORDS = {
     "the following arguments are required: ": "is missing",
-    "unrecognized arguments: ": "is not known",
+    "unrecognized arguments: ": "is unknown",
 }
 
 
@@ -19,7 +19,7 @@ class OneLineCommand(BaseCommand):
         if getattr(self, "_called_from_command_line", False):  # otherwise Django raises an error
 
             def error(message: str) -> NoReturn:
-                parser.exit(2, f"{refusal(message)}; {parser.prog} --help says what it takes\n")
+                parser.exit(2, f"{refusal(message)}; see {parser.prog} --help\n")
 
             parser.error = error  # type: ignore[method-assign]
         return parser

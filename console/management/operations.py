@@ -54,7 +54,7 @@ class Operation:
             else:
                 known = [*self.query, *self.body]
                 takes = f"takes {', '.join(f'--{each}' for each in known)}" if known else "takes no options"
-                raise BadInput(f"--{name}", f"is not known; {' '.join(self.words)} {takes}.")
+                raise BadInput(f"--{name}", f"is unknown; {' '.join(self.words)} {takes}.")
         return query, body
 
 
@@ -85,8 +85,8 @@ def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Ope
         ]
         raise BadInput(
             "command",
-            f"{' '.join(words)[:60]!r} is not known; "
-            + (f"near it are: {'; '.join(near)}." if near else "manage.py weir lists them all."),
+            f"{' '.join(words)[:60]!r} is unknown; "
+            + (f"similar commands: {'; '.join(near)}." if near else "manage.py weir lists them all."),
         )
     return max(fitting, key=lambda each: sum(not PLACE.fullmatch(word) for word in each.words))
 

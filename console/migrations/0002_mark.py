@@ -5,24 +5,33 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0001_initial'),
+        ("console", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Mark',
+            name="Mark",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('deploy', 'Deploy'), ('note', 'Note')], default='note', max_length=10)),
-                ('title', models.CharField(max_length=80)),
-                ('text', models.TextField(blank=True)),
-                ('at', models.DateTimeField(db_index=True)),
-                ('until', models.DateTimeField(default=None, null=True)),
-                ('author', models.CharField(max_length=200)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('removed_at', models.DateTimeField(default=None, null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("deploy", "Deploy"), ("note", "Note")], default="note", max_length=10
+                    ),
+                ),
+                ("title", models.CharField(max_length=80)),
+                ("text", models.TextField(blank=True)),
+                ("at", models.DateTimeField(db_index=True)),
+                ("until", models.DateTimeField(default=None, null=True)),
+                ("author", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("removed_at", models.DateTimeField(default=None, null=True)),
             ],
         ),
     ]

@@ -7,58 +7,71 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0002_mark'),
+        ("console", "0002_mark"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Submission',
+            name="Submission",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('actor', models.CharField(max_length=200)),
-                ('key', models.CharField(max_length=64)),
-                ('path', models.CharField(max_length=300)),
-                ('at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
-                ('status', models.PositiveSmallIntegerField(default=None, null=True)),
-                ('content_type', models.CharField(blank=True, default='', max_length=100)),
-                ('location', models.CharField(blank=True, default='', max_length=500)),
-                ('body', models.TextField(blank=True, default='')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("actor", models.CharField(max_length=200)),
+                ("key", models.CharField(max_length=64)),
+                ("path", models.CharField(max_length=300)),
+                ("at", models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
+                ("status", models.PositiveSmallIntegerField(default=None, null=True)),
+                ("content_type", models.CharField(blank=True, default="", max_length=100)),
+                ("location", models.CharField(blank=True, default="", max_length=500)),
+                ("body", models.TextField(blank=True, default="")),
             ],
         ),
         migrations.CreateModel(
-            name='UserSession',
+            name="UserSession",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('session_key', models.CharField(max_length=40, unique=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('address', models.GenericIPAddressField(null=True)),
-                ('agent', models.CharField(blank=True, default='', max_length=200)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("session_key", models.CharField(max_length=40, unique=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("seen_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("address", models.GenericIPAddressField(null=True)),
+                ("agent", models.CharField(blank=True, default="", max_length=200)),
             ],
         ),
         migrations.AddField(
-            model_name='auditentry',
-            name='request_id',
-            field=models.CharField(blank=True, default='', max_length=64),
+            model_name="auditentry",
+            name="request_id",
+            field=models.CharField(blank=True, default="", max_length=64),
         ),
         migrations.AddIndex(
-            model_name='auditentry',
-            index=models.Index(fields=['actor', 'at'], name='console_aud_actor_edf0ec_idx'),
+            model_name="auditentry",
+            index=models.Index(fields=["actor", "at"], name="console_aud_actor_edf0ec_idx"),
         ),
         migrations.AddIndex(
-            model_name='auditentry',
-            index=models.Index(fields=['action', 'at'], name='console_aud_action_4f624f_idx'),
+            model_name="auditentry",
+            index=models.Index(fields=["action", "at"], name="console_aud_action_4f624f_idx"),
         ),
         migrations.AddConstraint(
-            model_name='submission',
-            constraint=models.UniqueConstraint(fields=('actor', 'key'), name='a_submission_once'),
+            model_name="submission",
+            constraint=models.UniqueConstraint(fields=("actor", "key"), name="a_submission_once"),
         ),
         migrations.AddField(
-            model_name='usersession',
-            name='user',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='weir_sessions', to=settings.AUTH_USER_MODEL),
+            model_name="usersession",
+            name="user",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="weir_sessions",
+                to=settings.AUTH_USER_MODEL,
+            ),
         ),
     ]

@@ -4,20 +4,19 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0004_append_only_audit'),
+        ("console", "0004_append_only_audit"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='apitoken',
-            name='quota_bytes_per_second',
+            model_name="apitoken",
+            name="quota_bytes_per_second",
             field=models.PositiveBigIntegerField(default=None, null=True),
         ),
         migrations.AddField(
-            model_name='apitoken',
-            name='quota_events_per_second',
+            model_name="apitoken",
+            name="quota_events_per_second",
             field=models.PositiveIntegerField(default=None, null=True),
         ),
     ]

@@ -48,7 +48,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="QueueLimit",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("queues", models.JSONField(default=list)),
                 (
                     "user",
@@ -63,7 +68,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Identity",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("issuer", models.CharField(max_length=300)),
                 ("subject", models.CharField(max_length=255)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
@@ -77,13 +87,20 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "constraints": [models.UniqueConstraint(fields=("issuer", "subject"), name="an_identity_once")]
+                "constraints": [
+                    models.UniqueConstraint(fields=("issuer", "subject"), name="an_identity_once")
+                ]
             },
         ),
         migrations.CreateModel(
             name="RecoveryCode",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("digest", models.CharField(max_length=64, unique=True)),
                 ("used_at", models.DateTimeField(default=None, null=True)),
                 (

@@ -6,24 +6,37 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0007_audit_chain'),
+        ("console", "0007_audit_chain"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='SavedFilter',
+            name="SavedFilter",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('page', models.CharField(choices=[('ledger', 'Ledger'), ('loops', 'Loops')], max_length=20)),
-                ('name', models.CharField(max_length=60)),
-                ('query', models.CharField(max_length=1000)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("page", models.CharField(choices=[("ledger", "Ledger"), ("loops", "Loops")], max_length=20)),
+                ("name", models.CharField(max_length=60)),
+                ("query", models.CharField(max_length=1000)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('user', 'page', 'name'), name='one_filter_a_name')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "page", "name"), name="one_filter_a_name")
+                ],
             },
         ),
     ]

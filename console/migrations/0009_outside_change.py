@@ -4,39 +4,46 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0008_saved_filter'),
+        ("console", "0008_saved_filter"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='mark',
-            name='event',
-            field=models.CharField(blank=True, default='', max_length=200),
+            model_name="mark",
+            name="event",
+            field=models.CharField(blank=True, default="", max_length=200),
         ),
         migrations.AddField(
-            model_name='mark',
-            name='parts',
+            model_name="mark",
+            name="parts",
             field=models.JSONField(default=list),
         ),
         migrations.AddField(
-            model_name='mark',
-            name='source',
-            field=models.CharField(blank=True, default='', max_length=300),
+            model_name="mark",
+            name="source",
+            field=models.CharField(blank=True, default="", max_length=300),
         ),
         migrations.AddField(
-            model_name='mark',
-            name='url',
-            field=models.CharField(blank=True, default='', max_length=500),
+            model_name="mark",
+            name="url",
+            field=models.CharField(blank=True, default="", max_length=500),
         ),
         migrations.AlterField(
-            model_name='mark',
-            name='kind',
-            field=models.CharField(choices=[('deploy', 'Deploy'), ('change', 'Change'), ('note', 'Note')], default='note', max_length=10),
+            model_name="mark",
+            name="kind",
+            field=models.CharField(
+                choices=[("deploy", "Deploy"), ("change", "Change"), ("note", "Note")],
+                default="note",
+                max_length=10,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='mark',
-            constraint=models.UniqueConstraint(condition=models.Q(('event', ''), _negated=True), fields=('source', 'event'), name='an_outside_change_once'),
+            model_name="mark",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("event", ""), _negated=True),
+                fields=("source", "event"),
+                name="an_outside_change_once",
+            ),
         ),
     ]

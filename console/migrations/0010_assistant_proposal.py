@@ -6,31 +6,61 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0009_outside_change'),
+        ("console", "0009_outside_change"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='AssistantProposal',
+            name="AssistantProposal",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('act', models.CharField(max_length=20)),
-                ('arguments', models.JSONField()),
-                ('reason', models.TextField()),
-                ('snapshot_seq', models.BigIntegerField()),
-                ('snapshot_at', models.FloatField()),
-                ('hash', models.CharField(max_length=64)),
-                ('created_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField(db_index=True)),
-                ('state', models.CharField(choices=[('proposed', 'Proposed'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('void', 'Void')], db_index=True, default='proposed', max_length=10)),
-                ('decided_at', models.DateTimeField(default=None, null=True)),
-                ('note', models.TextField(blank=True, default='')),
-                ('outcome', models.TextField(blank=True, default='')),
-                ('decided_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('token', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='console.apitoken')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("act", models.CharField(max_length=20)),
+                ("arguments", models.JSONField()),
+                ("reason", models.TextField()),
+                ("snapshot_seq", models.BigIntegerField()),
+                ("snapshot_at", models.FloatField()),
+                ("hash", models.CharField(max_length=64)),
+                ("created_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField(db_index=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("proposed", "Proposed"),
+                            ("approved", "Approved"),
+                            ("rejected", "Rejected"),
+                            ("void", "Void"),
+                        ],
+                        db_index=True,
+                        default="proposed",
+                        max_length=10,
+                    ),
+                ),
+                ("decided_at", models.DateTimeField(default=None, null=True)),
+                ("note", models.TextField(blank=True, default="")),
+                ("outcome", models.TextField(blank=True, default="")),
+                (
+                    "decided_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "token",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="console.apitoken"
+                    ),
+                ),
             ],
         ),
     ]

@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('console', '0011_shared_link'),
+        ("console", "0011_shared_link"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='submission',
-            name='fingerprint',
-            field=models.CharField(blank=True, default='', max_length=64),
+            model_name="submission",
+            name="fingerprint",
+            field=models.CharField(blank=True, default="", max_length=64),
         ),
     ]

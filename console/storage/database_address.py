@@ -34,7 +34,9 @@ def build_file_url(path: Path) -> str:
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """Return an entry of DATABASES. Raises `BadInput` that names DATABASE_URL; the address is never quoted."""
+    """Return an entry of DATABASES. Raises `BadInput` that names DATABASE_URL; the address is never
+    quoted.
+    """
     hosts = _hosts(url)
     try:
         found: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))

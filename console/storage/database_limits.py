@@ -19,15 +19,16 @@ from console.storage.database_address import POSTGRESQL
 OVER_TIME = frozenset({"57014", "55P03", "25P03"})
 STATEMENT_LIMIT = "statement_timeout"
 TOO_LONG = (
-    "The database did not answer in time: something holds what this needs, or it has too much to do. Try "
-    "again; where it stays so, the database's pg_stat_activity says what it waits for."
+    "The database did not answer in time: another statement blocks this one, or it is overloaded. Try "
+    "again; if it keeps happening, see what it waits for in the database's pg_stat_activity."
 )
 
 
 AWAY = (
-    "The database does not answer. Until it does, no page can be shown, and no loop decides: what they had "
-    "set lasts for a while, workers and the pipeline go on with what they have, and nothing acknowledged is "
-    "lost. See to the database, or to its disk."
+    "The database does not answer. Until it does, no page can be shown, and no loop decides: values in "
+    "force stay for a while, workers and the pipeline continue with what they have, "
+    "and nothing acknowledged is "
+    "lost. Check the database and its disk."
 )
 # SQLSTATE's classes of a failing connection, of insufficient resources, and of a server that stops or starts;
 # SQLite's names of a file that is locked, missing, on a full disk, or on a broken one.

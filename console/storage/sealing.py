@@ -35,7 +35,7 @@ def unseal(sealed: str, purpose: str, owner: str = "") -> bytes:
         raw = base64.b64decode(sealed, validate=True)
         return _cipher(purpose).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], owner.encode())
     except (InvalidTag, ValueError) as error:
-        raise UnsealableError(f"{purpose} can't be read under this SECRET_KEY.") from error
+        raise UnsealableError(f"{purpose} can't be read with this SECRET_KEY.") from error
 
 
 def compute_keyed_digest(secret: str, purpose: str) -> str:

@@ -39,8 +39,8 @@ def hold(name: str, loop: LoopStatus) -> Act:
         stays = f"its actuator stays at {formatted(loop.actuator)}"
     return Act(
         f"Hold {name}",
-        f"The loop sets nothing any more: {stays}. It goes on by itself after the time below, in the mode "
-        f"that it has now ({loop.mode}).",
+        f"The loop sets nothing more: {stays}. It continues automatically after the time below, in its "
+        f"current mode ({loop.mode}).",
         f"/api/v1/loops/{loop.id}/mode",
         {"mode": "hold"},
         minutes=MINUTES,
@@ -48,10 +48,10 @@ def hold(name: str, loop: LoopStatus) -> Act:
 
 
 PAUSES = {
-    pausing.INTAKE: "Publishers are refused; what waits is still handled. Nothing acknowledged is lost. "
-    "It ends by itself after the time below.",
-    pausing.CONSUMPTION: "No worker takes events of it: what is claimed is finished, and the rest waits. "
-    "It ends by itself after the time below.",
+    pausing.INTAKE: "Publishers are rejected; waiting events are still processed. "
+    "Nothing acknowledged is lost. It ends automatically after the time below.",
+    pausing.CONSUMPTION: "No worker takes its events: claimed events are finished, and the rest waits. "
+    "It ends automatically after the time below.",
 }
 
 
@@ -70,7 +70,7 @@ def acknowledge(alert: AlertStatus) -> Act:
     """Return the action that acknowledges an alert."""
     return Act(
         f"Acknowledge incident {alert.id}",
-        f"{alert.title}: you have it. Nobody else is notified of it until its rule's time-out.",
+        f"{alert.title}: you acknowledge it. Nobody else is notified until its rule's timeout.",
         f"/api/v1/alerts/{alert.id}/acknowledge",
         reason="note",
     )
@@ -78,12 +78,12 @@ def acknowledge(alert: AlertStatus) -> Act:
 
 def end(override: OverrideStatus) -> Act:
     """Return the action that ends a manual change now."""
-    back = "what is in force without it"
+    back = "the value without it"
     if override.instead_of is not None:
         back = formatted(override.instead_of)
     return Act(
         f"End {override.name} of {override.scope}",
         f"{override.name} is {formatted(override.value)} by {override.owner} ({override.reason}). It ends "
-        f"now, and goes back to {back}.",
+        f"now, and returns to {back}.",
         f"/api/v1/overrides/{override.id}/end",
     )

@@ -61,7 +61,7 @@ class Top(App[None]):
         *(Binding(str(place), f"list('{each.name}')", show=False) for place, each in enumerate(LISTINGS, 1)),
         Binding("j", "move(1)", show=False),
         Binding("k", "move(-1)", show=False),
-        Binding("enter", "more", "More"),
+        Binding("enter", "more", "Details"),
         Binding("h", f"act('{HOLD}')", "Hold"),
         Binding("p", f"act('{PAUSE}')", "Pause"),
         Binding("i", f"act('{PAUSE_INTAKE}')", "Pause intake"),
@@ -117,7 +117,7 @@ class Top(App[None]):
         except Refused as error:
             seen = before.add_error(str(error))
         except Exception as error:  # requested again whatever the answer was
-            seen = before.add_error(f"What the console answered is no snapshot ({type(error).__name__}).")
+            seen = before.add_error(f"The console's answer is not a snapshot ({type(error).__name__}).")
         self.call_from_thread(self._saw, seen, rows)
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
@@ -255,7 +255,7 @@ class Top(App[None]):
 
     def _report_done(self, act: Act | None) -> None:
         if act is not None:
-            done = f"Done: {plain_text(act.title)}. It is shown once the plant says so."
+            done = f"Done: {plain_text(act.title)}. It appears when the plant reports it."
             self.notify(done, markup=False)
             self._ask()
 

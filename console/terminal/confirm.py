@@ -16,10 +16,10 @@ from console.terminal.plain_text import plain_text
 from queues.text.numbers import read_number
 
 UNKNOWN_WHETHER = (
-    "It is not known whether it was done. Enter asks again, under the same key: it is never done twice."
+    "It is unknown whether it was done. Enter sends it again with the same key: it is never done twice."
 )
-DO = "Enter: do it · Escape: leave, nothing is done"
-AGAIN = "Escape: leave, though it may be done all the same"
+DO = "Enter: confirm · Escape: cancel, nothing is done"
+AGAIN = "Escape: close; it may still be done"
 Sender = Callable[[Act, str, float | None, str], None]
 
 
@@ -27,7 +27,7 @@ class Confirm(ModalScreen[Act | None]):
     """Answers with the action once it was done, None if it was canceled. send: makes the call, and blocks."""
 
     AUTO_FOCUS = "#why"
-    BINDINGS = [("escape", "leave", "Leave without doing it")]
+    BINDINGS = [("escape", "leave", "Cancel")]
     CSS = """
     Confirm { align: center middle; }
     Confirm > Vertical { width: 76; max-width: 100%; height: auto; max-height: 100%; border: solid $accent;
@@ -47,19 +47,19 @@ class Confirm(ModalScreen[Act | None]):
             yield Static(Text(plain_text(self.act.effect)), id="effect")
             if self._old:
                 yield Static(
-                    Text(f"What you see is not live: {plain_text(self._old)}", style="bold"), id="old"
+                    Text(f"The display is not live: {plain_text(self._old)}", style="bold"), id="old"
                 )
             if self.act.minutes is not None:
-                yield Label("For how many minutes", markup=False)
+                yield Label("Duration in minutes", markup=False)
                 yield Input(f"{self.act.minutes:g}", id="minutes", compact=True)
-            yield Label("Reason, for the audit and for who comes next", markup=False)
+            yield Label("Reason, for the audit log", markup=False)
             yield Input(id="why", placeholder="why", compact=True)
             yield Static("", id="said", markup=False)
             yield Static(DO, id="keys", markup=False)
 
     def action_leave(self) -> None:
         if self._may_be_done:
-            self._notify("It is not known whether it was done")
+            self._notify("It is unknown whether it was done")
         self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -71,10 +71,10 @@ class Confirm(ModalScreen[Act | None]):
             self._say("minutes: takes a number above 0.", "#minutes")
             return
         if not why:
-            self._say("reason: is missing; say in a sentence why.", "#why")
+            self._say("reason: is missing; give a reason in a sentence.", "#why")
         elif not self._is_sent:
             self._is_sent = self._may_be_done = True
-            self._say("Asking the console …")
+            self._say("Waiting for the console …")
             app = self.app  # which a closed screen does not find any more
             self.run_worker(lambda: self._ask(app, why, minutes), thread=True, exit_on_error=False)
 
@@ -100,7 +100,7 @@ class Confirm(ModalScreen[Act | None]):
         if self.is_current:
             self.dismiss(self.act)
         else:
-            self._notify("Done all the same")
+            self._notify("Done after all")
 
     def _report_no_answer(self) -> None:
         self._is_sent = False

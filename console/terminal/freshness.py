@@ -64,7 +64,7 @@ def freshness(seen: Seen, now: float) -> ConnectionState:
         waited = formatted(now - seen.began_at, "age")
         return ConnectionState("Not connected", seen.error or f"no answer for {waited}", is_live=False)
     age = seen.age_at(now)
-    shown = f"all that is shown is {formatted(age, 'age')} old"
+    shown = f"all data shown is {formatted(age, 'age')} old"
     unanswered = now - (seen.answered_at if seen.answered_at is not None else seen.began_at)
     if seen.error:
         return ConnectionState("Disconnected", f"{shown}. {seen.error}", is_live=False)

@@ -35,7 +35,7 @@ class More(ModalScreen[None]):
             yield Static(Text(plain_text(self._title), style="bold"))
             for sentence in self._sentences:
                 yield Static(Text(plain_text(sentence)))
-            yield Static(Text("Asking what changed before it …" if self._changes else ""), id="changes")
+            yield Static(Text("Loading changes before it …" if self._changes else ""), id="changes")
             yield Static("Escape: back", markup=False)
 
     def on_mount(self) -> None:
@@ -47,9 +47,9 @@ class More(ModalScreen[None]):
         try:
             lines = change_lines(self._changes())
         except Refused as error:
-            lines = [f"What changed is not known: {error}"]
+            lines = [f"The changes are unknown: {error}"]
         except (KeyError, TypeError, ValueError, AttributeError):
-            lines = ["What changed is not known: what the console answered is no list of changes."]
+            lines = ["The changes are unknown: the console's answer is not a list of changes."]
         self.app.call_from_thread(self._show, lines)
 
     def _show(self, lines: Sequence[str]) -> None:
@@ -61,9 +61,9 @@ def change_lines(answer: Any) -> list[str]:
     changes = answer["changes"]
     if not changes:
         reach = formatted(answer["reach_seconds"], "age")
-        return [f"Nothing changed at it or upstream of it in the {reach} before."]
+        return [f"No changes at it or upstream of it in the {reach} before."]
     return [
-        "Changed before it, the likeliest cause first:",
+        "Changes before it, the most likely cause first:",
         *(_change_line(change) for change in changes[:MAX_CHANGES]),
     ]
 

@@ -185,7 +185,7 @@ def _hand(hand: ManualChange, now: float) -> TerminalRow:
     return TerminalRow(
         f"{hand.kind} {hand.of} {hand.value}",
         (cell(ends_in(hand.until, now)), cell(words), cell(hand.of), cell(hand.owner), cell(hand.reason)),
-        details=[f"{words} of {hand.of}: it is ended on its page"],
+        details=[f"{words} of {hand.of}: end it on its page"],
     )
 
 
@@ -205,17 +205,17 @@ def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
     return [*once[:MAX_ROWS], TerminalRow("(more)", [cell("…"), cell(more)])]
 
 
-WORST = ("State", "What", "Finding")
-INCIDENTS = ("Severity", "Since", "Incident", "Quiet")
+WORST = ("State", "Subject", "Finding")
+INCIDENTS = ("Severity", "Since", "Incident", "Suppressed")
 LOOPS = ("Mode", "Loop", "Effect", "Reason")
 QUEUES = ("State", "Queue", "Waiting", "Wait s", "In /s", "Out /s", "Paused")
-FORCE = ("Ends in", "What", "Of", "By", "Reason")
+FORCE = ("Ends in", "What", "Subject", "By", "Reason")
 LISTINGS = (
-    TerminalTable("worst", "Worst first", WORST, worst_rows, "Nothing is known of the plant."),
-    TerminalTable("incidents", "Incidents", INCIDENTS, incident_rows, "No incident is open."),
-    TerminalTable("loops", "Loops", LOOPS, loop_rows, "There is no loop."),
-    TerminalTable("queues", "Queues", QUEUES, queue_rows, "There is no queue."),
-    TerminalTable("force", "In force", FORCE, force_rows, "Nothing is set by people."),
+    TerminalTable("worst", "Worst first", WORST, worst_rows, "No data about the plant."),
+    TerminalTable("incidents", "Incidents", INCIDENTS, incident_rows, "No open incidents."),
+    TerminalTable("loops", "Loops", LOOPS, loop_rows, "No loops."),
+    TerminalTable("queues", "Queues", QUEUES, queue_rows, "No queues."),
+    TerminalTable("force", "In force", FORCE, force_rows, "No manual changes in force."),
 )
 
 

@@ -157,7 +157,9 @@ def _list_limited(loop: int, row: dict[str, Any], width: int) -> LimitedTimeRang
 
 @dataclass(frozen=True)
 class NewestBars:
-    """The MAX_BARS of a kind that extend furthest towards the window's end, by their start; count: of all."""
+    """The MAX_BARS of a kind that extend furthest towards the window's end, by their start; count: of
+    all.
+    """
 
     bars: list[Bar]
     count: int
@@ -191,7 +193,7 @@ def _restart(window: Window, restart: Restart) -> Bar:
     share = window.share(restart.at)
     label = "Weir started" if restart.name == PLANT else restart.name
     how = f" after {restart.how}" if restart.how else ""
-    title = label if restart.name == PLANT else f"{restart.name} started again{how}"
+    title = label if restart.name == PLANT else f"{restart.name} restarted{how}"
     return Bar(share, share, "restart", label, title, restart.at, None)
 
 
@@ -233,7 +235,9 @@ def _address(override: Override) -> str:
 
 
 def alerts_of(window: Window) -> NewestBars:
-    """Return alerts that fired and were open in the window; explained ones are part of the explaining alert."""
+    """Return alerts that fired and were open in the window; explained ones are part of the explaining
+    alert.
+    """
     alerts = alerts_in(window).filter(under=None)
     return _newest(alerts, "resolved_at", lambda alert: _alert(window, alert))
 

@@ -90,19 +90,17 @@ def window_of(query: Mapping[str, str], now: datetime) -> Window:
         )
     if since is None or until is None:
         missing = "from" if since is None else "to"
-        raise BadInput(missing, "is missing; a range has a begin and an end.")
+        raise BadInput(missing, "is missing; a range has a start and an end.")
     return _build_fixed(since, min(until, now), at)
 
 
 def _build_fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
     if until <= since:
-        raise BadInput("to", "is not after from; a range ends after it begins.")
+        raise BadInput("to", "is not after from; a range ends after its start.")
     if until - since > timedelta(minutes=MAX_MINUTES):
-        raise BadInput(
-            "from", f"lies more than {MAX_MINUTES // 1_440} days before to; choose a shorter range."
-        )
+        raise BadInput("from", f"is more than {MAX_MINUTES // 1_440} days before to; choose a shorter range.")
     if at is not None and not since <= at <= until:
-        raise BadInput("at", "lies outside from and to.")
+        raise BadInput("at", "is outside of from and to.")
     return Window(since, max(until, since + LEAST), at=at)
 
 
@@ -124,5 +122,5 @@ def _instant(query: Mapping[str, str], name: str, now: datetime | None) -> datet
     text = query.get(name, "").strip()
     shown_at = time_of(text, name) if text else None
     if shown_at is not None and now is not None and shown_at > now:
-        raise BadInput(name, "lies ahead; the timeline shows what was.")
+        raise BadInput(name, "is in the future; the timeline shows the past.")
     return shown_at

@@ -70,12 +70,14 @@ def python() -> Iterator[Symptom]:
     """Check for a Python version with which Weir is tested."""
     least, below = PYTHONS
     if not least <= sys.version_info[:2] < below:
-        text = f"Python {sys.version_info[0]}.{sys.version_info[1]} is not one that Weir runs on."
-        yield Symptom("error", text, "Install Python 3.11 or 3.12 and make .venv again.")
+        text = f"Weir does not support Python {sys.version_info[0]}.{sys.version_info[1]}."
+        yield Symptom("error", text, "Install Python 3.11 or 3.12 and create .venv again.")
 
 
 def java() -> Iterator[Symptom]:
-    """Check Java. The bundled runtime's shim is written to a temporary folder: a check leaves nothing behind."""
+    """Check Java. The bundled runtime's shim is written to a temporary folder: a check leaves nothing
+    behind.
+    """
     try:
         with tempfile.TemporaryDirectory() as folder:
             find_java_home(variables.PROCESS, Path(folder) / "java")
@@ -98,19 +100,19 @@ def secrets() -> Iterator[Symptom]:
             if len(word) < MIN_SECRET or len(set(word)) < MIN_CHARACTERS:
                 text = f"{variable.name} is easily guessed."
                 yield Symptom(
-                    "error", text, "Set a fresh one; bin/compose-secrets makes some.", variable.name
+                    "error", text, "Set a new one; bin/compose-secrets generates some.", variable.name
                 )
     if (settings.WEIR_DATA / FIRST_LOGIN).exists():
         text = "The first administrator's password is still in a file of the data folder."
-        yield Symptom("warning", text, "Sign in, and set a password of your own.")
+        yield Symptom("warning", text, "Log in, and set a password of your own.")
 
 
 def links() -> Iterator[Symptom]:
     """Check that links in messages point to the console, and not to the reader's own host."""
     if variables.PRODUCTION.is_on() and not variables.PUBLIC_URL.is_set():
         name, default = variables.PUBLIC_URL.name, variables.PUBLIC_URL.default
-        text = f"{name} is not set: links in messages lead to {default}."
-        yield Symptom("warning", text, "Set it to the address that people open, for web and alerter.", name)
+        text = f"{name} is not set: links in messages point to {default}."
+        yield Symptom("warning", text, "Set it to the console's public address, for web and alerter.", name)
 
 
 def data_folder() -> Iterator[Symptom]:
@@ -119,19 +121,19 @@ def data_folder() -> Iterator[Symptom]:
     for path in (folder, folder / "secret-key", folder / "weir.sqlite3"):
         if path.exists() and path.stat().st_mode & OTHERS:
             remedy = f"chmod {'700' if path.is_dir() else '600'} {path}"
-            yield Symptom("error", f"Other users of this host may open {path}.", remedy, path.name)
+            yield Symptom("error", f"Other users of this host can access {path}.", remedy, path.name)
     disk = shutil.disk_usage(folder)
     free = disk.free / disk.total
     if free < WARNED_FREE_SHARE:
-        text = f"{free:.0%} of the disk of {folder} is free."
-        remedy = "Make room, or keep data for a shorter time (Settings, Retention)."
+        text = f"Only {free:.0%} of the disk of {folder} is free."
+        remedy = "Free some space, or shorten the retention (Settings, Retention)."
         yield Symptom("error" if free < MIN_FREE_SHARE else "warning", text, remedy)
 
 
 def database() -> Iterator[Symptom]:
     """Check that it answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
     if newer := list_newer_migrations():
-        text = f"The database is of a newer Weir: it has {newer[0]}."
+        text = f"The database is from a newer Weir: it has {newer[0]}."
         yield Symptom("error", text, "Install that version, or restore a backup of this one.")
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
@@ -146,9 +148,11 @@ def database() -> Iterator[Symptom]:
             )
             row = cursor.fetchone()
         if row and row[0]:
-            text = "The console works as the owner of its tables: it could drop the audit's triggers."
+            text = "The console connects as the owner of its tables: it could drop the audit log's triggers."
             yield Symptom(
-                "warning", text, "Run manage.py database_roles, and give the console the role it makes."
+                "warning",
+                text,
+                ("Run manage.py database_roles, and give the console the role that it creates."),
             )
 
 
@@ -163,7 +167,7 @@ def nodes() -> Iterator[Symptom]:
         try:
             yield from _server(f"node {node.name}", node_connection(node.url))
         except redis.RedisError as error:
-            text = f"node {node.name} can't be asked: {error}"
+            text = f"node {node.name} does not answer: {error}"
             yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")
 
 
@@ -179,7 +183,9 @@ def agents() -> Iterator[Symptom]:
             if node.state in SILENT:
                 age = "" if node.age_seconds is None else f", for {node.age_seconds:.0f} s"
                 remedy = f"Start it: python -m queues.nodes.agent {name}; check its REDIS_URL and its clock."
-                yield Symptom("error", f"The agent of node {name} is not heard{age}.", remedy, f"node {name}")
+                yield Symptom(
+                    "error", (f"The agent of node {name} does not report{age}."), remedy, f"node {name}"
+                )
 
 
 def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
@@ -189,16 +195,14 @@ def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         yield Symptom("error", f"{name} runs version {version}.", "Install Valkey or Redis 7 or newer.", name)
     if not about.get("aof_enabled"):
-        text = f"{name} keeps nothing on disk: what it acknowledged is lost when it ends."
+        text = f"{name} stores nothing on disk: what it acknowledged is lost when it ends."
         yield Symptom("error", text, "Start it with appendonly yes.", name)
     elif about.get("aof_last_write_status", "ok") != "ok":
-        text = f"{name} can't write its file; it takes nothing new."
-        yield Symptom("error", text, "Check the disk of its folder: full, or gone?", name)
+        text = f"{name} can't write its file; it accepts nothing new."
+        yield Symptom("error", text, "Check the disk of its folder: is it full, or missing?", name)
     if about.get("rdb_last_bgsave_status", "ok") != "ok":
-        text = (
-            f"{name} could not write its last snapshot: it refuses all writes while it is set to make them."
-        )
-        remedy = 'Start it with save "", its append-only file is enough; check the disk of its folder.'
+        text = f"{name} could not write its last snapshot: with snapshots enabled it rejects all writes."
+        remedy = 'Start it with save "", since its append-only file is enough; check the disk of its folder.'
         yield Symptom("error", text, remedy, name)
     yield from _memory(name, about)
     yield from clock(name, _offset_seconds(client))
@@ -211,14 +215,14 @@ def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
         text = f"{name} drops keys when its memory is full (maxmemory-policy {policy})."
         yield Symptom("error", text, "Start it with maxmemory-policy noeviction.", name)
     if not about.get("maxmemory"):
-        text = f"{name} has no limit of memory: the system may kill it."
-        yield Symptom("warning", text, "Start it with a maxmemory below what its host has.", name)
+        text = f"{name} has no memory limit: the system may kill it."
+        yield Symptom("warning", text, "Start it with a maxmemory below its host's memory.", name)
         return
     # As the server itself calculates it: without the buffers of replicas and of its file.
     used = (about["used_memory"] - about.get("mem_not_counted_for_evict", 0)) / about["maxmemory"]
-    remedy = "Have what waits on it handled, or start it with a larger maxmemory."
+    remedy = "Have its backlog processed, or start it with a larger maxmemory."
     if used >= 1:
-        yield Symptom("error", f"The memory of {name} is full: it refuses all writes.", remedy, name)
+        yield Symptom("error", f"The memory of {name} is full: it rejects all writes.", remedy, name)
     elif used >= WARNED_MEMORY_SHARE:
         yield Symptom("warning", f"{used:.0%} of the memory of {name} is used.", remedy, name)
 
@@ -235,7 +239,7 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
     if abs(ahead_seconds) > MAX_CLOCK_SECONDS:
         where = "ahead of" if ahead_seconds > 0 else "behind"
         text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} this host's."
-        yield Symptom("error", text, "Have both hosts take their time from NTP (chrony, timesyncd).", name)
+        yield Symptom("error", text, "Synchronize both hosts by NTP (chrony, timesyncd).", name)
 
 
 def worker_hosts() -> Iterator[Symptom]:
@@ -257,11 +261,11 @@ def fail_over() -> Iterator[Symptom]:
     about = control().info("replication").items()
     online = [row for name, row in about if REPLICA.fullmatch(name) and row["state"] == "online"]
     if len(online) < COPIES:
-        text = "No replica follows the control server: what has to be kept twice is refused."
+        text = "No replica follows the control server: writes that need two copies are rejected."
         yield Symptom("error", text, "Start the replicas; check masteruser and masterauth.", "control server")
     elif len(online) == COPIES:
-        text = f"{COPIES} replica follows the control server; when it ends, too, nothing is accepted."
-        yield Symptom("warning", text, "Start the server that is missing.", "control server")
+        text = f"{COPIES} replica follows the control server; if it ends, too, nothing is accepted."
+        yield Symptom("warning", text, "Start the missing server.", "control server")
     most = 0
     for host, port in sentinels.hosts:
         try:
@@ -270,19 +274,23 @@ def fail_over() -> Iterator[Symptom]:
                 most = max(most, asked.sentinel_master(sentinels.name)["num-other-sentinels"] + 1)
         except redis.RedisError as error:
             text = f"The sentinel at {host}:{port} does not answer: {error}"
-            yield Symptom("warning", text, "Start it: a fail-over needs most of them.", f"{host}:{port}")
+            yield Symptom("warning", text, "Start it: a failover needs a majority of them.", f"{host}:{port}")
     if most > len(sentinels.hosts):
         # A majority of those that are named may be a minority of those that exist, which elected another
         # primary.
-        text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels: they can't speak for the others."
-        yield Symptom("error", text, "Name them all, in every process's REDIS_URL.", variables.REDIS_URL.name)
+        text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels, which is no majority."
+        yield Symptom(
+            "error", text, ("Name all of them in every process's REDIS_URL."), variables.REDIS_URL.name
+        )
 
 
 def processes() -> Iterator[Symptom]:
-    """Check observer, workers, beat (by the loops that it ticks), alerter, and pipeline, as /readyz has them."""
+    """Check observer, workers, beat (by the loops that it ticks), alerter, and pipeline, as /readyz has
+    them.
+    """
     for name, part in readiness.parts(timezone.now()).items():
         if not part.ok and name not in ("database", "control", "nodes"):
-            remedy = "Read the last lines of its log (Processes), and start it again."
+            remedy = "Read the last lines of its log (Processes), and restart it."
             yield Symptom("error", f"{name}: {part.message}", remedy, name)
 
 
@@ -292,7 +300,7 @@ def audit() -> Iterator[Symptom]:
     for finding in verdict.findings[:3]:
         yield Symptom("error", finding.text, "manage.py audit verify; docs/operate/alerts/audit-altered.md")
     if verdict.unchecked:
-        text = f"{verdict.unchecked} entries of the audit were not checked in {AUDIT_SECONDS:.0f} s."
+        text = f"{verdict.unchecked} entries of the audit log were not checked within {AUDIT_SECONDS:.0f} s."
         yield Symptom("warning", text, "manage.py audit verify checks all.")
 
 
@@ -306,7 +314,7 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
     "database": (database, "Start the database; check DATABASE_URL."),
     "control server": (control_server, "Start it; check REDIS_URL, its user and password."),
     "fail-over": (fail_over, "Start the sentinels and the control server; check REDIS_URL."),
-    "nodes": (nodes, "Mend the topology: manage.py seed, or Settings."),
+    "nodes": (nodes, "Fix the topology: manage.py seed, or Settings."),
     "agents": (agents, "Start the database and the control server first."),
     "worker hosts": (worker_hosts, "Start the control server; check REDIS_URL."),
     "processes": (processes, "Start the database and the control server first."),
@@ -315,7 +323,9 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
 
 
 def report() -> dict[str, Any]:
-    """Return every symptom, errors first: {ok, checks, symptoms}. With only warnings an installation is ok."""
+    """Return every symptom, errors first: {ok, checks, symptoms}. With only warnings an installation is
+    ok.
+    """
     symptoms = [
         {
             "check": name,

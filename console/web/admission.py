@@ -235,11 +235,13 @@ class _Place:
             if not any(admission.held(names, person) > _count_for_client(most) for names, most in limits):
                 return
             admission.refused[self.line.name] += 1
-        message = "you have too many requests at work at once; wait for their answers."
+        message = "you have too many requests in progress; wait for their answers."
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
     def wrap_receive(self, receive: Any) -> Any:
-        """Wrap `receive`: the message that completes the request is passed on when there is a place for it."""
+        """Wrap `receive`: the message that completes the request is passed on when there is a place for
+        it.
+        """
 
         async def receive_in_place() -> dict[str, Any]:
             message: dict[str, Any] = await receive()
@@ -299,5 +301,5 @@ class _Place:
     def refusal(self) -> RequestRefused:
         self.admission.refused[self.line.name] += 1
         waiting = len(self.admission.waiting[self.line.name])
-        message = f"the console has too much to do: {waiting} requests like this one wait; try again."
+        message = f"the console is overloaded: {waiting} requests like this one are waiting; try again."
         return RequestRefused(self.line.status, message, retry_after_seconds=1, field="")

@@ -35,14 +35,13 @@ UNNAMED = (
 )  # keys of `errors` that are no field of the input
 DETAILS = {
     400: "The request can't be read.",
-    403: "This is not allowed.",
-    404: "There is nothing at this address.",
-    409: "Somebody else changed the same at this very time, and this was refused. Load the page, see what is"
-    " there now, and send it again if it is still wanted.",
+    403: "This is not permitted.",
+    404: "This address does not exist.",
+    409: "Somebody else made a conflicting change at the same time, so yours was rejected. Reload the page,"
+    " check the current state, and send it again if necessary.",
     413: "The body is too large.",
-    429: "Too many tries; wait and send again.",
-    500: "The console failed. Nothing is said about the cause here: the log of the web process has it, under"
-    " this request_id.",
+    429: "Too many attempts; wait and send again.",
+    500: "The console failed. The cause is in the log of the web process, under this request_id.",
 }
 # Database errors: a unique value exists, or a referenced one does not. (Others are errors of Weir.)
 MET_ANOTHER = {
@@ -123,7 +122,9 @@ def _title(status: int) -> str:
 
 
 def _first(errors: Any) -> tuple[str, str]:
-    """Return field ("" if none is named) and message of the first error; of a list, those of its first line."""
+    """Return field ("" if none is named) and message of the first error; of a list, those of its first
+    line.
+    """
     if isinstance(errors, list):
         line = errors[0]
         return f"line {line['line']}", str(line["error"])
@@ -153,7 +154,7 @@ class Problems(MiddlewareMixin):
         the database permitted one of them. Or it did not answer, or not in time.
         """
         if (sentence := _explain_unavailable(exception)) is not None:
-            logger.warning("%s had no answer of the database: %s", request.path, exception)
+            logger.warning("%s got no answer from the database: %s", request.path, exception)
             return _answer_database_error(request, sentence)
         if isinstance(exception, RateLimited):
             response = HttpResponse(str(exception), status=429, content_type="text/plain; charset=utf-8")
@@ -161,7 +162,7 @@ class Problems(MiddlewareMixin):
             return response
         if not isinstance(exception, IntegrityError) or _code(exception) not in MET_ANOTHER:
             return None
-        logger.warning("%s met another change of the same: %s", request.path, exception)
+        logger.warning("%s conflicted with another change: %s", request.path, exception)
         return HttpResponse(DETAILS[409], status=409, content_type="text/plain; charset=utf-8")
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
@@ -185,7 +186,7 @@ def _code(error: IntegrityError) -> str:
 def _read_members(response: HttpResponse) -> dict[str, Any]:
     """Return the members of a JSON rejection; of a page or a text, only the permitted methods."""
     if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return {"detail": f"This address takes {response.get('Allow') or 'another method'}."}
+        return {"detail": f"This address accepts {response.get('Allow') or 'another method'}."}
     kind = response.get("Content-Type", "")
     if "json" in kind:
         read = orjson.loads(response.content)

@@ -19,7 +19,9 @@ GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
 
 
 class RequestId(MiddlewareMixin):
-    """Sets `request.request_id`, which log lines also contain; accepts a trusted proxy's id if well formed."""
+    """Sets `request.request_id`, which log lines also contain; accepts a trusted proxy's id if well
+    formed.
+    """
 
     def process_request(self, request: HttpRequest) -> None:
         given = request.headers.get(HEADER, "") if is_via_trusted_proxy(request) else ""

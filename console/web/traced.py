@@ -1,4 +1,6 @@
-"""A span for each request, if a collector is configured: of its caller's trace if it has one (traceparent)."""
+"""A span for each request, if a collector is configured: of its caller's trace if it has one
+(traceparent).
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -66,7 +66,7 @@ def test_a_fault_that_finds_the_database_busy_is_not_tried_and_the_seeds_go_on(m
         raise sqlite3.OperationalError("database is locked")
         yield
 
-    monkeypatch.setattr(suite, "until_whole", lambda *_: (0.5, [], {}))
+    monkeypatch.setattr(suite, "wait_until_whole", lambda *_: (0.5, [], {}))
     found = suite._inject(None, 3, Kind("lock weir.sqlite3", busy), Random(3))
     assert found.not_tried == "database is locked"
     tried = Struck(4, "kill web", 8.0, 5.0)

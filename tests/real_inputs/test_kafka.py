@@ -185,7 +185,7 @@ def test_a_group_that_can_be_read_again_has_its_lag_at_once():
 def test_an_inspection_says_which_groups_can_not_be_read(monkeypatch):
     from workers.plants.foreign.kafka import kafka_plant
 
-    monkeypatch.setattr(KafkaCluster, "_connected", lambda self: self._client)
+    monkeypatch.setattr(KafkaCluster, "_open_client", lambda self: self._client)
     shared = SharedCluster({"billing": ORDERS, "secret": DENIED})
     monkeypatch.setattr(KafkaCluster, "__init__", _with_client(shared, KafkaCluster.__init__))
     found = kafka_plant.inspect(PlantAddress(name="events", url="kafka://broker.example"))

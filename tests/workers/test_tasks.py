@@ -127,7 +127,7 @@ def test_a_worker_goes_on_while_the_control_server_does_not_answer(
     def away(*_: object) -> None:
         raise redis.ConnectionError("the control server is away")
 
-    monkeypatch.setattr(pausing, "paused", away)
+    monkeypatch.setattr(pausing, "load_pauses", away)
     tasks.consume("alert", "n1", "w1")
     work = control.hgetall("weir:work:alert:n1")
     assert (work[b"events"], work[b"trouble"]) == (b"24", b"")
@@ -278,7 +278,7 @@ def test_plants_that_hang_at_the_end_of_what_people_did_there_keep_no_thread_fro
         raise PlantUnavailable(f"{row.name} did not answer.")
         yield
 
-    monkeypatch.setattr(adapters, "bounded", hanging)
+    monkeypatch.setattr(adapters, "open_bounded", hanging)
     for name in ("shop", "store"):
         RegisteredPlant.objects.create(name=name, kind="celery", url="redis://broker.example")
         paused = Intervention(kind="pause", subject="celery", value="", before="{}", by="eve", until=1.0)

@@ -101,7 +101,7 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
     found = Experiment.objects.select_related("run", "owner").prefetch_related("results").filter(pk=number)
     experiment = found.first()
     if experiment is None:
-        raise Http404(f"Experiment {number} is not known.")
+        raise Http404(f"Experiment {number} is unknown.")
     demand_contents(actor, action, experiment.queues)
     return experiment
 

@@ -91,7 +91,7 @@ def override(
         name: value for name, value in values.items() if any(override_[name] != value for override_ in held)
     }
     if not changed:
-        raise BadInput("name", "has these values in force already; nothing is to be changed.")
+        raise BadInput("name", "has values that are already in force; nothing to change.")
     scope = Scope(law=found.law) if loop == ALL else Scope(loops[0])
     made = steering.override(actor, scope, changed, reason=reason, now=now, expiry=expiry)
     after = {"loops": [each.name for each in loops], **changed}
@@ -117,14 +117,14 @@ def loops_of(applied: Applicable, loop: str) -> list[Loop]:
     """Return all of them, or the one of that number. Raises `BadInput`."""
     chosen = [each for each in loops_of_law(applied) if loop in (ALL, str(each.pk))]
     if not chosen:
-        raise BadInput("loop", f"is no loop of {applied.law}; choose one of the list.")
+        raise BadInput("loop", f"is not a loop of {applied.law}; choose one of the list.")
     return chosen
 
 
 def _find_applicable(experiment: Experiment, law: str) -> Applicable:
     found = applicable(experiment)
     if law not in found:
-        known = ", ".join(found) or "none of this experiment's"
+        known = ", ".join(found) or "none of this experiment's laws"
         raise BadInput("law", f"{law[:40]} can't be applied to the plant; {known} can.")
     return found[law]
 

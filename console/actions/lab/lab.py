@@ -45,7 +45,7 @@ class Applicable:
 def scenario_named(name: str) -> Scenario:
     """Return the scenario of that name. Raises `BadInput`."""
     if name not in SCENARIOS:
-        raise BadInput("scenario", f"{name[:40]} is not known; there are {', '.join(SCENARIOS)}.")
+        raise BadInput("scenario", f"{name[:40]} is unknown; choose one of {', '.join(SCENARIOS)}.")
     return SCENARIOS[name]
 
 
@@ -60,7 +60,7 @@ def read_wanted(
     """Validate a new experiment. Raises `BadInput` that names scenario, law, seed, title, or the setting."""
     scenario = scenario_named(name)
     if not checks.is_whole(seed, 0, 2**63 - 1):
-        raise BadInput("seed", f"takes a whole number from 0 up, not {str(seed)[:40]}.")
+        raise BadInput("seed", f"takes a whole number, at least 0, not {str(seed)[:40]}.")
     if len(title) > MAX_TITLE:
         raise BadInput("title", f"takes at most {MAX_TITLE} characters.")
     try:

@@ -35,7 +35,7 @@ def read_trace(path: str, column: str | None) -> Floats:
         )
     values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
-        raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
+        raise BadInput("--trace", "takes numbers of at least 0, with at least one above 0")
     return values
 
 
@@ -79,7 +79,7 @@ def _rows(path: str, field: str) -> Rows:
     except csv.Error:
         raise BadInput(field, "line 1 is not CSV") from None
     if len(rows.fieldnames) > MAX_COLUMNS:
-        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; a file takes {MAX_COLUMNS} at most")
+        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; a file takes at most {MAX_COLUMNS}")
     return rows
 
 

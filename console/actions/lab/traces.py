@@ -50,7 +50,9 @@ class Trace:
 
 
 def list_traces(data: Path, actor: Actor) -> list[str]:
-    """Return the files that the actor may choose: uploads, and rates extracted from the plant's own archive."""
+    """Return the files that the actor may choose: uploads, and rates extracted from the plant's own
+    archive.
+    """
     return [path for path in _traces(data) if actor.reaches(_queues_of(path, actor))]
 
 
@@ -80,7 +82,7 @@ def own_queues(actor: Actor) -> list[str] | None:
 def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
     """Return a known file's column. Raises `BadInput`; `PermissionDenied` for values of another queue."""
     if name not in _traces(data):
-        raise BadInput("trace", f"{name[:80]} is not there any more; choose another.")
+        raise BadInput("trace", f"{name[:80]} does not exist any more; choose another.")
     queues = _queues_of(name, actor)
     demand_contents(actor, "lab.run", queues)
     return Trace(Path(name).name, column, _read(path_inside(data, name, "trace"), column), name, queues)
@@ -99,7 +101,7 @@ def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
     except OSError:
         values = None
     if experiment is None or experiment.trace is None or values is None:
-        raise BadInput("trace", f"of experiment {number} is not there any more; choose another.")
+        raise BadInput("trace", f"of experiment {number} does not exist any more; choose another.")
     about = experiment.trace
     return Trace(about["name"], about["column"], values, about.get("path", ""), experiment.queues)
 
@@ -143,9 +145,9 @@ def _copy(file: BinaryIO, path: Path) -> None:
             while chunk := packed.read(CHUNK_BYTES):
                 unpacked += len(chunk)
                 if unpacked > MAX_TRACE_BYTES:
-                    raise BadInput("trace", f"unpacks to more than {MAX_TRACE_BYTES // 2**20} MiB.")
+                    raise BadInput("trace", f"decompresses to more than {MAX_TRACE_BYTES // 2**20} MiB.")
     except (OSError, EOFError, zlib.error):
-        raise BadInput("trace", "is not gzip to its end.") from None
+        raise BadInput("trace", "is not complete gzip.") from None
 
 
 def _read(path: Path, column: str) -> Floats:

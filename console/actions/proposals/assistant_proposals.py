@@ -53,23 +53,23 @@ def _minutes(what: str) -> Parameter:
     return Parameter("minutes", "min", what, None, 1, MAX_MINUTES, required=True)
 
 
-LOOP = Parameter("loop", "name", "The loop.", None, kind="text", required=True)
+LOOP = Parameter("loop", "name", "Name of the loop.", None, kind="text", required=True)
 MATCHERS = Parameter(
     "matchers",
     "labels",
-    "All of which an alert must have.",
+    "Matchers, all of which must match.",
     None,
     kind="rows",
     required=True,
     most=10,
     items=(
-        Parameter("label", "name", "A label of alerts.", None, kind="text", required=True),
-        Parameter("is", "", "How they compare.", "=", kind="choice", choices=("=", "!=", "~")),
-        Parameter("value", "text", "Its value.", None, kind="text", required=True),
+        Parameter("label", "name", "Label of alerts.", None, kind="text", required=True),
+        Parameter("is", "", "Comparison operator.", "=", kind="choice", choices=("=", "!=", "~")),
+        Parameter("value", "text", "Value of the label.", None, kind="text", required=True),
     ),
 )
 GOAL = Parameter(
-    "goal", "", "Of the rebalancing.", "below-busy", kind="choice", choices=("below-busy", "band")
+    "goal", "", "Goal of the rebalancing.", "below-busy", kind="choice", choices=("below-busy", "band")
 )
 
 
@@ -112,36 +112,36 @@ def _plan(
     actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
 ) -> str:
     made = plans.propose_rebalance(actor, arguments["goal"], snapshot, now)
-    return f"Plan {made.pk} is computed; it moves nothing before it is approved, too."
+    return f"Plan {made.pk} was created; it moves nothing before it is approved, too."
 
 
-VALUE = Parameter("value", "", "In place of the parameter's.", None, -1e12, 1e12, required=True)
+VALUE = Parameter("value", "", "Value that replaces the parameter's.", None, -1e12, 1e12, required=True)
 ACTS: Mapping[str, Proposable] = {
     "override": Proposable(
-        "Put a number in place of one parameter or guard setting of one loop, for some minutes.",
+        "Override one parameter or guard setting of one loop for some minutes.",
         "override.set",
         (
             LOOP,
-            Parameter("name", "name", "Of the parameter.", None, kind="text", required=True),
+            Parameter("name", "name", "Name of the parameter.", None, kind="text", required=True),
             VALUE,
-            _minutes("How long it is in force."),
+            _minutes("Duration of the override."),
         ),
         _override,
     ),
     "hold": Proposable(
-        "Keep a loop from acting for some minutes.",
+        "Hold a loop for some minutes.",
         "loop.mode",
-        (LOOP, _minutes("How long it does not act.")),
+        (LOOP, _minutes("Duration of the hold.")),
         _hold,
     ),
     "silence": Proposable(
-        "Notify nobody of the alerts that match, for some minutes.",
+        "Silence matching alerts for some minutes.",
         "silence.set",
-        (MATCHERS, _minutes("How long nobody is notified.")),
+        (MATCHERS, _minutes("Duration of the silence.")),
         _silence,
     ),
     "plan": Proposable(
-        "Compute a plan that moves points between nodes; people approve it by its own hash.",
+        "Create a plan that moves points between nodes; people approve it by its own hash.",
         "plan.propose",
         (GOAL,),
         _plan,
@@ -156,7 +156,7 @@ def propose(
     """Propose an action to people; nothing is done. Only a token proposes: people act themselves."""
     demand(actor, "proposal.make")
     if actor.token is None:
-        raise BadInput("authorization", "takes an API token: who is logged in acts without a proposal.")
+        raise BadInput("authorization", "takes an API token: logged-in users act without a proposal.")
     cleaned, text = validate_arguments(act, arguments), overrides.read_reason(reason)
     if snapshot is None or snapshot.at is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
@@ -195,13 +195,13 @@ def approve(
     _demand_session(actor)
     row, text = _open(proposal, now), overrides.read_reason(reason)
     if not _is_hash_of(row, hash):
-        raise BadInput("hash", "is of another proposal; open it again and approve what it shows.")
+        raise BadInput("hash", "belongs to another proposal; open it again and approve the version it shows.")
     if not is_valid(row.token, now):
         raise BadInput("proposal", f"is of {row.token.name}, a token that has ended; reject it.")
     act = ACTS[row.act]
     demand(actor, act.permission, queues_of(row))
     if why := _drift(row, now):
-        raise BadInput("proposal", f"is void: {why}; ask for another one.")
+        raise BadInput("proposal", f"is void: {why}; request another one.")
     row.outcome = act.carry_out(actor, row.arguments, _reason_of_both(row, text), snapshot, now)
     return _record_decision(actor, row, State.APPROVED, text, now)
 
@@ -220,9 +220,7 @@ def _demand_session(actor: Actor) -> None:
     """
     demand(actor, "proposal.decide")
     if actor.confirmed_at is None:
-        raise PermissionDenied(
-            "A proposal is decided on its page by a person who is logged in, not by a command."
-        )
+        raise PermissionDenied("A proposal is decided on its page by a logged-in person, not by a command.")
 
 
 def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
@@ -240,7 +238,7 @@ def loop_named(name: str) -> Loop:
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
         raise BadInput(
-            "arguments.loop", f"{checks.shorten_for_message(name)} is no loop; list them and take a name."
+            "arguments.loop", f"{checks.shorten_for_message(name)} is not a loop; list them and use a name."
         )
     return loop
 
@@ -287,7 +285,7 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
     row = rows.get(pk=proposal.pk)
     state = state_at(row, now)
     if state != State.PROPOSED:
-        raise BadInput("proposal", f"is {state} already; ask for another one.")
+        raise BadInput("proposal", f"is already {state}; request another one.")
     return row
 
 

@@ -41,7 +41,8 @@ def fresh(
         )
     if age_seconds > oldest_seconds:
         raise BadInput(
-            "plant", f"was last observed {age_seconds:.0f} s ago; see that the observer runs, then try again."
+            "plant",
+            (f"was last observed {age_seconds:.0f} s ago; check that the observer runs, then try again."),
         )
     return snapshot
 
@@ -170,7 +171,7 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
     demand(actor, "node.use")
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
-        raise BadInput("node", f"{node} is in use already: neither drained nor cordoned.")
+        raise BadInput("node", f"{node} is already in service: neither drained nor cordoned.")
     projection.lock_revision()
     audit_log.record(
         actor, "node.use", node, reason=reason.strip(), before=held, after=dict.fromkeys(held or (), False)

@@ -27,9 +27,9 @@ def approve(
     demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
     row = _open(tuning)
     if hash != row.hash:
-        raise BadInput("hash", "is of another tuning; open it again and approve what it shows.")
+        raise BadInput("hash", "belongs to another tuning; open it again and approve the version it shows.")
     if why := learning.drift(row, now):
-        raise BadInput("tuning", f"no longer holds: {why}. Run the task tuning again.")
+        raise BadInput("tuning", f"is out of date: {why}. Run the task tuning again.")
     made = loops.override(actor, Scope(row.loop), row.values, reason=reason, now=now, expiry=expiry)
     _record_decision(actor, row, Tuning.State.APPROVED, made[0].reason, now)
     return made
@@ -48,7 +48,7 @@ def _open(tuning: Tuning) -> Tuning:
     """Return its row, locked until the transaction ends."""
     row = Tuning.objects.select_for_update(of=("self",)).select_related("loop").get(pk=tuning.pk)
     if row.state != Tuning.State.PROPOSED:
-        raise BadInput("tuning", f"is {row.state} already; only a proposed one can be decided on.")
+        raise BadInput("tuning", f"is already {row.state}; only a proposed one can be decided on.")
     return row
 
 

@@ -66,7 +66,7 @@ def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueCh
     before = definition_of(queue)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
-        raise BadInput(unknown[0], f"is not changed here; the fields are {', '.join(FIELDS)}.")
+        raise BadInput(unknown[0], f"can't be changed here; the fields are {', '.join(FIELDS)}.")
     changed = {name: value for name, value in fields.items() if value != before[name]}
     if {"handler", "handler_options"} & changed.keys():  # what the host itself has set stays unchanged
         _check(actor, queue.name, queue.kind, {**before, **changed})
@@ -74,7 +74,9 @@ def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueCh
 
 
 def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
-    """Return the difference for a user who may make it: validating a definition may import code of the host."""
+    """Return the difference for a user who may make it: validating a definition may import code of the
+    host.
+    """
     demand(actor, "queue.define", [queue.name])
     return difference(actor, queue, fields)
 
@@ -115,12 +117,12 @@ def change(
     why = read_reason(reason)
     queue = Queue.objects.select_for_update().filter(name=name).first()
     if queue is None:
-        raise BadInput("queue", f"{name[:40]} is no queue.")
+        raise BadInput("queue", f"{name[:40]} is not a queue.")
     change_ = difference(actor, queue, fields)
     if digest != change_.digest:
-        raise BadInput("digest", f"{name} was changed meanwhile; reload the page and change it again.")
+        raise BadInput("digest", f"{name} was changed in the meantime; reload the page and change it again.")
     if not change_.after:
-        raise BadInput("queue", "is as it was; change at least one field.")
+        raise BadInput("queue", "is unchanged; change at least one field.")
     projection.change_queue(control, name, change_.after, overrides.node_thresholds(now))
     before, after = audit_document(change_.before), audit_document(change_.after)
     audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
@@ -147,7 +149,7 @@ def create(
     why = read_reason(reason)
     unknown = [field for field in fields if field not in FIELDS]
     if unknown:
-        raise BadInput(unknown[0], f"is not known; the fields are {', '.join(FIELDS)}.")
+        raise BadInput(unknown[0], f"is unknown; the fields are {', '.join(FIELDS)}.")
     if kind not in Queue.Kind.values:
         raise BadInput("kind", f"takes {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}

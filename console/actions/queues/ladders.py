@@ -24,11 +24,11 @@ def set_cap(actor: Actor, queue: str, cap: str, *, reason: str, now: datetime) -
     why = read_reason(reason)
     loop = Loop.objects.select_for_update().filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
-        raise BadInput("queue", f"{queue} has no ladder yet; it gets one within seconds of being there.")
+        raise BadInput("queue", f"{queue} has no ladder yet; a new queue gets one within seconds.")
     catalog.parameter(LAW, "cap").check(cap, "")
     before = str(catalog.read_parameters(LAW, loop.parameters)["cap"])
     if cap == before:
-        raise BadInput("cap", f"is {cap} already; choose another level.")
+        raise BadInput("cap", f"is already {cap}; choose another level.")
     demand_not_overridden(loop, "cap", "cap", now)
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "cap": cap})
     audit_log.record(actor, "ladder.cap", queue, reason=why, before={"cap": before}, after={"cap": cap})

@@ -46,7 +46,7 @@ def pause_queue(
     """
     demand(actor, "queue.pause", [queue])
     if not Queue.objects.filter(name=queue).exists():
-        raise BadInput("queue", f"{queue[:40]} is no queue.")
+        raise BadInput("queue", f"{queue[:40]} is not a queue.")
     if part not in pausing.PARTS:
         raise BadInput("part", f"takes {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
     scope = Scope(queue=queue)
@@ -70,7 +70,10 @@ def drain_host(
         )
     projection.lock_revision()  # a second user who drains the last host at once sees the other's drain
     if hosts[host].role == CONTROL_ROLE and not _others_run_loops(host, hosts, now):
-        raise BadInput("host", f"{host} alone runs the control loops; start another of role control first.")
+        raise BadInput(
+            "host",
+            (f"{host} is the only host that runs the control loops; start another of role control first."),
+        )
     scope = Scope(host=host)
     demand_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")
     return _stop(actor, "host.drain", DRAINING, overrides.DRAINED, scope, expiry, reason, now, control)

@@ -97,7 +97,7 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
     _check_outside(change)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
     if lately.count() >= MAX_AN_HOUR:
-        message = f"is the {MAX_AN_HOUR + 1:,}th of an hour; send fewer, and later."
+        message = f"is number {MAX_AN_HOUR + 1:,} within an hour; send fewer, and later."
         raise RateLimited("event", message, AN_HOUR_SECONDS)
     try:
         with transaction.atomic():
@@ -135,7 +135,9 @@ def _parse_change(change: OutsideChange) -> Mark | None:
 
 
 def check_names(*, source: str, id: str, type: str) -> None:
-    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is read."""
+    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is
+    read.
+    """
     for name, value, longest in (
         ("source", source, MAX_SOURCE),
         ("id", id, MAX_EVENT),
@@ -148,7 +150,7 @@ def check_names(*, source: str, id: str, type: str) -> None:
 def _check_outside(change: OutsideChange) -> None:
     check_names(source=change.source, id=change.event, type=change.type)
     if change.url and not (len(change.url) <= MAX_URL and change.url.startswith(("https://", "http://"))):
-        raise BadInput("url", f"takes an address of http or https of at most {MAX_URL} characters.")
+        raise BadInput("url", f"takes an http or https address of at most {MAX_URL} characters.")
     if len(change.parts) > MAX_PARTS:
         raise BadInput("parts", f"takes at most {MAX_PARTS} parts.")
     for part in change.parts:
@@ -163,7 +165,7 @@ def _check_part(part: str) -> None:
     kind, name = matched.groups()
     known = {"queue": Queue.objects.filter(name=name), "node": Node.objects.filter(name=name)}
     if kind in known and not known[kind].exists():
-        raise BadInput("parts", f"{part} is not there; leave it out where the whole plant is meant.")
+        raise BadInput("parts", f"{part} does not exist; leave it out for the whole plant.")
 
 
 @transaction.atomic
@@ -171,7 +173,7 @@ def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
     """Hide the mark; removing it twice has no further effect."""
     demand(actor, "mark.remove")
     if not reason.strip():
-        raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
+        raise BadInput("reason", "is missing; give a reason for the audit log.")
     if Mark.objects.filter(pk=mark.pk, removed_at=None).update(removed_at=now):
         audit_log.record(actor, "mark.remove", str(mark), reason=reason.strip(), before=describe_mark(mark))
 
@@ -192,7 +194,7 @@ def newest(since: datetime, until: datetime, rows: int, before: int | None = Non
     if before is not None:
         at = Mark.objects.filter(pk=before).values_list("at", flat=True).first()
         if at is None:
-            raise BadInput("before", "is no mark; give what was `next`.")
+            raise BadInput("before", "is not a mark; use the value of `next`.")
         found = found.filter(Q(at__lt=at) | Q(at=at, pk__lt=before))
     shown = list(found.order_by("-at", "-pk")[:rows])
     more = found.count() - len(shown) if len(shown) == rows else 0
@@ -218,14 +220,14 @@ def describe_mark(mark: Mark) -> dict[str, Any]:
 
 def _check(title: str, kind: str, text: str, at: datetime, until: datetime | None, now: datetime) -> None:
     if not title:
-        raise BadInput("title", "is missing; say in a few words what happened.")
+        raise BadInput("title", "is missing; describe in a few words what happened.")
     if len(title) > MAX_TITLE:
-        raise BadInput("title", f"takes {MAX_TITLE} characters at most; the text takes {MAX_TEXT:,}.")
+        raise BadInput("title", f"takes at most {MAX_TITLE} characters; the text takes {MAX_TEXT:,}.")
     if len(text) > MAX_TEXT:
-        raise BadInput("text", f"takes {MAX_TEXT:,} characters at most.")
+        raise BadInput("text", f"takes at most {MAX_TEXT:,} characters.")
     if kind not in Mark.Kind.values:
         raise BadInput("kind", f"takes {' or '.join(Mark.Kind.values)}, not {kind[:40]!r}.")
     if at > now + MAX_AHEAD:
-        raise BadInput("at", "lies ahead; a mark is about what has happened.")
+        raise BadInput("at", "is in the future; a mark is about what has happened.")
     if until is not None and until < at:
-        raise BadInput("until", "is before at; a range ends after it begins.")
+        raise BadInput("until", "is before at; a range ends after its start.")

@@ -55,7 +55,7 @@ def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
     """End a link; ending it twice has no further effect."""
     demand(actor, "link.end")
     if not reason.strip():
-        raise BadInput("reason", "is missing; say why, for whoever reads the audit.")
+        raise BadInput("reason", "is missing; give a reason for the audit log.")
     if SharedLink.objects.filter(pk=link.pk, ended_at=None).update(ended_at=now):
         link.ended_at = now
         audit_log.record(actor, "link.end", str(link), reason=reason.strip(), before=describe_link(link))
@@ -107,14 +107,16 @@ def describe_link(link: SharedLink) -> dict[str, Any]:
 
 def _check(at: datetime, hours: float, reason: str, now: datetime) -> None:
     if not reason:
-        raise BadInput("reason", "is missing; say whom you show it to, and why.")
+        raise BadInput("reason", "is missing; say with whom you share it, and why.")
     if len(reason) > MAX_REASON:
-        raise BadInput("reason", f"takes {MAX_REASON} characters at most.")
+        raise BadInput("reason", f"takes at most {MAX_REASON} characters.")
     if not 0 < hours <= MAX_HOURS:
         raise BadInput("hours", f"takes more than 0 and at most {MAX_HOURS:g} (7 days).")
     if at > now:
-        raise BadInput("at", "lies ahead; a link shows what was.")
+        raise BadInput("at", "is in the future; a link shows the past.")
     if snapshot_at(settings.WEIR_DATA, at.timestamp()) is None:
-        raise BadInput("at", "is a time of which nothing is kept; choose another on the timeline.")
+        raise BadInput("at", "is a time without a snapshot; choose another one on the timeline.")
     if open_at(now).count() >= MAX_OPEN:
-        raise BadInput("at", f"has no room: {MAX_OPEN} links are open; end some on the timeline first.")
+        raise BadInput(
+            "at", (f"exceeds the limit: {MAX_OPEN} links are active; end some on the timeline first.")
+        )

@@ -14,5 +14,5 @@ def file_of(description: str, *content_types: str) -> dict[str, Any]:
     return {"responses": {200: {"description": description, "content": content}}}
 
 
-EXPORTED_ROWS = file_of("Rows, newest first, as `format` says: CSV, or JSON lines.", CSV, JSON_LINES)
+EXPORTED_ROWS = file_of("Rows, newest first, in `format`: CSV, or JSON lines.", CSV, JSON_LINES)
 STORED_BYTES = file_of("The bytes, as a file.", "application/octet-stream")

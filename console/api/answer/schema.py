@@ -8,14 +8,14 @@ from typing_extensions import TypedDict
 
 Json: TypeAlias = JsonValue
 Document: TypeAlias = dict[str, JsonValue]
-Instant = Annotated[float, Field(description="Seconds since 1970 (UTC).")]
+Instant = Annotated[float, Field(description="Unix time in seconds (UTC).")]
 Seconds = Annotated[float, Field(description="Seconds.")]
 PerSecond = Annotated[float, Field(description="Events per second.")]
 Share = Annotated[float, Field(description="A share, 0 to 1.")]
 Bytes = Annotated[int, Field(description="Bytes.")]
 Events = Annotated[int, Field(description="Events.")]
 Points = Annotated[int, Field(description="Points, of the 1000 of a queue.")]
-Labels = Annotated[dict[str, str], Field(description="What it is about: queue, node, loop, … by name.")]
+Labels = Annotated[dict[str, str], Field(description="Subject: queue, node, loop, … by name.")]
 
 
 class ApiAnswer(TypedDict):

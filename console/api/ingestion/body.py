@@ -32,7 +32,7 @@ def body_of(request: HttpRequest) -> bytes:
     except RequestDataTooBig:
         raise RefusedError(413, "body", too_large_message(limit_bytes)) from None
     except UnreadablePostError as error:
-        raise RefusedError(400, "body", f"broke off ({error}); send it again.") from None
+        raise RefusedError(400, "body", f"was interrupted ({error}); send it again.") from None
     return unpack_body(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body
 
 
@@ -41,9 +41,9 @@ def unpack_body(body: bytes, limit_bytes: int) -> bytes:
     try:
         plain = _unpack(memoryview(body), limit_bytes)
     except zlib.error as error:
-        raise RefusedError(400, "body", f"is not gzip to its end ({error}).") from None
+        raise RefusedError(400, "body", f"is not complete gzip ({error}).") from None
     if plain[:2] == GZIP:
-        raise RefusedError(400, "body", "is packed twice; pack it once.")
+        raise RefusedError(400, "body", "is compressed twice; compress it once.")
     return bytes(plain)
 
 
@@ -60,10 +60,12 @@ def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
                 members, member = members + 1, zlib.decompressobj(GZIP_WINDOW)
             plain += member.decompress(data, limit_bytes + 1 - len(plain))
             if len(plain) > limit_bytes:
-                raise RefusedError(413, "body", f"unpacks to more than {limit_bytes} bytes; send less.")
+                raise RefusedError(413, "body", f"decompresses to more than {limit_bytes} bytes; send less.")
             if members > MEMBERS_MOST:
-                raise RefusedError(413, "body", f"is of more than {MEMBERS_MOST} gzip members; pack it once.")
+                raise RefusedError(
+                    413, "body", (f"has more than {MEMBERS_MOST} gzip members; compress it once.")
+                )
             data = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
-        raise RefusedError(400, "body", "is not gzip to its end (it breaks off).")
+        raise RefusedError(400, "body", "is not complete gzip (it ends early).")
     return plain

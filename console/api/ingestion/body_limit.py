@@ -21,7 +21,7 @@ MIN_BYTES_PER_SECOND = 64 * 1024
 # Bodies over STRANGER_BYTES that one process handles at once: of all senders, and of one of them.
 LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
 ASKING_SECONDS = 5.0  # time limit for authenticating the sender of a body
-UNANSWERED = "body can't be taken now: the database or the control server does not answer."
+UNANSWERED = "body can't be accepted now: the database or the control server does not answer."
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ class _Body:
                 message: dict[str, Any] = await self._receive()
                 return message
         except TimeoutError:
-            raise RequestRefused(408, f"body takes at most {until_seconds:.0f} s to arrive so far.") from None
+            raise RequestRefused(
+                408, (f"body may take at most {until_seconds:.0f} s to arrive so far.")
+            ) from None
 
     async def _ask(self, size_bytes: int) -> None:
         """Determine once the sender and how much it may send."""
@@ -137,7 +139,9 @@ class _Body:
     def _enter(self, sender: str) -> None:
         large = self._limit.large
         if large.total() >= LARGE_AT_ONCE or large[sender] >= LARGE_OF_ONE:
-            raise RequestRefused(503, "body: too many large bodies are in work; send it again shortly.", 1)
+            raise RequestRefused(
+                503, ("body: too many large bodies are in progress; send it again in a moment."), 1
+            )
         self._sender = sender
         large[sender] += 1
 

@@ -35,7 +35,7 @@ AGAIN = timedelta(minutes=10)
 # Limit for all chats in that time, so that a person in one of them can't fill the database.
 MAX_NOTES = 120
 MAX_NAME = 80
-HELP = "Begin with the alert's number, such as: 12 n3 is restarted. Or answer the message of the alert."
+HELP = "Start with the alert's number, such as: 12 n3 is restarted. Or reply to the message of the alert."
 BODY = {
     "requestBody": {
         "required": True,
@@ -51,7 +51,7 @@ BODY = {
     "/chat/{receiver}",
     auth=None,
     response=ChatReply,
-    summary="Take what somebody answers in a chat",
+    summary="Add an answer in a chat as a note",
     openapi_extra=BODY,
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
@@ -90,7 +90,7 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
     except BadInput:  # it can't be what the chat sends
         secret = ""
     if receiver is None or not secret:
-        raise Http404("No receiver of this name takes answers; set the variable of its answers.")
+        raise Http404("No receiver of this name accepts answers; set the variable for its answers.")
     return chat_message.read(request.headers, request.body, secret, time.time())
 
 
@@ -104,7 +104,7 @@ def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
 
 
 def _refuse(actor: Actor) -> NoReturn:
-    why = "the secret of this chat is another"
+    why = "the secret of this chat is different"
     try:
         token_failures.count(actor.address or "", actor.request_id, actor.name[:MAX_NAME], why)
     except token_failures.TooManyFailures as error:
@@ -118,14 +118,14 @@ def _record_message(actor: Actor, message: ChatMessage) -> str:
     if number is None or not words:
         return HELP
     if not is_plain(message.who + words):
-        return f"Not noted: text {UNSTORABLE}"
+        return f"Not recorded: text {UNSTORABLE}"
     text, now = f"{message.who}, in a chat: {words}", timezone.now()
     lately = AlertEvent.objects.filter(kind=AlertEvent.Kind.NOTE, by=None, at__gt=now - AGAIN)
     try:
         if not lately.filter(alert=number, text=text).exists():
             if lately.count() >= MAX_NOTES:
-                return f"Not noted: {MAX_NOTES} answers came in ten minutes; write on the alert's page."
+                return f"Not recorded: {MAX_NOTES} answers arrived in ten minutes; write on the alert's page."
             alerts.note(actor, number, text=text, now=now)
     except BadInput as error:
-        return f"Not noted: {error.field} {error.message}"
-    return f"Noted beside alert {number}: {settings.WEIR_PUBLIC_URL}{reverse('alert', args=[number])}"
+        return f"Not recorded: {error.field} {error.message}"
+    return f"Added to alert {number}: {settings.WEIR_PUBLIC_URL}{reverse('alert', args=[number])}"

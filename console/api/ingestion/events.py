@@ -124,7 +124,7 @@ def _check_throttling(queue: str) -> None:
     if left_ms == -2:  # no such key
         return
     seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS
-    raise RefusedError(429, "queue", f"{queue} admits less for now; wait and send again.", seconds)
+    raise RefusedError(429, "queue", f"{queue} accepts less for now; wait and send again.", seconds)
 
 
 def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
@@ -152,7 +152,7 @@ def _check_size(body: bytes) -> None:
         (CONTAINERS_MOST, containers, "JSON objects and lists"),
     ):
         if count > most:
-            message = f"takes at most {most} {what}, unpacked; send the events in several requests."
+            message = f"takes at most {most} {what}, decompressed; send the events in several requests."
             raise RefusedError(413, "body", message)
 
 

@@ -52,7 +52,9 @@ class Caller(HttpBearer):
     def authenticate_token(self, request: HttpRequest, header: str) -> Actor:
         actor = self.authenticate(request, bearer_of(header))
         if actor is None:
-            message = "The token is unknown, expired or revoked; make one in Settings or by manage.py token."
+            message = (
+                "The token is unknown, expired, or revoked; create one in Settings or with manage.py token."
+            )
             raise AuthenticationError(message=message)
         return actor
 

@@ -18,7 +18,7 @@ from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
 MAX_BYTES = 64_000_000  # of an answer, decompressed
-WHOLE_ADDRESS = "takes a console's whole address, such as https://weir.example.org."
+WHOLE_ADDRESS = "takes the full address of a console, such as https://weir.example.org."
 MAX_REFUSAL = 1_000  # characters
 PACKED = "gzip"  # at most a thousandfold; compressed twice, a few bytes could exceed the memory
 
@@ -97,7 +97,7 @@ class Remote(Calls):
             "Accept-Encoding": PACKED,
         }
         if not token.isascii() or not token.isprintable():
-            raise BadInput("token", "takes the characters of a token alone.")
+            raise BadInput("token", "takes only the characters of a token.")
         try:
             self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_seconds)
         except httpx.InvalidURL:
@@ -124,9 +124,11 @@ class Remote(Calls):
         return answer.status_code, [b"".join(pieces)]
 
     def _pieces(self, answer: httpx.Response) -> list[bytes]:
-        """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried out."""
+        """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried
+        out.
+        """
         if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
-            raise Unanswered("The console's answer is packed in a way that was not asked for.")
+            raise Unanswered("The console's answer has an unrequested compression.")
         began, size, pieces = time.monotonic(), 0, []
         for piece in answer.iter_bytes():
             size += len(piece)
@@ -161,16 +163,18 @@ def read(status: int, content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except ValueError:
-        raise Refused(f"The console answered {status} with what is no JSON.") from None
+        raise Refused(f"The console answered {status} without JSON.") from None
 
 
 def refusal_of(status: int, content: bytes) -> str:
-    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a console."""
+    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a
+    console.
+    """
     if status < 400:
-        return f"The console answered {status}, a redirect; give the address that it leads to."
+        return f"The console answered {status}, a redirect; use the address that it redirects to."
     errors = _errors_of(content)
     if errors is None:
-        return f"The console answered {status} with what is no JSON."
+        return f"The console answered {status} without JSON."
     if not errors:
         return f"The console answered {status}."
     said = (

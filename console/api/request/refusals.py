@@ -25,7 +25,7 @@ from queues.errors import (
 )
 
 RETRY_AFTER_SECONDS = 2
-WORDS = {"extra_forbidden": "is not known here.", "missing": "is missing."}
+WORDS = {"extra_forbidden": "is unknown.", "missing": "is missing."}
 
 
 class RefusedError(Exception):
@@ -59,12 +59,12 @@ def _answer_bad_request(request: HttpRequest, error: HttpError) -> RefusedError:
 
 def build_no_snapshot() -> RefusedError:
     """Return the rejection of requests that need a snapshot when there is none."""
-    message = "There is no snapshot yet, it can't be read here, or the control server does not answer."
+    message = "There is no snapshot yet, this version can't read it, or the control server does not answer."
     return RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
 
 
 def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> RefusedError:
-    message = f"The control server does not answer ({connection_reason(error)}); try again shortly."
+    message = f"The control server does not answer ({connection_reason(error)}); try again in a moment."
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
 
@@ -76,7 +76,7 @@ REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] =
     RefusedError: lambda _, error: error,
     AuthenticationError: lambda _, error: RefusedError(401, "authorization", str(error.message)),
     PermissionDenied: lambda _, error: RefusedError(403, "role", str(error)),
-    Http404: lambda _, error: RefusedError(404, "path", str(error) or "There is nothing here."),
+    Http404: lambda _, error: RefusedError(404, "path", str(error) or "Not found."),
     HttpError: _answer_bad_request,
     NodeUnavailable: lambda _, error: RefusedError(503, "node", str(error), RETRY_AFTER_SECONDS),
     QueuePaused: lambda _, error: RefusedError(503, "queue", str(error), error.retry_seconds),

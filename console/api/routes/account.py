@@ -78,7 +78,9 @@ class NewPassword(Given):
 
 
 class NewToken(Given):
-    """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its role."""
+    """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its
+    role.
+    """
 
     name: str
     role: str = "producer"
@@ -95,7 +97,7 @@ class NewQuota(Given):
     reason: str
 
 
-@router.get("/settings", response=SettingList, summary="The plant's settings, with what each takes")
+@router.get("/settings", response=SettingList, summary="List the plant's settings")
 def list_settings(request: HttpRequest) -> SettingList:
     actor_for(request, "plant.view")
     return {
@@ -105,7 +107,7 @@ def list_settings(request: HttpRequest) -> SettingList:
     }
 
 
-@router.post("/settings/{name}", response=SettingChange, summary="Set a setting of the plant")
+@router.post("/settings/{name}", response=SettingChange, summary="Change a setting of the plant")
 def change_setting(request: HttpRequest, name: str, body: Value) -> SettingChange:
     actor = actor_for(request, "settings.change")
     before, after = plant_settings.change_setting(actor, name, body.value, body.reason, timezone.now())
@@ -123,15 +125,13 @@ def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> Se
     return {"name": body.name, "before": before, "value": after}
 
 
-@router.get("/users", response=UserList, summary="Who may log in")
+@router.get("/users", response=UserList, summary="List users")
 def list_users(request: HttpRequest) -> UserList:
     actor_for(request, "user.manage")
     return {"users": [user_row(user) for user in User.objects.order_by("username")]}
 
 
-@router.post(
-    "/users", response={201: UserWithPassword}, summary="A new user; the password is shown this once"
-)
+@router.post("/users", response={201: UserWithPassword}, summary="Create a user; the password is shown once")
 def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> Status[UserWithPassword]:
     actor = actor_for(request, "user.manage")
     user, password = people.create(actor, **body.dict())
@@ -139,7 +139,7 @@ def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> 
     return Status(201, {**user_row(user), "password": password})
 
 
-@router.post("/users/{username}/role", response=UserRow, summary="Give another role")
+@router.post("/users/{username}/role", response=UserRow, summary="Change the role of a user")
 def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.change_role(actor, user, body.role, body.reason)
@@ -149,7 +149,7 @@ def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
 @router.post(
     "/users/{username}/queues",
     response=UserRow,
-    summary="Limit a role to some queues; none: it holds for all",
+    summary="Limit a role to some queues; none: all queues",
 )
 def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
@@ -160,7 +160,7 @@ def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> Us
 @router.post(
     "/users/{username}/second-factor",
     response=UserRow,
-    summary="Take away a lost second factor; their sessions end",
+    summary="Remove a lost second factor; the user's sessions end",
 )
 def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
@@ -168,16 +168,14 @@ def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> U
     return user_row(user)
 
 
-@router.post(
-    "/users/{username}/disable", response=UserRow, summary="Let them log in no more; sessions and tokens end"
-)
+@router.post("/users/{username}/disable", response=UserRow, summary="Disable a user; sessions and tokens end")
 def disable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.enable(actor, user, False, body.reason)
     return user_row(_user(username))
 
 
-@router.post("/users/{username}/enable", response=UserRow, summary="Let them log in again")
+@router.post("/users/{username}/enable", response=UserRow, summary="Enable a user")
 def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
     people.enable(actor, user, True, body.reason)
@@ -187,7 +185,7 @@ def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
 @router.post(
     "/users/{username}/reset",
     response=UserWithPassword,
-    summary="A new password, shown this once; their sessions end",
+    summary="Reset a password, which is shown once; the user's sessions end",
 )
 def reset_password(
     request: HttpRequest, response: HttpResponse, username: str, body: NewPassword
@@ -199,7 +197,7 @@ def reset_password(
 
 
 @router.get(
-    "/sessions", response=SessionList, summary="Where you are logged in; everybody, for who manages users"
+    "/sessions", response=SessionList, summary="List your sessions; for those who manage users, all sessions"
 )
 def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
@@ -207,12 +205,12 @@ def list_sessions(request: HttpRequest) -> SessionList:
     return {"sessions": [_session(row) for row in rows]}
 
 
-@router.post("/sessions/{session_id}/end", response=SessionEnd, summary="Log a session out")
+@router.post("/sessions/{session_id}/end", response=SessionEnd, summary="End a session")
 def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
     actor = actor_for(request, "account.change")
     session = UserSession.objects.select_related("user").filter(pk=session_id).first()
     if session is None or not (session.user == actor.user or actor.may("user.manage")):
-        raise Http404(f"session {session_id} is not there.")
+        raise Http404(f"session {session_id} does not exist.")
     sessions.end(actor, session)
     return {"id": session_id, "ended": True}
 
@@ -220,7 +218,7 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
 @router.get(
     "/tokens",
     response=TokenList,
-    summary="Your API tokens; everybody's, for who manages users; a token's own children",
+    summary="List your API tokens; for those who manage users, all; for a token, its children",
 )
 def list_tokens(request: HttpRequest) -> TokenList:
     actor = actor_for(request, "token.mint")
@@ -228,7 +226,7 @@ def list_tokens(request: HttpRequest) -> TokenList:
     return {"tokens": [_token(row) for row in rows if _is_seen(actor, row)]}
 
 
-@router.post("/tokens", response={201: TokenWithSecret}, summary="A new token; its secret is shown this once")
+@router.post("/tokens", response={201: TokenWithSecret}, summary="Create a token; its secret is shown once")
 def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -> Status[TokenWithSecret]:
     actor = actor_for(request, "token.mint")
     scope = tokens.TokenScope(body.queues, body.actions)
@@ -237,25 +235,25 @@ def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -
     return Status(201, {**_token(token), "token": secret})
 
 
-@router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="End a token")
+@router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="Revoke a token")
 def revoke_token(request: HttpRequest, token_id: Id) -> TokenRevocation:
     actor = actor_for(request, "token.mint")
     token = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
     if token is None or not _is_seen(actor, token):
-        raise Http404(f"token {token_id} is not there.")
+        raise Http404(f"token {token_id} does not exist.")
     return {"id": token_id, "revoked": tokens.revoke(actor, token, timezone.now())}
 
 
 @router.post(
     "/tokens/{token_id}/quota",
     response=TokenRow,
-    summary="Give a token its own quota of events and bytes per second",
+    summary="Set a token's own quota of events and bytes per second",
 )
 def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow:
     actor = actor_for(request, "user.manage")
     token = ApiToken.objects.select_related("owner").filter(pk=token_id).first()
     if token is None:
-        raise Http404(f"token {token_id} is not there.")
+        raise Http404(f"token {token_id} does not exist.")
     tokens.set_quota(actor, token, body.events_per_second, body.bytes_per_second, body.reason)
     token.refresh_from_db()
     return _token(token)

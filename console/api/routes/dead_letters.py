@@ -61,7 +61,7 @@ class ChosenDeadLetters(Given):
         if self.filter is None:
             return dead_letters.parse_names(self.letters)
         if self.through is None:
-            raise BadInput("through", "is missing; give what the listing said.")
+            raise BadInput("through", "is missing; use the value of the listing.")
         wanted = self.filter.filter()
         return dead_letter_steering.list_matching(actor, wanted, self.through, self.digest, self.count)
 
@@ -75,7 +75,7 @@ class Fix(Given):
     row: int = 0
 
 
-@router.get("/dead-letters", response=DeadLetterList, summary="Dead letters of all queues, newest first")
+@router.get("/dead-letters", response=DeadLetterList, summary="List dead letters of all queues, newest first")
 def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: int = 50) -> DeadLetterList:
     """Return dead letters. An action on all of them takes their `count`, `through`, and `digest`.
 
@@ -98,21 +98,21 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
     }
 
 
-@router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="One dead letter")
+@router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="Get a dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> DeadLetterRow:
     """Return a letter with its events for callers who may peek into the queue, which the audit log records;
     sealed for others.
     """
     found = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
     if found is None:
-        raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
+        raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")
     return _row(found)
 
 
 @router.get(
     "/dead-letters/{queue}/{node}/{dead_id}/bytes",
     openapi_extra=STORED_BYTES,
-    summary="The bytes of a dead letter, as they are stored",
+    summary="Get the stored bytes of a dead letter",
 )
 def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Return the stored bytes, even if unreadable; an Arrow record batch if readable. Recorded in the audit
@@ -120,21 +120,23 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
     """
     found = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if found is None:
-        raise Http404(f"{dead_id} is no dead letter of {queue} on {node} any more.")
+        raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")
     return dead_letters.download(found)
 
 
 @router.post(
     "/dead-letters/requeue",
     response=DeadLetterActionReport,
-    summary="Put dead letters into their queues again",
+    summary="Requeue dead letters",
 )
 def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.requeue")
     return _report(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
 
 
-@router.post("/dead-letters/discard", response=DeadLetterActionReport, summary="Delete dead letters for good")
+@router.post(
+    "/dead-letters/discard", response=DeadLetterActionReport, summary="Discard dead letters permanently"
+)
 def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.discard")
     return _report(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))

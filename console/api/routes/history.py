@@ -21,7 +21,7 @@ MAXIMUM_SERIES = 100
 MAXIMUM_SECONDS = 400 * 86_400
 
 
-@router.get("/history", response=HistorySeries, summary="Series over time")
+@router.get("/history", response=HistorySeries, summary="Get series over time")
 def get_history(
     request: HttpRequest,
     series: Annotated[list[str], Query(...)],
@@ -49,10 +49,10 @@ def _check(series: list[str], since: float, until: float, points: int) -> None:
     if "at" in series or any(not name for name in series):
         raise BadInput("series", "takes paths in the snapshot, such as totals.in_per_second.")
     if not math.isfinite(since):
-        raise BadInput("from", "takes seconds since 1970.")
+        raise BadInput("from", "takes a Unix time in seconds.")
     if not math.isfinite(until) or until <= since:
-        raise BadInput("to", "takes seconds since 1970, after from.")
+        raise BadInput("to", "takes a Unix time in seconds, after from.")
     if until - since > MAXIMUM_SECONDS:
-        raise BadInput("from", f"lies more than {MAXIMUM_SECONDS // 86_400} days before to.")
+        raise BadInput("from", f"is more than {MAXIMUM_SECONDS // 86_400} days before to.")
     if not 2 <= points <= MAXIMUM_POINTS:
         raise BadInput("points", f"takes a whole number from 2 to {MAXIMUM_POINTS}, not {points}.")

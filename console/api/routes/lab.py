@@ -44,7 +44,9 @@ router = Router(tags=["lab"])
 
 
 class NewExperiment(Given):
-    """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known files."""
+    """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known
+    files.
+    """
 
     scenario: str
     laws: list[str] = []
@@ -75,7 +77,7 @@ class Proposal(Given):
 @router.get(
     "/lab",
     response=ScenarioList,
-    summary="Scenarios, with their laws, settings and metrics; traces that may be chosen",
+    summary="List scenarios with their laws, settings, and metrics; and available traces",
 )
 def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor = actor_for(request, "plant.view")
@@ -83,7 +85,7 @@ def list_scenarios(request: HttpRequest) -> ScenarioList:
     return {"scenarios": scenarios, "traces": list_traces(settings.WEIR_DATA, actor)}
 
 
-@router.get("/experiments", response=ExperimentList, summary="Experiments, newest first")
+@router.get("/experiments", response=ExperimentList, summary="List experiments, newest first")
 def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> ExperimentList:
     actor = actor_for(request, "plant.view")
     check_rows(rows)
@@ -92,7 +94,7 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
 
 
 @router.post(
-    "/experiments", response=ExperimentRow, summary="Begin an experiment: a batch run, a chunk a law"
+    "/experiments", response=ExperimentRow, summary="Start an experiment: a batch run, a chunk for each law"
 )
 def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
@@ -105,7 +107,7 @@ def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow
 @router.get(
     "/experiments/{experiment_id}",
     response=ExperimentRow,
-    summary="One experiment and what has come out so far",
+    summary="Get an experiment and its results so far",
 )
 def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "plant.view")
@@ -115,7 +117,7 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
 @router.get(
     "/experiments/{experiment_id}/series",
     response=ExperimentSeries,
-    summary="Its series by law, as they are drawn",
+    summary="Get its series by law, as drawn",
 )
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
     found = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
@@ -125,7 +127,7 @@ def get_experiment_series(request: HttpRequest, experiment_id: Id) -> Experiment
 @router.post(
     "/experiments/{experiment_id}/cancel",
     response=ExperimentRow,
-    summary="End its run; what is simulated stays",
+    summary="Cancel its run; finished simulations are kept",
 )
 def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
@@ -137,7 +139,7 @@ def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
 @router.post(
     "/experiments/{experiment_id}/apply",
     response=AppliedOverrides,
-    summary="Put parameters of a law in force as overrides",
+    summary="Apply parameters of a law as overrides",
 )
 def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> AppliedOverrides:
     actor = actor_for(request, "override.set")
@@ -155,7 +157,7 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
 
 
 @router.post(
-    "/experiments/{experiment_id}/plan", response=PlanRow, summary="Compute a plan by the goal of a law"
+    "/experiments/{experiment_id}/plan", response=PlanRow, summary="Propose a plan by the goal of a law"
 )
 def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")

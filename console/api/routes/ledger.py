@@ -89,7 +89,7 @@ class LedgerSearch(Schema):
         return LedgerFilter(**self.dict()).check()
 
 
-@router.get("/ledger", response=LedgerPage, summary="Decisions, newest first")
+@router.get("/ledger", response=LedgerPage, summary="List decisions, newest first")
 def list_ledger(
     request: HttpRequest,
     wanted: Query[LedgerSearch],
@@ -108,7 +108,7 @@ def list_ledger(
     return {"entries": [_row(row) for row in page.rows], "next": page.older}
 
 
-@router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="All decisions of a filter, streamed")
+@router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="Export all decisions of a filter")
 def export_ledger(
     request: HttpRequest, wanted: Query[LedgerSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
@@ -118,7 +118,7 @@ def export_ledger(
     return export(request, _ticks_of(newest_first(chosen)), COLUMNS, "ledger", format)
 
 
-@router.get("/ledger/{entry_id}", response=LedgerDetail, summary="One decision")
+@router.get("/ledger/{entry_id}", response=LedgerDetail, summary="Get a decision")
 def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     """Return the entry; `export` is the input of `manage.py decide`, which makes the same decision."""
     actor_for(request, "plant.view")
@@ -126,9 +126,7 @@ def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     return convert(LedgerDetail, {**_row(entry), "export": ledger.export(entry)})
 
 
-@router.get(
-    "/ledger/{entry_id}/replay", response=LedgerReplay, summary="Decide once more from what is recorded"
-)
+@router.get("/ledger/{entry_id}/replay", response=LedgerReplay, summary="Replay a decision from its record")
 def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     """Return the replay. `same`: whether the decision is the recorded one; `differences`: {field: {recorded,
     replayed}}.
@@ -138,7 +136,7 @@ def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
 
 
 @router.get(
-    "/loops/{loop_id}/what-if", response=WhatIf, summary="What it would have decided with other values"
+    "/loops/{loop_id}/what-if", response=WhatIf, summary="Get what it would have decided with other values"
 )
 def ask_what_if(
     request: HttpRequest,
@@ -157,7 +155,9 @@ def ask_what_if(
     return convert(WhatIf, rerun.to_json())
 
 
-@router.get("/costs", response=PlantCostsDetail, summary="What the plant used, in hours and in money")
+@router.get(
+    "/costs", response=PlantCostsDetail, summary=("Get the plant's resource use, in hours and in money")
+)
 def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
     """Return the costs of the last hours, up to 2."""
     actor_for(request, "plant.view")
@@ -166,7 +166,9 @@ def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCo
 
 
 @router.get(
-    "/loops/{loop_id}/costs", response=LoopCostsDetail, summary="What a loop saved against its rivals"
+    "/loops/{loop_id}/costs",
+    response=LoopCostsDetail,
+    summary=("Get a loop's savings compared with its baselines"),
 )
 def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> LoopCostsDetail:
     """Return the costs of its recorded load of the last hours (up to 6), simulated with the law, with its
@@ -204,7 +206,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 def entry_numbered(entry_id: int) -> LedgerEntry:
     entry = folds.entry(entry_id)
     if entry is None:
-        raise Http404(f"ledger entry {entry_id} is not there.")
+        raise Http404(f"ledger entry {entry_id} does not exist.")
     return entry
 
 

@@ -68,7 +68,7 @@ class Criterion(Given):
 @router.get(
     "/applications",
     response=ApplicationList,
-    summary="Applications at work in the pipeline, with their versions",
+    summary="List running applications of the pipeline, with their versions",
 )
 def list_applications(request: HttpRequest, before: Id | None = None) -> ApplicationList:
     """Return the newest 50 versions; `next` is the value of `before` for older ones, null at the end."""
@@ -83,7 +83,7 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> Applica
 
 
 @router.post(
-    "/applications", response=ApplicationVersion, summary="Declare an application, or another version of one"
+    "/applications", response=ApplicationVersion, summary="Declare an application, or a new version of one"
 )
 def declare_application(request: HttpRequest, body: Declaration) -> ApplicationVersion:
     """Declare a version, which continues where the previous one was, and takes over within seconds."""
@@ -92,7 +92,7 @@ def declare_application(request: HttpRequest, body: Declaration) -> ApplicationV
     return _version(pipelines.declare(actor, text, body.reason, control(), body.version))
 
 
-@router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Start an application anew")
+@router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Restart an application")
 def restart_application(request: HttpRequest, name: str, body: OrderReason) -> ApplicationOrder:
     """Restart an application at its current events. A failed one starts in a new process."""
     actor = actor_for(request, "pipeline.steer")
@@ -116,7 +116,7 @@ def start_application(request: HttpRequest, name: str, body: OrderReason) -> App
 @router.post(
     "/applications/{name}/operators/{operator}/tasks",
     response=OperatorTasks,
-    summary="How many tasks an operator has",
+    summary="Set the number of an operator's tasks",
 )
 def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tasks) -> OperatorTasks:
     actor = actor_for(request, "pipeline.steer")
@@ -127,7 +127,7 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
 @router.post(
     "/applications/{name}/criteria/{criterion}",
     response=CriterionHeld,
-    summary="Hold a criterion that rules name",
+    summary="Fix a criterion that rules name",
 )
 def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionHeld:
     actor = actor_for(request, "pipeline.steer")
@@ -140,7 +140,7 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
 @router.post(
     "/applications/{name}/criteria/{criterion}/release",
     response=CriterionRelease,
-    summary="Let a criterion have its own value again",
+    summary="Release a criterion, which gets its own value again",
 )
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> CriterionRelease:
     actor = actor_for(request, "pipeline.steer")

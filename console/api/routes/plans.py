@@ -46,7 +46,7 @@ class Use(Given):
     reason: str
 
 
-@router.get("/plans", response=PlanList, summary="Plans, newest first")
+@router.get("/plans", response=PlanList, summary="List plans, newest first")
 def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanList:
     """Return plans, filtered by `state` if given."""
     actor_for(request, "plant.view")
@@ -59,13 +59,13 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanLis
     return {"plans": [plan_row(plan) for plan in chosen[:rows]]}
 
 
-@router.get("/plans/{plan_id}", response=PlanRow, summary="One plan, its moves and how far it is")
+@router.get("/plans/{plan_id}", response=PlanRow, summary="Get a plan, its moves, and its progress")
 def get_plan(request: HttpRequest, plan_id: Id) -> PlanRow:
     actor_for(request, "plant.view")
     return plan_row(_find_plan(plan_id))
 
 
-@router.post("/plans", response=PlanRow, summary="Compute a plan; nothing is moved before it is approved")
+@router.post("/plans", response=PlanRow, summary="Propose a plan; nothing is moved before it is approved")
 def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
     return plan_row(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
@@ -84,30 +84,30 @@ def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
     return plan_row(made)
 
 
-@router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Turn a proposed plan down")
+@router.post("/plans/{plan_id}/reject", response=PlanRow, summary="Reject a proposed plan")
 def reject_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.approve")
     return plan_row(plans.reject(actor, _find_plan(plan_id), body.reason, timezone.now()))
 
 
 @router.post(
-    "/plans/{plan_id}/stop", response=PlanRow, summary="Begin nothing more of an approved or running plan"
+    "/plans/{plan_id}/stop",
+    response=PlanRow,
+    summary=("Stop an approved or running plan; no further moves start"),
 )
 def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor = actor_for(request, "plan.stop")
     return plan_row(plans.stop(actor, _find_plan(plan_id), body.reason, timezone.now()))
 
 
-@router.post(
-    "/plans/{plan_id}/roll-back", response=PlanRow, summary="A plan with the inverse of what a plan has moved"
-)
+@router.post("/plans/{plan_id}/roll-back", response=PlanRow, summary="Propose the rollback of a plan")
 def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
     return plan_row(plans.roll_back(actor, _find_plan(plan_id), body.reason, snapshot, timezone.now()))
 
 
 @router.post(
-    "/queues/{queue}/points", response=PlanRow, summary="A plan of your own division of a queue's 1000 points"
+    "/queues/{queue}/points", response=PlanRow, summary="Propose a manual division of a queue's 1000 points"
 )
 def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
@@ -118,7 +118,7 @@ def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
 @router.post(
     "/nodes/{name}/use",
     response=NodeUse,
-    summary="Drain a node or give it its points again (makes a plan), cordon it, take it back",
+    summary="Drain a node or restore its points (makes a plan), cordon it, or return it to service",
 )
 def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     actor, now = actor_for(request, "node.use"), timezone.now()
@@ -140,5 +140,5 @@ def plan_row(plan: Plan) -> PlanRow:
 def _find_plan(plan_id: int) -> Plan:
     found = Plan.objects.select_related("owner").filter(pk=plan_id).first()
     if found is None:
-        raise Http404(f"Plan {plan_id} is not known.")
+        raise Http404(f"Plan {plan_id} is unknown.")
     return found

@@ -20,7 +20,7 @@ from queues.stored_document import plain
 router = Router(tags=["plant"])
 
 
-@router.get("/live", response=SnapshotMessage, summary="The newest snapshot")
+@router.get("/live", response=SnapshotMessage, summary="Get the newest snapshot")
 def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     """Return the first message of a websocket: `{"seq", "at", "topic", "snapshot"}`; 503 if there is none.
 
@@ -35,7 +35,7 @@ def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     return convert(SnapshotMessage, {**whole, "snapshot": view.narrow(plain(snapshot))})
 
 
-@router.get("/queues", response=QueueList, summary="Every queue: configuration, points, live figures")
+@router.get("/queues", response=QueueList, summary="List queues: configuration, points, live figures")
 def list_queues(request: HttpRequest) -> QueueList:
     actor_for(request, "plant.view")
     figures = _figures("queues")
@@ -43,20 +43,20 @@ def list_queues(request: HttpRequest) -> QueueList:
     return {"queues": [_queue(queue, figures) for queue in queues]}
 
 
-@router.get("/queues/{name}", response=QueueRow, summary="One queue")
+@router.get("/queues/{name}", response=QueueRow, summary="Get a queue")
 def get_queue(request: HttpRequest, name: str) -> QueueRow:
     actor_for(request, "plant.view")
     return _queue(queue_named(name), _figures("queues"))
 
 
-@router.get("/nodes", response=NodeList, summary="Every node: configuration and live figures")
+@router.get("/nodes", response=NodeList, summary="List nodes: configuration and live figures")
 def list_nodes(request: HttpRequest) -> NodeList:
     actor_for(request, "plant.view")
     figures = _figures("nodes")
     return {"nodes": [_node(node, figures) for node in Node.objects.order_by("name")]}
 
 
-@router.get("/nodes/{name}", response=NodeRow, summary="One node")
+@router.get("/nodes/{name}", response=NodeRow, summary="Get a node")
 def get_node(request: HttpRequest, name: str) -> NodeRow:
     actor_for(request, "plant.view")
     return _node(node_named(name), _figures("nodes"))
@@ -67,7 +67,7 @@ def queue_named(name: str) -> Queue:
     queue = Queue.objects.filter(name=name).first()
     if queue is None:
         known = ", ".join(Queue.objects.order_by("name").values_list("name", flat=True)) or "none yet"
-        raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.")
+        raise UnknownQueue("queue", f"{name} is unknown; the queues are {known}.")
     return queue
 
 
@@ -76,7 +76,7 @@ def node_named(name: str) -> Node:
     node = Node.objects.filter(name=name).first()
     if node is None:
         known = ", ".join(Node.objects.order_by("name").values_list("name", flat=True)) or "none yet"
-        raise Http404(f"node {name} is not known; the nodes are {known}.")
+        raise Http404(f"node {name} is unknown; the nodes are {known}.")
     return node
 
 

@@ -75,7 +75,9 @@ def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredO
     """Return an operator that is not a source."""
     found = _find_topology(request, plant).operator(operator)
     if found.kind == "source":
-        raise BadInput("operator", f"{operator} is a source, which only brings events in: ask for another")
+        raise BadInput(
+            "operator", (f"{operator} is a source, which only brings events in: choose another operator")
+        )
     return found
 
 
@@ -102,13 +104,13 @@ def _times(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
 
-@router.get("/getalloperators", response=OperatorNames, summary="Names of all operators")
+@router.get("/getalloperators", response=OperatorNames, summary="Get the names of all operators")
 def getalloperators(request: HttpRequest, plant: Path[str]) -> list[str]:
     return list(_find_topology(request, plant).operators)
 
 
 @router.get(
-    "/getlogicaltopology", response=LogicalTopology, summary="Every path with its operators, in their order"
+    "/getlogicaltopology", response=LogicalTopology, summary="Get every path with its operators, in order"
 )
 def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list[str]]:
     return {name: list(path) for name, path in _find_topology(request, plant).paths.items()}
@@ -117,7 +119,7 @@ def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list
 @router.get(
     "/getphysicaltopology",
     response=PhysicalTopology,
-    summary="Tasks of every operator, and the channels between them (ms)",
+    summary="Get the tasks of every operator, and the channels between them (ms)",
 )
 def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopology:
     topology = _find_topology(request, plant)
@@ -137,7 +139,7 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
 @router.get(
     "/gettopology",
     response=PlantTopology,
-    summary="All of it at one time: operators, tasks, links, measures (seconds)",
+    summary="Get all of it at one time: operators, tasks, links, measurements (seconds)",
 )
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> PlantTopology:
     """Return the topology. `holder` is the controller besides the caller."""
@@ -147,7 +149,7 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
     return convert(PlantTopology, {**topology.to_document(), **unheld})
 
 
-@router.get("/getoperatorparallelism", response=TaskCount, summary="How many tasks an operator has")
+@router.get("/getoperatorparallelism", response=TaskCount, summary="Get the number of an operator's tasks")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
     found = _find_topology(request, plant).operator(operator)
     if found.unknown_tasks is not None:
@@ -155,20 +157,20 @@ def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str
     return found.parallelism
 
 
-@router.get("/getpathlatency", response=Milliseconds, summary="Mean latency of the paths from a source, ms")
+@router.get(
+    "/getpathlatency", response=Milliseconds, summary=("Get the mean latency of the paths from a source, ms")
+)
 def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     topology = _find_topology(request, plant)
     return _times(topology.source_latency_seconds(_source(topology, operator).name), MS)
 
 
-@router.get("/getfailedtuplescount", response=EventCount, summary="Events from a source whose work failed")
+@router.get("/getfailedtuplescount", response=EventCount, summary="Count failed events from a source")
 def getfailedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     return _source(_find_topology(request, plant), operator).failed
 
 
-@router.get(
-    "/getackedtuplescount", response=EventCount, summary="Events from a source that were worked to their end"
-)
+@router.get("/getackedtuplescount", response=EventCount, summary="Count completed events from a source")
 def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     return _source(_find_topology(request, plant), operator).acked
 
@@ -176,14 +178,16 @@ def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -
 @router.get(
     "/getlatency",
     response=Milliseconds,
-    summary="Latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)",
+    summary="Get the latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)",
 )
 def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation: str = "AVG") -> float | None:
     return _aggregate(_find_operator(request, plant, operator), "latency_seconds", operation, MS)
 
 
 @router.get(
-    "/getoperatorlatency", response=TaskMilliseconds, summary="Latency of each task of an operator, ms"
+    "/getoperatorlatency",
+    response=TaskMilliseconds,
+    summary=("Get the latency of each task of an operator, ms"),
 )
 def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "latency_seconds", MS)
@@ -192,7 +196,7 @@ def getoperatorlatency(request: HttpRequest, plant: Path[str], operator: str) ->
 @router.get(
     "/getoperatorlatencyvariance",
     response=TaskMillisecondsVariance,
-    summary="Variance of each task's latency, ms²",
+    summary="Get the variance of each task's latency, ms²",
 )
 def getoperatorlatencyvariance(
     request: HttpRequest, plant: Path[str], operator: str
@@ -200,14 +204,18 @@ def getoperatorlatencyvariance(
     return _group_by_task(_find_operator(request, plant, operator), "latency_variance", MS**2)
 
 
-@router.get("/getoutputcount", response=EventCount, summary="Events that an operator gave on, over its tasks")
+@router.get(
+    "/getoutputcount", response=EventCount, summary=("Count events that an operator emitted, over its tasks")
+)
 def getoutputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
     return _aggregate(_find_topology(request, plant).operator(operator), "outputs", operation)
 
 
-@router.get("/getoperatoroutputcount", response=TaskEventCounts, summary="Events that each task gave on")
+@router.get(
+    "/getoperatoroutputcount", response=TaskEventCounts, summary="Count events that each task emitted"
+)
 def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_topology(request, plant).operator(operator), "outputs")
 
@@ -215,7 +223,7 @@ def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str
 @router.get(
     "/getoperatoroutputcountvariance",
     response=TaskEventCountsVariance,
-    summary="Variance of what each task gave on",
+    summary="Get the variance of events that each task emitted",
 )
 def getoperatoroutputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
@@ -224,7 +232,9 @@ def getoperatoroutputcountvariance(
 
 
 @router.get(
-    "/getexecutioncount", response=EventCount, summary="Events that an operator worked, over its tasks"
+    "/getexecutioncount",
+    response=EventCount,
+    summary=("Count events that an operator processed, over its tasks"),
 )
 def getexecutioncount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
@@ -232,7 +242,9 @@ def getexecutioncount(
     return _aggregate(_find_operator(request, plant, operator), "executions", operation)
 
 
-@router.get("/getoperatorexecutioncount", response=TaskEventCounts, summary="Events that each task worked")
+@router.get(
+    "/getoperatorexecutioncount", response=TaskEventCounts, summary="Count events that each task processed"
+)
 def getoperatorexecutioncount(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
@@ -242,7 +254,7 @@ def getoperatorexecutioncount(
 @router.get(
     "/getoperatorexecutioncountvariance",
     response=TaskEventCountsVariance,
-    summary="Variance of what each task worked",
+    summary="Get the variance of events that each task processed",
 )
 def getoperatorexecutioncountvariance(
     request: HttpRequest, plant: Path[str], operator: str
@@ -250,14 +262,18 @@ def getoperatorexecutioncountvariance(
     return _group_by_task(_find_operator(request, plant, operator), "executions_variance")
 
 
-@router.get("/getinputcount", response=EventCount, summary="Events that came to an operator, over its tasks")
+@router.get(
+    "/getinputcount", response=EventCount, summary=("Count events that an operator received, over its tasks")
+)
 def getinputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
     return _aggregate(_find_operator(request, plant, operator), "inputs", operation)
 
 
-@router.get("/getoperatorinputcount", response=TaskEventCounts, summary="Events that came to each task")
+@router.get(
+    "/getoperatorinputcount", response=TaskEventCounts, summary="Count events that each task received"
+)
 def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
     return _group_by_task(_find_operator(request, plant, operator), "inputs")
 
@@ -265,7 +281,7 @@ def getoperatorinputcount(request: HttpRequest, plant: Path[str], operator: str)
 @router.get(
     "/getoperatorinputcountvariance",
     response=TaskEventCountsVariance,
-    summary="Variance of what came to each task",
+    summary="Get the variance of events that each task received",
 )
 def getoperatorinputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
@@ -315,7 +331,7 @@ def setmultipleoperatorparallelism(
 
 
 @router.post(
-    "/hold", response=PlantHolder, summary="Hold the plant without setting anything; until when, s since 1970"
+    "/hold", response=PlantHolder, summary="Hold the plant without setting anything; until when, Unix time"
 )
 def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
@@ -327,7 +343,9 @@ def hold(
     return {"holder": holder, "until": until}
 
 
-@router.post("/release", response=PlantReleased, summary="Let go of the plant; false when it was not ours")
+@router.post(
+    "/release", response=PlantReleased, summary=("Release the plant; false if the caller did not hold it")
+)
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")
     name, holder = topology_now(plant).plant, plant_control.holder_name(actor, controller)

@@ -96,7 +96,7 @@ class NewIntervention(UndoneIntervention):
 @router.get(
     "/plants",
     response=PlantList,
-    summary="Every registered plant: how it is reached, and how it was last seen",
+    summary="List registered plants: address and last observation",
 )
 def list_plants(request: HttpRequest) -> PlantList:
     actor_for(request, "plant.view")
@@ -104,7 +104,7 @@ def list_plants(request: HttpRequest) -> PlantList:
     return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.list_adapters()]}
 
 
-@router.post("/plants", response=PlantRow, summary="Register a plant, or change how one is reached")
+@router.post("/plants", response=PlantRow, summary="Register a plant, or change its registration")
 def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
     actor = actor_for(request, "plant.register")
     made = plant_registration.register(
@@ -124,7 +124,7 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
 @router.post(
     "/plants/inspect",
     response=PlantInspected,
-    summary="What stands at an address and what could be steered there; nothing is registered or changed",
+    summary="Inspect an address, and what could be controlled there; nothing is registered or changed",
 )
 def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
     actor = actor_for(request, "plant.register")
@@ -134,7 +134,7 @@ def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
     return convert(PlantInspected, {"kind": body.kind, "sentences": sentences(inspected), **plain(inspected)})
 
 
-@router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Forget a plant; its ledger stays")
+@router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Remove a plant; its ledger is kept")
 def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved:
     actor = actor_for(request, "plant.register")
     gone = plant_registration.remove(actor, plant, body.reason)
@@ -144,7 +144,7 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved
 @router.get(
     "/plants/{plant}/desired",
     response=DesiredValue,
-    summary="The tasks that a plant's loop wants, for autoscalers of others (KEDA); 503 without a number",
+    summary="Get the desired tasks of a plant's loop for external autoscalers (KEDA); 503 without a number",
 )
 def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
     """Return desired tasks. law: of which loop; by default of the one that acts, or would act by default."""
@@ -162,7 +162,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
 @router.post(
     "/plants/{plant}/tasks",
     response=TasksByHand,
-    summary="Set an operator's tasks by hand; loops hold meanwhile",
+    summary="Set an operator's tasks by hand; loops hold in the meantime",
 )
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     actor = actor_for(request, "plant.scale")
@@ -180,7 +180,11 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     return {"plant": plant, "operator": body.operator, "tasks": body.tasks, "until": until}
 
 
-@router.post("/plants/{plant}/release", response=HandReleased, summary="Let the loops decide again at once")
+@router.post(
+    "/plants/{plant}/release",
+    response=HandReleased,
+    summary=("Release tasks set by hand, so that loops decide at once"),
+)
 def release_plant(request: HttpRequest, plant: str) -> HandReleased:
     actor = actor_for(request, "plant.scale")
     with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
@@ -191,7 +195,7 @@ def release_plant(request: HttpRequest, plant: str) -> HandReleased:
 @router.post(
     "/plants/{plant}/resume",
     response=PlantResumed,
-    summary="Forget what was ordered and did not take effect: the loops that hold for it go on",
+    summary="Forget orders without effect, so that the loops that hold for them continue",
 )
 def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed:
     actor = actor_for(request, "plant.scale")
@@ -201,7 +205,7 @@ def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed
 @router.get(
     "/plants/{plant}/interventions",
     response=PlantInterventions,
-    summary="What may be done at a plant besides setting tasks, and what is in force",
+    summary="List available interventions at a plant, and those in force",
 )
 def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
     actor_for(request, "plant.view")
@@ -217,7 +221,7 @@ def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
 @router.post(
     "/plants/{plant}/interventions",
     response=InterventionDone,
-    summary="Do one of a plant's actions, as pausing a queue; it is undone after `minutes`",
+    summary="Start an intervention, such as pausing a queue; it is undone after `minutes`",
 )
 def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> InterventionDone:
     actor = actor_for(request, "plant.scale")
@@ -234,7 +238,9 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": done.lasting}
 
 
-@router.post("/plants/{plant}/interventions/undo", response=InterventionDone, summary="Undo one at once")
+@router.post(
+    "/plants/{plant}/interventions/undo", response=InterventionDone, summary="Undo an intervention at once"
+)
 def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> InterventionDone:
     actor = actor_for(request, "plant.scale")
     plant_control.undo_intervention(actor, plant, body.kind, body.subject, control(), reason=body.reason)

@@ -61,27 +61,27 @@ class NewTask(Change):
     name: str
 
 
-@router.get("/tasks", response=TaskList, summary="Every batch task: schedule, next start, last runs")
+@router.get("/tasks", response=TaskList, summary="List batch tasks: schedule, next start, last runs")
 def list_tasks(request: HttpRequest) -> TaskList:
     actor_for(request, "plant.view")
     found = Task.objects.select_related("periodic").order_by("name")
     return {"tasks": [_task_row(task) for task in found]}
 
 
-@router.post("/tasks", response=TaskRow, summary="Make a task of a job")
+@router.post("/tasks", response=TaskRow, summary="Create a task of a job")
 def define_task(request: HttpRequest, body: NewTask) -> TaskRow:
     actor = actor_for(request, "task.define")
     return _task_row(tasks.define(actor, body.name, body.list_changes(), body.reason))
 
 
-@router.get("/tasks/{name}", response=TaskRow, summary="One batch task")
+@router.get("/tasks/{name}", response=TaskRow, summary="Get a batch task")
 def get_task(request: HttpRequest, name: str) -> TaskRow:
     actor_for(request, "plant.view")
     return _task_row(_task(name))
 
 
 @router.post(
-    "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, on or off"
+    "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, enabled"
 )
 def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     actor = actor_for(request, "task.change")
@@ -99,7 +99,7 @@ def begin_run(request: HttpRequest, name: str, body: NewRun) -> RunRow:
     return _run_row(made)
 
 
-@router.get("/runs", response=RunList, summary="Runs of batch tasks, newest first")
+@router.get("/runs", response=RunList, summary="List runs of batch tasks, newest first")
 def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int = 50) -> RunList:
     """Return runs, filtered by `task` and `state` if given."""
     actor_for(request, "plant.view")
@@ -113,7 +113,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
 
 
 @router.get(
-    "/runs/{run_id}", response=RunDetail, summary="One run: how far it is, its chunks, what was skipped"
+    "/runs/{run_id}", response=RunDetail, summary="Get a run: its progress, its chunks, and what was skipped"
 )
 def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     actor_for(request, "plant.view")
@@ -123,14 +123,14 @@ def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
 
 
 @router.post(
-    "/runs/{run_id}/cancel", response=RunRow, summary="End a queued or running run; what is done stays"
+    "/runs/{run_id}/cancel", response=RunRow, summary="Cancel a queued or running run; finished work is kept"
 )
 def cancel_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
     actor = actor_for(request, "task.cancel")
     return _run_row(tasks.cancel(actor, _run(run_id), body.reason, timezone.now()))
 
 
-@router.post("/runs/{run_id}/resume", response=RunRow, summary="Go on with a failed or cancelled run")
+@router.post("/runs/{run_id}/resume", response=RunRow, summary="Resume a failed or canceled run")
 def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
     actor = actor_for(request, "task.resume")
     return _run_row(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))
@@ -147,12 +147,12 @@ def _run_row(run: Run) -> RunRow:
 def _task(name: str) -> Task:
     task = Task.objects.select_related("periodic").filter(name=name).first()
     if task is None:
-        raise Http404(f"Task {name} is not known.")
+        raise Http404(f"Task {name} is unknown.")
     return task
 
 
 def _run(run_id: int) -> Run:
     run = Run.objects.select_related("task", "owner").filter(pk=run_id).first()
     if run is None:
-        raise Http404(f"Run {run_id} is not known.")
+        raise Http404(f"Run {run_id} is unknown.")
     return run

@@ -17,15 +17,15 @@ class SettingRow(ApiAnswer):
     """A setting of the plant as declared, and its value."""
 
     name: str
-    value: Annotated[Json, Field(description="Now, in `unit`; null: it has none.")]
+    value: Annotated[Json, Field(description="The current value, in `unit`; null: none.")]
     default: Json
-    optional: Annotated[bool, Field(description="It may be without a value.")]
+    optional: Annotated[bool, Field(description="Whether it may be without a value.")]
     minimum: float
     maximum: float
     unit: str
     help: str
     kind: Annotated[str, one_of(KINDS)]
-    changed_by: Annotated[str | None, Field(description="Who changed it last; null: nobody.")]
+    changed_by: Annotated[str | None, Field(description="The user who changed it last; null: never changed.")]
     changed_at: datetime | None
 
 
@@ -50,7 +50,7 @@ class UserRow(ApiAnswer):
     ]
     enabled: bool
     queues: Annotated[list[str], Field(description="The queues that the role is limited to; empty: all.")]
-    second_factor: Annotated[bool, Field(description="Whether a second factor is asked for at the login.")]
+    second_factor: Annotated[bool, Field(description="Whether the login requires a second factor.")]
     last_login: datetime | None
     joined: datetime
 
@@ -58,7 +58,7 @@ class UserRow(ApiAnswer):
 class UserWithPassword(UserRow):
     """A user with a new password."""
 
-    password: Annotated[str, Field(description="Shown this once.")]
+    password: Annotated[str, Field(description="Shown only once.")]
 
 
 class UserList(ApiAnswer):
@@ -71,9 +71,9 @@ class SessionRow(ApiAnswer):
     user: str
     id: int
     created_at: datetime
-    seen_at: Annotated[datetime, Field(description="Its last request.")]
+    seen_at: Annotated[datetime, Field(description="The last request.")]
     address: str | None
-    agent: Annotated[str, Field(description="What the browser calls itself.")]
+    agent: Annotated[str, Field(description="The browser's own name.")]
 
 
 class SessionList(ApiAnswer):
@@ -89,24 +89,26 @@ class TokenRow(ApiAnswer):
     """An API token, without its secret."""
 
     owner: str
-    parent: Annotated[str | None, Field(description="The token it was made with; null: made by a person.")]
+    parent: Annotated[str | None, Field(description="The parent token; null: created by a person.")]
     id: int
     name: str
     role: Annotated[str, one_of(ApiToken.Role.values)]
-    queues: Annotated[list[str], Field(description="The queues it is limited to; empty: all of its role.")]
+    queues: Annotated[
+        list[str], Field(description=("The queues that it is limited to; empty: all of its role."))
+    ]
     actions: Annotated[list[str], Field(description="Actions, or families of them; empty: all of its role.")]
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None
     used_at: datetime | None
-    quota_events_per_second: Annotated[int | None, Field(description="null: as the plant's settings say.")]
-    quota_bytes_per_second: Annotated[int | None, Field(description="null: as the plant's settings say.")]
+    quota_events_per_second: Annotated[int | None, Field(description="null: the plant's setting.")]
+    quota_bytes_per_second: Annotated[int | None, Field(description="null: the plant's setting.")]
 
 
 class TokenWithSecret(TokenRow):
     """A new token with its secret."""
 
-    token: Annotated[str, Field(description="The secret, shown this once.")]
+    token: Annotated[str, Field(description="The secret, shown only once.")]
 
 
 class TokenList(ApiAnswer):
@@ -115,4 +117,4 @@ class TokenList(ApiAnswer):
 
 class TokenRevocation(ApiAnswer):
     id: int
-    revoked: Annotated[bool, Field(description="false: it had ended before.")]
+    revoked: Annotated[bool, Field(description="false: it had already ended.")]

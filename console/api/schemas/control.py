@@ -30,28 +30,28 @@ class OverrideFields(ApiAnswer):
     law: str | None
     queue: str | None
     node: str | None
-    host: Annotated[str | None, Field(description="The worker host that is drained.")]
+    host: Annotated[str | None, Field(description="The drained worker host.")]
     name: str
     value: Json
-    instead_of: Annotated[Json, Field(description="The value that it stands before.")]
+    instead_of: Annotated[Json, Field(description="The value that it replaces.")]
     owner: str
     reason: str
     replaces: list[ReplacedOverride]
-    notice_at: Annotated[Instant | None, Field(description="When its owner is notified of its end.")]
+    notice_at: Annotated[Instant | None, Field(description="When its owner is notified of its expiry.")]
 
 
 class SnapshotOverride(OverrideFields):
     """An override in the snapshot."""
 
     created_at: Instant
-    expires_at: Annotated[Instant | None, Field(description="Seconds since 1970; null: it has no end.")]
+    expires_at: Annotated[Instant | None, Field(description="Unix time; null: it has no expiry.")]
 
 
 class OverrideRow(OverrideFields):
     """An override."""
 
     created_at: datetime
-    expires_at: Annotated[datetime | None, Field(description="null: it has no end.")]
+    expires_at: Annotated[datetime | None, Field(description="null: it has no expiry.")]
     ended_at: datetime | None
 
 
@@ -74,15 +74,15 @@ class TuningRow(ApiAnswer):
     loop: Annotated[str, Field(description="By name.")]
     state: Annotated[str, one_of(Tuning.State.values)]
     values: Document
-    instead_of: Annotated[Document, Field(description="What was in force when it was proposed.")]
+    instead_of: Annotated[Document, Field(description="Values in force when it was proposed.")]
     days: list[TunedDay]
-    improvement: Annotated[float, Field(description="The share of the cost that is gone.")]
+    improvement: Annotated[float, Field(description="The saved share of the cost.")]
     confidence: Share
     hash: str
     created_at: datetime
     decided_at: datetime | None
     decided_by: str | None
-    note: Annotated[str, Field(description="Why it was decided so.")]
+    note: Annotated[str, Field(description="The reason of the decision.")]
 
 
 class TuningList(ApiAnswer):
@@ -90,7 +90,7 @@ class TuningList(ApiAnswer):
 
 
 class OverrideEnd(OverrideRow):
-    ended: Annotated[bool, Field(description="false: it was over already.")]
+    ended: Annotated[bool, Field(description="false: it had already ended.")]
 
 
 class OverrideUndo(ApiAnswer):
@@ -98,7 +98,8 @@ class OverrideUndo(ApiAnswer):
 
     ended: list[OverrideRow]
     again: Annotated[
-        list[OverrideRow], Field(description="What those had ended, in force again until its own end.")
+        list[OverrideRow],
+        Field(description=("Overrides that those had ended, in force again until their own expiry.")),
     ]
 
 
@@ -108,19 +109,19 @@ class LoopRow(ApiAnswer):
     id: int
     name: str
     law: str
-    summary: Annotated[str, Field(description="What its law does.")]
-    target: Annotated[dict[str, str], Field(description="The queue, node, application, … that it steers.")]
+    summary: Annotated[str, Field(description="Description of its law.")]
+    target: Annotated[dict[str, str], Field(description="The queue, node, application, … that it controls.")]
     base_mode: Annotated[
-        Annotated[str, one_of(Loop.Mode.values)], Field(description="When nobody overrides it.")
+        Annotated[str, one_of(Loop.Mode.values)], Field(description="The value without overrides.")
     ]
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    parameters: Annotated[Document, Field(description="When nobody overrides them.")]
+    parameters: Annotated[Document, Field(description="The values without overrides.")]
     effective: Annotated[Document, Field(description="The parameters in force.")]
     overrides: list[OverrideRow]
     conflict: Annotated[
-        str, Field(description="Why overrides of parameters and guard do not count; empty: they do.")
+        str, Field(description="Why overrides of parameters and guard are ignored; empty: they apply.")
     ]
-    actuator: Annotated[str | None, Field(description="What it sets; null: several values at once.")]
+    actuator: Annotated[str | None, Field(description="Its output; null: several values at once.")]
     interval_seconds: Seconds
     ticked_at: datetime | None
 
@@ -135,7 +136,7 @@ class LoopParameter(ApiAnswer):
     name: str
     label: str
     value: Json
-    effective: Annotated[Json, Field(description="In force.")]
+    effective: Annotated[Json, Field(description="The value in force.")]
     default: Json
     minimum: float
     maximum: float
@@ -152,11 +153,13 @@ class FirstReportFigures(ApiAnswer):
     measured_seconds: Seconds
     task_hours: float
     advised_task_hours: float
-    events: Annotated[float, Field(description="That came to an operator.")]
+    events: Annotated[float, Field(description="Events that arrived at an operator.")]
     waiting_event_seconds: Annotated[float | None, Field(description="null: not measured.")]
     advised_waiting_event_seconds: float | None
-    changes: Annotated[int, Field(description="Of tasks, that were advised.")]
-    pause_seconds: Annotated[Seconds, Field(description="Of the plant at a change; not in the waiting.")]
+    changes: Annotated[int, Field(description="Advised changes of tasks.")]
+    pause_seconds: Annotated[
+        Seconds, Field(description=("Pause of the plant at a change; not included in the waiting time."))
+    ]
 
 
 class LoopFirstReport(ApiAnswer):
@@ -165,7 +168,7 @@ class LoopFirstReport(ApiAnswer):
     since: datetime
     until: datetime
     sentences: list[str]
-    assumed: Annotated[list[str], Field(description="What the estimate rests on.")]
+    assumed: Annotated[list[str], Field(description="Assumptions of the estimate.")]
     figures: Annotated[FirstReportFigures | None, Field(description="null: too little was measured.")]
 
 
@@ -177,9 +180,9 @@ class LoopDetail(LoopRow):
 
 class LoopMode(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    override: Annotated[OverrideRow | None, Field(description="Of the mode.")]
+    override: Annotated[OverrideRow | None, Field(description="Override of the mode.")]
     overrides: Annotated[
-        list[OverrideRow], Field(description="All that were set: of the mode, of the actuator.")
+        list[OverrideRow], Field(description="All overrides that were set: of the mode, of the actuator.")
     ]
 
 
@@ -189,11 +192,9 @@ class DesiredValue(ApiAnswer):
     loop: int
     name: str
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    at: Annotated[Instant, Field(description="Of the decision.")]
+    at: Annotated[Instant, Field(description="Time of the decision.")]
     entry: Annotated[int, Field(description="The decision's number in the ledger.")]
-    desired: Annotated[
-        float, Field(description="All values together: tasks, processes, or what the law sets.")
-    ]
+    desired: Annotated[float, Field(description="Sum of all values: tasks, processes, or what the law sets.")]
     values: Annotated[dict[str, float], Field(description="By operator, or by what the law sets.")]
     reason: str
 

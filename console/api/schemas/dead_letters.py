@@ -24,30 +24,28 @@ class DeadLetterEvent(ApiAnswer):
 class UnreadableBytes(ApiAnswer):
     error: str
     bytes: Bytes
-    hex: Annotated[str, Field(description="The first of them.")]
+    hex: Annotated[str, Field(description="The first of its events.")]
 
 
 class DeadLetterRow(ApiAnswer):
     """A dead letter, with its events for callers who may peek into its queue."""
 
-    name: Annotated[str, Field(description="What an action takes.")]
+    name: Annotated[str, Field(description="The name for actions.")]
     queue: str
     node: str
     id: str
     at: datetime
-    events: Annotated[
-        list[DeadLetterEvent], Field(description="None when they can't be read, or it is sealed.")
-    ]
+    events: Annotated[list[DeadLetterEvent], Field(description="None if unreadable or sealed.")]
     event_count: Events
     sealed: Annotated[
-        bool, Field(description="Whether what is in it is left out: you may not peek into its queue.")
+        bool, Field(description="Whether its contents are left out because you may not peek into its queue.")
     ]
     unreadable: UnreadableBytes | None
     error: str
     tries: int
     worker: str
     block_id: str
-    fixes: Annotated[int, Field(description="How often it was changed.")]
+    fixes: Annotated[int, Field(description="Number of changes.")]
 
 
 class DeadLetterGroup(ApiAnswer):
@@ -67,10 +65,10 @@ class DeadLetterList(ApiAnswer):
     count: int
     events: Events
     through: Annotated[
-        str, Field(description="When the last of them came.", json_schema_extra={"format": "date-time"})
+        str, Field(description="When the last of them arrived.", json_schema_extra={"format": "date-time"})
     ]
     digest: str
-    more: Annotated[bool, Field(description="Whether there may be more than was read.")]
+    more: Annotated[bool, Field(description="Whether there may be more than were read.")]
     unreachable: Annotated[list[str], Field(description="Nodes that did not answer.")]
     groups: list[DeadLetterGroup]
     letters: list[DeadLetterRow]

@@ -15,7 +15,7 @@ class RejectedLine(ApiAnswer):
 class PublishedEvents(ApiAnswer):
     """The stored events of a body."""
 
-    published: Annotated[Events, Field(description="Events that are stored.")]
+    published: Annotated[Events, Field(description="Stored events.")]
     blocks: int
     by_container: Annotated[dict[str, int], Field(description="Events by node.")]
     rerouted: Annotated[

@@ -40,7 +40,7 @@ class ScenarioRow(ApiAnswer):
 
 class ScenarioList(ApiAnswer):
     scenarios: list[ScenarioRow]
-    traces: Annotated[list[str], Field(description="Files of arrivals that may be chosen.")]
+    traces: Annotated[list[str], Field(description="Available files of arrivals.")]
 
 
 class ExperimentTrace(ApiAnswer):
@@ -48,7 +48,7 @@ class ExperimentTrace(ApiAnswer):
     column: str
     rows: int
     path: NotRequired[
-        Annotated[str, Field(description="Of its file, in the data folder; empty where that is not known.")]
+        Annotated[str, Field(description="Path of its file, in the data folder; empty if unknown.")]
     ]
 
 
@@ -60,7 +60,7 @@ class ExperimentRow(ApiAnswer):
     title: str
     laws: list[str]
     parameters: Annotated[Document, Field(description="The scenario's settings.")]
-    changed: Annotated[Document, Field(description="The settings that are not the scenario's own.")]
+    changed: Annotated[Document, Field(description="Settings that differ from the scenario's.")]
     seed: int
     trace: ExperimentTrace | None
     owner: str | None
@@ -69,7 +69,7 @@ class ExperimentRow(ApiAnswer):
     state: Annotated[str, one_of(Run.State.values)]
     error: str
     results: Annotated[dict[str, dict[str, float | None]], Field(description="Law, then metric.")]
-    seconds: Annotated[dict[str, Seconds], Field(description="How long each law's simulation took, s.")]
+    seconds: Annotated[dict[str, Seconds], Field(description="Duration of each law's simulation, s.")]
     command: Annotated[str, Field(description="The same from a command line.")]
     progress: RunProgress
 

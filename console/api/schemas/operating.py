@@ -27,7 +27,7 @@ class WaitingEventList(ApiAnswer):
     node: str
     order: Annotated[str, one_of(ORDERS)]
     events: list[WaitingEventRow]
-    more: Annotated[bool, Field(description="There may be more behind them.")]
+    more: Annotated[bool, Field(description="Whether there may be more after them.")]
 
 
 class QueueDefinition(ApiAnswer):
@@ -42,7 +42,7 @@ class QueueDefinition(ApiAnswer):
     handler_timeout_seconds: Seconds
     priority: int
     minimum_containers: int
-    digest: Annotated[str, Field(description="What a change of it takes.")]
+    digest: Annotated[str, Field(description="Digest for a change.")]
 
 
 class QueueDifference(ApiAnswer):
@@ -57,18 +57,18 @@ class ProcessStatus(ApiAnswer):
     """A process that ./run supervises."""
 
     name: str
-    state: Annotated[str, Field(description="As its supervisor says.")]
+    state: Annotated[str, Field(description="The supervisor's state word.")]
     word: str
     pid: int | None
-    since: Annotated[Instant | None, Field(description="When it began; null: it does not run.")]
-    restarts: Annotated[int, Field(description="Since ./run began.")]
+    since: Annotated[Instant | None, Field(description="Its start; null: it is not running.")]
+    restarts: Annotated[int, Field(description="Since ./run started.")]
     ended_at: Instant | None
     how_it_ended: str
 
 
 class ProcessList(ApiAnswer):
     supervised: Annotated[
-        bool, Field(description="Whether ./run started this console; in Compose it knows none.")
+        bool, Field(description="Whether ./run started this console; in Compose it can list no processes.")
     ]
     processes: list[ProcessStatus]
 
@@ -83,10 +83,10 @@ class PaletteRow(ApiAnswer):
 
     kind: Annotated[str, one_of(PALETTE_KINDS)]
     label: str
-    url: Annotated[str, Field(description="Where it is, or where it is done.")]
+    url: Annotated[str, Field(description="The address of the destination or action.")]
     about: str
 
 
 class PaletteList(ApiAnswer):
     results: Annotated[list[PaletteRow], Field(description="The best first.")]
-    total: Annotated[int, Field(description="How many matched.")]
+    total: Annotated[int, Field(description="Number of matches.")]

@@ -54,15 +54,16 @@ class PatternStatus(PatternCounts):
     sheddable: bool
     types: Annotated[dict[str, PerSecond], Field(description="Events per second by type.")]
     partnerless_per_second: NotRequired[
-        Annotated[PerSecond, Field(description="Of these, events that could add to no match.")]
+        Annotated[PerSecond, Field(description="Events of these that could not contribute to a match.")]
     ]
     forgotten_bytes_per_second: NotRequired[
         Annotated[
-            PerSecond, Field(description="Bytes of open matches that were dropped: too many were open.")
+            PerSecond,
+            Field(description=("Bytes of open matches that were dropped because too many were open.")),
         ]
     ]
     out_per_second: PerSecond
-    shed_events: Annotated[dict[str, int], Field(description="Events shed since ever, by type.")]
+    shed_events: Annotated[dict[str, int], Field(description="Total events shed, by type.")]
     shed_per_second: dict[str, PerSecond]
     shed_share: Share
     spared: ControlKeys
@@ -73,7 +74,7 @@ class HeldCriterion(ApiAnswer):
     """A person's value in place of a criterion's own."""
 
     value: float
-    until_seconds: Annotated[Instant | None, Field(description="Seconds since 1970; null: it has no end.")]
+    until_seconds: Annotated[Instant | None, Field(description="Unix time; null: it has no expiry.")]
     owner: str
     reason: str
 
@@ -82,10 +83,11 @@ class ApplicationControls(ApiAnswer):
     """The controls of an application."""
 
     admit_events_per_second: Annotated[
-        PerSecond | None, Field(description="At most, or half more to catch up; null: as there is room.")
+        PerSecond | None,
+        Field(description=("Maximum, or half more to catch up; null: limited only by free space.")),
     ]
     reserve_bytes: NotRequired[
-        Annotated[Bytes, Field(description="Of the result queue, that admission leaves free.")]
+        Annotated[Bytes, Field(description="Part of the result queue that admission leaves free.")]
     ]
     admit_until_seconds: NotRequired[Instant | None]
     admit_events_per_batch: NotRequired[Events]
@@ -100,9 +102,7 @@ class ApplicationControls(ApiAnswer):
     criteria: dict[str, float]
     held_criteria: NotRequired[dict[str, HeldCriterion]]
     shed: NotRequired[Annotated[dict[str, dict[str, Share]], Field(description="By pattern, then type.")]]
-    shed_until_seconds: NotRequired[
-        Annotated[Instant | None, Field(description="When shedding ends by itself.")]
-    ]
+    shed_until_seconds: NotRequired[Annotated[Instant | None, Field(description="When shedding expires.")]]
     shed_by: NotRequired[str]
     spared_keys_share: NotRequired[Share]
     revision: NotRequired[int]
@@ -118,7 +118,7 @@ class ResultQueueFigures(ApiAnswer):
 class ReplicaStatus(ApiAnswer):
     """One replica of the first tier."""
 
-    share: Annotated[Share, Field(description="Of the events.")]
+    share: Annotated[Share, Field(description="Mean over the events.")]
     in_per_second: PerSecond
     kept_per_second: PerSecond
     utilisation: Share
@@ -144,10 +144,10 @@ class OperatorStatus(ApiAnswer):
     in_per_second: PerSecond
     out_per_second: PerSecond
     tasks: Annotated[int | None, Field(description="In the newest batch.")]
-    parallelism: Annotated[int, Field(description="As it is set.")]
+    parallelism: Annotated[int, Field(description="The set number.")]
     utilisation: Share
     seconds: Annotated[Seconds | None, Field(description="For one event, s.")]
-    overhead_seconds: Annotated[Seconds | None, Field(description="Of it beside the matching, s.")]
+    overhead_seconds: Annotated[Seconds | None, Field(description="Additional time besides matching, s.")]
     shed_share: Share
     late_per_second: PerSecond
     patterns: list[str]
@@ -175,7 +175,7 @@ class TierFigures(ApiAnswer):
     """Figures of an application, or of all together; null: unknown."""
 
     error: str | None
-    hindrance: NotRequired[Annotated[str | None, Field(description="Why nothing moves.")]]
+    hindrance: NotRequired[Annotated[str | None, Field(description="Why there is no progress.")]]
     batch: int | None
     in_per_second: PerSecond | None
     kept_per_second: PerSecond | None
@@ -188,7 +188,7 @@ class TierFigures(ApiAnswer):
     shed_events: NotRequired[Events]
     late_events: NotRequired[Events]
     outbox: NotRequired[
-        Annotated[dict[str, Events], Field(description="Queue → complex events that it has not taken yet")]
+        Annotated[dict[str, Events], Field(description="Queue → complex events that it has not accepted yet")]
     ]
     skipped_nodes: NotRequired[list[str]]
 
@@ -196,11 +196,11 @@ class TierFigures(ApiAnswer):
 class ApplicationRestarts(ApiAnswer):
     """How often an application was restarted, and whether it fails now."""
 
-    count: NotRequired[Annotated[int, Field(description="Starts after the first, since ever.")]]
-    tries: NotRequired[Annotated[int, Field(description="Failures in a row since anything was worked.")]]
+    count: NotRequired[Annotated[int, Field(description="Restarts in total.")]]
+    tries: NotRequired[Annotated[int, Field(description="Consecutive failures without progress.")]]
     failed_at: NotRequired[Annotated[Instant | None, Field(description="null: it does not fail.")]]
     next_try_at: NotRequired[
-        Annotated[Instant | None, Field(description="null: nothing tries again by itself.")]
+        Annotated[Instant | None, Field(description="null: there is no automatic retry.")]
     ]
     last_error: NotRequired[str | None]
     last_error_at: NotRequired[Instant | None]
@@ -211,12 +211,12 @@ class ApplicationStatus(TierFigures):
 
     state: State
     outbox_full: NotRequired[
-        Annotated[bool, Field(description="It reads no more until queues have taken some.")]
+        Annotated[bool, Field(description="Whether it pauses reading until queues have accepted some.")]
     ]
     restarts: NotRequired[ApplicationRestarts | None]
     rules: list[RuleFlow]
     queues: list[str]
-    sinks: Annotated[dict[str, list[str]], Field(description="The queues that each complex event goes to.")]
+    sinks: Annotated[dict[str, list[str]], Field(description="The queues that receive each complex event.")]
     batch_overhead_seconds: Seconds | None
     batch_overhead_cv2: NotRequired[Annotated[float | None, Field(description="Its variance over mean².")]]
     latency_p95_seconds: Seconds | None
@@ -239,7 +239,7 @@ class PipelineStatus(TierFigures):
 
     state: State | None
     rules: list[RuleFlow]
-    age_seconds: Annotated[Seconds | None, Field(description="Since it was heard; null: never.")]
+    age_seconds: Annotated[Seconds | None, Field(description="Since its last report; null: never.")]
     result_free_bytes: NotRequired[Bytes | None]
     patterns: dict[str, PatternCounts]
     ahead_seconds: NotRequired[

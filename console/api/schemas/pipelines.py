@@ -11,9 +11,9 @@ class ApplicationAtWork(ApiAnswer):
     """A declared application that is running."""
 
     name: str
-    version: Annotated[int, Field(description="0: it came with Weir.")]
+    version: Annotated[int, Field(description="0: it is shipped with Weir.")]
     text: Annotated[str, Field(description="YAML.")]
-    refused: Annotated[str | None, Field(description="Why the pipeline refuses it.")]
+    refused: Annotated[str | None, Field(description="Why the pipeline rejects it.")]
 
 
 class ApplicationVersion(ApiAnswer):
@@ -31,7 +31,7 @@ class ApplicationList(ApiAnswer):
     at_work: dict[str, ApplicationAtWork]
     versions: Annotated[list[ApplicationVersion], Field(description="The newest first.")]
     next: Annotated[
-        int | None, Field(description="Give it as `before` for older ones; null: there are none.")
+        int | None, Field(description="The value of `before` for older ones; null: there are none.")
     ]
 
 
@@ -39,8 +39,8 @@ class ApplicationOrder(ApiAnswer):
     """The state that a person requested for an application."""
 
     application: str
-    stopped: Annotated[bool, Field(description="It stands still until it is started.")]
-    restart: Annotated[int, Field(description="How often it was started anew by hand.")]
+    stopped: Annotated[bool, Field(description="Whether it is stopped until it is started.")]
+    restart: Annotated[int, Field(description="Number of manual restarts.")]
     by: str
     reason: str
     at: Instant | None

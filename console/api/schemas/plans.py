@@ -26,8 +26,8 @@ from workers.models import Plan
 _Ends = TypedDict(
     "_Ends",
     {
-        "from": Annotated[str, Field(description="The node that gives.")],
-        "to": Annotated[str, Field(description="The node that takes.")],
+        "from": Annotated[str, Field(description="The node that gives points.")],
+        "to": Annotated[str, Field(description="The node that gets points.")],
     },
 )
 
@@ -39,7 +39,7 @@ class PlannedMove(_Ends):
     points: Points
     state: Annotated[str, one_of(("pending", "moved", "transferring", "done"))]
     points_moved: Points
-    blocks: Annotated[int, Field(description="Blocks of events transferred.")]
+    blocks: Annotated[int, Field(description="Transferred blocks of events.")]
     blocks_total: int
     events: Events
     bytes: Bytes
@@ -71,7 +71,7 @@ class PlanSummary(ApiAnswer):
     points: Points
     progress_share: Share
     note: Annotated[str, Field(description="What it waits for, or why it ended so.")]
-    empties: Annotated[str | None, Field(description="The node that is to hold nothing at the end.")]
+    empties: Annotated[str | None, Field(description="The node that is to be empty at the end.")]
     expires_at: Instant
 
 
@@ -87,8 +87,8 @@ class PlanRow(PlanSummary):
     owner: str
     approvals: list[PlanApproval]
     law: str | None
-    entry: Annotated[int | None, Field(description="The ledger entry that it comes from.")]
-    undoes: Annotated[int | None, Field(description="The plan that it undoes.")]
+    entry: Annotated[int | None, Field(description="The ledger entry that proposed it.")]
+    undoes: Annotated[int | None, Field(description="The plan that it rolls back.")]
     created_at: Instant
     started_at: Instant | None
     ended_at: Instant | None
@@ -113,14 +113,12 @@ class ProposalRow(ApiAnswer):
     act: Annotated[str, one_of(tuple(ACTS))]
     arguments: Document
     reason: str
-    proposed_by: Annotated[str, Field(description="The token that asks.")]
+    proposed_by: Annotated[str, Field(description="The token that proposes it.")]
     snapshot_seq: int
-    snapshot_at: Annotated[
-        float, Field(description="When the snapshot was made that it rests on, s since 1970.")
-    ]
-    hash: Annotated[str, Field(description="Of all of it; who approves gives it.")]
+    snapshot_at: Annotated[float, Field(description="Time of the underlying snapshot, Unix time.")]
+    hash: Annotated[str, Field(description="Hash of all of it; an approval names it.")]
     created_at: datetime
-    expires_at: Annotated[datetime, Field(description="Void from then on, unless somebody has decided.")]
+    expires_at: Annotated[datetime, Field(description="Void from then on if undecided.")]
     state: Annotated[str, one_of(AssistantProposal.State.values)]
     decided_by: str | None
     decided_at: datetime | None

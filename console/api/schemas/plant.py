@@ -22,7 +22,7 @@ class QueueRow(ApiAnswer):
     tries: int
     handler_timeout_seconds: Seconds
     points: Annotated[dict[str, Points], Field(description="By node.")]
-    live: Annotated[SnapshotQueue | None, Field(description="null: it was not seen within 30 s.")]
+    live: Annotated[SnapshotQueue | None, Field(description="null: it was not observed within 30 s.")]
 
 
 class QueueList(ApiAnswer):
@@ -40,7 +40,7 @@ class NodeRow(ApiAnswer):
     drained: bool
     cordoned: bool
     offline_since: datetime | None
-    live: Annotated[SnapshotNode | None, Field(description="null: it was not seen within 30 s.")]
+    live: Annotated[SnapshotNode | None, Field(description="null: it was not observed within 30 s.")]
 
 
 class NodeList(ApiAnswer):

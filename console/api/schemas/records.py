@@ -13,7 +13,7 @@ class CursorPage(ApiAnswer):
     """Rows, newest first, and where older ones start."""
 
     next: Annotated[
-        int | None, Field(description="Give it as `before` for older ones; null: there are none.")
+        int | None, Field(description="The value of `before` for older ones; null: there are none.")
     ]
 
 
@@ -57,19 +57,19 @@ class LedgerRow(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
     observation: Document | None
     parameters: Document
-    action: Annotated[Document | None, Field(description="null: nothing was to be done.")]
+    action: Annotated[Document | None, Field(description="null: no action.")]
     raw: Annotated[float | None, Field(description="The value before the guard.")]
     guarded: Annotated[float | None, Field(description="The value after the guard.")]
     reason: str
-    terms: Annotated[Document, Field(description="What the decision was computed from.")]
+    terms: Annotated[Document, Field(description="The observation of the decision.")]
     limited_by: str | None
     expected: ExpectedEffect | None
-    outcome: Annotated[Document | None, Field(description="What came of it, once that is judged.")]
+    outcome: Annotated[Document | None, Field(description="The effect, once it is judged.")]
     applied: bool
     error: str
     verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
     code: Annotated[str, Field(description="The digest of the code that decided.")]
-    folded_ticks: Annotated[int, Field(description="Ticks before it that did nothing either.")]
+    folded_ticks: Annotated[int, Field(description="Earlier ticks without an action.")]
     folded_since: Annotated[datetime | None, Field(description="The first of these.")]
 
 
@@ -85,8 +85,8 @@ class GuardRequest(ApiAnswer):
     settings: Document | None
     state: Json
     now_seconds: Instant
-    age_seconds: Annotated[Seconds | None, Field(description="Of what was measured, s.")]
-    unfit: Annotated[Json, Field(description="Why what was measured is no valid measurement.")]
+    age_seconds: Annotated[Seconds | None, Field(description="Age of the measurement, s.")]
+    unfit: Annotated[Json, Field(description="Why the measurement is invalid.")]
     idle: Json
 
 
@@ -127,7 +127,7 @@ class LedgerReplay(ApiAnswer):
     same: Annotated[bool | None, Field(description="null: it can't be replayed.")]
     differences: Annotated[dict[str, ReplayedField], Field(description="By field.")]
     decision: ReplayedDecision | None
-    code: Annotated[str, Field(description="The digest of the code that replayed.")]
+    code: Annotated[str, Field(description="The digest of the code of the replay.")]
     recorded_code: str
     error: str
 
@@ -174,9 +174,7 @@ class CostSideRow(ApiAnswer):
     words: str
     runs: Annotated[float, Field(description="Of workers.")]
     worker_hours: float | None
-    late_seconds: Annotated[
-        Seconds, Field(description="In which the oldest event waited longer than it may, s.")
-    ]
+    late_seconds: Annotated[Seconds, Field(description="Time in which the oldest event waited too long, s.")]
     workers_cost: float | None
     late_cost: float | None
     cost: float | None
@@ -196,12 +194,12 @@ class LoopCostsDetail(ApiAnswer):
 
     hours: float
     recorded_seconds: int
-    run_seconds: Annotated[float | None, Field(description="Of a run, on average, s.")]
+    run_seconds: Annotated[float | None, Field(description="Mean duration of a run, s.")]
     prices: CostPriceList
     law: CostSideRow
     rivals: list[CostDifferenceRow]
     held_seconds: int
-    holds: Annotated[CostDifferenceRow | None, Field(description="The law with the holds of the record.")]
+    holds: Annotated[CostDifferenceRow | None, Field(description="The law with the recorded holds.")]
 
 
 class PlantCostsDetail(ApiAnswer):
@@ -211,7 +209,7 @@ class PlantCostsDetail(ApiAnswer):
     measured_seconds: float
     worker_hours: float | None
     node_hours: float | None
-    lost_events: Annotated[int | None, Field(description="That were shed.")]
+    lost_events: Annotated[int | None, Field(description="Shed events.")]
     workers_cost: float | None
     nodes_cost: float | None
     lost_cost: float | None
@@ -224,7 +222,7 @@ class WhatIf(ApiAnswer):
     decisions: int
     differing: int
     skipped: Annotated[int, Field(description="Entries that are no longer valid for the law.")]
-    left: Annotated[int, Field(description="Entries that there was no time for.")]
+    left: Annotated[int, Field(description="Entries omitted for lack of time.")]
     first_error: str
     did: RerunSide
     would: RerunSide
@@ -237,12 +235,15 @@ class PromiseRow(ApiAnswer):
 
     name: str
     target: Share
-    good_share: Annotated[Share | None, Field(description="null: nobody counted.")]
-    burnt: Annotated[float | None, Field(description="Of the error budget of a whole window.")]
+    good_share: Annotated[Share | None, Field(description="null: not counted.")]
+    burnt: Annotated[float | None, Field(description="Share of the error budget of a whole window.")]
     known_from: Annotated[
         datetime | None,
         Field(
-            description="Where what is kept begins only after the week did; null: the week is known whole."
+            description=(
+                "Start of the stored data if it is after the start of the week; null: "
+                "the whole week is stored."
+            )
         ),
     ]
     missed: bool
@@ -257,7 +258,7 @@ class ReportedIncident(ApiAnswer):
     fired_at: datetime
     seconds: Seconds
     acknowledged_by: Annotated[str, Field(description="Empty: nobody.")]
-    outcome: Annotated[str, Field(description="What loops did about it.")]
+    outcome: Annotated[str, Field(description="Actions of loops on it.")]
 
 
 class LoopWeekRow(ApiAnswer):
@@ -269,7 +270,7 @@ class LoopWeekRow(ApiAnswer):
     effective: int
     harmful: int
     ineffective: int
-    advice: Annotated[int, Field(description="Decisions of modes that only advise.")]
+    advice: Annotated[int, Field(description="Decisions in modes that only advise.")]
 
 
 class OverriddenRow(ApiAnswer):
@@ -281,14 +282,14 @@ class OverriddenRow(ApiAnswer):
     owner: str
     reason: str
     since: datetime
-    until: Annotated[datetime | None, Field(description="null: it has no end.")]
+    until: Annotated[datetime | None, Field(description="null: it has no expiry.")]
 
 
 class ProposedRow(ApiAnswer):
     """A proposal and its result."""
 
     what: str
-    expected: Annotated[str, Field(description="The effect that it is for; empty where none is known.")]
+    expected: Annotated[str, Field(description="The expected effect; empty if unknown.")]
     state: str
     at: datetime
 
@@ -304,4 +305,4 @@ class WeeklyReport(ApiAnswer):
     loops: list[LoopWeekRow]
     overrides: list[OverriddenRow]
     proposals: list[ProposedRow]
-    text: Annotated[str, Field(description="As it is sent by mail.")]
+    text: Annotated[str, Field(description="The text of the mail.")]

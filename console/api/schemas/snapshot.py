@@ -35,21 +35,21 @@ Trend = Annotated[str, one_of(("rising", "falling", "steady"))]
 class StateFinding(ApiAnswer):
     """A problem of a subject."""
 
-    subject: Annotated[str, Field(description='"kind/name"; "" of several alike.')]
+    subject: Annotated[str, Field(description='"kind/name"; "" for several alike.')]
     severity: Severity
     sign: NodeState | None
     sentence: str
-    step: Annotated[str, Field(description="What to do first.")]
+    step: Annotated[str, Field(description="The first step.")]
     since: Instant | None
 
 
 class PlantHealth(ApiAnswer):
     state: NodeState
-    sentence: Annotated[str, Field(description="What is worst.")]
-    doing: NotRequired[Annotated[str, Field(description="What plans, loops and people do about it.")]]
+    sentence: Annotated[str, Field(description="The worst problem.")]
+    doing: NotRequired[Annotated[str, Field(description="What plans, loops, and people do about it.")]]
     severity: NotRequired[Severity]
     findings: NotRequired[Annotated[list[StateFinding], Field(description="The worst first.")]]
-    word: NotRequired[Annotated[str, Field(description="What is read before the sentence.")]]
+    word: NotRequired[Annotated[str, Field(description="The word before the sentence.")]]
 
 
 class EvaluatedState(ApiAnswer):
@@ -58,15 +58,15 @@ class EvaluatedState(ApiAnswer):
     kind: Annotated[str, one_of(KINDS)]
     name: str
     severity: Severity
-    sign: Annotated[NodeState | None, Field(description="The colour and the glyph that it is drawn with.")]
+    sign: Annotated[NodeState | None, Field(description="The color and the glyph of the subject.")]
     word: str
-    stale: Annotated[bool, Field(description="What is shown of it is old.")]
+    stale: Annotated[bool, Field(description="Whether its data is out of date.")]
     since: Instant | None
     finding: str
-    also: Annotated[list[StateFinding], Field(description="What else is wrong with it.")]
+    also: Annotated[list[StateFinding], Field(description="Other problems.")]
     step: str
     within: Annotated[str | None, Field(description="The subject that explains it.")]
-    rules: Annotated[list[str], Field(description="The alert rules beyond whose threshold it is.")]
+    rules: Annotated[list[str], Field(description="The alert rules whose threshold it exceeds.")]
 
 
 class Hand(ApiAnswer):
@@ -89,16 +89,16 @@ class PlantTotals(ApiAnswer):
     backlog_events: Events | None
     backlog_change_events: NotRequired[Events | None]
     backlog_trend: NotRequired[Trend | None]
-    backlog_seconds: Annotated[Seconds | None, Field(description="Of the queue that waits longest, s.")]
+    backlog_seconds: Annotated[Seconds | None, Field(description="Of the queue with the longest wait, s.")]
     shed_share: Share | None
     console_available: NotRequired[
-        Annotated[Share | None, Field(description="1 where the console answers, else 0.")]
+        Annotated[Share | None, Field(description="1 if the console answers, else 0.")]
     ]
     nodes_in_use: int
     nodes: int
     workers_busy: int
     workers_at_work: NotRequired[
-        Annotated[float | None, Field(description="Slots at work, the mean of the last second.")]
+        Annotated[float | None, Field(description="Busy slots, mean of the last second.")]
     ]
     worker_slots: int
     dead_letters: int | None
@@ -107,7 +107,7 @@ class PlantTotals(ApiAnswer):
 class EventSample(ApiAnswer):
     """Events by value, only the eight most frequent."""
 
-    events: Annotated[int, Field(description="How many were sampled.")]
+    events: Annotated[int, Field(description="Number of samples.")]
     type: dict[str, int]
     key: dict[str, int]
     source: dict[str, int]
@@ -115,12 +115,12 @@ class EventSample(ApiAnswer):
 
 class ProducerFigures(ApiAnswer):
     in_per_second: PerSecond | None
-    age_seconds: Annotated[Seconds, Field(description="Since it was heard, s.")]
+    age_seconds: Annotated[Seconds, Field(description="Since its last report, s.")]
     queues: dict[str, PerSecond | None]
     rejected: Annotated[Events, Field(description="Malformed events.")]
     rerouted: Events
     samples: NotRequired[
-        Annotated[dict[str, EventSample], Field(description="By queue what is published; the busiest alone.")]
+        Annotated[dict[str, EventSample], Field(description="Published events by queue; the busiest only.")]
     ]
 
 
@@ -128,7 +128,7 @@ class SnapshotPause(ApiAnswer):
     """A temporary stop by a person."""
 
     part: Annotated[str, Field(description="intake or consumption of a queue, work of a worker host.")]
-    override: Annotated[int, Field(description="Its number among the overrides.")]
+    override: Annotated[int, Field(description="The number of its override.")]
     since: Instant | None
     until: Instant | None
     by: str
@@ -146,9 +146,7 @@ class SnapshotContainer(ApiAnswer):
     dead_per_second: NotRequired[PerSecond | None]
     load: NotRequired[Annotated[float | None, Field(description="The share of its node's capacity.")]]
     server_time_share: NotRequired[Share | None]
-    oldest_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="For how long the oldest event has waited, s.")]
-    ]
+    oldest_seconds: NotRequired[Annotated[Seconds | None, Field(description="Wait of the oldest event, s.")]]
     inserted_events: NotRequired[Events | None]
     removed_events: NotRequired[Events | None]
     leaving_blocks: NotRequired[
@@ -157,7 +155,7 @@ class SnapshotContainer(ApiAnswer):
     dead_letters: NotRequired[int | None]
     retry_blocks: NotRequired[int | None]
     waiting_to_run: NotRequired[
-        Annotated[int | None, Field(description="Workers that are started and wait for a process.")]
+        Annotated[int | None, Field(description="Started workers that wait for a process.")]
     ]
     workers_started: NotRequired[int | None]
     workers_busy: NotRequired[int | None]
@@ -175,9 +173,9 @@ class SnapshotQueue(ApiAnswer):
     out_per_second: PerSecond | None
     waiting_events: Events | None
     waiting_bytes: Bytes | None
-    wait_seconds: Annotated[Seconds | None, Field(description="For how long the oldest event has waited, s.")]
+    wait_seconds: Annotated[Seconds | None, Field(description="Wait of the oldest event, s.")]
     clearing_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="How long what waits takes at the present rate, s.")]
+        Annotated[Seconds | None, Field(description="Time to process the backlog at the present rate, s.")]
     ]
     trend: NotRequired[Annotated[Trend | None, Field(description="Of the waiting events.")]]
     oldest_seconds: Seconds | None
@@ -188,7 +186,7 @@ class SnapshotQueue(ApiAnswer):
     service_seconds: Annotated[Seconds | None, Field(description="Of one event, s.")]
     trouble: NotRequired[Annotated[str | None, Field(description="The last error of its workers.")]]
     pauses: NotRequired[
-        Annotated[list[SnapshotPause], Field(description="In force, of its intake or consumption.")]
+        Annotated[list[SnapshotPause], Field(description="Pauses in force, of its intake or consumption.")]
     ]
     containers: Annotated[dict[str, SnapshotContainer], Field(description="By node.")]
 
@@ -197,10 +195,10 @@ class SnapshotNode(ApiAnswer):
     """Live figures of a node."""
 
     state: NotRequired[NodeState | None]
-    stale: NotRequired[Annotated[bool | None, Field(description="Not heard for two beats.")]]
+    stale: NotRequired[Annotated[bool | None, Field(description="Whether it missed two heartbeats.")]]
     age_seconds: NotRequired[Seconds | None]
     utilisation: NotRequired[Share | None]
-    raw: NotRequired[Annotated[Share | None, Field(description="The utilisation before it is smoothed.")]]
+    raw: NotRequired[Annotated[Share | None, Field(description="The utilization before smoothing.")]]
     parts: NotRequired[Annotated[dict[str, Share | None], Field(description="Of CPU, memory, events, …")]]
     busy: NotRequired[Annotated[Share | None, Field(description="The threshold.")]]
     toobusy: NotRequired[Annotated[Share | None, Field(description="The threshold.")]]
@@ -238,11 +236,11 @@ class HostStatus(ApiAnswer):
     slots: NotRequired[int | None]
     busy: NotRequired[int | None]
     at_work: NotRequired[
-        Annotated[float | None, Field(description="Processes at work, the mean of the last second.")]
+        Annotated[float | None, Field(description="Busy processes, mean of the last second.")]
     ]
-    reserved: NotRequired[Annotated[int | None, Field(description="Tasks handed to it and not finished.")]]
-    drained: NotRequired[Annotated[bool | None, Field(description="It takes no new work.")]]
-    draining: NotRequired[Annotated[SnapshotPause | None, Field(description="Since somebody drained it.")]]
+    reserved: NotRequired[Annotated[int | None, Field(description="Unfinished tasks.")]]
+    drained: NotRequired[Annotated[bool | None, Field(description="Whether it accepts no new work.")]]
+    draining: NotRequired[Annotated[SnapshotPause | None, Field(description="Start of its drain.")]]
     age_seconds: NotRequired[Seconds | None]
     pid: NotRequired[int | None]
     resizable: NotRequired[bool | None]
@@ -273,14 +271,10 @@ class SnapshotLoop(ApiAnswer):
     interval_seconds: NotRequired[Seconds | None]
     limited_by: NotRequired[str | None]
     blind_since: NotRequired[
-        Annotated[Instant | None, Field(description="Without a valid measurement since then.")]
+        Annotated[Instant | None, Field(description="Start of the time without a valid measurement.")]
     ]
-    late_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="How much later than due its last tick came.")]
-    ]
-    cause: NotRequired[
-        Annotated[str | None, Field(description="Why it has no valid measurement, where that is known.")]
-    ]
+    late_seconds: NotRequired[Annotated[Seconds | None, Field(description="Delay of its last tick.")]]
+    cause: NotRequired[Annotated[str | None, Field(description="Why it has no valid measurement, if known.")]]
     last_mode: NotRequired[
         Annotated[
             Annotated[str, one_of(Loop.Mode.values)] | None,
@@ -324,7 +318,7 @@ class LoadForecast(ApiAnswer):
     window_seconds: Seconds
     mean_per_second: Annotated[list[PerSecond] | None, Field(description="Per window.")]
     deviation_per_second: list[PerSecond] | None
-    days: Annotated[float, Field(description="Of the past that it is made of.")]
+    days: Annotated[float, Field(description="Length of the past data.")]
     trained_until: str | None
     refused: Annotated[str | None, Field(description="Why there is none.")]
 
@@ -335,23 +329,26 @@ class PlantPart(ApiAnswer):
     state: Annotated[str, one_of(("starting", "running", "stopping", "stopped", "failed", "silent"))]
     since: Instant
     grace_until: NotRequired[
-        Annotated[Instant | None, Field(description="What it lacks counts as its start's until then.")]
+        Annotated[Instant | None, Field(description="Until then missing parts are attributed to the start.")]
     ]
 
 
 class RateChange(ApiAnswer):
     at: Instant
-    before: Annotated[float, Field(description="Events/s, as the median of the time before.")]
+    before: Annotated[float, Field(description="Events/s, the median of the time before.")]
     after: float
 
 
 class RateBand(ApiAnswer):
     low: Annotated[float, Field(description="Events/s, for the mean of this minute.")]
     high: float
-    days: Annotated[float, Field(description="Of the past that it rests on.")]
-    minute: NotRequired[Annotated[float | None, Field(description="The mean of the newest whole minute.")]]
+    days: Annotated[float, Field(description="Length of the past data.")]
+    minute: NotRequired[Annotated[float | None, Field(description="The mean of the newest complete minute.")]]
     changes: NotRequired[
-        Annotated[list[RateChange], Field(description="When it went to another level and stayed, last day.")]
+        Annotated[
+            list[RateChange],
+            Field(description=("When it last changed to another level and stayed, last day.")),
+        ]
     ]
 
 
@@ -368,7 +365,7 @@ class PlantSnapshot(ApiAnswer):
     seq: int
     at: Instant
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="The clock that gave `at`, ahead of the plant's.")]
+        Annotated[Seconds | None, Field(description="The clock of `at`, ahead of the plant's.")]
     ]
     plant: str
     health: PlantHealth
@@ -391,8 +388,10 @@ class PlantSnapshot(ApiAnswer):
     forecasts: NotRequired[
         Annotated[dict[str, LoadForecast], Field(description="By application, or plant:NAME.")]
     ]
-    bands: NotRequired[Annotated[RateBands, Field(description="In which rates are expected.")]]
-    parts: NotRequired[Annotated[dict[str, PlantPart], Field(description="What the plant runs on.")]]
+    bands: NotRequired[Annotated[RateBands, Field(description="Time in which rates are expected.")]]
+    parts: NotRequired[
+        Annotated[dict[str, PlantPart], Field(description="The parts that the plant runs on.")]
+    ]
     objectives: NotRequired[Annotated[dict[str, ObjectiveStatus], Field(description="By name.")]]
 
 

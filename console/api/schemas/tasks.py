@@ -23,10 +23,10 @@ class RunProgress(ApiAnswer):
     """The progress of a run; empty before its first report."""
 
     rows: NotRequired[int]
-    share: NotRequired[Annotated[Share | None, Field(description="0 to 1; null: not known.")]]
+    share: NotRequired[Annotated[Share | None, Field(description="0 to 1; null: unknown.")]]
     stages: NotRequired[RunStages | None]
-    chunks: NotRequired[Annotated[int, Field(description="Those that have ended.")]]
-    working: NotRequired[Annotated[list[str], Field(description="The chunks that are worked on.")]]
+    chunks: NotRequired[Annotated[int, Field(description="Finished ones.")]]
+    working: NotRequired[Annotated[list[str], Field(description="The active chunks.")]]
     skipped: NotRequired[list[SkippedFile]]
 
 
@@ -39,14 +39,14 @@ class RunRow(ApiAnswer):
     owner: Annotated[str | None, Field(description="null: the schedule.")]
     parameters: Document
     progress: RunProgress
-    chunks_total: Annotated[int | None, Field(description="null: not known beforehand.")]
+    chunks_total: Annotated[int | None, Field(description="null: not known in advance.")]
     chunks_done: int
     workers_wanted: int
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     deadline_at: datetime | None
-    seconds: Annotated[Seconds | None, Field(description="How long it took, s; null: it has not ended.")]
+    seconds: Annotated[Seconds | None, Field(description="Its duration, s; null: it has not ended.")]
     error: str
     command: Annotated[str, Field(description="The same from a command line.")]
 
@@ -86,10 +86,12 @@ class TaskRow(ApiAnswer):
     next_at: datetime | None
     requirements: list[str]
     single_instance: bool
-    parallel: Annotated[int, Field(description="Workers at once, at most.")]
-    deadline: Annotated[str | None, Field(description="HH:MM (UTC) by which a run is to be done.")]
+    parallel: Annotated[int, Field(description="Maximum workers at once.")]
+    deadline: Annotated[str | None, Field(description="HH:MM (UTC) by which a run must be finished.")]
     enabled: bool
-    digest: Annotated[str, Field(description="Of it as it is: a change that names an older one is refused.")]
+    digest: Annotated[
+        str, Field(description=("Digest of its current state: a change that names an older one is rejected."))
+    ]
     runs: list[RunRow]
 
 

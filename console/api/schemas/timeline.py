@@ -15,7 +15,7 @@ class HistorySeries(ApiAnswer):
     """Columns for a chart, with one time axis."""
 
     time: list[Instant]
-    series: Annotated[dict[str, list[float | None]], Field(description="By name; null: not known.")]
+    series: Annotated[dict[str, list[float | None]], Field(description="By name; null: unknown.")]
 
 
 class ChartDecision(ApiAnswer):
@@ -54,7 +54,7 @@ class DifferenceRow(ApiAnswer):
     ]
     value: str
     measure: Annotated[
-        str, Field(description='"share" of the events (0 to 1), or what a mean is of, with its unit.')
+        str, Field(description='"share" of the events (0 to 1), or the subject of a mean, with its unit.')
     ]
     here: float
     there: float
@@ -62,7 +62,7 @@ class DifferenceRow(ApiAnswer):
         float, Field(description="Cohen's h of a share, the logarithm of the ratio of a measure.")
     ]
     probability: Annotated[
-        float, Field(description="That chance alone differs so much, before the correction.")
+        float, Field(description="Probability of such a difference by chance, before the correction.")
     ]
 
 
@@ -74,7 +74,7 @@ class DifferenceList(_Stretch):
 
     other_from: float
     other_to: float
-    compared: Annotated[int, Field(description="How many values were tested.")]
+    compared: Annotated[int, Field(description="Number of values tested.")]
     differences: Annotated[list[DifferenceRow], Field(description="The largest effect first.")]
 
 
@@ -91,7 +91,7 @@ class MarkRow(ApiAnswer):
     source: Annotated[str, Field(description="Of an outside change: the system that reports it; else empty.")]
     event: Annotated[str, Field(description="Of an outside change: its id there; else empty.")]
     parts: Annotated[
-        list[str], Field(description="What it is about, such as queue/alert; none: the whole plant.")
+        list[str], Field(description="Its subjects, such as queue/alert; none: the whole plant.")
     ]
     url: str
 
@@ -105,7 +105,7 @@ class IgnoredEvent(ApiAnswer):
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
     next: Annotated[
-        int | None, Field(description="Give it as `before` for older ones; null: there are none.")
+        int | None, Field(description="The value of `before` for older ones; null: there are none.")
     ]
 
 
@@ -118,7 +118,7 @@ class SharedLinkRow(ApiAnswer):
     author: str
     created_at: datetime
     expires_at: datetime
-    url: Annotated[str, Field(description="The link: whoever has it sees the plant at that instant.")]
+    url: Annotated[str, Field(description="The link: everybody who has it sees the plant at that instant.")]
 
 
 class SharedLinkList(ApiAnswer):

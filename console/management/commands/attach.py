@@ -24,21 +24,27 @@ from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import AdapterKind
 
 FILES = (".yaml", ".yml")
-ADVISES = "Its loops begin in advise: they set nothing until a person puts one on auto."
+ADVISES = "Its loops start in advise: they set nothing until a person sets one to auto."
 
 
 class Command(JsonCommand):
-    help = "Inspect a plant that others run: what Weir could see and steer there; with --register, add it."
+    help = "Inspect an attached plant: what Weir could observe and control there; with --register, add it."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("kind", help="of plant, as flink; or a file, as plant.yaml; list: the kinds")
-        parser.add_argument("address", nargs="?", default="", help="as http://flink.example:8081")
-        parser.add_argument("--option", action="append", default=[], help="of the kind, as job=orders")
-        parser.add_argument("--secret", default="", help="the variable that holds its token or password")
-        parser.add_argument("--name", default="", help="here; without it, its own, or by its address")
+        parser.add_argument(
+            "kind", help=("kind of plant, such as flink; or a file, such as plant.yaml; list: the kinds")
+        )
+        parser.add_argument("address", nargs="?", default="", help="such as http://flink.example:8081")
+        parser.add_argument(
+            "--option", action="append", default=[], help="option of the kind, such as job=orders"
+        )
+        parser.add_argument("--secret", default="", help="variable with its token or password")
+        parser.add_argument(
+            "--name", default="", help=("name here; default: its own, or made from its address")
+        )
         parser.add_argument("--register", action="store_true", help="add it, after a question")
         parser.add_argument("--yes", action="store_true", help="without the question")
-        parser.add_argument("--reason", default="attached", help="for the audit")
+        parser.add_argument("--reason", default="attached", help="reason for the audit log")
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +73,7 @@ class Command(JsonCommand):
     def _ask_for_agreement(self, said: list[str], name: str) -> bool:
         """Ask a person to agree; without one, --yes agrees."""
         if sys.stdin is None or not sys.stdin.isatty():
-            raise BadInput("--register", "asks before it adds a plant; write --yes where nobody can answer.")
+            raise BadInput("--register", "asks before it adds a plant; use --yes if nobody can answer.")
         self.stderr.write("\n".join(said))
         self.stderr.write(f"Add it as {name}? {ADVISES} [y/N] ", ending="")
         return input().strip().lower() in ("y", "yes")
@@ -76,7 +82,7 @@ class Command(JsonCommand):
         if "kinds" in document:
             return "\n".join(f"{name:14}{title}" for name, title in document["kinds"].items())
         if document["registered"]:
-            end = f"It is added as {document['name']}, and observed within seconds. {ADVISES}"
+            end = f"Added as {document['name']}; it will be observed within seconds. {ADVISES}"
             end = "\n".join(filter(None, [end, document["left"]]))
         else:
             end = f"Nothing was changed. To add it as {document['name']}, repeat this with --register."
@@ -111,7 +117,7 @@ def _option(text: str) -> tuple[str, str]:
 def _kind_of_files() -> AdapterKind:
     kinds = [kind for kind in adapters.kinds().values() if kind.file]
     if len(kinds) != 1:
-        raise BadInput("KIND", "is missing: name the kind before the file.")
+        raise BadInput("KIND", "is missing: write the kind before the file.")
     return kinds[0]
 
 

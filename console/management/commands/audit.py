@@ -23,15 +23,13 @@ MAX_ACCEPTED = 1_000
 
 
 class Command(OneLineCommand):
-    help = "verify: check every entry of the audit. accept: note that the findings have been examined."
+    help = "verify: check every entry of the audit log. accept: record that the findings were investigated."
     requires_system_checks = []  # as for `JsonCommand`
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=("verify", "accept"))
-        parser.add_argument(
-            "--reason", default="", help="for accept: what happened, for whoever reads the audit"
-        )
-        parser.add_argument("--json", action="store_true", help="as JSON, also on a terminal")
+        parser.add_argument("--reason", default="", help="for accept: what happened, for the audit log")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
     def handle(self, *args: Any, **options: Any) -> None:
         verdict = Checker(settings.WEIR_DATA).step()
@@ -44,11 +42,12 @@ class Command(OneLineCommand):
 
     def _accept(self, verdict: Verdict, reason: str) -> Verdict:
         if not reason:
-            self.stderr.write("reason is missing; say what happened, for whoever reads the audit.")
+            self.stderr.write("reason is missing; say what happened, for the audit log.")
             sys.exit(2)
         if len(verdict.findings) > MAX_ACCEPTED:
             self.stderr.write(
-                f"findings: {len(verdict.findings)}, at most {MAX_ACCEPTED} are accepted; restore a backup."
+                f"findings: {len(verdict.findings)}, at most {MAX_ACCEPTED} can be "
+                "accepted; restore a backup."
             )
             sys.exit(1)
         if any(finding.kind in ("cut", "forged") for finding in verdict.findings):
@@ -74,6 +73,10 @@ def _user() -> str:
 
 def format_verdict(verdict: Verdict) -> str:
     lines = [finding.text for finding in verdict.findings]
-    state = "The audit is whole" if verdict.sound else f"The audit is NOT whole: {len(lines)} findings"
+    state = (
+        "The audit log is intact"
+        if verdict.sound
+        else (f"The audit log is NOT intact: {len(lines)} findings")
+    )
     about = f"{state}: {verdict.entries} entries, last {verdict.last.sequence} {verdict.last.digest[:16]}…"
     return "\n".join([f"{about}, {verdict.heads} heads kept elsewhere, {verdict.seconds:.1f} s.", *lines])

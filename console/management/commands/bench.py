@@ -85,7 +85,7 @@ def run_bench(name: str, seconds: float) -> dict[str, Any]:
         if not HAS_BENCHES:
             raise BadInput("NAME", "is measured in a checkout of the repository; a wheel has no benches.")
         raise BadInput(
-            "NAME", f"bench {name} is not yet built; there are {', '.join(filter(is_built, BENCHES))}"
+            "NAME", f"bench {name} is not built yet; choose one of {', '.join(filter(is_built, BENCHES))}"
         )
     measured = importlib.import_module(module_of(name)).run(seconds)
     return {"name": name, **measured, "machine": machine()}
@@ -108,7 +108,7 @@ def past_limits(bench: dict[str, Any]) -> Iterator[str]:
 
 
 class Command(JsonCommand):
-    help = "Measure a part of Weir beside its peer or limit."
+    help = "Measure a part of Weir with its reference or limit."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("names", metavar="NAME", nargs="*")
@@ -117,7 +117,7 @@ class Command(JsonCommand):
             "--seconds", type=option_number, default=3.0, help="how long each measurement takes"
         )
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
-        parser.add_argument("--strict", action="store_true", help="exit 1 when a figure is past its limit")
+        parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.results: list[dict[str, Any]] = []
@@ -143,9 +143,9 @@ class Command(JsonCommand):
             names = [name for name in BENCHES if is_built(name)]
         for name in names:
             if name not in BENCHES:
-                raise BadInput("NAME", f"no bench is called {name}; there are {', '.join(BENCHES)}")
+                raise BadInput("NAME", f"bench {name} is unknown; choose one of {', '.join(BENCHES)}")
         if not names:
-            raise BadInput("NAME", f"say which bench ({', '.join(BENCHES)}) or --all")
+            raise BadInput("NAME", f"choose a bench ({', '.join(BENCHES)}) or --all")
         self.results = [run_bench(name, seconds) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 

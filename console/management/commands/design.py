@@ -23,7 +23,7 @@ class Command(JsonCommand):
         parser.add_argument("name", metavar="NAME", help=", ".join(CONTRACT_DESIGNS))
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
         parser.add_argument(
-            "--delay", type=option_whole, default=0, help="identify: samples until u is felt, 0 to 10"
+            "--delay", type=option_whole, default=0, help=("identify: samples until u takes effect, 0 to 10")
         )
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
@@ -35,13 +35,15 @@ class Command(JsonCommand):
             return DESIGNS[name](read_document(options["file"]))
         if name in CONTRACT_DESIGNS:
             raise BadInput(
-                "NAME", f"design {name} is not yet built; there are {', '.join(DESIGNS)}, {FROM_CSV}"
+                "NAME", f"design {name} is not built yet; choose one of {', '.join(DESIGNS)}, {FROM_CSV}"
             )
-        raise BadInput("NAME", f"no design is called {name}; there are {', '.join(CONTRACT_DESIGNS)}")
+        raise BadInput("NAME", f"design {name} is unknown; choose one of {', '.join(CONTRACT_DESIGNS)}")
 
 
 def identify_model(path: str, delay: int) -> dict[str, Any]:
-    """Return the model of a CSV file's columns u and y. Raises `BadInput` that names column, line, or option."""
+    """Return the model of a CSV file's columns u and y. Raises `BadInput` that names column, line, or
+    option.
+    """
     if not 0 <= delay <= 10:
         raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")
     u, y = read_columns(path, ("u", "y"))

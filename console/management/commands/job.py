@@ -25,14 +25,16 @@ ACTOR = Actor(name="manage.py", role="administrator")
 
 
 class Command(JsonCommand):
-    help = "Batch tasks: list them, run one, show, cancel or resume a run."
+    help = "Batch tasks: list them, run one, show, cancel, or resume a run."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
         parser.add_argument("subject", metavar="NAME|RUN", nargs="?", help="a task's name, or a run's number")
         parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], dest="values")
-        parser.add_argument("--deadline", help="when a run is to be done, as 2026-11-20T06:00:00Z")
-        parser.add_argument("--reason", default="asked for on the command line", help="kept in the audit")
+        parser.add_argument("--deadline", help="deadline of the run, such as 2026-11-20T06:00:00Z")
+        parser.add_argument(
+            "--reason", default="requested on the command line", help="reason for the audit log"
+        )
         parser.add_argument(
             "--here", action="store_true", help="do the work in this process, not on a worker"
         )
@@ -107,7 +109,7 @@ def _deadline(text: str | None) -> datetime | None:
     try:
         return None if text is None else checks.timestamp(text)
     except ValueError:
-        raise BadInput("deadline", f"takes a time as 2026-11-20T06:00:00Z, not {text!r}.") from None
+        raise BadInput("deadline", f"takes a time such as 2026-11-20T06:00:00Z, not {text!r}.") from None
 
 
 def _last(task: dict[str, Any]) -> str:

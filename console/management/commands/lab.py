@@ -20,7 +20,7 @@ DEFAULT_SEED = 1
 
 
 class Command(JsonCommand):
-    help = "The lab: scenarios on the simulated plant, our law beside its rivals."
+    help = "The lab: scenarios on the simulated plant, our law compared with baselines."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=["list", "run"])
@@ -56,7 +56,7 @@ class Command(JsonCommand):
         settings = scenario.read_settings(settings_of(options["set"]))
         seed = DEFAULT_SEED if options["seed"] is None else options["seed"]
         if seed < 0:
-            raise BadInput("--seed", f"takes a whole number from 0 up, not {seed}")
+            raise BadInput("--seed", f"takes a whole number, at least 0, not {seed}")
         trace = trace_of(options["trace"], options["column"])
         files = [option for option in ("series", "html") if options[option] is not None]
         for option in files:  # before the laws run, which may take minutes
@@ -86,7 +86,7 @@ def scenario_named(name: str | None) -> Scenario:
     """Return the scenario. Raises `BadInput` for an unknown name."""
     if name is not None and name in SCENARIOS:
         return SCENARIOS[name]
-    raise BadInput("SCENARIO", f"no scenario is called {name}; there are {', '.join(SCENARIOS)}")
+    raise BadInput("SCENARIO", f"scenario {name} is unknown; choose one of {', '.join(SCENARIOS)}")
 
 
 def check_alone(options: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def check_alone(options: dict[str, Any]) -> None:
         raise BadInput("SCENARIO", f"is for lab run; lab list takes none, not {options['scenario'][:60]!r}")
     for name in ("law", "set", "seed", "trace", "column", "series", "html"):
         if options[name] not in (None, []):
-            raise BadInput(f"--{name}", "is for lab run; lab list takes --json alone")
+            raise BadInput(f"--{name}", "is for lab run; lab list only takes --json")
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def check_writable(path: str, option: str) -> None:
     place = Path(path)
     why = "it is a folder" if place.is_dir() else None
     if not place.exists() and not place.parent.is_dir():
-        why = f"{place.parent} is no folder"
+        why = f"{place.parent} is not a folder"
     if why is None and not os.access(place if place.exists() else place.parent, os.W_OK):
         why = "Permission denied"
     if why is not None:

@@ -21,7 +21,7 @@ PRODUCER = "publish"
 
 
 class Command(JsonCommand):
-    help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, named and skipped."
+    help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, listed, and skipped."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("queue", metavar="QUEUE")

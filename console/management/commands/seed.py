@@ -12,7 +12,7 @@ from queues.private_files import mend
 
 
 class Command(JsonCommand):
-    help = "Make groups, the first administrator, nodes (WEIR_NODES), queues, loops and the schedule."
+    help = "Create groups, the first administrator, nodes (WEIR_NODES), queues, loops, and the schedule."
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         check_whole(settings.WEIR_DATA)

@@ -26,16 +26,16 @@ EXPORT = "/export"  # end of the address of an operation whose answer is as long
 
 
 class Command(OneLineCommand):
-    help = "Do what the pages do. Without words: the list of commands. With --url: on a console elsewhere."
+    help = "Do what the pages do. Without words: the list of commands. With --url: on another console."
     requires_system_checks = []  # as for `JsonCommand`
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
-        parser.add_argument("--url", default=variables.URL.text(), help="of a console elsewhere")
+        parser.add_argument("--url", default=variables.URL.text(), help="address of another console")
         parser.add_argument(
             "--token",
             default=variables.TOKEN.text(),
-            help="for --url; WEIR_TOKEN does not show it to everybody on this host, as an argument does",
+            help="for --url; unlike an argument, WEIR_TOKEN is not visible to all users of this host",
         )
         parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, and --option value")
 
@@ -89,7 +89,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     while rest:
         name, separator, value = rest.pop(0).partition("=")
         if not name.startswith("--"):
-            raise BadInput(name[:40], "stands where an option is expected; write --name value.")
+            raise BadInput(name[:40], "is where an option is expected; write --name value.")
         if not separator:
             if not rest:
                 raise BadInput(name, "takes a value.")
@@ -113,7 +113,7 @@ def find_acting_user(username: str | None) -> Actor:
     else:
         user = next((each for each in users if role_of(each) == "administrator"), None)
     if user is None:
-        raise BadInput("--as", f"{username or 'an administrator'} is no user who may log in.")
+        raise BadInput("--as", f"{username or 'an administrator'} is not a user who may log in.")
     name = f"manage.py:{user.get_username()}"
     role, queues = role_of(user), queues_of(user)
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)

@@ -245,13 +245,13 @@ def preview(request: HttpRequest) -> HttpResponse:
         previewed = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     except redis.RedisError:
         return JsonResponse(
-            {"sentence": "The control server does not answer; try again shortly.", "rows": []}
+            {"sentence": "The control server does not answer; try again in a moment.", "rows": []}
         )
     rows = [
         {
             "title": rules.format_title(rule.title, fired.labels),
             "at": fired.at,
-            "note": "still on"
+            "note": "still firing"
             if fired.until is None
             else f"{max(1, round((fired.until - fired.at) / 60))} min",
         }
@@ -266,11 +266,11 @@ def change(request: HttpRequest) -> Done:
 
     Posted: name, the rule's fields, revision (of the rule as shown; empty for a new rule), reason.
     """
-    name = text_of(request, "name", "give the rule one")
+    name = text_of(request, "name", "enter a name")
     revision = request.POST.get("revision", "").strip()
     known = AlertRule.objects.filter(name=name).exists()
     if not revision and known:
-        raise BadInput("name", "is taken: a rule of that name is there already.")
+        raise BadInput("name", "is already taken by another rule.")
     made = alerts.define_rule(
         actor_of(request),
         name,

@@ -49,7 +49,7 @@ BESIDE = {"queue": "queues.{queue}.waiting_events", "node": "nodes.{node}.in_per
 TITLES = {
     "waiting_events": "Waiting events",
     "in_per_second": "Events in, /s",
-    "actuator": "What the loop applied",
+    "actuator": "Applied by the loop",
     "memory_bytes": "Memory, bytes",
     "workers_busy": "Worker slots",
 }

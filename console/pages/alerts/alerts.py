@@ -127,7 +127,7 @@ def snooze(request: HttpRequest, alert_id: int) -> Done:
     minutes, now = minutes_of(request.POST), timezone.now()
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
     return _redirect_with_message(
-        alert_id, f"Nobody is notified before {time_words(made.snoozed_until or now, now)}."
+        alert_id, f"Notifications are suppressed until {time_words(made.snoozed_until or now, now)}."
     )
 
 
@@ -146,4 +146,4 @@ def escalate(request: HttpRequest, alert_id: int) -> Done:
 def note(request: HttpRequest, alert_id: int) -> Done:
     """Add a note to an alert. Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())
-    return _redirect_with_message(alert_id, "Noted.")
+    return _redirect_with_message(alert_id, "Note added.")

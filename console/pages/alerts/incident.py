@@ -148,14 +148,15 @@ def change(request: HttpRequest, alert_id: int) -> Done:
         now=timezone.now(),
     )
     return _redirect_with_message(
-        alert_id, "Mitigated." if "mitigated" in posted else "Severity and roles are kept."
+        alert_id, "Marked as mitigated." if "mitigated" in posted else "Severity and roles saved."
     )
 
 
 def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
     acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
     return _redirect_with_message(
-        alert_id, "Its data stay." if retained else "Retention deletes its data as all others."
+        alert_id,
+        "The incident's data is kept." if retained else ("Retention deletes the incident's data as usual."),
     )
 
 
@@ -170,7 +171,7 @@ def review(request: HttpRequest, alert_id: int) -> Done:
         revision=revision or 0,
         now=timezone.now(),
     )
-    return _redirect_with_message(alert_id, f"The review is kept, revision {made.review_revision}.")
+    return _redirect_with_message(alert_id, f"Review saved as revision {made.review_revision}.")
 
 
 @action(acting.CHANGE, incident_page)
@@ -185,7 +186,7 @@ def follow_up(request: HttpRequest, alert_id: int) -> Done:
         due_on=date_of(posted.get("due_on", "").strip()),
         now=timezone.now(),
     )
-    return _redirect_with_message(alert_id, "The follow-up is kept.")
+    return _redirect_with_message(alert_id, "Follow-up saved.")
 
 
 @action(acting.CHANGE, incident_page)

@@ -77,7 +77,7 @@ def record_words(change: IncidentChange) -> str:
     if not change.incidents:
         return "no earlier incident of this kind to compare with"
     earlier = format_count(change.incidents, "earlier incident")
-    return f"such a change came before {change.before} of {earlier} of this kind"
+    return f"such a change preceded {change.before} of {earlier} of this kind"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def _build_override_undo(name: str, change: IncidentChange) -> _Links:
     if not holds or change.kind == "override ended":
         return _Links(url=url)
     end = reverse("override-end", args=[found.pk])
-    return _Links(url=url, undo=QuickAction("End it now", end, "end", "now", "override.end"))
+    return _Links(url=url, undo=QuickAction("End override", end, "end", "now", "override.end"))
 
 
 def _build_overrides_undo(numbers: str, change: IncidentChange) -> _Links:
@@ -106,7 +106,7 @@ def _build_overrides_undo(numbers: str, change: IncidentChange) -> _Links:
     holds = overrides.list_active(timezone.now()).filter(pk__in=map(int, numbers.split(","))).exists()
     if not holds or change.kind == "override ended":
         return _Links(url=url)
-    return _Links(url=url, back=RelatedPage("End them", url, "override.end"))
+    return _Links(url=url, back=RelatedPage("End overrides", url, "override.end"))
 
 
 def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
@@ -117,7 +117,7 @@ def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
     if not can_roll_back(found):
         return _Links(url=url)
     back = reverse("plan-roll-back", args=[found.pk])
-    return _Links(url=url, undo=QuickAction("Propose its roll-back", back, "plan", name, "plan.propose"))
+    return _Links(url=url, undo=QuickAction("Propose rollback", back, "plan", name, "plan.propose"))
 
 
 def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
@@ -126,7 +126,7 @@ def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
     rows = PipelineVersion.objects.filter(application=application, number__lt=int(number))
     before = rows.order_by("-number").values_list("number", flat=True).first()
     version = "shipped" if before is None else str(before)
-    words = "Version as shipped" if before is None else f"Version {before} again"
+    words = "Restore the shipped version" if before is None else f"Restore version {before}"
     page = f"{url}?{urlencode({'version': version})}"
     return _Links(url=f"{url}?version={number}", back=RelatedPage(words, page, "pipeline.declare"))
 
@@ -146,7 +146,7 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
         return _Links(url=reverse("queue", args=[first]))
     if entry.action == "node.use" and Node.objects.filter(name=first).exists():
         page = reverse("node", args=[first])
-        return _Links(url=page, back=RelatedPage("Take it back into use", page, "node.use"))
+        return _Links(url=page, back=RelatedPage("Return to service", page, "node.use"))
     if entry.action.startswith("pipeline."):
         return _Links(url=reverse("pipeline"))
     if entry.action == "alert_rule.change":
@@ -160,7 +160,7 @@ def _build_setting_undo(entry: AuditEntry) -> _Links:
     if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
         return _Links(url=url)
     undo = reverse("plant-setting", args=[entry.target])
-    words = f"Set it back to {plant_settings.format_setting(entry.before)}"
+    words = f"Set back to {plant_settings.format_setting(entry.before)}"
     return _Links(url=url, undo=QuickAction(words, undo, "value", typed(entry.before), "settings.change"))
 
 
@@ -176,7 +176,7 @@ def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
     if own.get(parameter.removeprefix("guard.")) != entry.after:
         return _Links(url=url)
     page = f"{reverse('plant-settings')}?loop={loop.pk}"
-    return _Links(url=url, back=RelatedPage(f"Set it back to {short(entry.before)}", page, "settings.change"))
+    return _Links(url=url, back=RelatedPage(f"Set back to {short(entry.before)}", page, "settings.change"))
 
 
 def _build_cap_undo(entry: AuditEntry) -> _Links:
@@ -188,7 +188,7 @@ def _build_cap_undo(entry: AuditEntry) -> _Links:
     if loop is None or entry.before is None or loop.parameters.get("cap") != entry.after["cap"]:
         return _Links(url=url)
     undo, before = reverse("queue-cap", args=[entry.target]), entry.before["cap"]
-    return _Links(url=url, undo=QuickAction(f"Set it back to {before}", undo, "cap", before, "ladder.cap"))
+    return _Links(url=url, undo=QuickAction(f"Set back to {before}", undo, "cap", before, "ladder.cap"))
 
 
 def _build_mark_link(name: str, change: IncidentChange) -> _Links:
@@ -206,7 +206,7 @@ def _build_hold(name: str, change: IncidentChange) -> _Links:
     if (held[-1] if held else entry.loop.mode) == Loop.Mode.HOLD:
         return _Links(url=url)
     hold = reverse("loop-mode", args=[entry.loop.pk])
-    words = f"Hold the loop for {MINUTES} min"
+    words = f"Hold loop for {MINUTES} min"
     return _Links(url=url, undo=QuickAction(words, hold, "mode", Loop.Mode.HOLD, "loop.mode"))
 
 

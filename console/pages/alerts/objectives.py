@@ -257,12 +257,10 @@ def _midnight(at: float) -> datetime:
 
 def _cell(row: Objective, counted: HourCount | None, hour: int) -> HourCell:
     if counted is None or counted.total <= 0:
-        return HourCell(None, f"{hour}:00: nothing was counted")
+        return HourCell(None, f"{hour}:00: no data")
     rate = counted.bad / counted.total / (1 - row.target)
     shade = sum(rate > least for least in SHADES)
-    return HourCell(
-        shade, f"{hour}:00: {100 * counted.bad / counted.total:.3g} % bad, {rate:.1f} times as fast"
-    )
+    return HourCell(shade, f"{hour}:00: {100 * counted.bad / counted.total:.3g} % bad, burn rate {rate:.1f}")
 
 
 def _subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
@@ -289,10 +287,10 @@ def change(request: HttpRequest) -> Done:
 
     Posted: name, the fields (target in %), revision (of the objective as shown; empty for a new one), reason.
     """
-    name = text_of(request, "name", "give the objective one")
+    name = text_of(request, "name", "enter a name")
     revision = request.POST.get("revision", "").strip()
     if not revision and Objective.objects.filter(name=name).exists():
-        raise BadInput("name", "is taken: an objective of that name is there already.")
+        raise BadInput("name", "is already taken by another objective.")
     made = objectives.define(
         actor_of(request),
         name,
@@ -320,4 +318,4 @@ def remove(request: HttpRequest, name: str) -> Done:
     found = get_object_or_404(Objective, name=name)
     objectives.remove(actor_of(request), found, reason=request.POST.get("reason", ""))
     url = reverse("objectives")
-    return Done(f"{name} is removed, with all that was counted for it.", url, {"go": url})
+    return Done(f"{name} and its counts were removed.", url, {"go": url})

@@ -57,7 +57,7 @@ def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Itera
         yield from _let_work(snapshot)
     if alert.condition == "override_ending" and digits(labels.get("override", "")) is not None:
         url = reverse("override-end", args=[int(labels["override"])])
-        yield QuickAction("End the override now", url, "end", "now", "override.end")
+        yield QuickAction("End override", url, "end", "now", "override.end")
     elif loop is not None:
         yield from _hold(loop, snapshot)
     elif labels.get("queue") in snapshot.queues:
@@ -71,14 +71,14 @@ def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Itera
 def _pause(queue: str, part: str, snapshot: Snapshot) -> Iterator[QuickAction]:
     if part not in {pause.part for pause in snapshot.queues[queue].pauses}:
         url = reverse("queue-pause", args=[queue])
-        yield QuickAction(f"Pause its {part} for {MINUTES} min", url, "part", part, "queue.pause")
+        yield QuickAction(f"Pause {part} for {MINUTES} min", url, "part", part, "queue.pause")
 
 
 def _let_work(snapshot: Snapshot) -> Iterator[QuickAction]:
     for name, host in sorted(snapshot.hosts.items()):
         if host.role == "jobs" and host.draining is not None:
             url = reverse("override-end", args=[host.draining.override])
-            yield QuickAction(f"Let {name} work again", url, "end", "now", "override.end")
+            yield QuickAction(f"Return {name} to service", url, "end", "now", "override.end")
 
 
 def _restarts(snapshot: Snapshot) -> Iterator[QuickAction]:
@@ -94,7 +94,7 @@ def _hold(loop: Loop, snapshot: Snapshot) -> Iterator[QuickAction]:
     mode = snapshot.loops[loop.name].mode if loop.name in snapshot.loops else loop.mode
     if mode != Loop.Mode.HOLD:
         url = reverse("loop-mode", args=[loop.pk])
-        yield QuickAction(f"Hold the loop for {MINUTES} min", url, "mode", Loop.Mode.HOLD, "loop.mode")
+        yield QuickAction(f"Hold loop for {MINUTES} min", url, "mode", Loop.Mode.HOLD, "loop.mode")
 
 
 def list_related_pages(alert: Alert, loop: Loop | None) -> list[RelatedPage]:
@@ -105,9 +105,9 @@ def list_related_pages(alert: Alert, loop: Loop | None) -> list[RelatedPage]:
 def _iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedPage]:
     labels = alert.labels
     if "pipeline" in labels:
-        yield RelatedPage("Pipeline and its log", f"{reverse('pipeline')}#pipeline-process")
+        yield RelatedPage("Pipeline and log", f"{reverse('pipeline')}#pipeline-process")
     if alert.condition in OF_PROCESSES:
-        yield RelatedPage("Processes and their logs", reverse("processes"), "process.view")
+        yield RelatedPage("Processes and logs", reverse("processes"), "process.view")
     for kind in (each for each in SUBJECTS if each in labels):
         yield RelatedPage(f"{kind.capitalize()} {labels[kind]}", page_of(kind, labels[kind]))
     if loop is not None:

@@ -182,8 +182,8 @@ def change(request: HttpRequest) -> Done:
     posted = request.POST
     digest = posted.get("digest", "")
     if not digest and Receiver.objects.filter(name=posted.get("name", "").strip()).exists():
-        raise BadInput("name", "is taken: a receiver of that name is there already.")
-    name, channel = text_of(request, "name", "give the receiver one"), posted.get("channel", "")
+        raise BadInput("name", "is already taken by another receiver.")
+    name, channel = text_of(request, "name", "enter a name"), posted.get("channel", "")
     addresses = [
         part.strip() for part in posted.get("addresses", "").replace("\n", ",").split(",") if part.strip()
     ]
@@ -212,7 +212,11 @@ def change(request: HttpRequest) -> Done:
         gets_reports="gets_reports" in posted,
         enabled="enabled" in posted,
     )
-    return Done(f"{made.name} is kept; test it.", reverse("receivers"), {"go": reverse("receivers")})
+    return Done(
+        (f"{made.name} saved. Send a test message to check it."),
+        reverse("receivers"),
+        {"go": reverse("receivers")},
+    )
 
 
 @action("receiver.change", receivers_page)
@@ -220,7 +224,7 @@ def delete(request: HttpRequest, receiver_id: int) -> Done:
     """Delete a receiver. Posted: reason."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.delete_receiver(actor_of(request), receiver, reason=request.POST.get("reason", ""))
-    return Done(f"{receiver.name} is gone.", reverse("receivers"), {"go": reverse("receivers")})
+    return Done(f"{receiver.name} was deleted.", reverse("receivers"), {"go": reverse("receivers")})
 
 
 @action("receiver.test", receivers_page)
@@ -229,5 +233,6 @@ def test(request: HttpRequest, receiver_id: int) -> Done:
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.test_receiver(actor_of(request), receiver, now=timezone.now())
     return Done(
-        f"A test is on its way to {receiver.name}; below you see whether it arrives.", reverse("receivers")
+        (f"A test message was sent to {receiver.name}. Its delivery status appears below."),
+        reverse("receivers"),
     )

@@ -105,17 +105,13 @@ def preview(request: HttpRequest) -> HttpResponse:
     covers = alerts.may_silence_integrity(actor_of(request))
     found = kept.preview_hidden_alerts(read, timezone.now(), covers_integrity=covers)
     count = len(found["open"])
-    now = (
-        "hides no alert that is open now"
-        if not count
-        else f"hides {count} open alert{'s' if count > 1 else ''}"
-    )
-    week = f"it would have matched {found['lately']} of {found['of']} in the last 7 days"
+    now = "hides no open alerts" if not count else f"hides {count} open alert{'s' if count > 1 else ''}"
+    week = f"it would have matched {found['lately']} of {found['of']} alerts in the last 7 days"
     rows = [
         {"title": alert.title, "url": reverse("alert", args=[alert.pk]), "note": alert.severity}
         for alert in found["open"]
     ]
-    return JsonResponse({"sentence": f"It {now}; {week}.", "rows": rows})
+    return JsonResponse({"sentence": f"The silence {now}; {week}.", "rows": rows})
 
 
 @action("silence.set", silences_page)
@@ -137,4 +133,4 @@ def end(request: HttpRequest, silence_id: int) -> Done:
     """End a silence. Nothing is posted; ending twice is no error."""
     silence = get_object_or_404(Silence, pk=silence_id)
     ended = alerts.end_silence(actor_of(request), silence, now=timezone.now())
-    return Done("The silence has ended." if ended else "The silence was over already.", reverse("silences"))
+    return Done("Silence ended." if ended else "The silence had already ended.", reverse("silences"))

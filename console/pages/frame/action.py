@@ -85,10 +85,10 @@ def _describe_no_answer(error: redis.RedisError) -> str:
     asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
     if asked and "connecting to" not in str(error):
         return (
-            f"does not answer in time ({error}): whether it was done is not known. See whether it was, and "
-            "send it again if not."
+            f"does not answer in time ({error}). The change may have been made: check, "
+            "and send it again if not."
         )
-    return f"does not answer ({error}); nothing was changed, try again shortly."
+    return f"does not answer ({error}). Nothing was changed; try again in a moment."
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -55,11 +55,11 @@ RAIL_ACTIONS = {"audit": "audit.view", "processes": "process.view"}
 class Absence(StrEnum):
     """The reason why a page has no snapshot, in the words of its strip."""
 
-    STARTING = "The plant is starting. Numbers appear with the first snapshot."
-    UNANSWERED = "The control server does not answer: the state of the plant is not known."
-    UNREAD = "The snapshot can't be read here: the state of the plant is not known."
-    UNKEPT = "No snapshot of that time is there: the state of the plant is not known."
-    NO_ROLE = "To see the plant you need a role."
+    STARTING = "The plant is starting. Figures appear with the first snapshot."
+    UNANSWERED = "The control server does not answer. The state of the plant is unknown."
+    UNREAD = "The snapshot can't be read by this version. The state of the plant is unknown."
+    UNKEPT = "No snapshot of that time is available. The state of the plant is unknown."
+    NO_ROLE = "You need a role to see the plant."
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _plant(name: str, row: PlantStatus) -> PlantChoice:
     url, seen = reverse("plant", args=[name]), row.state == "seen"
     if seen and row.error is None:
         return PlantChoice(name, url, NORMAL, "seen", stale=False)
-    word = "answers wrongly" if seen else "stale" if row.state == "stale" else "not seen yet"
+    word = "invalid answers" if seen else "stale" if row.state == "stale" else "not observed yet"
     return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
 
 

@@ -31,9 +31,9 @@ MORE_PAGES = (
     ("silences", "Silences", "plant.view"),
     ("alert-rules", "Alert rules", "plant.view"),
     ("receivers", "Receivers", "plant.view"),
-    ("alert-review", "Review of alerts", "plant.view"),
+    ("alert-review", "Alert review", "plant.view"),
     ("plants", "Plants", "plant.view"),
-    ("plant-settings", "Settings of the plant", "plant.view"),
+    ("plant-settings", "Plant settings", "plant.view"),
     ("users", "People and roles", "user.manage"),
     ("second-factor", "Second factor", "account.change"),
 )
@@ -189,9 +189,15 @@ def _possible(
         url = reverse("queue", args=[name])
         waiting, definition = (reverse(page, args=[name]) for page in ("queue-waiting", "queue-definition"))
         yield "queue.pause", f"Pause queue {name}", f"{url}#pause", "stop intake consumption resume", [name]
-        yield "queue.peek", f"See waiting events of {name}", waiting, "peek", [name]
+        yield "queue.peek", f"View waiting events of {name}", waiting, "peek", [name]
         yield "plan.propose", f"Move points of {name}", f"{url}#hand-title", "weights plan", [name]
-        yield "ladder.cap", f"Cap the remedy ladder of {name}", f"{url}#ladder", "never shed throttle", [name]
+        yield (
+            "ladder.cap",
+            f"Limit the remedy ladder of {name}",
+            f"{url}#ladder",
+            "never shed throttle",
+            [name],
+        )
         yield "queue.define", f"Change queue {name}", definition, "handler edit", [name]
     for name in nodes:
         url = reverse("node", args=[name])
@@ -218,19 +224,19 @@ def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
     yield "alert_rule.change", "Change an alert rule", reverse("alert-rules"), "threshold"
     yield "receiver.change", "Add a receiver of alerts", reverse("receivers"), "email webhook"
     yield "plan.approve", "Approve a plan", reverse("plans"), "reject stop roll back"
-    yield "override.set", "Override many loops", f"{reverse('overrides')}#new-title", "parameter guard"
+    yield "override.set", "Bulk override", f"{reverse('overrides')}#new-title", "parameter guard"
     yield "override.end", "End an override", reverse("overrides"), "extend"
     yield "mark.add", "Mark on the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
-    yield "link.make", "Share a time", f"{reverse('timeline')}#share-title", "link chat picture"
-    yield "dead_letters.requeue", "Put dead letters in again", reverse("dead-letters"), "requeue discard"
+    yield "link.make", "Share an instant", f"{reverse('timeline')}#share-title", "link chat picture"
+    yield "dead_letters.requeue", "Requeue dead letters", reverse("dead-letters"), "requeue discard"
     yield "lab.run", "Run an experiment", reverse("lab"), "simulate compare"
     yield "plant.register", "Register a plant", reverse("plants"), "flink heron"
-    yield "settings.change", "Change settings of the plant", reverse("plant-settings"), "approvals quota"
+    yield "settings.change", "Change plant settings", reverse("plant-settings"), "approvals quota"
     yield "queue.define", "Create a queue", reverse("queue-new"), "new make"
     yield "process.restart", "Restart a process", f"{reverse('processes')}#restart-title", "kill log"
-    yield "user.manage", "Add a person", reverse("users"), "user role"
+    yield "user.manage", "Add a user", reverse("users"), "user role"
     yield "account.change", "Change my password", f"{reverse('settings')}#password-title", "account"
-    yield "token.mint", "Make an API token", f"{reverse('settings')}#tokens-title", "secret"
+    yield "token.mint", "Create an API token", f"{reverse('settings')}#tokens-title", "secret"
 
 
 def _words(name: str) -> str:

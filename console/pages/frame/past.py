@@ -99,7 +99,7 @@ def _past(asked: str) -> PastInstant:
     try:
         snapshot = snapshot_at(settings.WEIR_DATA, at.timestamp())
     except (BadDocument, OSError):  # of another version, or damaged: the minutes around it are intact
-        return PastInstant(at, error="It is kept, but can't be read; choose another time.")
+        return PastInstant(at, error="The snapshot of that time can't be read. Choose another time.")
     if snapshot is not None:
         return PastInstant(at, snapshot)
     return PastInstant(at, None, "", *map(_instant, nearest_seconds(settings.WEIR_DATA, at.timestamp())))

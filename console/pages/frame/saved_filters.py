@@ -39,4 +39,4 @@ def remove(request: HttpRequest) -> Done:
     """Remove a filter. Posted: page, filter (its number)."""
     saved_filters.remove(actor_of(request), request.user, id_of(request.POST.get("filter", "")) or 0)
     page = request.POST.get("page", "")
-    return Done("Removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))
+    return Done("Filter removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))

@@ -18,50 +18,50 @@ TOTALS = {
     "out_per_second": "Events handled per second",
     "latency_p95_seconds": "95th percentile from publish to acknowledge",
     "backlog_events": "Events waiting",
-    "backlog_seconds": "Seconds that the oldest event of all queues has waited",
+    "backlog_seconds": "Wait of the oldest event of all queues in seconds",
     "shed_share": "Share of events shed",
-    "console_available": "1 where the console answers, else 0",
-    "nodes_in_use": "Nodes that serve",
-    "workers_busy": "Workers at work",
-    "workers_at_work": "Workers at work, the mean of a second",
-    "worker_slots": "Workers that may run at once",
-    "dead_letters": "Events in the dead letters",
+    "console_available": "1 if the console answers, else 0",
+    "nodes_in_use": "Online nodes",
+    "workers_busy": "Busy workers",
+    "workers_at_work": "Busy workers, mean of one second",
+    "worker_slots": "Maximum number of workers at once",
+    "dead_letters": "Dead letter events",
 }
 QUEUE = {
     "in_per_second": "Events published per second",
     "out_per_second": "Events handled per second",
     "waiting_events": "Events waiting",
     "waiting_bytes": "Bytes waiting",
-    "wait_seconds": "Seconds that the oldest event has waited",
+    "wait_seconds": "Wait of the oldest event in seconds",
     "oldest_seconds": "Age of the oldest waiting event",
     "latency_p95_seconds": "95th percentile from publish to acknowledge",
-    "dead_letters": "Events in the dead letters",
-    "retry_blocks": "Blocks that wait for another try",
+    "dead_letters": "Dead letter events",
+    "retry_blocks": "Blocks waiting for a retry",
 }
 NODE = {
-    "utilisation": "Smoothed utilisation, share of capacity",
+    "utilisation": "Smoothed utilization, share of capacity",
     "age_seconds": "Seconds since the last heartbeat",
     "memory_bytes": "Memory used",
-    "points": "Points held, of 1000 a queue",
+    "points": "Points, of 1000 for each queue",
     "in_per_second": "Events in per second",
     "out_per_second": "Events out per second",
 }
 CONTAINER_COUNTERS = {"inserted_events": "Events inserted", "removed_events": "Events removed"}
 HOST = {
-    "slots": "Workers that may run at once",
-    "busy": "Workers at work",
-    "age_seconds": "Since last report",
+    "slots": "Maximum number of workers at once",
+    "busy": "Busy workers",
+    "age_seconds": "Seconds since the last report",
 }
 GROUP = {
-    "lag_events": "Events that the consumer group has yet to read",
-    "lag_seconds": "Age of the event that the consumer group reads next",
+    "lag_events": "Events that the consumer group has not read yet",
+    "lag_seconds": "Age of the next event of the consumer group",
     "in_per_second": "Events appended per second",
     "out_per_second": "Events read per second",
 }
 PIPELINE = {
     "batch": "Number of the last batch",
     "in_per_second": "Events read per second",
-    "kept_per_second": "Events kept by the rules per second",
+    "kept_per_second": "Events per second that passed the rules",
     "alerts_per_second": "Complex events per second",
     "batch_seconds": "Duration of the last batch",
     "watermark_lag_seconds": "Age of the watermark",
@@ -79,7 +79,7 @@ class SnapshotCollector:
 
     def collect(self) -> Iterator[Metric]:
         snapshot = self.snapshot
-        yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "When it was observed", snapshot.at)
+        yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "Time of the observation", snapshot.at)
         yield from _gauges("plant", TOTALS, (), [((), snapshot.totals)])
         yield from _gauges("queue", QUEUE, ("queue",), _name_rows(snapshot.queues))
         yield from _gauges("node", NODE, ("node",), _name_rows(snapshot.nodes))
@@ -100,7 +100,7 @@ def exposition(snapshot: Snapshot | None, beside: Iterable[Metric] = ()) -> byte
     Without a snapshot the plant's part is only `weir_snapshot_present 0`.
     """
     registry = CollectorRegistry()
-    present = GaugeMetricFamily("weir_snapshot_present", "1 when there is a snapshot", snapshot is not None)
+    present = GaugeMetricFamily("weir_snapshot_present", "1 if there is a snapshot", snapshot is not None)
     registry.register(_Given([present, *beside]))
     if snapshot is not None:
         registry.register(SnapshotCollector(snapshot))
@@ -137,7 +137,9 @@ def _gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows
 
 
 def _states(nodes: Mapping[str, NodeStatus]) -> Metric:
-    family = GaugeMetricFamily("weir_node_state", "1 for the state a node is in", labels=("node", "state"))
+    family = GaugeMetricFamily(
+        "weir_node_state", "1 for the current state of a node", labels=("node", "state")
+    )
     for name, node in nodes.items():
         for state in STATES:
             family.add_metric((name, state), float(node.state == state))
@@ -148,8 +150,8 @@ def _loops(snapshot: Snapshot) -> Iterator[Metric]:
     families = {
         "age_seconds": "Seconds since the last decision",
         "interval_seconds": "Seconds between decisions",
-        "late_seconds": "How much later than due the last tick came",
-        "blind": "1 for want of a valid measurement",
+        "late_seconds": "Delay of the last tick",
+        "blind": "1 if there is no valid measurement",
         "overrides": "Overrides in force",
     }
     for figure, text in families.items():
@@ -158,7 +160,7 @@ def _loops(snapshot: Snapshot) -> Iterator[Metric]:
             if (value := _collect_loop_figures(loop, figure, snapshot.at)) is not None:
                 family.add_metric((name, loop.law), value)
         yield family
-    modes = GaugeMetricFamily("weir_loop_mode", "1 for the mode a loop is in", labels=("loop", "mode"))
+    modes = GaugeMetricFamily("weir_loop_mode", "1 for the current mode of a loop", labels=("loop", "mode"))
     for name, loop in snapshot.loops.items():
         modes.add_metric((name, loop.mode), 1.0)
     yield modes
@@ -175,7 +177,7 @@ def _collect_loop_figures(loop: LoopStatus, figure: str, now: float | None) -> f
 
 def _severities(states: Mapping[str, SubjectState]) -> Metric:
     """Return the evaluated state of each subject, as pages, lists, and alerts show it."""
-    text = "How bad a subject is: " + ", ".join(f"{at} {name}" for at, name in enumerate(SEVERITIES))
+    text = "Severity of a subject's state: " + ", ".join(f"{at} {name}" for at, name in enumerate(SEVERITIES))
     family = GaugeMetricFamily("weir_subject_severity", text, labels=("kind", "name"))
     for state in states.values():
         family.add_metric((state.kind, state.name), SEVERITIES.index(state.severity))

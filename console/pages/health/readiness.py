@@ -27,7 +27,7 @@ HOST_SECONDS = 10.0
 PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
 BEAT_INTERVALS, BEAT_SECONDS = 6, 12.0  # time without ticks after which the clock counts as stopped
-NO_SNAPSHOT = "has made no snapshot that can be read here; start manage.py observe, of this version"
+NO_SNAPSHOT = "no snapshot that this version can read; start manage.py observe of this version"
 ROLES = ("control", "jobs")  # and the roles that scheduled tasks need
 RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 
@@ -41,7 +41,9 @@ class ReadinessPart:
     message: str
 
     def document(self, in_words: bool) -> dict[str, Any]:
-        """Return the part as JSON, with its message only if `in_words`: errors name addresses and versions."""
+        """Return the part as JSON, with its message only if `in_words`: errors name addresses and
+        versions.
+        """
         age = None if self.age_seconds is None else round(self.age_seconds, 1)
         document = {"ok": self.ok, "age_seconds": age}
         return {**document, "message": self.message} if in_words else document
@@ -113,7 +115,9 @@ def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
 
 
 def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
-    """Return the part of the nodes: one reachable node is enough to accept events. The message counts them."""
+    """Return the part of the nodes: one reachable node is enough to accept events. The message counts
+    them.
+    """
     online = [node for node in nodes.values() if node.state not in SILENT]
     age_seconds = max((node.age_seconds for node in online if node.age_seconds is not None), default=None)
     return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")

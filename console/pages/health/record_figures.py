@@ -72,13 +72,13 @@ def record_families(figures: RecordFigures) -> Iterator[Metric]:
     yield CounterMetricFamily("weir_ledger_decisions", "Decisions of all loops", figures.decisions)
     gauges = {
         "weir_ledger_open_actions": ("Actions neither confirmed nor failed", figures.open_actions),
-        "weir_ledger_failed_actions": ("Actions of the last 15 minutes that failed", figures.failed_actions),
-        "weir_messages_waiting": ("Messages to receivers that wait to be sent", figures.messages_waiting),
+        "weir_ledger_failed_actions": ("Failed actions of the last 15 minutes", figures.failed_actions),
+        "weir_messages_waiting": ("Messages to receivers waiting to be sent", figures.messages_waiting),
         "weir_message_wait_seconds": (
-            "Seconds that the oldest waiting message has waited",
+            "Wait of the oldest message in seconds",
             figures.message_wait_seconds,
         ),
-        "weir_messages_failed": ("Messages of the last day that were given up", figures.messages_failed),
+        "weir_messages_failed": ("Undeliverable messages of the last day", figures.messages_failed),
     }
     for name, (text, value) in gauges.items():
         yield GaugeMetricFamily(name, text, value)
@@ -86,7 +86,7 @@ def record_families(figures: RecordFigures) -> Iterator[Metric]:
 
 def refusals(refused: Mapping[str, int]) -> Metric:
     """Return {line of requests: requests rejected by a full line since this process started}."""
-    text = "Requests that this process refused, since too many waited before them"
+    text = "Requests that this process rejected because too many were waiting"
     family = CounterMetricFamily("weir_console_refused_requests", text, labels=("line",))
     for line, count in refused.items():
         family.add_metric((line,), count)

@@ -17,7 +17,7 @@ from workers.models import Loop
 
 MINUTES = 15
 BUDGET_SECONDS = 2.0
-OPEN_LOOP = "How the plant would have answered can't be predicted: this law has no model of it."
+OPEN_LOOP = "The plant's response can't be predicted: this law has no model of it."
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal:
     changed: parameters and `guard.NAME` that differ from those in force; refusal: why there are none.
     """
     if refusal:
-        return ShownEffect(sentence=f"Nothing can be said: {refusal}", grave=True, rows=[])
+        return ShownEffect(sentence=f"No prediction: {refusal}", grave=True, rows=[])
     if not changed:
-        sentence = f"Change a value: the decisions of the last {MINUTES} minutes are made once more with it."
+        sentence = f"Change a value to replay the decisions of the last {MINUTES} minutes with it."
         return ShownEffect(sentence=sentence, grave=False, rows=[])
     since = now - timedelta(minutes=MINUTES)
     try:
         found = what_if.rerun(loop, changed, since, now, time.monotonic, BUDGET_SECONDS)
     except BadInput as error:
-        return ShownEffect(sentence=f"It will be refused: {error.message}", grave=True, rows=[])
+        return ShownEffect(sentence=f"The change will be rejected: {error.message}", grave=True, rows=[])
     return ShownEffect(sentence=_sentence(found), grave=False, rows=_rows(loop, found))
 
 
 def _sentence(found: what_if.Rerun) -> str:
     if not found.steps:
-        return f"Nothing was decided in the last {MINUTES} minutes, so nothing can be predicted."
+        return f"No decisions in the last {MINUTES} minutes, so nothing can be predicted."
     differing, count = len(found.differing), len(found.steps)
     if not differing:
         return f"It would have changed none of the last {count:,} decisions. {OPEN_LOOP}"
@@ -71,6 +71,6 @@ def _rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:
     done = display_of(loop.law, loop.target).lanes.done
     return [
         EffectRow("Actions", found.did.actions, found.would.actions),
-        EffectRow(f"{done.capitalize()} in all", found.did.total, found.would.total),
+        EffectRow(f"Total {done}", found.did.total, found.would.total),
         EffectRow("Actuator movement", found.did.movement, found.would.movement),
     ]

@@ -204,14 +204,14 @@ def _sentence(
     phase: str | None, numbers: Numbers, seen: Sequence[MeasuredThreads], rows: Sequence[ThroughputRow]
 ) -> str:
     if not seen:
-        return "Nothing is measured yet: that takes events enough for all processes at once."
+        return "No measurements yet: they need enough events to keep all processes busy."
     here = f"{numbers.threads} process{'' if numbers.threads == 1 else 'es'}"
     if phase not in (None, "steady"):
         return f"Exploring: {here} now."
     if not rows:
-        return f"Measured with {here} only. An exploration measures what more would bring."
+        return f"Measured with {here} only. An exploration measures the gain of more."
     now = next(row for row in rows if row.now)
-    return f"At rest with {here}: {now.utilisation:.0%} of what the bottleneck can do."
+    return f"At rest with {here}: {now.utilisation:.0%} of the bottleneck's capacity."
 
 
 def present_state(loop: Loop) -> PresentState:
@@ -224,7 +224,9 @@ def present_state(loop: Loop) -> PresentState:
 
 
 def list_measured(loop: Loop) -> list[MeasuredThreads]:
-    """Return the latest decisions that measured something, the newest first: steps, and checks when steady."""
+    """Return the latest decisions that measured something, the newest first: steps, and checks when
+    steady.
+    """
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
     looks = newest.filter(action__isnull=True, limited_by=None)[:READ_LOOKS]

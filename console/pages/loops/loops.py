@@ -351,6 +351,6 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
     )
     url = reverse("loop", args=[loop_id])
     if not made:
-        return Done(f"{found.name} is on {request.POST['mode']}.", url)
-    said = f"{found.name} is on {made[0].value} {describe_end(made[0])}.{instead_words(made)}"
+        return Done(f"{found.name} is in mode {request.POST['mode']}.", url)
+    said = f"{found.name} is in mode {made[0].value} {describe_end(made[0])}.{instead_words(made)}"
     return Done(said, url, {"overrides": [each.pk for each in made]})

@@ -171,9 +171,9 @@ def law_and_name(text: str, law: str) -> tuple[str, str]:
     """Split `law/name`; its law must match the scope's. Raises `BadInput`."""
     of_law, _, name = text.rpartition("/")
     if not name:
-        raise BadInput("name", "is missing; say what is overridden.")
+        raise BadInput("name", "is missing; choose what to override.")
     if of_law and law not in (of_law, ""):
-        raise BadInput("name", f"{name} is of {of_law}, and the scope says {law[:40]}; choose one law.")
+        raise BadInput("name", f"{name} belongs to {of_law}, but the scope is {law[:40]}; choose one law.")
     return of_law or law, name
 
 
@@ -182,10 +182,10 @@ def scope_of(law: str, queue: str, node: str) -> Scope:
     if law:
         catalog.law(law)
     if queue and not Queue.objects.filter(name=queue).exists():
-        raise BadInput("queue", f"{queue[:40]} is no queue.")
+        raise BadInput("queue", f"{queue[:40]} is not a queue.")
     node_row = Node.objects.filter(name=node).first() if node else None
     if node and node_row is None:
-        raise BadInput("node", f"{node[:40]} is no node.")
+        raise BadInput("node", f"{node[:40]} is not a node.")
     return Scope(law=law, queue=queue, node=node_row)
 
 
@@ -224,7 +224,7 @@ def end_override(request: HttpRequest, override_id: int) -> Done:
         actor_of(request), override, now=timezone.now(), control=control(), reason=reason
     )
     return Done(
-        describe_ended(override) if ended else f"{title_of(override)} was over already.", url_of(override)
+        describe_ended(override) if ended else f"{title_of(override)} had already ended.", url_of(override)
     )
 
 
@@ -234,7 +234,7 @@ def undo_override(request: HttpRequest, override_id: int) -> Done:
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
-    return Done(said or f"{title_of(override)} was over already.", url_of(override))
+    return Done(said or f"{title_of(override)} had already ended.", url_of(override))
 
 
 @action("override.extend", override_page)
@@ -244,5 +244,5 @@ def extend_override(request: HttpRequest, override_id: int) -> Done:
     expiry = expiry_of(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
     loops.extend_override(actor_of(request), override, now=timezone.now(), control=control(), **longer)
-    message = f"{title_of(override)} runs {describe_end(override)}."
+    message = f"{title_of(override)} is in force {describe_end(override)}."
     return Done(message, url_of(override))

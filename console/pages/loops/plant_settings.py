@@ -96,7 +96,7 @@ def change(request: HttpRequest, name: str) -> Done:
     before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
     here = reverse("plant-settings")
     is_now, was = plant_settings_of.format_setting(after), plant_settings_of.format_setting(before)
-    return Done(f"{name} is {is_now} from now on; it was {was}.", here, {"go": here})
+    return Done(f"{name} is now {is_now}; it was {was}.", here, {"go": here})
 
 
 @action("settings.change", settings_page)

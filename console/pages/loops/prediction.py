@@ -99,16 +99,18 @@ def _sentence(
     present: Prediction | None, wanted: Prediction | None, interval_seconds: float, refusal: str
 ) -> tuple[str, bool]:
     if refusal:
-        return f"Nothing can be said: {refusal}", True
+        return f"No prediction: {refusal}", True
     if wanted is not None and not wanted.stable:
         return (
-            f"Unstable on the model: the largest pole would be {wanted.spectral_radius:.3f}. "
-            "It will be refused.",
+            (
+                f"Unstable on the model: the largest pole would be {wanted.spectral_radius:.3f}. "
+                "The change will be rejected."
+            ),
             True,
         )
     asked = present if wanted is None else wanted
     if asked is None:
-        return "No model is set: identify one (design identify), and give a and b.", False
+        return "No model is set. Identify one with `manage.py design identify`, then set a and b.", False
     if not asked.stable:
         return f"Unstable on the model: the largest pole is {asked.spectral_radius:.3f}.", True
     return _promise(present, wanted, asked, interval_seconds), False

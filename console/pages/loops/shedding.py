@@ -33,7 +33,7 @@ def weigh(request: HttpRequest, loop_id: int) -> Done:
         expiry=expiry_of(request.POST),
     )
     return Done(
-        f"A new table is made at the next decision.{instead_words(made)}",
+        f"A new table is calculated at the next decision.{instead_words(made)}",
         reverse("loop", args=[loop_id]),
         {"overrides": [table.pk for table in made]},
     )

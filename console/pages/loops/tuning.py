@@ -25,7 +25,7 @@ def decide(request: HttpRequest, loop_id: int) -> Done:
     reason = request.POST.get("reason", "")
     if request.POST.get("decision") == "reject":
         tunings.reject(actor, tuning, reason, now)
-        return Done(f"Tuning {tuning.pk} is rejected; nothing has changed.", url, {"tuning": tuning.pk})
+        return Done(f"Tuning {tuning.pk} was rejected; nothing was changed.", url, {"tuning": tuning.pk})
     made = tunings.approve(
         actor, tuning, request.POST.get("hash", ""), reason=reason, now=now, expiry=expiry_of(request.POST)
     )

@@ -12,7 +12,7 @@ from queues.errors import BadInput
 from workers.control.parts.kind import Display
 
 WOULD, UNIT = "would-", "unit-"  # fields of a parameter: the typed value, and its unit
-OTHERS, GUARD = "Others", "Guard: what limits, delays or holds an action"
+OTHERS, GUARD = "Other parameters", "Guard: limits, delays, or holds an action"
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,9 @@ class AccountPage(ConsolePage):
 def settings(request: HttpRequest) -> HttpResponse:
     """Show the account. Posted: a new password."""
     if request.method == "POST" and identity_provider.is_of(request.user):
-        return settings_page(request, {"password": ["is kept at your provider; change it there."]})
+        return settings_page(
+            request, {"password": [("is managed by your identity provider; change it there.")]}
+        )
     user = user_of(request)
     form = OwnPasswordForm(request, request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -75,7 +77,7 @@ def settings(request: HttpRequest) -> HttpResponse:
         # Otherwise the person who changed the password would be logged out with all other sessions.
         update_session_auth_hash(request, user)
         sessions.rename(before, sessions.digest_of(request))
-        messages.success(request, "Password changed. Your other sessions are logged out.")
+        messages.success(request, "Password changed. Your other sessions were logged out.")
         return redirect("settings")
     return _settings_page(request, form)
 
@@ -109,7 +111,7 @@ def token_revoke(request: HttpRequest, token_id: int) -> Done:
     """Revoke a token. Nothing is posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
     tokens.revoke(actor_of(request), token, timezone.now())
-    return Done(f"Token {token.name} is revoked.", reverse("settings"), {"go": reverse("settings")})
+    return Done(f"Token {token.name} was revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
 @action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
@@ -120,7 +122,7 @@ def session_end(request: HttpRequest, session_id: int) -> Done:
     session = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
     sessions.end(actor, session)
     where = reverse("settings") if session.user == request.user else reverse("users")
-    return Done(f"A session of {session.user.get_username()} is logged out.", where, {"go": where})
+    return Done(f"A session of {session.user.get_username()} was logged out.", where, {"go": where})
 
 
 def settings_page(

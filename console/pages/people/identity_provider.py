@@ -26,12 +26,13 @@ from console.web.web_request import WebRequest
 BEGUN_SECONDS = 600  # time limit for an anonymous visitor at the provider
 CONFIRMING = "weir_oidc_confirming"
 FAILED = (
-    "The login at {name} did not work. Try again; if it stays so, an administrator finds why in the audit."
+    "The login at {name} failed. Try again. If it keeps failing, an administrator can find "
+    "the reason in the audit log."
 )
-NO_LOGIN = "the provider led back with an error"
-OTHER_ISSUER = "the answer is of another provider than the one that was asked"
+NO_LOGIN = "the provider returned an error"
+OTHER_ISSUER = "the answer is from another provider than the requested one"
 MAX_ERROR = 100
-REFUSED = "{name} knows you, but you have no role here. Ask an administrator of Weir."
+REFUSED = "{name} authenticated you, but you have no role here. Ask an administrator of Weir."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,14 @@ class LoginFailedPage(TemplateContext):
 
 
 def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a view: it does not exist without a provider, and a provider that does not answer is reported."""
+    """Decorate a view: it does not exist without a provider, and a provider that does not answer is
+    reported.
+    """
 
     @functools.wraps(view)
     def guard(request: HttpRequest, *args: Any, **named: Any) -> HttpResponse:
         if not settings.WEIR_OIDC:
-            raise Http404("No OpenID Connect provider is set up.")
+            raise Http404("No OpenID Connect provider is configured.")
         try:
             return view(request, *args, **named)
         except identity_provider.NoRoleError as error:
@@ -129,7 +132,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
     def login_failure(self) -> HttpResponse:
         if error := self.request.GET.get("error"):
             return _report_failure(self.request, FAILED, NO_LOGIN, 403, {"error": error[:MAX_ERROR]})
-        return _report_failure(self.request, FAILED, "no login was begun here", 403)
+        return _report_failure(self.request, FAILED, "no login was started here", 403)
 
     def login_success(self) -> HttpResponse:
         request, following = self.request, self.request.session.get("oidc_login_next") or reverse("overview")

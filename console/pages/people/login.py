@@ -20,8 +20,8 @@ from console.accounts.access import Actor, actor_of, user_of
 from console.audit import audit_log, refusals
 from console.web.template_context import TemplateContext, render_context
 
-LATE_OR_WRONG = "The code was wrong, or came too soon."
-WRONG_CODE = "The code does not match. Wait for the app's next one, then try again."
+LATE_OR_WRONG = "The code was wrong, or was entered too soon."
+WRONG_CODE = "The code does not match. Wait for the next code of the app, then try again."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,9 @@ from queues.models import Queue
 
 @dataclass(frozen=True)
 class ListedUser:
-    """A user. queues: those that the user is limited to; provider: an identity provider keeps the password."""
+    """A user. queues: those that the user is limited to; provider: an identity provider keeps the
+    password.
+    """
 
     user: User
     role: str | None
@@ -150,16 +152,22 @@ def change(request: HttpRequest, user_id: int) -> Done:
     name, here = user.get_username(), reverse("users")
     if wanted == "role":
         people.change_role(actor, user, posted.get("role", ""), reason)
-        return Done(f"{name} is {posted['role']} from now on.", here, {"go": here})
+        return Done(f"{name} now has the role {posted['role']}.", here, {"go": here})
     if wanted == "queues":
         queues = posted.getlist("queues")
         people.limit_queues(actor, user, queues, reason)
-        limits = f"is limited to {', '.join(sorted(set(queues)))}" if queues else "may act on all queues"
-        return Done(f"{name} {limits} from now on.", here, {"go": here})
+        limits = (
+            (f"limited to {', '.join(sorted(set(queues)))}") if queues else "permitted to act on all queues"
+        )
+        return Done(f"{name} is now {limits}.", here, {"go": here})
     if wanted == "second-factor":
         people.remove_second_factor(actor, user, reason)
-        return Done(f"{name} has no second factor any more.", here, {"go": here})
+        return Done(f"The second factor of {name} was removed.", here, {"go": here})
     if wanted not in ("enable", "disable"):
-        raise BadInput("change", "takes role, queues, second-factor, enable or disable.")
+        raise BadInput("change", "takes role, queues, second-factor, enable, or disable.")
     people.enable(actor, user, wanted == "enable", reason)
-    return Done(f"{name} may log in{' again' if wanted == 'enable' else ' no more'}.", here, {"go": here})
+    return Done(
+        (f"{name} {'can log in again' if wanted == 'enable' else 'can no longer log in'}."),
+        here,
+        {"go": here},
+    )

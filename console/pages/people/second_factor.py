@@ -46,7 +46,7 @@ def page(request: HttpRequest) -> HttpResponse:
 def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
     actor, user = actor_of(request), user_of(request)
     if identity_provider.is_of(user):
-        raise BadInput("account", "is the provider's; set a second factor up there.")
+        raise BadInput("account", "is managed by your identity provider; set up a second factor there.")
     # A person who finds an open browser must neither bind it to a phone nor remove the phone.
     demand_confirmed(actor)
     if wanted == "confirm":
@@ -59,7 +59,7 @@ def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
         if factor.remove(user):
             audit_log.record(actor, "account.second_factor", actor.name, after={"on": False})
     else:
-        raise BadInput("do", "takes begin, confirm or remove.")
+        raise BadInput("do", "takes begin, confirm, or remove.")
     return None
 
 

@@ -173,7 +173,7 @@ def pipeline_page(
     # Without a snapshot, and while the process restarts, the page says so, whatever ran before.
     known = {*rows, *at_work} if snapshot_of(request) is not None else ()
     if name and known and name not in known:
-        raise Http404(f"No application {name} is at work.")
+        raise Http404(f"Application {name} is not running.")
     name = name or next(iter(rows), "")
     row = rows.get(name)
     if operator and row and operator not in row.operators:
@@ -292,22 +292,25 @@ def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Ap
 @action("pipeline.steer", operator_page)
 def tasks(request: HttpRequest, name: str, operator: str) -> Done:
     """Set the number of tasks of an operator for some minutes."""
-    reason = text_of(request, "reason", "say why, for those who come after you")
-    wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
+    reason = text_of(request, "reason", "give a reason for the audit log")
+    wanted = number_of(text_of(request, "tasks", "enter a whole number"), "tasks")
     if wanted != int(wanted):
         raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
     minutes = number_of(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
     pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
     return Done(
-        f"{operator} has {format_count(int(wanted), 'task')} within two batches; loops hold for {minutes:g} min.",
+        (
+            f"{operator} will have {format_count(int(wanted), 'task')} within two batches; loops "
+            f"hold for {minutes:g} min."
+        ),
         reverse("pipeline-operator", args=[name, operator]),
     )
 
 
 ORDERED = {
-    "restart": "{} is started anew within seconds; nothing is lost.",
-    "stop": "{} stops after the batch it is at; its events wait.",
-    "start": "{} goes on within seconds where it stopped.",
+    "restart": "{} restarts within seconds; nothing is lost.",
+    "stop": "{} stops after the current batch; its events wait.",
+    "start": "{} continues within seconds where it stopped.",
 }
 
 
@@ -324,7 +327,7 @@ def order(request: HttpRequest, name: str) -> Done:
     wanted = request.POST.get("order", "")
     if wanted not in ORDERED:
         raise BadInput("order", f"takes {', '.join(ORDERED)}, not {wanted[:40]!r}")
-    reason = text_of(request, "reason", "say why, for those who come after you")
+    reason = text_of(request, "reason", "give a reason for the audit log")
     getattr(pipelines, wanted)(actor_of(request), name, reason, control())
     return Done(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
 
@@ -337,21 +340,21 @@ def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown
 @action("pipeline.steer", criterion_page)
 def hold_criterion(request: HttpRequest, name: str) -> Done:
     """Fix a criterion at a person's value until it expires."""
-    reason = text_of(request, "reason", "say why, for those who come after you")
+    reason = text_of(request, "reason", "give a reason for the audit log")
     criterion = text_of(request, "criterion", "choose one")
-    value = number_of(text_of(request, "value", "give a number"), "value")
+    value = number_of(text_of(request, "value", "enter a number"), "value")
     expiry = expiry_of(request.POST)
     pipelines.hold_criterion(
         actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control()
     )
-    return Done(f"{criterion} is held at {value:g} within two batches.", _criteria_url(name))
+    return Done(f"{criterion} will be fixed at {value:g} within two batches.", _criteria_url(name))
 
 
 @action("pipeline.steer", criterion_page)
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
     """Release a criterion, which gets its own value again."""
     pipelines.release_criterion(actor_of(request), name, criterion, control())
-    return Done(f"{criterion} has its own value again.", _criteria_url(name))
+    return Done(f"{criterion} was released and has its own value again.", _criteria_url(name))
 
 
 def _criteria_url(name: str) -> str:

@@ -25,7 +25,7 @@ from workers.pipeline.declaration.declared import OF_FILE, Declarations
 
 VERSIONS_SHOWN = 30
 NEW, AS_SHIPPED = "new", "shipped"  # an application that does not exist yet; a version that the file has
-TOO_LONG = f"More than {MAX_LINES:,} lines differ from what is at work, too many to show."
+TOO_LONG = f"More than {MAX_LINES:,} lines differ from the running version, too many to show."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,9 @@ def _load_running() -> dict[str, ApplicationAtWork] | None:
 @require_safe
 @requires("plant.view")
 def declaration(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the text of an application, its versions, and the form for another; `new` for a new application."""
+    """Show the text of an application, its versions, and the form for another; `new` for a new
+    application.
+    """
     return declaration_page(request, name)
 
 
@@ -80,7 +82,7 @@ def declaration_page(
     newest = versions.order_by("-number").first()
     running = (at_work or {}).get(name)
     if at_work is not None and running is None and newest is None and name != NEW:
-        raise Http404(f"No application {name} is declared.")
+        raise Http404(f"Application {name} is not declared.")
     asked, shipped = request.GET.get("version"), _load_shipped(name)
     as_shipped = asked == AS_SHIPPED and shipped is not None
     shown = None if as_shipped else newest
@@ -131,7 +133,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     try:
         wanted = pipelines.parse_application_for(actor_of(request), text)
         what = f"reads {' and '.join(wanted.queues)}, {format_count(len(wanted.graph.operators), 'operator')}"
-        said = f"It is valid: {wanted.name} {what}. {_changes(differs)}"
+        said = f"The declaration is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
         said, line = f"{capitalize(error.field)}: {error.message}", line_in(error.message)
     lines = differs.lines if differs else ()
@@ -141,31 +143,36 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 
 def _changes(differs: TextDifference | None) -> str:
     if differs is None:
-        return "No version of it is at work."
+        return "No version of it is running."
     if differs.too_long:
         return TOO_LONG
     return (
-        f"{format_count(differs.count, 'line')} differ from what is at work."
+        f"{format_count(differs.count, 'line')} differ from the running version."
         if differs.count
-        else "Nothing differs."
+        else "No differences."
     )
 
 
 @action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> Done:
-    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown), reason."""
-    reason = text_of(request, "reason", "say why, for those who come after you")
+    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown),
+    reason.
+    """
+    reason = text_of(request, "reason", "give a reason for the audit log")
     text = request.POST.get("text", "").replace("\r\n", "\n")
     declared = pipelines.parse_application_for(actor_of(request), text).name
     if name not in (NEW, declared):
         raise BadInput(
-            "text", f"names the application {declared}; this is {name}. Declare another as a new one."
+            "text",
+            (f"names the application {declared}; this is {name}. Declare another one as a new application."),
         )
     if name == NEW and declared in versions_at_work():
-        raise BadInput("text", f"names the application {declared}, which is there; open its declaration.")
+        raise BadInput(
+            "text", (f"names the application {declared}, which already exists; open its declaration.")
+        )
     since = id_of(request.POST.get("version", "")) if "version" in request.POST else None
     version = pipelines.declare(actor_of(request), text, reason, control(), since)
     return Done(
-        f"Version {version.number} of {version.application} is taken over within seconds.",
+        f"Version {version.number} of {version.application} takes effect within seconds.",
         reverse("pipeline-declaration", args=[version.application]),
     )

@@ -95,11 +95,11 @@ def decide(request: HttpRequest, proposal_id: int) -> Done:
     """Decide on a proposal. Posted: decision (approve, reject), hash, reason."""
     proposal = get_object_or_404(AssistantProposal, pk=proposal_id)
     actor, now, url = actor_of(request), timezone.now(), reverse("proposals")
-    reason = text_of(request, "reason", "say why, for who reads the audit")
+    reason = text_of(request, "reason", "give a reason for the audit log")
     if request.POST.get("decision") == "reject":
         assistant_proposals.reject(actor, proposal, reason=reason, now=now)
         return Done(
-            f"Proposal {proposal.pk} is rejected; nothing has changed.", url, {"proposal": proposal.pk}
+            f"Proposal {proposal.pk} was rejected; nothing was changed.", url, {"proposal": proposal.pk}
         )
     hash, snapshot = request.POST.get("hash", ""), latest_snapshot()
     made = assistant_proposals.approve(actor, proposal, hash, reason=reason, snapshot=snapshot, now=now)

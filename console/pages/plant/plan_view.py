@@ -1,4 +1,6 @@
-"""A plan as a page shows it: its headline, the dumbbell chart of utilization, and the contents of each move."""
+"""A plan as a page shows it: its headline, the dumbbell chart of utilization, and the contents of each
+move.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -78,7 +80,7 @@ def headline(plan: PlanDocument) -> str:
 
 def _rebalance_purpose(plan: PlanDocument) -> str:
     left = any(node.state in OVERLOADED for node in plan.after.values())
-    return "to take load off the busiest nodes" if left else "so that no node is busy"
+    return "to relieve the busiest nodes" if left else "so that no node is busy"
 
 
 _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
@@ -86,7 +88,7 @@ _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
     Plan.Kind.USE: lambda plan: f"to take {_names(move.target for move in plan.moves)} into use",
     Plan.Kind.RESTORE: lambda plan: (
-        f"off {_names(move.source for move in plan.moves)}, which is lost, onto live nodes"
+        f"from {_names(move.source for move in plan.moves)}, which is lost, to live nodes"
     ),
 }
 

@@ -147,13 +147,13 @@ def use(request: HttpRequest) -> Done:
         return _open_plan(made, f"Plan {made.pk} to drain {name} waits for approval.")
     if wanted == "give-back":
         made = planning.propose_give_back(actor, name, reason, snapshot_of(request), now)
-        return _open_plan(made, f"Plan {made.pk} gives {name} its points again; it waits for approval.")
+        return _open_plan(made, f"Plan {made.pk} restores the points of {name}; it waits for approval.")
     if wanted == "cordon":
         planning.cordon(actor, name, reason, now, control())
-        return Done(f"{name} keeps what it has and takes no new points.", reverse("node", args=[name]))
+        return Done(f"{name} keeps its points and gets no new ones.", reverse("node", args=[name]))
     if wanted == "return":
         planning.take_back(actor, name, reason, now, control())
-        return Done(f"{name} is in use again; a plan may give it points.", reverse("node", args=[name]))
+        return Done(f"{name} is in service again; a plan may give it points.", reverse("node", args=[name]))
     raise BadInput("use", f"takes {', '.join(planning.USES)}, not {wanted[:40]!r}.")
 
 
@@ -215,9 +215,9 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
         timezone.now(),
     )
     said = (
-        f"Plan {plan_id} has your approval; it runs once somebody else agrees."
+        f"You approved plan {plan_id}; it starts when a second person approves it."
         if made.state == Plan.State.PROPOSED
-        else f"Plan {plan_id} is approved; it runs within a second."
+        else f"Plan {plan_id} was approved; it starts within a second."
     )
     return Done(said, reverse("plan", args=[plan_id]))
 
@@ -226,14 +226,14 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
 def reject(request: HttpRequest, plan_id: int) -> Done:
     """Reject a plan. Posted: reason."""
     planning.reject(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
-    return Done(f"Plan {plan_id} is rejected; nothing was moved.", reverse("plan", args=[plan_id]))
+    return Done(f"Plan {plan_id} was rejected; nothing was moved.", reverse("plan", args=[plan_id]))
 
 
 @action("plan.stop", plan_page)
 def stop(request: HttpRequest, plan_id: int) -> Done:
     """Stop a plan. Posted: reason."""
     planning.stop(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
-    return Done(f"Plan {plan_id} is stopped; what has moved stays.", reverse("plan", args=[plan_id]))
+    return Done(f"Plan {plan_id} was stopped; completed moves stay.", reverse("plan", args=[plan_id]))
 
 
 @action("plan.propose", plan_page)
@@ -246,4 +246,4 @@ def roll_back(request: HttpRequest, plan_id: int) -> Done:
         snapshot_of(request),
         timezone.now(),
     )
-    return _open_plan(made, f"Plan {made.pk} rolls plan {plan_id} back; it waits for approval.")
+    return _open_plan(made, f"Plan {made.pk} rolls back plan {plan_id}; it waits for approval.")

@@ -143,7 +143,7 @@ def _wrong(name: str, row: PlantStatus) -> list[str]:
     missed, queues = len(row.missed_workers), list(row.unserved_queues)
     found = [f"{unreached}." for unreached in [explain_unreached(row)] if unreached]
     found += [f"{format_count(missed, 'worker')} stopped answering."] if missed else []
-    return found + ([f"Nobody takes from {format_names(queues[:NAMED])}."] if queues else [])
+    return found + ([f"No worker takes from {format_names(queues[:NAMED])}."] if queues else [])
 
 
 def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:

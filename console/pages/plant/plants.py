@@ -41,7 +41,7 @@ from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic, InvalidPlantResponse, PlantUnavailable
+from workers.plants.plant import Elastic, PlantUnavailable
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, find_topology
 
@@ -183,7 +183,7 @@ def register(request: HttpRequest) -> Done:
     Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
     name again, if a registered plant is to be changed; digest: of the registration as shown.
     """
-    name, kind = text_of(request, "name", "give the plant one"), request.POST.get("kind", "")
+    name, kind = text_of(request, "name", "enter a name"), request.POST.get("kind", "")
     known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
     try:
         made = plant_registration.register(
@@ -200,14 +200,14 @@ def register(request: HttpRequest) -> Done:
     except BadInput as error:
         raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None
     url = reverse("plant", args=[made.row.name])
-    return Done(f"{made.row.name} is observed within seconds. {made.sentence}".strip(), url, {"go": url})
+    return Done(f"{made.row.name} will be observed within seconds. {made.sentence}".strip(), url, {"go": url})
 
 
 @action("plant.register", plant_page)
 def remove(request: HttpRequest, name: str) -> Done:
     """Remove a plant. Posted: reason."""
     gone = plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
-    said = f"{name} is forgotten; its ledger stays. {gone.left}".strip()
+    said = f"{name} was removed; its ledger is kept. {gone.left}".strip()
     return Done(said, reverse("plants"), {"go": reverse("plants")})
 
 
@@ -215,8 +215,8 @@ def remove(request: HttpRequest, name: str) -> Done:
 def tasks(request: HttpRequest, name: str) -> Done:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
     operator = text_of(request, "operator", "choose one")
-    wanted = number_of(text_of(request, "tasks", "give a whole number"), "tasks")
-    minutes = number_of(text_of(request, "minutes", "say for how long"), "minutes")
+    wanted = number_of(text_of(request, "tasks", "enter a whole number"), "tasks")
+    minutes = number_of(text_of(request, "minutes", "enter a duration"), "minutes")
     if wanted != int(wanted):
         raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
     with _refusals(), _adapter(request, name) as elastic:
@@ -238,14 +238,14 @@ def release(request: HttpRequest, name: str) -> Done:
     """Release the tasks that were set by hand: the loops decide again. Nothing is posted."""
     with _refusals(), _adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
-    return Done(f"The loops of {name} decide again.", reverse("plant", args=[name]))
+    return Done(f"The loops of {name} set tasks again.", reverse("plant", args=[name]))
 
 
 @action("plant.scale", plant_page)
 def resume(request: HttpRequest, name: str) -> Done:
     """Resume a plant. Posted: reason."""
     plant_control.resume(actor_of(request), name, request.POST.get("reason", ""))
-    return Done(f"The loops of {name} go on.", reverse("plant", args=[name]))
+    return Done(f"The loops of {name} continue.", reverse("plant", args=[name]))
 
 
 @action("plant.scale", plant_page)
@@ -256,10 +256,10 @@ def intervene(request: HttpRequest, name: str) -> Done:
             actor_of(request),
             name,
             text_of(request, "kind", "choose one"),
-            text_of(request, "subject", "say on what"),
+            text_of(request, "subject", "enter a target"),
             request.POST.get("value", ""),
             control(),
-            minutes=number_of(text_of(request, "minutes", "say for how long"), "minutes"),
+            minutes=number_of(text_of(request, "minutes", "enter a duration"), "minutes"),
             reason=request.POST.get("reason", ""),
         )
     return Done(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
@@ -268,12 +268,12 @@ def intervene(request: HttpRequest, name: str) -> Done:
 @action("plant.scale", plant_page)
 def undo(request: HttpRequest, name: str) -> Done:
     """Undo an intervention. Posted: kind, subject, reason."""
-    kind, subject = text_of(request, "kind", "choose one"), text_of(request, "subject", "say on what")
+    kind, subject = text_of(request, "kind", "choose one"), text_of(request, "subject", "enter a target")
     with _refusals():
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")
         )
-    return Done(f"{subject} is as it was before.", reverse("plant", args=[name]))
+    return Done(f"{subject} was restored.", reverse("plant", args=[name]))
 
 
 @contextmanager
@@ -283,7 +283,7 @@ def _refusals() -> Iterator[None]:
         yield
     except PlantHeld as error:
         until = datetime.fromtimestamp(error.until, UTC)
-        raise BadInput("plant", f"is steered by {error.holder} until {until:%H:%M:%S} UTC.") from error
+        raise BadInput("plant", f"is controlled by {error.holder} until {until:%H:%M:%S} UTC.") from error
     except (PlantUnavailable, InvalidPlantResponse) as error:
         raise BadInput("plant", str(error)) from error
 

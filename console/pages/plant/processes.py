@@ -68,6 +68,6 @@ def restart(request: HttpRequest) -> Done:
         was = actions.restart(actor_of(request), name, request.POST.get("reason", ""), at_once)
     except NoSupervisor as error:
         raise BadInput("process", str(error)) from None
-    how = "is started" if was.pid is None else "was killed and begins" if at_once else "ends and begins"
+    how = "is starting" if was.pid is None else "was killed and restarts" if at_once else "ends and restarts"
     url = reverse("processes")
-    return Done(f"{name} {how}{'' if was.pid is None else ' anew'}.", url, {"go": url})
+    return Done(f"{name} {how}.", url, {"go": url})

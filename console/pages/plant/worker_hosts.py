@@ -51,7 +51,7 @@ def worker_host_page(
     row = seen.hosts.get(name)
     has_snapshot = snapshot_of(request) is not None
     if row is None and has_snapshot and past_of(request) is None and not is_known_host(name):
-        raise Http404(f"{name} is no worker host.")
+        raise Http404(f"{name} is not a worker host.")
     page = WorkerHostPage(
         name=name,
         row=row,
@@ -79,6 +79,6 @@ def drain(request: HttpRequest, name: str) -> Done:
         expiry=expiry_of(request.POST),
         control=control(),
     )
-    said = f"{name} takes no new work {describe_end(made)}; what runs there is finished."
+    said = f"{name} accepts no new work {describe_end(made)}; running work is finished."
     said += instead_words([made])
     return Done(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})

@@ -250,7 +250,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
             EVENT + error.field if error.field in EDITABLE else error.field, error.message
         ) from None
     url = reverse("dead-letter", args=[queue, node, mended.name.id])
-    return Done("The event is changed; it can be put in again.", url, {"go": url})
+    return Done("The event was changed. You can requeue it now.", url, {"go": url})
 
 
 def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from controllers.shedding.ladder import LEVELS
 @action("ladder.cap", queue_page)
 def cap(request: HttpRequest, name: str) -> Done:
     """Limit a queue's ladder without expiry. Posted: cap (a level), reason."""
-    reason = text_of(request, "reason", "say why, for those who come after you")
+    reason = text_of(request, "reason", "give a reason for the audit log")
     highest = text_of(request, "cap", f"choose one of {', '.join(LEVELS)}")
     ladders.set_cap(actor_of(request), name, highest, reason=reason, now=timezone.now())
-    said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} enables no level above {highest}"
+    said = f"{name} may shed again" if highest == LEVELS[-1] else f"{name} is limited to level {highest}"
     return Done(f"{said}, from the next decision on.", reverse("queue", args=[name]))

@@ -15,10 +15,10 @@ from workers.steering import overrides
 
 WORDS = {
     "rebalance": "Points move to nodes with free capacity",
-    "workers": "More workers, threads or tasks",
+    "workers": "More workers, threads, or tasks",
     "nodes": "More nodes",
-    "throttle": "Producers wait: delay",
-    "shed": "Events are dropped: loss",
+    "throttle": "Producers are delayed",
+    "shed": "Events are dropped",
 }
 
 
@@ -97,9 +97,9 @@ def _step(place: int, rung: int, saturated: Mapping[str, bool], cap: str, acts: 
     elif place < rung:
         kind, word = "engaged", "enabled" if acts else "would be enabled"
         if saturated.get(name):
-            word += ", can do no more"
+            word += ", exhausted"
     elif saturated.get(name):
-        kind, word = "spent", "can do nothing now"
+        kind, word = "spent", "exhausted now"
     else:
         kind, word = "ready", "ready"
     return LadderStep(name, WORDS[name], kind, word)

@@ -14,8 +14,8 @@ from console.pages.queues.queues import queue_page
 from queues import pausing
 
 MEANS = {
-    pausing.INTAKE: "publishers are refused and asked to come back",
-    pausing.CONSUMPTION: "what waits stays where it is; blocks in work are finished",
+    pausing.INTAKE: "publishers are rejected and asked to retry",
+    pausing.CONSUMPTION: "waiting events stay in the queue; blocks in progress are finished",
 }
 
 

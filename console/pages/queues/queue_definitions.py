@@ -113,7 +113,7 @@ def _object(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput("handler_options", f"is no JSON ({str(error)[:80]}).") from None
+        raise BadInput("handler_options", f"is not JSON ({str(error)[:80]}).") from None
     if not isinstance(document, dict):
         raise BadInput("handler_options", 'takes a JSON object, such as {"rows": 500}.')
     return document
@@ -154,13 +154,15 @@ def change(request: HttpRequest, name: str) -> Done:
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return Done(f"{name} is changed: {'; '.join(changed.lines())}.", url, {"go": url})
+    return Done(f"{name} was changed: {'; '.join(changed.lines())}.", url, {"go": url})
 
 
 @action("queue.define", new_page)
 def create(request: HttpRequest) -> Done:
-    """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields, reason."""
-    name = text_of(request, "name", "say what the queue is called")
+    """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields,
+    reason.
+    """
+    name = text_of(request, "name", "enter a name")
     queue_definitions.create(
         actor_of(request),
         name,
@@ -171,4 +173,4 @@ def create(request: HttpRequest) -> Done:
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return Done(f"Queue {name} is there; producers may publish to it.", url, {"go": url})
+    return Done(f"Queue {name} was created; producers may publish to it.", url, {"go": url})

@@ -138,7 +138,7 @@ def count(request: HttpRequest) -> Done:
     asked = _read_window(request.POST, timezone.now(), actor_of(request))
     run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, surroundings())
     url = f"{reverse('differences')}?{asked.query()}"
-    return Done(f"Run {run.pk} counts these stretches in Spark.", url, {"run": run.pk, "go": url})
+    return Done(f"Run {run.pk} counts these time ranges in Spark.", url, {"run": run.pk, "go": url})
 
 
 def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:

@@ -110,6 +110,6 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Show one decision, with its replay."""
     found = folds.entry(entry_id)
     if found is None:
-        raise Http404(f"There is no decision {entry_id}.")
+        raise Http404(f"Decision {entry_id} does not exist.")
     page = EntryPage(entry=found, export=ledger_of_loops.export(found), replay=ledger_of_loops.replay(found))
     return render_page(request, page, "frame")

@@ -122,7 +122,7 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
     except (redis.RedisError, BadDocument, OSError, NoPicture):
         drawn = None
     if drawn is None:
-        return _private(HttpResponse("This link opens nothing.\n", status=404, content_type="text/plain"))
+        return _private(HttpResponse("This link is not valid.\n", status=404, content_type="text/plain"))
     return _private(HttpResponse(drawn, content_type="image/png"))
 
 
@@ -145,7 +145,7 @@ def _draw_picture(data: Path, asked: datetime) -> bytes:
             ("Waiting events", formatted(totals.backlog_events, "integer")),
         ),
         rates=_rates(data, at),
-        about="Events/s in, the two hours before",
+        about="Events/s in, previous two hours",
     )
     return png(card)
 
@@ -195,11 +195,11 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict) 
 @action("link.make", _timeline_again)
 def share(request: HttpRequest) -> Done:
     """Share an instant. Posted: at, hours, reason."""
-    at = time_of(text_of(request, "at", "say which time the link is to show"), "at")
-    hours = number_of(text_of(request, "hours", "say for how long the link opens"), "hours")
+    at = time_of(text_of(request, "at", "choose the time that the link shows"), "at")
+    hours = number_of(text_of(request, "hours", "enter how long the link is valid"), "hours")
     reason = request.POST.get("reason", "")
     shared_links.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
-    return Done("The link is made; it stands under Shared links.", f"{reverse('timeline')}#shared-links")
+    return Done("Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links")
 
 
 @action("link.end", _timeline_again)
@@ -209,4 +209,4 @@ def end(request: HttpRequest) -> Done:
     link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")
     shared_links.end(actor_of(request), link, reason=reason, now=timezone.now())
-    return Done("The link is ended; it opens nothing any more.", f"{reverse('timeline')}#shared-links")
+    return Done("Link ended. It no longer opens anything.", f"{reverse('timeline')}#shared-links")

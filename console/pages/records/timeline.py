@@ -156,7 +156,9 @@ def table(request: HttpRequest) -> HttpResponseBase:
     except BadInput as error:
         return _report_refusal(request, {error.field: [error.message]})
     except redis.RedisError as error:
-        return _report_refusal(request, {"control": [f"does not answer ({error}); try again shortly."]}, 503)
+        return _report_refusal(
+            request, {"control": [(f"does not answer ({error}); try again in a moment.")]}, 503
+        )
     listed = record_export(request, f"timeline-{what}", pages, window=_file_time(window))
     return stream_download(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
 

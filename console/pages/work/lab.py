@@ -186,7 +186,7 @@ def begin(request: HttpRequest) -> Done:
     number, or "upload" with file), column.
     """
     made = lab_steering.begin(actor_of(request), read_experiment(request), surroundings())
-    return _open_experiment(made, f"Experiment {made.pk} is begun: {len(made.laws)} laws.")
+    return _open_experiment(made, f"Experiment {made.pk} started with {len(made.laws)} laws.")
 
 
 @action("lab.run", experiment_page)
@@ -194,7 +194,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
     """Cancel an experiment. Nothing is posted."""
     found = experiment_for(actor_of(request), "lab.run", experiment_id)
     lab_steering.cancel(actor_of(request), found, timezone.now())
-    return _open_experiment(found, f"Experiment {found.pk} is cancelled; what is simulated stays.")
+    return _open_experiment(found, f"Experiment {found.pk} was canceled; finished simulations are kept.")
 
 
 @action("override.set", experiment_page)

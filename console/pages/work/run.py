@@ -67,7 +67,7 @@ def cancel(request: HttpRequest, run_id: int) -> Done:
     """Cancel a run. Posted: reason."""
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.cancel(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
-    return open_run(made, f"Run {run_id} is cancelled; what is done stays.")
+    return open_run(made, f"Run {run_id} was canceled; finished work is kept.")
 
 
 @action("task.resume", run_page)
@@ -75,7 +75,7 @@ def resume(request: HttpRequest, run_id: int) -> Done:
     """Resume a run. Posted: reason."""
     found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.resume(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
-    return open_run(made, f"Run {run_id} goes on with what was not done.")
+    return open_run(made, f"Run {run_id} continues with the unfinished work.")
 
 
 def open_run(run: Run, message: str) -> Done:

@@ -74,7 +74,7 @@ def _clock(text: str) -> time | None:
     try:
         return time.fromisoformat(text) if text else None
     except ValueError:
-        raise BadInput("done_by", f"takes a time of day as 06:00, not {text[:40]!r}.") from None
+        raise BadInput("done_by", f"takes a time of day such as 06:00, not {text[:40]!r}.") from None
 
 
 def _whole(text: str, field: str) -> int:

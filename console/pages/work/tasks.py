@@ -215,18 +215,18 @@ def change(request: HttpRequest, name: str) -> Done:
     except BadInput as error:
         raise move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
-    return Done(f"{name} is changed.", url, {"go": url})
+    return Done(f"{name} was changed.", url, {"go": url})
 
 
 @action("task.define", tasks_page)
 def define(request: HttpRequest) -> Done:
     """Create a task. Posted: name, job, and what `change` takes."""
-    name = text_of(request, "name", "give the task one")
-    job = text_of(request, "job", "choose one, or python: and a dotted path")
+    name = text_of(request, "name", "enter a name")
+    job = text_of(request, "job", "choose a job, or enter python: and a dotted path")
     try:
         wanted = read_task(request.POST, job)
         task_steering.define(actor_of(request), name, wanted, request.POST.get("reason", ""))
     except BadInput as error:
         raise move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
-    return Done(f"{name} is a task.", url, {"go": url})
+    return Done(f"Task {name} was created.", url, {"go": url})

@@ -21,7 +21,7 @@ from queues.files.inside_folder import parts_inside
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-HALF = "is no whole backup: {why}. Take another one."
+HALF = "is not a complete backup: {why}. Create another one."
 # Errors when a damaged ZIP is read, depending on which bytes are damaged.
 DAMAGED = (
     zipfile.BadZipFile,
@@ -71,9 +71,9 @@ def build_partial_path(path: Path) -> Path:
 def check_free(path: Path) -> None:
     """Raise `BadInput` if no backup can be written to this path."""
     if path.exists():
-        raise BadInput("FILE", f"{path} is there already; give another name.")
+        raise BadInput("FILE", f"{path} already exists; choose another name.")
     if not path.parent.is_dir():
-        raise BadInput("FILE", f"{path.parent} is no folder; make it first.")
+        raise BadInput("FILE", f"{path.parent} is not a folder; create it first.")
 
 
 def create_file(part: Path) -> int:
@@ -139,7 +139,7 @@ def open_backup(path: Path) -> Iterator[Backup]:
     except OSError as error:
         raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup.") from None
     except DAMAGED:
-        raise BadInput("FILE", HALF.format(why="it ends too soon, or is none")) from None
+        raise BadInput("FILE", HALF.format(why="it ends too early, or is not a backup")) from None
     with source:
         yield Backup(path, source, _check_source(source))
 
@@ -162,7 +162,9 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
         parts_inside(name, "FILE")
         kind = stat.S_IFMT(source.getinfo(name).external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise BadInput("FILE", f"holds {name!r} as a link or a device; restore a backup that Weir made.")
+            raise BadInput(
+                "FILE", (f"contains {name!r} as a link or a device; restore a backup that Weir made.")
+            )
     _check_entries(manifest)
     return manifest
 
@@ -174,4 +176,4 @@ def _check_entries(manifest: dict[str, Any]) -> None:
         raise BadInput("FILE", HALF.format(why=f"its manifest does not list node {unknown[0][:40]!r}"))
     for name, at in manifest.get("modified", {}).items():
         if not isinstance(at, int | float) or not MIN_CHANGED_AT <= at <= MAX_CHANGED_AT:
-            raise BadInput("FILE", HALF.format(why=f"the time of {name[:80]!r} is no time"))
+            raise BadInput("FILE", HALF.format(why=f"the time of {name[:80]!r} is invalid"))

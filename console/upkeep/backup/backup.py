@@ -31,7 +31,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     Raises BadInput, QuiesceFailed, redis.RedisError, OSError; then there is no file.
     """
     if not database.is_complete():
-        raise BadInput("FILE", "would hold tables of an older version; run manage.py migrate first.")
+        raise BadInput("FILE", "would contain tables of an older version; run manage.py migrate first.")
     modified: dict[str, float] = {}
     manifest: dict[str, Any] = {
         "made_at": timezone.now().isoformat(),
@@ -62,9 +62,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         # Within the block: if the plant was not at rest there is no file.
         rest.check()
         if changed := passages.find_differences(before, passages.count_all(control, connect)):
-            raise QuiesceFailed(
-                f"Blocks of {changed[0]} were handled or moved while they were copied. {AGAIN}"
-            )
+            raise QuiesceFailed(f"Blocks of {changed[0]} were processed or moved during the copy. {AGAIN}")
     return {**manifest, "members": len(writer.members), "bytes": path.stat().st_size}
 
 
@@ -101,14 +99,15 @@ def check(
         patterns = servers.list_key_patterns(on_nodes=bool(name))
         if any(next(server.scan_iter(pattern, 1_000), None) for pattern in patterns):
             where = f"Node {name}" if name else "The control server"
-            raise BadInput("FILE", f"is not restored: {where} holds data; give it an empty one.")
+            raise BadInput("FILE", f"is not restored: {where} contains data; give it an empty one.")
     if _has_rows():
         raise BadInput("FILE", "is not restored: the database has entries; give it an empty one.")
     if older := files.list_leftovers(data, without=(backup.path,)):
         # A later checkpoint, or the log of another database, would be taken for the backup's.
         raise BadInput(
             "FILE",
-            f"is not restored: {data} holds data of another plant ({older[0]}); give it an empty folder, or "
+            f"is not restored: {data} contains data of another plant ({older[0]}); "
+            "give it an empty folder, or "
             "move all but secret-key and backups/ out of this one.",
         )
     for inside in _kept_files(backup):

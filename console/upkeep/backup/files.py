@@ -64,7 +64,9 @@ def _passes(inside: Path) -> bool:
 
 
 def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:
-    """Return files of an older plant in the folder, relative to it; `without`: the backup that is restored."""
+    """Return files of an older plant in the folder, relative to it; `without`: the backup that is
+    restored.
+    """
     found = [inside for inside in list_files(data, without) if inside.as_posix() != SIGNING_KEY]
     # What SQLite would apply to the database that is put beside it. The plant's own is already in use.
     logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))
@@ -85,7 +87,7 @@ def content(path: Path) -> Iterator[bytes]:
             source.backup(target)
         yield from _pieces(copy)
     except sqlite3.Error as error:
-        raise OSError(f"{path} can't be copied ({error}); is there room for a second one?") from None
+        raise OSError(f"{path} can't be copied ({error}); is there space for a second copy?") from None
     finally:
         _remove(copy)
 

@@ -41,7 +41,7 @@ IDLE_SECONDS = 3.0
 # If this process is killed, the plant continues after this time; while it lives it extends the pauses.
 PAUSE = timedelta(minutes=5)
 REASON = "a backup is made"
-AGAIN = "Make the backup again."
+AGAIN = "Create the backup again."
 
 log = logging.getLogger("weir.backup")
 
@@ -64,9 +64,9 @@ class Rest:
         if not self.lease.renew():
             raise QuiesceFailed(f"The lease of the backup was lost. {AGAIN}")
         if awake := _list_unpaused(self.control):
-            raise QuiesceFailed(f"Consumption of {awake[0]} went on while it was copied. {AGAIN}")
+            raise QuiesceFailed(f"Consumption of {awake[0]} continued during the copy. {AGAIN}")
         if busy := list(_pipeline(self.control, self.data)):
-            raise QuiesceFailed(f"The pipeline worked while it was copied: {busy[0]}. {AGAIN}")
+            raise QuiesceFailed(f"The pipeline ran during the copy: {busy[0]}. {AGAIN}")
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def quiesce(
     lease = backup_lease(control)
     with lease as fence:
         if fence is None:
-            raise QuiesceFailed("Another backup is being made; try again when it is done.")
+            raise QuiesceFailed("Another backup is in progress; try again when it is done.")
         _end_left(by, control)
         made: list[Override] = []
         with lease.keep_renewed(lambda: _prolong_apart(made, control)):
@@ -161,7 +161,7 @@ def _prolong_apart(pauses: list[Override], control: redis.Redis) -> None:
     try:
         prolong(list(pauses), timezone.now(), control)
     except (DatabaseError, InterfaceError, redis.RedisError, BadInput) as error:
-        log.warning("Pauses were not prolonged: %s", error)
+        log.warning("Pauses were not extended: %s", error)
     finally:
         connections.close_all()  # of this thread
 
@@ -194,7 +194,7 @@ def _workers(control: redis.Redis) -> Iterator[str]:
     for name in sorted(control.scan_iter(keys.RUNNING.pattern)):
         if count := control.zcount(name, since, "+inf"):
             queue, node = name.decode().split(":")[-2:]
-            yield f"{count} workers of {queue} on {node} are at work"
+            yield f"{count} workers of {queue} on {node} are running"
 
 
 def _compute_clock_lag(control: redis.Redis) -> float:
@@ -205,7 +205,7 @@ def _compute_clock_lag(control: redis.Redis) -> float:
 
 def _transfers(control: redis.Redis) -> Iterator[str]:
     for name in list_transfer_leases(control):
-        yield f"blocks may be on their way from a node to another ({name})"
+        yield f"blocks may be moving between nodes ({name})"
 
 
 def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:

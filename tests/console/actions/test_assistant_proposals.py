@@ -213,7 +213,7 @@ WAYS = (
 def test_an_approval_that_is_sent_twice_acts_once(loop, assistant, person):
     proposal = proposed(assistant)
     approved(person, proposal)
-    with pytest.raises(BadInput, match="approved already"):
+    with pytest.raises(BadInput, match="already approved"):
         approved(person, proposal)
     assert Override.objects.count() == 1
 
@@ -242,7 +242,7 @@ def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
 @pytest.mark.parametrize(
     ("ago", "why"),
     [
-        (timedelta(minutes=2), "was last observed 120 s ago; see that the observer runs"),
+        (timedelta(minutes=2), "was last observed 120 s ago; check that the observer runs"),
         (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock; set the clocks"),
     ],
 )
@@ -288,7 +288,7 @@ def test_the_page_shows_what_is_approved_and_takes_a_reason(loop, assistant, bro
 def test_what_was_void_stays_void_where_the_clock_is_set_back(loop, assistant, person):
     proposal = proposed(assistant)
     before = proposal.created_at - timedelta(hours=1)
-    with pytest.raises(BadInput, match="is void already"):
+    with pytest.raises(BadInput, match="is already void"):
         approved(person, proposal, now=before)
     assert nothing_was_done() and not assistant_proposals.open_proposals(before).exists()
     # Clocks of hosts differ by some seconds.

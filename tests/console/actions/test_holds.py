@@ -42,7 +42,7 @@ def test_a_shorter_hold_in_place_of_a_longer_one_is_refused_and_names_it(hold, l
 def test_a_longer_hold_takes_its_place_and_one_that_nobody_has_ended_gives_way_to_none(hold, loop):
     hold("operator", minutes=30)
     hold("administrator", endless=True)
-    with pytest.raises(BadInput, match="until somebody ends it by administrator"):
+    with pytest.raises(BadInput, match="without expiry by administrator"):
         hold("operator", minutes=30)
     assert [each.expires_at for each in overrides.list_for_loop(loop, NOW)] == [None]
 

@@ -50,7 +50,7 @@ def test_the_page_of_a_pools_loop_says_which_pool_it_is_and_the_plants_page_list
 ):
     text = browsers["viewer"].get(f"/loops/{both[POOL].pk}/").content.decode()
     assert "Concurrency of plant" in text and "celery@one" in text
-    assert "Nothing is measured yet" in text
+    assert "No measurements yet" in text
 
 
 def test_the_ladder_of_a_plant_has_a_page_that_says_that_it_only_advises_and_is_not_put_on_auto(

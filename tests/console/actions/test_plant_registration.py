@@ -168,7 +168,7 @@ def test_a_registration_does_not_change_while_something_is_in_force_that_a_perso
 
 def test_a_plant_does_not_take_the_place_of_another_of_its_name(control, let_go):
     registered()
-    with pytest.raises(BadInput, match="shop is registered already"):
+    with pytest.raises(BadInput, match="shop is already registered"):
         registered("score", "http://10.0.0.8:8001", changes=False)
     assert RegisteredPlant.objects.get().url == ADDRESS and let_go == []
 

@@ -110,7 +110,7 @@ def test_an_answer_stands_beside_its_alert_with_who_gave_it_and_in_the_audit(ale
     (note,) = notes()
     assert note.lower() == "anna, in a chat: n3 is restarted"
     said = answer.json().get("text") or answer.json()["content"]
-    assert said == f"Noted beside alert {alert.pk}: https://weir.example/alerts/{alert.pk}/"
+    assert said == f"Added to alert {alert.pk}: https://weir.example/alerts/{alert.pk}/"
     entry = AuditEntry.objects.latest("pk")
     assert (entry.actor, entry.action) == ("chat:ops", "alert.note")
 
@@ -127,7 +127,7 @@ def test_an_answer_to_a_message_stands_beside_an_alert_of_it_whatever_number_it_
 ):
     quoted = f"[critical] n3\nhttps://weir.example/alerts/{alert.pk}/"
     said = post(telegram(text.format(n=alert.pk), quoted)).json()["text"]
-    assert said.startswith(f"Noted beside alert {alert.pk}: ")
+    assert said.startswith(f"Added to alert {alert.pk}: ")
     assert notes() == [f"Anna, in a chat: {noted}"]
 
 
@@ -146,13 +146,13 @@ def test_the_same_again_is_noted_once(alert):
 
 @pytest.mark.parametrize("text", ["restarted 3 workers", "", "hello", "/weir", "0x12 no"])
 def test_what_names_no_alert_is_answered_with_how_to_and_noted_nowhere(alert, text):
-    assert "Begin with the alert's number" in post(mattermost(text=text)).json()["text"]
+    assert "Start with the alert's number" in post(mattermost(text=text)).json()["text"]
     assert notes() == []
 
 
 def test_an_alert_that_is_not_there_and_words_without_end_are_refused_in_words(alert):
     assert "does not exist" in post(mattermost(text="999999 on it")).json()["text"]
-    assert "Not noted" in post(mattermost(text=f"{alert.pk} {'x' * 5_000}")).json()["text"]
+    assert "Not recorded" in post(mattermost(text=f"{alert.pk} {'x' * 5_000}")).json()["text"]
     assert notes() == []
 
 
@@ -201,8 +201,8 @@ def test_a_secret_that_is_no_base64_proves_nobody_to_teams(alert, monkeypatch):
 def test_who_may_write_in_a_chat_does_not_fill_the_database(alert, monkeypatch):
     monkeypatch.setattr("console.api.ingestion.chat.MAX_NOTES", 5)
     said = [post(mattermost(text=f"{alert.pk} word {number}")).json()["text"] for number in range(8)]
-    assert len(notes()) == 5 and all("answers came in ten minutes" in each for each in said[5:])
-    assert "Noted" in post(mattermost(text=f"{alert.pk} word 1")).json()["text"]  # it is there already
+    assert len(notes()) == 5 and all("answers arrived in ten minutes" in each for each in said[5:])
+    assert "Added to alert" in post(mattermost(text=f"{alert.pk} word 1")).json()["text"]
 
 
 def test_what_is_answered_may_do_nothing_else(alert):

@@ -156,7 +156,7 @@ def test_a_client_uses_every_tool(served, token, observe, person, way):
 
 def check(found: dict[str, Any]) -> None:
     assert found["names"] == TOOLS
-    assert found["wrong"].is_error and "node/n9 is not known" in found["wrong"].content[0].text
+    assert found["wrong"].is_error and "node/n9 is unknown" in found["wrong"].content[0].text
     assert "node/n1" in found["plant_state"]["subjects"]
     assert found["subject"]["figures"]["utilisation"] == sample_snapshot()["nodes"]["n1"]["utilisation"]
     reasons = [each["reason"] for each in found["why"]["decisions"]]

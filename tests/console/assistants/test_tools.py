@@ -51,7 +51,7 @@ def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, sto
     node = tools.subject("node", "n1")
     assert node["state"]["name"] == "n1"
     assert node["figures"]["utilisation"] == stored_snapshot["nodes"]["n1"]["utilisation"]
-    with pytest.raises(Refused, match="node/n9 is not known"):
+    with pytest.raises(Refused, match="node/n9 is unknown"):
         tools.subject("node", "n9")
 
 
@@ -115,7 +115,7 @@ def test_a_proposal_does_nothing_and_a_token_can_not_approve_it(tools, loop, ass
     made = tools.propose("hold", {"loop": LOOP, "minutes": 10}, "its last actions did harm")
     assert made["page"] == f"/proposals/{made['id']}/" and tools.proposal(made["id"])["state"] == "proposed"
     body = {"hash": made["hash"], "reason": "I am sure"}
-    with pytest.raises(Refused, match="not for token:assistant"):
+    with pytest.raises(Refused, match="not permitted for token:assistant"):
         InProcess(assistant).ask("POST", f"/api/v1/proposals/{made['id']}/approve", body=body)
     with pytest.raises(Refused, match=r"arguments\.minutes"):
         tools.propose("hold", {"loop": LOOP, "minutes": -1}, "wrong")

@@ -158,14 +158,14 @@ def test_a_node_that_is_too_busy_is_relieved_by_an_approved_plan(phone):
 @pytest.mark.parametrize(
     ("rule", "button", "heard"),
     [
-        ("queue-behind", "Pause its intake for 30 min", "intake"),
-        ("queue-latency", "Pause its intake for 30 min", "intake"),
-        ("dead-letters", "Pause its consumption for 30 min", "consumption"),
+        ("queue-behind", "Pause intake for 30 min", "intake"),
+        ("queue-latency", "Pause intake for 30 min", "intake"),
+        ("dead-letters", "Pause consumption for 30 min", "consumption"),
         ("pipeline-down", "Restart performance", "performance"),
         ("pipeline-stalled", "Restart performance", "performance"),
-        ("loop-oscillates", "Hold the loop for 30 min", "hold"),
-        ("loop-harmful", "Hold the loop for 30 min", "hold"),
-        ("override-ending", "End the override now", "ended"),
+        ("loop-oscillates", "Hold loop for 30 min", "hold"),
+        ("loop-harmful", "Hold loop for 30 min", "hold"),
+        ("override-ending", "End override", "ended"),
     ],
 )
 def test_one_button_with_a_reason_that_is_written_already_handles_it(phone, rule, button, heard):
@@ -179,4 +179,4 @@ def test_what_is_refused_is_said_where_it_was_pressed(phone, control):
     on = phone("pipeline-down")
     control.delete(keys.PIPELINE_AT_WORK)
     on.press("Restart performance")
-    expect(on.page.locator("#alert-quick-actions [role=alert]")).to_have_text("performance is not at work.")
+    expect(on.page.locator("#alert-quick-actions [role=alert]")).to_have_text("performance is not running.")

@@ -105,7 +105,7 @@ def test_a_data_folder_that_can_t_be_written_to_is_said_in_one_line(inside, tmp_
     else:
         data.write_text("")
         data = data / inside
-    with pytest.raises(SystemExit, match=r"^--data: \S+ is no folder to write to \(.+\); name another\.$"):
+    with pytest.raises(SystemExit, match=r"^--data: \S+ is not a writable folder \(.+\); choose another\.$"):
         launch.main(["--data", str(data), "--prepare"])
 
 
@@ -139,7 +139,7 @@ def test_an_environment_is_made_again_whose_python_is_gone_or_another(python, ru
 def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, capsys):
     supervisor.child.kill()
     assert launch.follow(supervisor) == 1
-    assert "The supervisor ended by itself; stopping what it ran." in capsys.readouterr().out
+    assert "The supervisor ended unexpectedly; stopping its processes." in capsys.readouterr().out
 
 
 def test_an_output_that_takes_nothing_ends_no_plant(supervisor, monkeypatch):

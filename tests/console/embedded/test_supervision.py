@@ -137,7 +137,7 @@ def test_a_folder_whose_name_ends_early_for_the_supervisor_is_refused(tmp_path, 
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
     made = Supervisor(tmp_path / "plant #1", tmp_path)
     try:
-        with pytest.raises(SystemExit, match=r"plant #1 has a blank before ; or #"):
+        with pytest.raises(SystemExit, match=r"plant #1 has a space before ; or #"):
             made.start([Process("a", ("sleep", "600"))], [])
     finally:
         made.stop()

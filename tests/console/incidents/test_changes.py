@@ -343,7 +343,7 @@ def test_what_one_person_sets_of_several_loops_at_once_is_one_change_and_so_is_i
     assert rows["operator"].parts == {f"loop/{each.name}" for each in loops} and len(rows) == 2
     change = next(each for each in changes.search_changes(an_alert(), tmp_path) if each.by == "operator")
     [shown] = build_change_rows([change], Actor("operator", "operator"))
-    assert shown.undo is None and shown.back is not None and shown.back.words == "End them"
+    assert shown.undo is None and shown.back is not None and shown.back.words == "End overrides"
     Override.objects.filter(owner=people["operator"]).update(ended_at=NOW - 2 * MINUTE)
     found = find_changes(NOW - 10 * MINUTE, NOW, tmp_path)
     assert [row.kind for row in found if row.ref == rows["operator"].ref] == [
@@ -455,9 +455,9 @@ def test_the_page_shows_a_change_with_its_undo_and_its_record(
     changes.keep_changes(alert, tmp_path, NOW)
     page = browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
     assert "What changed" in page and "Override upper limit 1 on worker_rate/alert/n1 set" in page
-    assert "End it now" in page and "No earlier incident of this kind" in page
+    assert "End override" in page and "No earlier incident of this kind" in page
     viewed = browsers["viewer"].get(f"/alerts/{alert.pk}/").content.decode()
-    assert "What changed" in viewed and "End it now" not in viewed
+    assert "What changed" in viewed and "End override" not in viewed
 
 
 def test_an_override_that_is_over_has_no_undo(browsers, people, loop, stored_snapshot, tmp_path):
@@ -465,7 +465,7 @@ def test_an_override_that_is_over_has_no_undo(browsers, people, loop, stored_sna
     alert = an_alert()
     changes.keep_changes(alert, tmp_path, NOW)
     Override.objects.filter(pk=made.pk).update(ended_at=NOW)
-    assert "End it now" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "End override" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_snapshot, tmp_path):
@@ -477,11 +477,11 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     alert = an_alert(ago=NOW - onset)
     changes.keep_changes(alert, tmp_path, onset)
     page = administrator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "Set it back to 33,554,432" in page
-    (value,) = re.findall(r'name="value"\s+value="([^"]+)">Set it back', page)
+    assert "Set back to 33,554,432" in page
+    (value,) = re.findall(r'name="value"\s+value="([^"]+)">Set back', page)
     assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
     assert plant_settings.value(name) == before
-    assert "Set it back" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Set back" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
@@ -494,10 +494,10 @@ def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
     changes.keep_changes(alert, tmp_path, onset)
     page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
     assert f'class="name" href="/loops/{loop.pk}/"' in page
-    assert f'href="/settings/plant/?loop={loop.pk}">Set it back to' in page
-    assert "Set it back to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert f'href="/settings/plant/?loop={loop.pk}">Set back to' in page
+    assert "Set back to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
     Loop.objects.filter(pk=loop.pk).update(parameters={})
-    assert "Set it back to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Set back to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_snapshot, tmp_path):
@@ -510,11 +510,11 @@ def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_sna
     changes.keep_changes(alert, tmp_path, onset)
     page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
     assert 'class="name" href="/queues/alert/"' in page
-    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Set it back to shed', page)
+    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Set back to shed', page)
     assert browsers["administrator"].post("/queues/alert/cap", {**posted, "cap": cap}).status_code == 302
     ladder.refresh_from_db()
     assert ladder.parameters["cap"] == "shed"
-    assert "Set it back" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Set back" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):
@@ -522,7 +522,8 @@ def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: 
     made = an_override(people["operator"], loop, 3 * MINUTE)
     alert = an_alert()
     answer = browsers["operator"].get(f"/api/v1/alerts/{alert.pk}/changes").json()
-    assert [(row["ref"], row["undo"]) for row in answer["changes"]] == [(f"override:{made.pk}", "End it now")]
+    undone = [(row["ref"], row["undo"]) for row in answer["changes"]]
+    assert undone == [(f"override:{made.pk}", "End override")]
     assert Incident.objects.count() == 0  # to read changes nothing
     span = {"from": (NOW - 9 * MINUTE).isoformat(), "to": NOW.isoformat()}
     listed = browsers["viewer"].get("/api/v1/changes", span).json()["changes"]

@@ -22,11 +22,11 @@ HOUR = 60 * MINUTE
 HEADINGS = [
     "## Impact",
     "## Times",
-    "## What changed before",
-    "## What the control loops did",
-    "## What helped",
+    "## Changes before the incident",
+    "## Actions of the control loops",
+    "## Effective actions",
     "## Timeline",
-    "## What went well, what did not, where we were lucky",
+    "## What went well, what went wrong, where we got lucky",
     "## Follow-ups",
 ]
 
@@ -89,13 +89,13 @@ def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tm
     text = draft(night, tmp_path)
     assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     assert "| acknowledged | 4 min |" in text and "| mitigated | not recorded |" in text
-    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; such a change came before 3 of 4" in text
+    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; such a change preceded 3 of 4" in text
     assert "1 of 1 action had an effect" in text and "(did it help?)" in text
     assert "_To be written._" in text
 
 
 def helped(alert: Alert, data: Path) -> str:
-    (section,) = [each for each in draft(alert, data).split("## ") if each.startswith("What helped")]
+    (section,) = [each for each in draft(alert, data).split("## ") if each.startswith("Effective actions")]
     return section
 
 
@@ -118,7 +118,7 @@ def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_af
         acted(loop, (40 - 2 * number) * MINUTE, f"Start {number} in vain", "ineffective")
     acted(loop, MINUTE / 2, "Stop 1 worker")
     said = helped(alert, tmp_path)
-    assert said.count("early") == 12 and "1 earlier action of loops, judged effective too" in said
+    assert said.count("early") == 12 and "1 earlier action of loops with an effective verdict" in said
     assert "in vain" not in said and "Stop 1 worker" not in said
     incidents.mitigate(alert.pk, None, NOW - 78 * MINUTE)
     said = helped(Alert.objects.get(pk=alert.pk), tmp_path)
@@ -138,7 +138,7 @@ def test_of_too_many_changes_the_newest_of_every_kind_are_there_and_how_many_mor
     Mark.objects.create(kind="deploy", title="the fix", at=NOW - 3 * MINUTE, author="ci")
     rows = timeline_of(alert, tmp_path)
     assert rows[-1].words == "Deploy: the fix" and sum(row.kind == "person" for row in rows) == 60
-    assert [row.words for row in rows[:2]][1] == "Left out here: 3 changes."
+    assert [row.words for row in rows[:2]][1] == "Omitted here: 3 changes."
     assert "ci: Deploy: the fix" in helped(alert, tmp_path)
     incidents.mitigate(alert.pk, None, NOW - 79.5 * MINUTE)
     assert "try 0" in helped(Alert.objects.get(pk=alert.pk), tmp_path)
@@ -152,8 +152,8 @@ def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_pat
         for number, kind in enumerate(kinds)
     )
     words = [row.words for row in timeline_of(alert, tmp_path)]
-    assert words[0].startswith("Began") and words[1] == "Fired" and words[-1] == "Resolved"
-    assert "Left out here: 52 events." in words and len(words) == 202
+    assert words[0].startswith("Onset") and words[1] == "Fired" and words[-1] == "Resolved"
+    assert "Omitted here: 52 events." in words and len(words) == 202
 
 
 def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, loop, tmp_path: Path):  # noqa: F811
@@ -341,9 +341,9 @@ def test_the_api_has_all_of_it(browsers, night):
 
 def test_a_draft_does_not_deny_changes_that_nobody_has_searched_for_yet(tmp_path: Path):
     alert = an_alert()
-    assert "Changes before it have not been searched yet." in draft(alert, tmp_path)
+    assert "The changes before it have not been searched yet." in draft(alert, tmp_path)
     Incident.objects.create(alert=alert, changes_at=NOW)
-    assert "No change was found upstream in the 3 h before." in draft(alert, tmp_path)
+    assert "No upstream change in the 3 h before." in draft(alert, tmp_path)
 
 
 def test_of_an_incident_during_which_the_clock_was_set_back_no_time_is_made_up(people):

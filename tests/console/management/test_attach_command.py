@@ -28,7 +28,7 @@ FOUND = FoundPlant(
 SENTENCES = [
     "A broker with 2 pools of workers.",
     "12 tasks wait.",
-    "For queue there are: mail, reports.",
+    "Choices for queue: mail, reports.",
     "Weir can set: mail (2 now, 1 to 8).",
     "Weir would only observe: reports (its pool can't be resized).",
     "It would need: events of tasks (start workers with -E).",
@@ -83,7 +83,7 @@ def test_with_register_it_is_added_under_a_name_and_audited(capsys, monkeypatch)
     monkeypatch.setenv("WEIR_SECRET_BROKER", "pa55word")
     words = ("broker", "redis://broker.example", "--secret", "WEIR_SECRET_BROKER", "--register")
     status, said = attach(capsys, *words)
-    assert status == 2 and "write --yes" in said and not RegisteredPlant.objects.exists()
+    assert status == 2 and "use --yes" in said and not RegisteredPlant.objects.exists()
     status, answer = attach(capsys, *words, "--yes", "--name", "shop")
     assert (status, answer["registered"]) == (0, True)
     row = RegisteredPlant.objects.get()

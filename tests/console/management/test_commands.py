@@ -90,7 +90,7 @@ def test_while_no_database_answers_a_command_says_so_in_one_line(command):
     )
     assert (done.returncode, done.stdout) == (1, "")
     (said,) = done.stderr.splitlines()
-    assert said.startswith(f"{command[0]}: the database refused, or did not answer (connection failed")
+    assert said.startswith(f"{command[0]}: the database rejected the query, or did not answer (")
     assert "check DATABASE_URL" in said and "a-secret" not in said
 
 
@@ -253,8 +253,8 @@ def test_a_command_line_that_can_not_be_read_is_refused_in_one_line(capsys, name
     ("begin", "arguments"),
     [
         ("LAW: is missing;", ["decide"]),
-        ("--colour: is not known;", ["decide", "flow", "--colour"]),
-        ("--delay: invalid whole number value: 'a\\nb'", ["design", "identify", "-", "--delay", "a\nb"]),
+        ("--colour: is unknown;", ["decide", "flow", "--colour"]),
+        ("--delay: invalid int value: 'a\\nb'", ["design", "identify", "-", "--delay", "a\nb"]),
         ("what: invalid choice: 'dance'", ["lab", "dance"]),
         ("--seed: expected one argument", ["lab", "run", "--seed"]),
     ],
@@ -262,7 +262,7 @@ def test_a_command_line_that_can_not_be_read_is_refused_in_one_line(capsys, name
 def test_the_argument_that_is_wrong_is_named_first(capsys, begin, arguments):
     said = usage_error(capsys, "console", *arguments)
     assert said.startswith(begin)
-    assert said.endswith(f"; manage.py {arguments[0]} --help says what it takes\n")
+    assert said.endswith(f"; see manage.py {arguments[0]} --help\n")
 
 
 def test_who_calls_a_command_from_a_program_gets_djangos_error():

@@ -89,7 +89,7 @@ def noted(actor: str) -> bool:
 def test_it_acts_as_a_user_with_no_more_than_that_users_role(loop):
     line = f"--as viewer loops {loop.pk} mode --mode advise --reason x"
     status, said = refusal(line)
-    assert status == 2 and said.startswith("role: loop.mode takes the role operator")
+    assert status == 2 and said.startswith("role: loop.mode requires the role operator")
     assert run(line.replace("viewer", "operator"))["mode"] == "advise"
     assert noted("manage.py:operator")
 
@@ -100,17 +100,17 @@ def test_it_acts_as_a_user_with_no_more_than_that_users_role(loop):
         ("loops 999", "path:"),
         ("overrides create --queue alert --name upper_limit --value -1 --minutes 5 --reason x", "value:"),
         ("overrides create --queue alert --name upper_limit --value 5 --minutes 5", "reason:"),
-        ("overrides create --colour red", "--colour: is not known; overrides create takes --name"),
+        ("overrides create --colour red", "--colour: is unknown; overrides create takes --name"),
         ("overrides create --minutes soon", "--minutes: takes a number"),
         ("overrides create --minutes inf", "--minutes: takes a number"),
         ("overrides create --endless perhaps", "--endless: takes true or false"),
         ("overrides create --name a --name b", "--name: is given twice"),
         ("overrides create --name", "--name: takes a value"),
-        ("overrides create --name a b", "b: stands where an option is expected"),
-        ("overrides 5 forget", "command: 'overrides 5 forget' is not known; near it are: overrides;"),
-        ("nonsense", "command: 'nonsense' is not known"),
+        ("overrides create --name a b", "b: is where an option is expected"),
+        ("overrides 5 forget", "command: 'overrides 5 forget' is unknown; similar commands: overrides;"),
+        ("nonsense", "command: 'nonsense' is unknown"),
         ("ledger --verdict good", "verdict: takes"),
-        ("--as nobody loops", "--as: nobody is no user"),
+        ("--as nobody loops", "--as: nobody is not a user"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_with_status_2_and_changes_nothing(line, said, loop):
@@ -173,7 +173,7 @@ def test_a_console_elsewhere_steers_no_terminal():
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (302, b"", "The console answered 302, a redirect; give the address that it leads to."),
+        (302, b"", "The console answered 302, a redirect; use the address that it redirects to."),
         (422, b'{"errors": {"\\u001b[2J": "x\\ny"}}', "?[2J: x y"),
     ],
 )

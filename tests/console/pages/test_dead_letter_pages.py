@@ -134,7 +134,7 @@ def test_all_that_fit_are_put_in_again_and_later_ones_are_not_meant(operator, ma
     segment.dead_letter(late, "worker-9", [(late.block().explicit(), "later")])
     answer = fetch(operator, ACT, posted).json()
     assert (answer["letters"], answer["events"]) == (60, 240)
-    assert answer["message"] == "60 dead letters (240 events) put in again."
+    assert answer["message"] == "60 dead letters (240 events) requeued."
     assert waiting(many["n1"], "orders") == 240
     assert [letter.error for letter in DeadLetters(segment).read()] == ["later"]
 

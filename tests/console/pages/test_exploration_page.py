@@ -75,7 +75,7 @@ def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browser
 def test_a_loop_that_has_seen_nothing_or_too_little_says_so(plant, browsers):
     loop = Loop.objects.get(law="concurrency")
     text = shown_to(browsers["viewer"], loop).content.decode()
-    assert "Nothing is measured yet" in text and "explored nothing yet" in text
+    assert "No measurements yet" in text and "explored nothing yet" in text
     for _ in range(2):
         plant.work(station(6))
         plant.tick()

@@ -146,7 +146,7 @@ def test_one_task_is_one_task(client_of, at_work, control):
     address = reverse("pipeline-tasks", args=["performance", "hosts"])
     posted = {"tasks": "1", "reason": "at night"}
     said = client_of("operator").post(address, posted, headers={"accept": "application/json"}).json()
-    assert said["message"].startswith("hosts has 1 task within two batches")
+    assert said["message"].startswith("hosts will have 1 task within two batches")
 
 
 def test_many_versions_are_given_newest_first_page_by_page(client_of, at_work, people, monkeypatch):
@@ -187,7 +187,7 @@ def test_a_text_that_was_begun_before_another_version_is_not_run_unread(client_o
     declare(client, DECLARATION.replace("85", "90"))
     mine = {"text": DECLARATION.replace("85", "80"), "reason": "calmer"}
     page = client.post(address, {**mine, "version": form["version"]})
-    assert page.status_code == 422 and "1 was made meanwhile by operator (sharper)" in source_of(page)
+    assert page.status_code == 422 and "1 was created in the meantime by operator" in source_of(page)
     assert PipelineVersion.objects.count() == 1
     again = form_of(page, address)
     assert again["version"] == "1" and "80" in source_of(page)
@@ -196,7 +196,7 @@ def test_a_text_that_was_begun_before_another_version_is_not_run_unread(client_o
 
 def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work):
     page = declare(client_of("operator"), DECLARATION, "new")
-    assert page.status_code == 422 and "performance, which is there" in source_of(page)
+    assert page.status_code == 422 and "performance, which already exists" in source_of(page)
     assert not PipelineVersion.objects.exists()
 
 
@@ -204,8 +204,8 @@ def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work
     ("change", "says"),
     [
         (("SEQ(busy; load)", "SEQ(busy; "), "line 10"),
-        (("[telemetry]", "[nowhere]"), "nowhere is no queue"),
-        (("sink: alert", "sink: nowhere"), "nowhere is no queue"),
+        (("[telemetry]", "[nowhere]"), "nowhere is not a queue"),
+        (("sink: alert", "sink: nowhere"), "nowhere is not a queue"),
         (("[telemetry]", "[alert]"), "alert"),
         (("SEQ(busy; load)", "SEQ(busy; outage)"), "circle"),
         (("name: performance", "name: other"), "other"),
@@ -230,9 +230,9 @@ def previewed(client, text: str):
 def test_a_text_says_before_it_runs_whether_it_is_valid_and_what_differs(client_of, at_work):
     client = client_of("operator")
     same = previewed(client, DECLARATION)
-    assert same["sentence"].endswith("Nothing differs.") and same["difference"] == []
+    assert same["sentence"].endswith("No differences.") and same["difference"] == []
     other = previewed(client, DECLARATION.replace("85", "90"))
-    assert other["sentence"].startswith("It is valid: performance reads telemetry,")
+    assert other["sentence"].startswith("The declaration is valid: performance reads telemetry,")
     assert "2 lines differ" in other["sentence"]
     changed = [each for each in other["difference"] if each["sign"] in "+-"]
     assert [each["sign"] for each in changed] == ["-", "+"] and "90" in changed[1]["text"]

@@ -361,7 +361,7 @@ def test_every_kind_of_plan_has_a_headline(kind):
 def test_a_plan_that_saves_a_lost_nodes_points_names_the_node():
     move = PlanMove(queue="alert", source="n1", target="n2", points=120)
     plan = PlanDocument(id=4, state="done", kind=Plan.Kind.RESTORE, points=120, moves=[move])
-    assert headline(plan) == "Move 120 points off n1, which is lost, onto live nodes"
+    assert headline(plan) == "Move 120 points from n1, which is lost, to live nodes"
 
 
 def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant, calm):
@@ -372,7 +372,7 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     page = browsers["operator"].get(f"/plans/{plan.pk}/").content.decode()
     assert "Approve as the first of two" in page
     first = fetch(browsers["operator"], address, posted)
-    assert "once somebody else agrees" in first.json()["message"]
+    assert "when a second person approves it" in first.json()["message"]
     assert AuditEntry.objects.latest("id").after["approvals"] == 1
     again = fetch(browsers["operator"], address, posted)
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])

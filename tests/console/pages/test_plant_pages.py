@@ -209,7 +209,7 @@ def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
     assert fetch(administrator, "/plants/register", POSTED).json()["ok"]
     flink = {**POSTED, "kind": "flink", "url": "http://flink:8081", "flink.job": "hashes"}
     taken = fetch(administrator, "/plants/register", flink)
-    assert taken.status_code == 422 and "registered already" in taken.json()["errors"]["name"][0]
+    assert taken.status_code == 422 and "already registered" in taken.json()["errors"]["name"][0]
     assert fetch(administrator, "/plants/register", {**flink, "changes": "east"}).json()["ok"]
     row = RegisteredPlant.objects.get()
     assert (row.kind, row.options) == ("flink", {"job": "hashes"})
@@ -240,7 +240,7 @@ def test_who_changes_how_a_plant_is_reached_after_another_did_is_refused(browser
     )
     assert (answer.status_code, list(answer.json()["errors"])) == (422, ["digest"])
     plain = administrator.post("/plants/register", {**change, "url": "http://south.example/control/main/v1"})
-    assert "east was changed meanwhile; reload the page" in (said := plain.content.decode())
+    assert "east was changed in the meantime; reload the page" in (said := plain.content.decode())
     assert "Digest:" not in said
     assert RegisteredPlant.objects.get().url == "http://west.example/control/main/v1"
 
@@ -509,9 +509,9 @@ def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_t
     report = viewer.get(f"/api/v1/loops/{loop.pk}").json()["first_report"]
     assert report["figures"] == {**figures, "pause_seconds": 0.0}
     assert report["sentences"] == [
-        "Worker-hours: 8.00 were used, 5.20 as advised: 2.80 less (35 %).",
-        "Waiting of an event: 3.40 s was measured, 0.60 s is estimated as advised: 2.80 s less.",
+        "Worker-hours: 8.00 used, 5.20 with the advice: 2.80 less (35 %).",
+        "Waiting time of an event: 3.40 s measured, 0.60 s estimated with the advice: 2.80 s less.",
     ]
     for address in (f"/loops/{loop.pk}/", "/plants/east/"):
         page = viewer.get(address).content.decode()
-        assert "Worker-hours: 8.00 were used, 5.20 as advised" in page, address
+        assert "Worker-hours: 8.00 used, 5.20 with the advice" in page, address

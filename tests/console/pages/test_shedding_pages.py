@@ -53,8 +53,8 @@ def test_a_table_is_shown_with_its_cost_and_the_reason_for_it(browsers, plant):
     page = page_of(browsers["viewer"], loop)
     share = plant.shed()["load-rises"]["cpu"]
     assert f'style="--share: {round(share, 4)}"' in page
-    assert "hosts binds: it is offered" in page
-    assert "more for each event would bring back" in page
+    assert "hosts is the bottleneck: it is offered" in page
+    assert "more for each event would restore" in page
     assert "48 to 58" in page
     assert "which may shed" in page
     assert "What if" in page and "Put it in force" not in page

@@ -50,7 +50,7 @@ def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_
     seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
     failed = freshness(seen.add_error("The console does not answer (ConnectError)."), 16.0)
     assert (failed.word, failed.is_live) == ("Disconnected", False)
-    assert failed.sentence == "all that is shown is 12 s old. The console does not answer (ConnectError)."
+    assert failed.sentence == "all data shown is 12 s old. The console does not answer (ConnectError)."
     assert freshness(seen, 8.1).sentence.endswith("No answer for 3.1 s.")
 
 

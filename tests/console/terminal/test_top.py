@@ -135,12 +135,12 @@ async def test_it_shows_the_plant_live_and_a_loop_is_held_with_a_reason(served, 
         await pilot.press("3", "h")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         asked = screen(app)
-        assert "sets nothing any more" in asked and "For how many minutes" in asked
+        assert "sets nothing more" in asked and "Duration in minutes" in asked
         await pilot.press("enter")  # without a reason nothing is sent
         assert "reason: is missing" in screen(app)
         line.lost = 1  # it is done, but nobody hears so: asking again does nothing twice
         await type_reason(pilot, "the owner's sale")
-        await until(pilot, lambda: "not known whether" in screen(app))
+        await until(pilot, lambda: "unknown whether" in screen(app))
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         (held,) = line.ask("GET", "/api/v1/overrides")["overrides"]
@@ -181,19 +181,19 @@ async def test_who_leaves_an_act_that_was_sent_is_not_made_to_believe_that_nothi
         assert "nothing is done" in screen(app)
         line.lost = 1
         await type_reason(pilot, "a bad release")
-        await until(pilot, lambda: "not known whether" in screen(app))
+        await until(pilot, lambda: "unknown whether" in screen(app))
         assert "nothing is done" not in screen(app)
         await pilot.press("escape")
-        assert "not known whether" in noticed(app)
+        assert "unknown whether" in noticed(app)
         await pilot.press("i")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         line.slow = threading.Event()
         await type_reason(pilot, "a bad release")
-        await until(pilot, lambda: "Asking the console" in screen(app))
+        await until(pilot, lambda: "Waiting for the console" in screen(app))
         assert "nothing is done" not in screen(app)
         await pilot.press("escape")
         line.slow.set()
-        await until(pilot, lambda: "Done all the same: Pause intake of" in noticed(app))
+        await until(pilot, lambda: "Done after all: Pause intake of" in noticed(app))
         assert len(line.ask("GET", "/api/v1/overrides")["overrides"]) == 2
 
 
@@ -229,7 +229,5 @@ async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
         await until(pilot, lambda: "[bold red]boo[/] ?]0;owned?" in screen(app))
         assert "\x1b" not in screen(app)
         await pilot.press("2", "enter")
-        await until(
-            pilot, lambda: isinstance(app.screen, More) and "What changed is not known" in screen(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, More) and "The changes are unknown" in screen(app))
         assert "[bold red]boo[/]" in screen(app) and "\x1b" not in screen(app)

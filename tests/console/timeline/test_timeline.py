@@ -283,7 +283,7 @@ def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch)
     marks = happenings.restarts_of(window, tmp_path).bars
     assert [(bar.label, bar.title) for bar in marks] == [
         ("Weir started", "Weir started"),
-        ("pipeline", "pipeline started again after terminated by SIGKILL"),
+        ("pipeline", "pipeline restarted after terminated by SIGKILL"),
     ]
     assert marks[1].at == local + timedelta(minutes=10, seconds=1)
 
@@ -416,7 +416,7 @@ def test_a_range_without_data_says_so_in_a_sentence(viewer, past):
 def test_an_address_that_can_not_be_is_answered_with_the_last_hour_and_why(viewer, past):
     answer = viewer.get("/timeline/", {"from": RANGE["to"], "to": RANGE["from"]})
     assert answer.context["window"].minutes == 60
-    assert "range ends after it begins" in answer.content.decode()
+    assert "range ends after its start" in answer.content.decode()
 
 
 def test_the_page_is_there_while_the_control_server_is_away(viewer, past, settings):

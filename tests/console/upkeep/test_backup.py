@@ -277,7 +277,7 @@ def test_half_a_restored_plant_is_not_started(made, nodes, data, fresh, monkeypa
     with pytest.raises(SystemExit) as caught:
         call_command("seed")
     assert caught.value.code == launch.main(["--data", str(data)]) == 2
-    assert capsys.readouterr().err.count("a restore has begun and not ended") == 2
+    assert capsys.readouterr().err.count("a restore has started and not ended") == 2
 
 
 @pytest.fixture
@@ -332,7 +332,7 @@ def test_a_database_that_gives_no_rows_makes_no_backup_and_is_said_in_one_line(c
 
 def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
     urls = {name: server.url for name, server in nodes.items()}
-    with archive.open_backup(made) as found, pytest.raises(BadInput, match="holds data"):
+    with archive.open_backup(made) as found, pytest.raises(BadInput, match="contains data"):
         backup.restore(found, data, control, urls, clients)
 
 
@@ -359,7 +359,7 @@ def altered(path: Path, change: Callable[[dict], object]) -> Path:
 def test_half_a_backup_is_refused(made, tmp_path):
     half = tmp_path / "half.backup"
     half.write_bytes(made.read_bytes()[: made.stat().st_size // 2])
-    with pytest.raises(BadInput, match="no whole backup"), archive.open_backup(half):
+    with pytest.raises(BadInput, match="not a complete backup"), archive.open_backup(half):
         pass
     without = altered(made, lambda manifest: manifest["members"].update({"database/workers.plan2": 1}))
     with pytest.raises(BadInput, match=r"workers.plan2 is damaged or missing"), archive.open_backup(without):
@@ -375,7 +375,7 @@ def test_a_damaged_byte_is_found(made):
     place = content.index(b"database/workers.loop") + 120  # in what is packed
     content[place] ^= 0xFF
     made.write_bytes(content)
-    with pytest.raises(BadInput, match="no whole backup"), archive.open_backup(made):
+    with pytest.raises(BadInput, match="not a complete backup"), archive.open_backup(made):
         pass
 
 
@@ -411,7 +411,7 @@ def test_a_backup_that_leads_out_of_the_folder_is_refused(made):
 
 
 def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none(made, tmp_path):
-    with pytest.raises(BadInput, match="is there already"), archive.write_backup(made, {}):
+    with pytest.raises(BadInput, match="already exists"), archive.write_backup(made, {}):
         pass
     with pytest.raises(RuntimeError), archive.write_backup(tmp_path / "other", {}) as writer:
         writer.lines("control", [b"{}"])

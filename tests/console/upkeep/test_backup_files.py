@@ -108,7 +108,7 @@ def test_a_database_that_can_t_be_copied_is_said_and_leaves_nothing(data):
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
     try:
-        with pytest.raises(OSError, match="room for a second one"):
+        with pytest.raises(OSError, match="space for a second copy"):
             list(files.content(data / "handled.sqlite3"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))

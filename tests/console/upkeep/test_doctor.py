@@ -52,7 +52,7 @@ def test_nothing_is_wrong_with_servers_as_weir_starts_them(plant_topology) -> No
     assert texts(doctor.nodes) == []
     assert texts(doctor.python) == texts(doctor.audit) == []
     # Tests own their tables, which on PostgreSQL is worth a warning.
-    owner = ["The console works as the owner of its tables: it could drop the audit's triggers."]
+    owner = ["The console connects as the owner of its tables: it could drop the audit log's triggers."]
     assert texts(doctor.database) == (owner if connection.vendor == "postgresql" else [])
 
 
@@ -73,7 +73,7 @@ def test_a_server_whose_memory_is_full_is_an_error_and_one_that_fills_a_warning(
         control.set("weir:x", "y")
     (full,) = doctor.control_server()
     assert (full.severity, full.subject) == ("error", "the control server")
-    assert "refuses all writes" in full.text
+    assert "rejects all writes" in full.text
     control.config_set("maxmemory", 0)
     for used, severities in ((89, []), (90, ["warning"]), (99, ["warning"]), (100, ["error"])):
         about = {"used_memory": used + 5, "mem_not_counted_for_evict": 5, "maxmemory": 100}
@@ -154,7 +154,7 @@ def test_each_node_whose_agent_is_not_heard_is_named_though_its_server_answers(
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
     (silent,) = doctor.agents()
     assert (silent.severity, silent.subject) == ("error", "node n1")
-    assert silent.text == "The agent of node n1 is not heard, for 90 s."
+    assert silent.text == "The agent of node n1 does not report, for 90 s."
     assert "queues.nodes.agent n1" in silent.remedy
     stored_snapshot["at"] -= 60
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))

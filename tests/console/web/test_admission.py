@@ -133,7 +133,7 @@ async def test_who_finds_a_line_full_is_refused_at_once_and_hears_when_to_come_b
     assert [task.done() for task in tasks] == [False] * 3 + [True] + [False] * 3 + [True]
     program, person = tasks[3].result(), tasks[7].result()
     assert program.status == 429 and program.headers[b"retry-after"] == b"1"
-    assert "too much to do" in json.loads(program.body)["detail"]
+    assert "is overloaded" in json.loads(program.body)["detail"]
     assert person.status == 503 and person.headers[b"refresh"] == b"1"
     assert person.body.startswith(b"Weir has too much to do") and admission.refused.total() == 2
     answers.go.set()

@@ -35,7 +35,7 @@ def test_a_trace_that_costs_more_than_its_size_is_refused(bomb: bytes, pack, tmp
 
 def test_bytes_that_unpack_to_gigabytes_are_refused_after_four_megabytes(tmp_path: Path):
     packed = gzip.compress(b"\0" * (64 * 2**20))
-    with pytest.raises(BadInput, match="unpacks to more than 4 MiB"):
+    with pytest.raises(BadInput, match="decompresses to more than 4 MiB"):
         save_upload(tmp_path, "t.csv.gz", BytesIO(packed), "rate")
 
 

@@ -81,7 +81,7 @@ def test_the_conditions_that_guard_integrity_are_declared_on_themselves():
 )
 def test_an_operator_changes_no_rule_of_integrity(name, change):
     before = state_of(name)
-    with pytest.raises(PermissionDenied, match="takes the role administrator"):
+    with pytest.raises(PermissionDenied, match="requires the role administrator"):
         alerts.define_rule(actor("operator"), name, change, reason="quiet", now=timezone.now())
     assert state_of(name) == before
     alerts.define_rule(actor("administrator"), name, change, reason="a drill", now=timezone.now())

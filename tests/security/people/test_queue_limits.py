@@ -153,7 +153,7 @@ def test_limits_are_set_by_administrators_and_never_on_them(loops, people, brows
     assert QueueLimit.objects.get(user=people["viewer"]).queues == ["alert", "process"]
     assert fetch(browser, address, {**posted, "queues": ["none"]}) == 422
     said = browser.post(address, {"change": "queues", **WHY}, headers={"accept": "application/json"}).json()
-    assert said["message"] == "viewer may act on all queues from now on."
+    assert said["message"] == "viewer is now permitted to act on all queues."
     assert not QueueLimit.objects.filter(user=people["viewer"]).exists()
     assert fetch(browser, f"/settings/users/{people['administrator'].pk}", posted) == 422
     assert fetch(browsers["operator"], address, posted) == 403

@@ -36,7 +36,7 @@ def test_a_page_that_a_person_may_not_see_is_noted(browsers, control):
     assert browsers["viewer"].get("/audit/").status_code == 403
     (entry,) = refusals()
     assert (entry.actor, entry.action, entry.target) == ("viewer", "refused.audit.view", "GET /audit/")
-    assert "takes the role administrator" in entry.reason and entry.address == "127.0.0.1"
+    assert "requires the role administrator" in entry.reason and entry.address == "127.0.0.1"
     assert entry.request_id
 
 

@@ -60,8 +60,8 @@ def test_a_problem_names_the_field_and_keeps_what_scripts_read(viewer, control):
     )
     problem = told(answer, 422)
     assert problem["field"] == "colour"
-    assert problem["errors"] == {"colour": ["is not known here."]}
-    assert problem["detail"] == "colour: is not known here."
+    assert problem["errors"] == {"colour": ["is unknown."]}
+    assert problem["detail"] == "colour: is unknown."
 
 
 def test_a_page_that_a_script_asks_refuses_with_a_problem(browsers, control):

@@ -570,7 +570,7 @@ def test_while_a_worker_writes_a_file_retention_keeps_nobody_waiting_for_the_dat
     archived(keeper)
     handled(keeper, 100)
     guarded, held = ChunkLease.guard_transaction, []
-    monkeypatch.setattr(ChunkLease, "guarded", lambda lease: held.append(lease) or guarded(lease))
+    monkeypatch.setattr(ChunkLease, "guard_transaction", lambda lease: held.append(lease) or guarded(lease))
     for waiting in (retention, handled_rows):
         monkeypatch.setattr(waiting, "LOCK_SECONDS", 0.0)
     with closing(sqlite3.connect(keeper.where.data / file, isolation_level=None)) as writer:

@@ -51,11 +51,11 @@ def test_an_hour_after_the_first_advice_it_is_there_and_says_what_would_have_bee
     assert (report.since, report.until) == (BEGAN, BEGAN + timedelta(hours=1))
     shown = report_of(loop.pk)
     assert shown.sentences == [
-        "Worker-hours: 7.93 were used, 3.97 as advised: 3.97 less (50 %).",
-        "Waiting of an event: 0.00 s was measured, 0.11 s is estimated as advised: 0.11 s more.",
+        "Worker-hours: 7.93 used, 3.97 with the advice: 3.97 less (50 %).",
+        "Waiting time of an event: 0.00 s measured, 0.11 s estimated with the advice: 0.11 s more.",
     ]
-    assert shown.assumed[0] == "What was is measured, over 60 minutes."
-    assert "tasks 1 time, each with a pause of 20 s that is not in it" in shown.assumed[-1]
+    assert shown.assumed[0] == "Actual figures are measured over 60 minutes."
+    assert "tasks 1 time, each with a pause of 20 s that is not included" in shown.assumed[-1]
     assert write_due(BEGAN + timedelta(minutes=90)) == []
 
 
@@ -63,9 +63,9 @@ def test_advice_that_is_what_there_is_says_that_nothing_would_have_been_saved(lo
     advised(loop, 60, advice=8, backlog=3.0)
     write_due(BEGAN + timedelta(hours=1))
     worker_hours, waiting = report_of(loop.pk).sentences
-    assert worker_hours.endswith("7.93 as advised: no difference.")
+    assert worker_hours.endswith("7.93 with the advice: no difference.")
     assert waiting == (
-        "Waiting of an event: 1.50 s was measured, 1.50 s is estimated as advised: no difference."
+        "Waiting time of an event: 1.50 s measured, 1.50 s estimated with the advice: no difference."
     )
 
 
@@ -74,7 +74,7 @@ def test_a_plant_that_was_silent_is_reported_in_the_next_hour(loop):
     [report] = write_due(BEGAN + timedelta(hours=1))
     assert report.figures is None
     [said] = report_of(loop.pk).sentences
-    assert said.startswith("Less than 10 minutes of the hour were measured: no figures.")
+    assert said.startswith("Less than 10 minutes of the hour was measured, so there are no figures.")
     advised(loop, 60, first=60)
     assert write_due(BEGAN + timedelta(minutes=119)) == []
     [report] = write_due(BEGAN + timedelta(hours=2))

@@ -24,7 +24,7 @@ def query_fired_alerts() -> Any:
 def find_alert(alert_id: int) -> Alert:
     found: Alert | None = query_fired_alerts().select_related("incident").filter(pk=alert_id).first()
     if found is None:
-        raise Http404(f"Alert {alert_id} is not known.")
+        raise Http404(f"Alert {alert_id} is unknown.")
     return found
 
 

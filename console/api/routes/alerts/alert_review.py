@@ -21,7 +21,7 @@ router = Router(tags=["alerts"])
 @router.get(
     "/alerts/review",
     response=AlertReview,
-    summary="What fired in a time, how long, and which actions had an effect",
+    summary="Review a time range: alerts that fired, their duration, and effective actions",
 )
 def get_alert_review(
     request: HttpRequest,

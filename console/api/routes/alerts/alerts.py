@@ -55,7 +55,7 @@ class Minutes(Given):
     minutes: float
 
 
-@router.get("/alerts", response=AlertList, summary="Alerts, newest first")
+@router.get("/alerts", response=AlertList, summary="List alerts, newest first")
 def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> AlertList:
     """Return alerts by `state`: open (firing or acknowledged), firing, acknowledged, resolved."""
     actor_for(request, "plant.view")
@@ -67,7 +67,7 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
 
 
 @router.get(
-    "/alerts/{alert_id}", response=AlertDetail, summary="One alert, what happened to it and what was tried"
+    "/alerts/{alert_id}", response=AlertDetail, summary="Get an alert, its history, and what was tried"
 )
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
@@ -107,7 +107,9 @@ def _change(shown: ShownChange) -> IncidentChangeRow:
     return convert(IncidentChangeRow, {**shown.change.document(), "url": shown.url, "undo": undo})
 
 
-@router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="What changed before an incident")
+@router.get(
+    "/alerts/{alert_id}/changes", response=IncidentChanges, summary="List what changed before an incident"
+)
 def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
     """Return the changes in the 3 h before its onset, at its subject and upstream, the most likely cause
     first.
@@ -126,14 +128,18 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
 
 
 @router.post(
-    "/alerts/{alert_id}/acknowledge", response=AlertRow, summary="You have it, until its rule's time-out"
+    "/alerts/{alert_id}/acknowledge",
+    response=AlertRow,
+    summary=("Acknowledge an alert until its rule's timeout"),
 )
 def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.acknowledge")
     return alert_document(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/snooze", response=AlertRow, summary="Notify nobody for some minutes")
+@router.post(
+    "/alerts/{alert_id}/snooze", response=AlertRow, summary=("Suppress notifications for some minutes")
+)
 def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> AlertRow:
     actor = actor_for(request, "alert.snooze")
     return alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
@@ -145,7 +151,7 @@ def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     return alert_document(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/notes", response=AlertHappening, summary="Words beside an alert")
+@router.post("/alerts/{alert_id}/notes", response=AlertHappening, summary="Add a note to an alert")
 def add_note(request: HttpRequest, alert_id: Id, body: Note) -> AlertHappening:
     actor = actor_for(request, "alert.note")
     return event_document(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))

@@ -64,7 +64,9 @@ class EditedReview(Given):
 
 
 @router.get(
-    "/alerts/{alert_id}/incident", response=IncidentDetail, summary="An incident's timeline, roles and times"
+    "/alerts/{alert_id}/incident",
+    response=IncidentDetail,
+    summary=("Get an incident's timeline, roles, and times"),
 )
 def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
     actor_for(request, "plant.view")
@@ -74,7 +76,7 @@ def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
 @router.post(
     "/alerts/{alert_id}/incident",
     response=IncidentDetail,
-    summary="Severity and roles of an incident, that it is mitigated, and whether its data stay",
+    summary="Change an incident: severity, roles, mitigated, and retained data",
 )
 def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> IncidentDetail:
     """Change an incident; omitted fields keep their values.
@@ -90,7 +92,7 @@ def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) ->
 @router.post(
     "/alerts/{alert_id}/follow-ups",
     response={201: FollowUpRow},
-    summary="Note what is to be done after an incident",
+    summary="Add a follow-up to an incident",
 )
 def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Status[FollowUpRow]:
     actor = actor_for(request, "incident.change")
@@ -101,21 +103,21 @@ def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Stat
 @router.post(
     "/alerts/{alert_id}/follow-ups/{follow_up_id}",
     response=FollowUpRow,
-    summary="A follow-up is done, or open",
+    summary="Complete a follow-up, or open it again",
 )
 def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> FollowUpRow:
     actor = actor_for(request, "incident.change")
     return _follow_up(acting.set_follow_up(actor, alert_id, follow_up_id, done=body.done, now=timezone.now()))
 
 
-@router.get("/follow-ups", response=FollowUpList, summary="What is open after incidents")
+@router.get("/follow-ups", response=FollowUpList, summary="List open follow-ups of incidents")
 def list_follow_ups(request: HttpRequest, rows: int = 100) -> FollowUpList:
     actor_for(request, "plant.view")
     check_rows(rows)
     return {"follow_ups": [_follow_up(follow_up) for follow_up in incidents.open_follow_ups()[:rows]]}
 
 
-@router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="The review of an incident")
+@router.get("/alerts/{alert_id}/review", response=IncidentReview, summary="Get the review of an incident")
 def get_incident_review(request: HttpRequest, alert_id: Id) -> IncidentReview:
     """Return the review in Markdown: as edited, or else a draft from the records."""
     actor_for(request, "plant.view")

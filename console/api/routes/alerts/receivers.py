@@ -44,7 +44,7 @@ class NewReceiver(Given):
     reason: str
 
 
-@router.get("/receivers", response=ReceiverList, summary="Who is notified, and whether messages arrive")
+@router.get("/receivers", response=ReceiverList, summary="List receivers, and whether messages arrive")
 def list_receivers(request: HttpRequest) -> ReceiverList:
     actor = actor_for(request, "plant.view")
     receivers = Receiver.objects.order_by("name")
@@ -57,14 +57,14 @@ def list_receivers(request: HttpRequest) -> ReceiverList:
     }
 
 
-@router.post("/receivers/{name}", response=ReceiverRow, summary="Make a receiver, or change it")
+@router.post("/receivers/{name}", response=ReceiverRow, summary="Create or change a receiver")
 def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> ReceiverRow:
     actor = actor_for(request, "receiver.change")
     return _receiver_row(actor, alerts.define_receiver(actor, name, **body.dict()))
 
 
 @router.post(
-    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Take a receiver away that no rule names"
+    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Delete a receiver that no rule names"
 )
 def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeleted:
     actor = actor_for(request, "receiver.change")
@@ -92,7 +92,7 @@ def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
 def _receiver(name: str) -> Receiver:
     receiver = Receiver.objects.filter(name=name).first()
     if receiver is None:
-        raise Http404(f"Receiver {name} is not known.")
+        raise Http404(f"Receiver {name} is unknown.")
     return receiver
 
 

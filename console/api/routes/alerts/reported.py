@@ -33,7 +33,7 @@ class AlertmanagerReport(Schema):
 @router.get(
     "/alerts/reported",
     response=ReportedList,
-    summary="What Alertmanagers of others reported, newest first",
+    summary="List reports of external Alertmanagers, newest first",
 )
 def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
     actor_for(request, "plant.view")
@@ -45,7 +45,7 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
 @router.post(
     "/alerts/reported",
     response=ReportTaken,
-    summary="Take an Alertmanager's webhook as evidence beside our alerts",
+    summary="Accept an Alertmanager's webhook as evidence",
 )
 def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken:
     """Store the alerts that an Alertmanager reports.

@@ -32,7 +32,7 @@ class Matchers(Given):
     matchers: list[dict[str, str]]
 
 
-@router.get("/silences", response=SilenceList, summary="Silences in force")
+@router.get("/silences", response=SilenceList, summary="List active silences")
 def list_silences(request: HttpRequest) -> SilenceList:
     actor_for(request, "plant.view")
     return {
@@ -43,7 +43,7 @@ def list_silences(request: HttpRequest) -> SilenceList:
     }
 
 
-@router.post("/silences", response={201: SilenceRow}, summary="Silence what matches; it ends by itself")
+@router.post("/silences", response={201: SilenceRow}, summary="Silence matching alerts until it expires")
 def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
     actor = actor_for(request, "silence.set")
     made = alerts.silence(actor, now=timezone.now(), **body.dict())
@@ -51,7 +51,9 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
 
 
 @router.post(
-    "/silences/preview", response=SilencePreview, summary="What a silence would hide; nothing is changed"
+    "/silences/preview",
+    response=SilencePreview,
+    summary=("Preview what a silence would hide; nothing is changed"),
 )
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor = actor_for(request, "plant.view")
@@ -72,7 +74,7 @@ def end_silence(request: HttpRequest, silence_id: Id) -> SilenceEnd:
     actor = actor_for(request, "silence.end")
     silence = Silence.objects.filter(pk=silence_id).first()
     if silence is None:
-        raise Http404(f"Silence {silence_id} is not known.")
+        raise Http404(f"Silence {silence_id} is unknown.")
     return {"ended": alerts.end_silence(actor, silence, now=timezone.now())}
 
 

@@ -34,7 +34,7 @@ class ProposalApproval(Given):
     reason: str
 
 
-@router.get("/proposals", response=ProposalList, summary="What assistants propose, and what became of it")
+@router.get("/proposals", response=ProposalList, summary="List proposals of assistants and their results")
 def list_proposals(request: HttpRequest) -> ProposalList:
     """Return the proposals, the newest first, at most 200."""
     actor_for(request, "plant.view")
@@ -42,13 +42,13 @@ def list_proposals(request: HttpRequest) -> ProposalList:
     return {"proposals": [_document(row) for row in rows]}
 
 
-@router.get("/proposals/{proposal_id}", response=ProposalRow, summary="One proposal of an assistant")
+@router.get("/proposals/{proposal_id}", response=ProposalRow, summary="Get a proposal of an assistant")
 def get_proposal(request: HttpRequest, proposal_id: Id) -> ProposalRow:
     actor_for(request, "plant.view")
     return _document(_find_proposal(proposal_id))
 
 
-@router.post("/proposals", response={201: ProposalRow}, summary="Propose an act; nothing is done yet")
+@router.post("/proposals", response={201: ProposalRow}, summary="Propose an action; nothing is done yet")
 def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]:
     """Propose an action with a token; a person approves it within five minutes, or it is void."""
     actor, now = actor_for(request, "proposal.make"), timezone.now()
@@ -58,7 +58,9 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
     return Status(201, _document(made))
 
 
-@router.post("/proposals/{proposal_id}/approve", response=ProposalRow, summary="Do what was proposed")
+@router.post(
+    "/proposals/{proposal_id}/approve", response=ProposalRow, summary="Approve a proposal, which is then done"
+)
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """Approve a proposal with the rights of the approver: for logged-in users, never for a token."""
     actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
@@ -68,7 +70,7 @@ def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApprov
     )
 
 
-@router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject what was proposed")
+@router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject a proposal")
 def reject_proposal(request: HttpRequest, proposal_id: Id, body: Reason) -> ProposalRow:
     actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
     return _document(assistant_proposals.reject(actor, found, reason=body.reason, now=timezone.now()))
@@ -78,7 +80,7 @@ def _find_proposal(proposal_id: int) -> AssistantProposal:
     rows = AssistantProposal.objects.select_related("token", "decided_by")
     found = rows.filter(pk=proposal_id).first()
     if found is None:
-        raise Http404(f"proposal {proposal_id} is not known; GET /api/v1/proposals lists them.")
+        raise Http404(f"proposal {proposal_id} is unknown; GET /api/v1/proposals lists them.")
     return found
 
 

@@ -25,21 +25,23 @@ router = Router(tags=["objectives"])
 
 
 class ObjectiveFields(Given):
-    """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was read."""
+    """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was
+    read.
+    """
 
     fields: dict[str, Any]
     reason: str
     revision: int | None = None
 
 
-@router.get("/objectives", response=ObjectiveList, summary="Every objective, and what is left of its budget")
+@router.get("/objectives", response=ObjectiveList, summary="List objectives with their remaining budgets")
 def list_objectives(request: HttpRequest) -> ObjectiveList:
     actor_for(request, "plant.view")
     return {"objectives": [_row(objective) for objective in Objective.objects.order_by("name")]}
 
 
 @router.get(
-    "/objectives/{name}", response=ObjectiveDetail, summary="One objective, and what burnt its budget"
+    "/objectives/{name}", response=ObjectiveDetail, summary="Get an objective, and what used its budget"
 )
 def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     """Return an objective with its window: the hours with any counts, and the subjects and incidents that
@@ -65,7 +67,7 @@ def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     }
 
 
-@router.post("/objectives/{name}", response=ObjectiveRow, summary="Make an objective, or change it")
+@router.post("/objectives/{name}", response=ObjectiveRow, summary="Create or change an objective")
 def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> ObjectiveRow:
     actor, now = actor_for(request, "objective.change"), timezone.now()
     made = objectives.define(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
@@ -84,12 +86,14 @@ def remove_objective(request: HttpRequest, name: str, body: Reason) -> Objective
 def _find_objective(name: str) -> Objective:
     found = Objective.objects.filter(name=name).first()
     if found is None:
-        raise Http404(f"Objective {name} is not known; GET /api/v1/objectives lists them.")
+        raise Http404(f"Objective {name} is unknown; GET /api/v1/objectives lists them.")
     return found
 
 
 def _row(objective: Objective) -> ObjectiveRow:
-    """Return the objective, and its status in the current snapshot; status null: not counted yet, or not now."""
+    """Return the objective, and its status in the current snapshot; status null: not counted yet, or not
+    now.
+    """
     status = live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None
     more = {

@@ -12,7 +12,7 @@ from queues.errors import BadInput
 router = Router(tags=["plant"])
 
 
-@router.get("/palette", response=PaletteList, summary="Pages, subjects and actions by name")
+@router.get("/palette", response=PaletteList, summary="Search pages, subjects, and actions by name")
 def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
     """Return what matches all words of `text` and the caller may use, the best first, at most 20."""
     actor = actor_for(request, "plant.view")

@@ -22,7 +22,7 @@ class RestartRequest(Reason):
     at_once: bool = False
 
 
-@router.get("/processes", response=ProcessList, summary="Processes of this plant")
+@router.get("/processes", response=ProcessList, summary="List processes of this plant")
 def list_processes(request: HttpRequest) -> ProcessList:
     """Return the processes, stopped ones first; none if ./run did not start this console, as in Compose."""
     actor = actor_for(request, "process.view")
@@ -35,7 +35,7 @@ def list_processes(request: HttpRequest) -> ProcessList:
         return {"supervised": False, "processes": []}
 
 
-@router.get("/processes/{process}/log", response=ProcessLog, summary="The last lines of a process's log")
+@router.get("/processes/{process}/log", response=ProcessLog, summary="Get the last lines of a process's log")
 def get_process_log(request: HttpRequest, process: str) -> ProcessLog:
     """Return the log without secrets."""
     actor = actor_for(request, "process.view")
@@ -45,7 +45,7 @@ def get_process_log(request: HttpRequest, process: str) -> ProcessLog:
         raise Http404(str(error)) from None
 
 
-@router.post("/processes/{process}/restart", response=ProcessStatus, summary="Start a process again")
+@router.post("/processes/{process}/restart", response=ProcessStatus, summary="Restart a process")
 def restart_process(request: HttpRequest, process: str, body: RestartRequest) -> ProcessStatus:
     """Restart a process after it finishes its work, or at once; return the previous process."""
     actor = actor_for(request, "process.restart")

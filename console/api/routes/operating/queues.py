@@ -29,9 +29,13 @@ class Peek(Schema):
     events: int = FEW_EVENTS
 
 
-@router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="A few of a queue's waiting events")
+@router.get(
+    "/queues/{queue}/waiting", response=WaitingEventList, summary="List some of a queue's waiting events"
+)
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
-    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit log."""
+    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit
+    log.
+    """
     actor = actor_for(request, "queue.peek")
     waiting = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
     return {
@@ -74,7 +78,7 @@ class QueueEdit(Definition):
     reason: str
 
 
-@router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Make a queue")
+@router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Create a queue")
 def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[QueueDefinition]:
     """Create a queue; return its definition. It is validated as topology; producers may publish to it at
     once.
@@ -94,7 +98,11 @@ def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Que
     return Status(201, _definition(queue))
 
 
-@router.get("/queues/{queue}/definition", response=QueueDefinition, summary="What of a queue can be changed")
+@router.get(
+    "/queues/{queue}/definition",
+    response=QueueDefinition,
+    summary=("Get the changeable definition of a queue"),
+)
 def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
     actor_for(request, "queue.define")
     return _definition(queue)
@@ -119,7 +127,7 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDiff
 def _definition(name: str) -> QueueDefinition:
     row = Queue.objects.filter(name=name).first()
     if row is None:
-        raise Http404(f"queue {name} is not known.")
+        raise Http404(f"queue {name} is unknown.")
     definition = queue_definitions.definition_of(row)
     more = {"queue": name, "kind": row.kind, "digest": digest_of(definition)}
     return convert(QueueDefinition, {**definition, **more})

@@ -69,7 +69,9 @@ def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideR
     return Status(201, build_override(made))
 
 
-@router.post("/workers/{host}/return", response=OverrideEnd, summary="Let a drained worker host work again")
+@router.post(
+    "/workers/{host}/return", response=OverrideEnd, summary=("Return a drained worker host to service")
+)
 def return_host(request: HttpRequest, host: str) -> OverrideEnd:
     return _end_stop(request, Scope(host=host), DRAINING)
 

@@ -40,7 +40,7 @@ class TuningRejection(Given):
     reason: str
 
 
-@router.get("/tunings", response=TuningList, summary="What was learned from the record of loops")
+@router.get("/tunings", response=TuningList, summary="List tunings learned from the record of loops")
 def list_tunings(request: HttpRequest) -> TuningList:
     """Return the tunings, the newest first, at most 200."""
     actor_for(request, "plant.view")
@@ -48,7 +48,7 @@ def list_tunings(request: HttpRequest) -> TuningList:
     return {"tunings": [_document(row) for row in rows]}
 
 
-@router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Put what was learned in force")
+@router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Approve a tuning")
 def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
     """Override its loop with its values. Rejected for another hash, and if the loop has changed."""
     actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
@@ -58,7 +58,7 @@ def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) ->
     return {"overrides": [build_override(override) for override in made]}
 
 
-@router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Turn down what was learned")
+@router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Reject a tuning")
 def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> TuningRow:
     actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
     return _document(tunings.reject(actor, found, body.reason, timezone.now()))
@@ -67,7 +67,7 @@ def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) ->
 def _find_tuning(tuning_id: int) -> Tuning:
     found = Tuning.objects.select_related("loop", "decided_by").filter(pk=tuning_id).first()
     if found is None:
-        raise Http404(f"tuning {tuning_id} is not known; GET /api/v1/tunings lists them.")
+        raise Http404(f"tuning {tuning_id} is unknown; GET /api/v1/tunings lists them.")
     return found
 
 

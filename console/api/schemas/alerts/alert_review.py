@@ -20,13 +20,13 @@ class ReviewedAlert(ApiAnswer):
     labels: Labels
     fired_at: datetime
     resolved_at: datetime | None
-    seconds: Annotated[Seconds, Field(description="Open for so long, within the time.")]
+    seconds: Annotated[Seconds, Field(description="Duration within the time range.")]
     worst: float | None
     threshold: float
     came_back: int
     acknowledged_after_seconds: Seconds | None
     acknowledged_by: str
-    told: Annotated[int, Field(description="Notifications sent.")]
+    told: Annotated[int, Field(description="Number of notifications sent.")]
     under: Annotated[int | None, Field(description="The alert that explains it.")]
     actions: int
     effective: int
@@ -35,23 +35,21 @@ class ReviewedAlert(ApiAnswer):
 class ReviewSummary(ApiAnswer):
     """The time range in figures, and in a sentence."""
 
-    incidents: Annotated[int, Field(description="Alerts that no other explains.")]
-    open_seconds: Annotated[
-        Seconds, Field(description="The time in which any incident was open, counted once.")
-    ]
+    incidents: Annotated[int, Field(description="Alerts that no other alert explains.")]
+    open_seconds: Annotated[Seconds, Field(description="Time in which any incident was open, counted once.")]
     alerts: int
     critical: Annotated[int, Field(description="Critical incidents.")]
     open: Annotated[int, Field(description="Incidents that were open at the end.")]
     explained: int
     flapped: int
-    told: Annotated[int, Field(description="Notifications sent.")]
-    failed: Annotated[int, Field(description="Notifications that did not arrive.")]
-    acknowledged_seconds: Annotated[
-        Seconds | None, Field(description="The median until somebody acknowledged, s.")
+    told: Annotated[int, Field(description="Number of notifications sent.")]
+    failed: Annotated[int, Field(description="Number of notifications that did not arrive.")]
+    acknowledged_seconds: Annotated[Seconds | None, Field(description="The median time to acknowledge, s.")]
+    actions: Annotated[
+        int, Field(description=("Actions of loops while any incident was open, each counted once."))
     ]
-    actions: Annotated[int, Field(description="Of loops, while any incident was open, each counted once.")]
-    effective: Annotated[int, Field(description="Of these, how many had an effect.")]
-    unjudged: Annotated[int, Field(description="Of these, how many were not judged, or not to be.")]
+    effective: Annotated[int, Field(description="Number of these that had an effect.")]
+    unjudged: Annotated[int, Field(description="Number of these without a verdict.")]
     sentence: str
 
 

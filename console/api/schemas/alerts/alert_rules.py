@@ -18,11 +18,11 @@ class RuleRow(ApiAnswer):
     """An alert rule."""
 
     name: str
-    revision: Annotated[int, Field(description="Rises with each change.")]
+    revision: Annotated[int, Field(description="Increases with each change.")]
     condition: str
     matchers: list[LabelMatcher]
     group_by: Annotated[
-        list[str], Field(description="Alerts that agree in these labels come in one message.")
+        list[str], Field(description="Alerts with equal values of these labels are sent in one message.")
     ]
     escalation: list[EscalationStep]
     enabled: bool
@@ -51,7 +51,7 @@ class RulePreview(ApiAnswer):
     """What a rule would have done in the last 24 h."""
 
     sentence: str
-    stored_seconds: Annotated[Seconds, Field(description="How much of the day is stored, s.")]
+    stored_seconds: Annotated[Seconds, Field(description="Length of the stored part of the day, s.")]
     fired: list[WouldHaveFired]
 
 

@@ -19,12 +19,12 @@ class OpenAlert(ApiAnswer):
 
     id: int
     rule: str
-    condition: Annotated[str, Field(description="What its rule watches; empty: the rule is gone.")]
+    condition: Annotated[str, Field(description="The condition of its rule; empty: the rule is gone.")]
     title: str
     severity: Severity
     state: State
     labels: Labels
-    sentence: Annotated[str, Field(description="What is wrong, with its figures.")]
+    sentence: Annotated[str, Field(description="The problem, with its figures.")]
     since: Instant | None
     under: Annotated[int | None, Field(description="The alert that explains it.")]
     explanation: NotRequired[
@@ -32,14 +32,14 @@ class OpenAlert(ApiAnswer):
     ]
     quiet: Annotated[
         Annotated[str, one_of(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,
-        Field(description="Why nobody is notified of it; null: somebody is."),
+        Field(description="Why it notifies nobody; null: it notifies somebody."),
     ]
     quiet_until: Instant | None
     acknowledged_by: str | None
-    value: Annotated[float | None, Field(description="Now, in the unit of its condition.")]
-    round: Annotated[int, Field(description="How often its escalation began.")]
+    value: Annotated[float | None, Field(description="The current value, in the unit of its condition.")]
+    round: Annotated[int, Field(description="Number of escalations started.")]
     step: Annotated[int, Field(description="The next step of its escalation.")]
-    announce: Annotated[str | None, Field(description="What a browser shows once.")]
+    announce: Annotated[str | None, Field(description="The text of a browser notification.")]
 
 
 class AlertRow(OpenAlert):
@@ -47,10 +47,10 @@ class AlertRow(OpenAlert):
 
     impact: str
     worst: Annotated[float | None, Field(description="In the unit of its condition.")]
-    worst_sentence: Annotated[str, Field(description="Its sentence when it stood at its worst.")]
-    worst_impact: Annotated[str, Field(description="Its impact when it stood at its worst.")]
+    worst_sentence: Annotated[str, Field(description="Its sentence when it was at its worst.")]
+    worst_impact: Annotated[str, Field(description="Its impact when it was at its worst.")]
     threshold: float
-    came_back: Annotated[int, Field(description="How often it came back soon after its end.")]
+    came_back: Annotated[int, Field(description="How often it fired again soon after its end.")]
     resolved_at: Instant | None
 
 
@@ -74,11 +74,11 @@ class LoopsTried(ApiAnswer):
         list[int], Field(description="The latest actions in the ledger, those since its onset first.")
     ]
     advice: Annotated[
-        list[int], Field(description="Entries of what loops in mode advise or hold would have done.")
+        list[int], Field(description="Entries of proposed actions of loops in mode advise or hold.")
     ]
     plans: list[int]
     actions: Annotated[int, Field(description="Since its onset.")]
-    effective: Annotated[int, Field(description="How many of the actions helped.")]
+    effective: Annotated[int, Field(description="Number of actions that helped.")]
     words: str
 
 
@@ -86,17 +86,19 @@ class NoticeRow(ApiAnswer):
     """The state of one receiver's notification about an alert."""
 
     receiver: str
-    channel: Annotated[str, Field(description="Empty: there is no such receiver any more.")]
+    channel: Annotated[str, Field(description="Empty: the receiver does not exist any more.")]
     state: Annotated[str, one_of(get_args(NoticeState))]
     words: str
-    at: Annotated[datetime | None, Field(description="When it was notified, or will be.")]
+    at: Annotated[datetime | None, Field(description="When it was or will be notified.")]
 
 
 class NotificationDetail(ApiAnswer):
     """The notifications of an alert, and why there are none."""
 
     nobody: bool
-    reasons: Annotated[list[str], Field(description="Why nobody was notified; none where somebody was.")]
+    reasons: Annotated[
+        list[str], Field(description=("Why there were no notifications; empty if there were some."))
+    ]
     receivers: list[NoticeRow]
 
 
@@ -107,4 +109,4 @@ class AlertDetail(AlertRow):
     notification: NotificationDetail
     tried: LoopsTried
     events: list[AlertHappening]
-    reported: Annotated[list[ReportedRow], Field(description="The likeliest to be about the same first.")]
+    reported: Annotated[list[ReportedRow], Field(description="The most likely to be related first.")]

@@ -20,13 +20,13 @@ class ChangeRow(ApiAnswer):
         str, Field(description="Its row, such as override:12, or rows (overrides:12,13); empty: none.")
     ]
     parts: Annotated[
-        list[str], Field(description="What it touches, such as queue/alert; none: the whole plant.")
+        list[str], Field(description="Its subjects, such as queue/alert; none: the whole plant.")
     ]
     times: Annotated[
-        float, Field(description="How much larger a rate's change is than the least that counts; else 1.")
+        float, Field(description="Size of a rate's change as a multiple of the minimum; else 1.")
     ]
     over_at: Annotated[
-        datetime | None, Field(description="When it ends or ended; null: it lasts, or has no end.")
+        datetime | None, Field(description="When it ends or ended; null: it is in force, or has no end.")
     ]
 
 
@@ -41,18 +41,16 @@ class IncidentChangeRow(ApiAnswer):
     at: datetime
     words: str
     by: str
-    ref: Annotated[str, Field(description="Its row, such as override:12; empty where it has none.")]
-    steps: Annotated[
-        int | None, Field(description="Steps upstream of what is disturbed; null: none is known.")
-    ]
+    ref: Annotated[str, Field(description="Its row, such as override:12; empty if it has none.")]
+    steps: Annotated[int | None, Field(description="Steps upstream of the disturbed part; null: unknown.")]
     delay_seconds: Annotated[Seconds, Field(description="From the change to the onset.")]
-    weight: Annotated[float, Field(description="Of the ranking; the greater the likelier.")]
+    weight: Annotated[float, Field(description="Score of the ranking; greater is more likely.")]
     before: Annotated[
-        int, Field(description="Earlier incidents of this condition that such a change came before.")
+        int, Field(description="Earlier incidents of this condition that such a change preceded.")
     ]
-    incidents: Annotated[int, Field(description="How many earlier incidents that rests on.")]
-    url: Annotated[str, Field(description="Where to read on.")]
-    undo: Annotated[str, Field(description="What its button says that undoes it; empty: there is none.")]
+    incidents: Annotated[int, Field(description="Number of earlier incidents considered.")]
+    url: Annotated[str, Field(description="Address with details.")]
+    undo: Annotated[str, Field(description="Label of the button that undoes it; empty: there is none.")]
 
 
 class IncidentChanges(ApiAnswer):
@@ -60,7 +58,7 @@ class IncidentChanges(ApiAnswer):
 
     alert: int
     onset: datetime
-    reach_seconds: Annotated[Seconds, Field(description="How far back was searched.")]
+    reach_seconds: Annotated[Seconds, Field(description="Length of the search before the onset.")]
     changes: list[IncidentChangeRow]
 
 
@@ -70,14 +68,14 @@ class FollowUpRow(ApiAnswer):
     id: int
     alert: int
     text: str
-    owner: Annotated[str, Field(description="A user name; empty: nobody yet.")]
+    owner: Annotated[str, Field(description="A user name; empty: unassigned.")]
     due_on: date | None
     created_at: datetime
     done_at: Annotated[datetime | None, Field(description="null: it is open.")]
 
 
 class FollowUpList(ApiAnswer):
-    follow_ups: Annotated[list[FollowUpRow], Field(description="Those that are open, the soonest due first.")]
+    follow_ups: Annotated[list[FollowUpRow], Field(description="Open follow-ups, the soonest due first.")]
 
 
 class IncidentEventRow(ApiAnswer):
@@ -94,15 +92,17 @@ class IncidentDetail(ApiAnswer):
     """An incident, in addition to its alert."""
 
     alert: int
-    severity: Annotated[Severity, Field(description="As a person says, else as its rule says.")]
+    severity: Annotated[Severity, Field(description="As a person set it, else that of its rule.")]
     roles: Annotated[dict[str, str], Field(description="Role → user name.")]
     mitigated_at: datetime | None
     retained_since: Annotated[
-        datetime | None, Field(description="What is recorded from then on stays; null: as usual.")
+        datetime | None, Field(description="Data from then on is kept; null: the usual retention.")
     ]
     retained_until: datetime | None
     detect_seconds: Annotated[Seconds | None, Field(description="From the onset to the alert.")]
-    acknowledge_seconds: Annotated[Seconds | None, Field(description="From the alert on, as the others.")]
+    acknowledge_seconds: Annotated[
+        Seconds | None, Field(description=("From the alert on, as the following ones."))
+    ]
     mitigate_seconds: Seconds | None
     resolve_seconds: Seconds | None
     timeline: Annotated[list[IncidentEventRow], Field(description="The oldest first.")]
@@ -114,5 +114,5 @@ class IncidentReview(ApiAnswer):
 
     alert: int
     text: str
-    is_draft: Annotated[bool, Field(description="true: made from what is recorded; nobody has edited it.")]
+    is_draft: Annotated[bool, Field(description="true: a draft from the records; nobody has edited it.")]
     revision: Annotated[int, Field(description="To be sent with a change.")]

@@ -15,12 +15,12 @@ PaysFor = Annotated[str, one_of(Objective.PaysFor.values)]
 class RunningMinute(ApiAnswer):
     """Counts of the current minute."""
 
-    revision: Annotated[int, Field(description="Of the objective.")]
+    revision: Annotated[int, Field(description="The objective's revision.")]
     minute: Annotated[int, Field(description="Since 1970.")]
     bad: float
     total: float
     carried: NotRequired[
-        Annotated[float, Field(description="What was bad, and is counted in the next seconds.")]
+        Annotated[float, Field(description="Bad amount that is counted in the next seconds.")]
     ]
 
 
@@ -34,20 +34,20 @@ class ObjectiveStatus(ApiAnswer):
     unit: Annotated[str, one_of(("s", "events"))]
     pays_for: PaysFor
     bad: float
-    total: Annotated[float, Field(description="What was counted in the window; what is unknown is not.")]
+    total: Annotated[float, Field(description="Amount counted in the window, without unknown parts.")]
     left: Annotated[
-        float, Field(description="How much more of that may be bad; below 0 it is overspent. It steers.")
+        float, Field(description="Remaining error budget; below 0 it is overspent. Loops use it.")
     ]
-    left_share: Annotated[float | None, Field(description="Of that budget; null: nothing was counted.")]
+    left_share: Annotated[
+        float | None, Field(description=("Remaining share of the budget; null: nothing was counted."))
+    ]
     window_budget: Annotated[
         float | None,
-        Field(description="How much may be bad in the whole window, if the rest is like what was counted."),
+        Field(description="Error budget of the whole window, if the rest is like the counted part."),
     ]
     bad_per_second: float | None
     per_second: float | None
-    burn: Annotated[
-        dict[str, float | None], Field(description="By pair of windows: how many times as fast as it may.")
-    ]
+    burn: Annotated[dict[str, float | None], Field(description="Burn rate by pair of windows.")]
     running: NotRequired[Annotated[RunningMinute | None, Field(description="null: it was written.")]]
     last_error: Annotated[str | None, Field(description="Why it is not counted.")]
 
@@ -59,9 +59,9 @@ class ObjectiveRow(ApiAnswer):
     revision: int
     kind: Kind
     subject: Annotated[str, Field(description="Empty: the plant, or each of its kind.")]
-    condition: Annotated[str, Field(description="What holds in a good second.")]
-    lost: Annotated[str, Field(description="What is bad, per second.")]
-    of: Annotated[str, Field(description="Of how much, per second.")]
+    condition: Annotated[str, Field(description="The condition of a good second.")]
+    lost: Annotated[str, Field(description="The bad rate, per second.")]
+    of: Annotated[str, Field(description="The total rate, per second.")]
     target: Share
     window_days: int
     pays_for: PaysFor

@@ -12,7 +12,7 @@ from workers.alerts.lifecycle.models import Message, Receiver
 class MessageRow(ApiAnswer):
     """One message to one receiver."""
 
-    key: Annotated[str, Field(description="The same in each try.")]
+    key: Annotated[str, Field(description="Equal in each attempt.")]
     state: Annotated[str, one_of(Message.State.values)]
     tries: int
     title: str
@@ -26,11 +26,15 @@ class ReceiverRow(ApiAnswer):
 
     name: str
     channel: Annotated[str, one_of(Receiver.Channel.values)]
-    addresses: NotRequired[Annotated[list[str], Field(description="Of email.")]]
+    addresses: NotRequired[Annotated[list[str], Field(description="Of e-mail.")]]
     url: NotRequired[
         Annotated[
             str,
-            Field(description="Of a webhook or an Alertmanager; up to its host for who may not change it."),
+            Field(
+                description=(
+                    "Of a webhook or an Alertmanager; up to its host for callers who may not change it."
+                )
+            ),
         ]
     ]
     secret_environment: NotRequired[
@@ -42,18 +46,20 @@ class ReceiverRow(ApiAnswer):
         ]
     ]
     answers_environment: NotRequired[
-        Annotated[str, Field(description="The variable by which a chat proves its answers.")]
+        Annotated[str, Field(description="Variable with the secret that authenticates a chat's answers.")]
     ]
     otherwise: NotRequired[
-        Annotated[str, Field(description="Of a schedule: who is notified while nobody is on call.")]
+        Annotated[str, Field(description="Of an on-call calendar: who is notified while nobody is on call.")]
     ]
     broken_events: NotRequired[
         Annotated[list[str], Field(description="Of a schedule: events that are skipped, and why.")]
     ]
     tells_resolved: bool
-    gets_reports: Annotated[bool, Field(description="The weekly report.")]
+    gets_reports: Annotated[bool, Field(description="Whether it gets the weekly report.")]
     enabled: bool
-    digest: Annotated[str, Field(description="Of it as it is: a change that names an older one is refused.")]
+    digest: Annotated[
+        str, Field(description=("Digest of its current state: a change that names an older one is rejected."))
+    ]
 
 
 class ChatReply(ApiAnswer):
@@ -80,7 +86,7 @@ class DeadMansSwitchStatus(ApiAnswer):
     called_at: Annotated[
         datetime | None, Field(description="null: never; none is set, or it was never possible.")
     ]
-    error: Annotated[str, Field(description="Why it was not called last; empty: it was, or none is set.")]
+    error: Annotated[str, Field(description="Why the last call failed; empty: it succeeded, or none is set.")]
 
 
 class ReceiverList(ApiAnswer):

@@ -11,16 +11,16 @@ from console.api.answer.schema import ApiAnswer, Labels
 class ReportedRow(ApiAnswer):
     """An alert that an external Alertmanager reported."""
 
-    source: Annotated[str, Field(description="The token that brought it.")]
+    source: Annotated[str, Field(description="The token that reported it.")]
     name: str
     severity: str
     labels: Labels
     summary: str
     description: str
-    link: Annotated[str, Field(description="Where it comes from; empty: not known.")]
+    link: Annotated[str, Field(description="Its source; empty: unknown.")]
     began_at: datetime
-    ended_at: Annotated[datetime | None, Field(description="null: it is firing there.")]
-    reported_at: Annotated[datetime, Field(description="Last.")]
+    ended_at: Annotated[datetime | None, Field(description="null: it is still firing.")]
+    reported_at: Annotated[datetime, Field(description="Last report.")]
 
 
 class ReportedList(ApiAnswer):
@@ -30,7 +30,7 @@ class ReportedList(ApiAnswer):
 class RefusedAlert(ApiAnswer):
     """An alert of a report that could not be read."""
 
-    field: Annotated[str, Field(description="Its place in the report, such as alerts[3].startsAt.")]
+    field: Annotated[str, Field(description="Its position in the report, such as alerts[3].startsAt.")]
     message: str
 
 
@@ -38,10 +38,10 @@ class ReportTaken(ApiAnswer):
     """The stored and the rejected alerts of a report."""
 
     stored: int
-    own: Annotated[int, Field(description="That were Weir's own alerts, come back.")]
+    own: Annotated[int, Field(description="Weir's own alerts that were reported back.")]
     refused: NotRequired[
         Annotated[
             list[RefusedAlert],
-            Field(description="Alerts that could not be read, where there are any; the others are stored."),
+            Field(description="Unreadable alerts, if any; the others are stored."),
         ]
     ]

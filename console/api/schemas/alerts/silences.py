@@ -20,7 +20,7 @@ class LabelMatcher(_Comparing):
 
 class SilenceRow(ApiAnswer):
     id: int
-    matchers: Annotated[list[LabelMatcher], Field(description="All of them hold for what is silenced.")]
+    matchers: Annotated[list[LabelMatcher], Field(description="A silenced alert matches all of them.")]
     reason: str
     owner: str
     expires_at: Instant
@@ -34,9 +34,9 @@ class SilencePreview(ApiAnswer):
     """What a silence would hide."""
 
     open: list[AlertRow]
-    lately: Annotated[int, Field(description="Alerts of the last 7 days that match.")]
+    lately: Annotated[int, Field(description="Matching alerts of the last 7 days.")]
     of: Annotated[int, Field(description="All alerts of the last 7 days.")]
 
 
 class SilenceEnd(ApiAnswer):
-    ended: Annotated[bool, Field(description="false: it was over already.")]
+    ended: Annotated[bool, Field(description="false: it had already ended.")]

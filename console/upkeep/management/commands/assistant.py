@@ -14,7 +14,7 @@ class Command(OneLineCommand):
     help = "Serve an assistant over standard input and output (MCP), with the token in WEIR_TOKEN."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--url", default=variables.URL.text(), help="of the console")
+        parser.add_argument("--url", default=variables.URL.text(), help="address of the console")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from console.api.request.calls import Remote

@@ -28,24 +28,24 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)  # a shutdown, a closed terminal
 
 
 class Command(JsonCommand):
-    help = "Make a backup of the plant: database, queues with their events, pipeline, archive, audit."
+    help = "Back up the plant: database, queues with their events, pipeline, archive, audit log."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "FILE", type=Path, help="where it goes; it holds secrets, and is yours alone to read"
+            "FILE", type=Path, help="target file; it contains secrets, and only you can read it"
         )
-        parser.add_argument("--by", default="admin", help="whose pauses these are (default admin)")
+        parser.add_argument("--by", default="admin", help="user who sets the pauses (default admin)")
         parser.add_argument(
             "--longest",
             type=option_number,
             default=MAX_SECONDS,
-            help="seconds to wait for a plant at rest",
+            help=("seconds to wait until the plant is at rest"),
         )
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         by = User.objects.filter(username=options["by"], is_active=True).first()
         if by is None:
-            raise BadInput("--by", f"is no user of this plant: {options['by']}; name an administrator.")
+            raise BadInput("--by", f"is not a user of this plant: {options['by']}; name an administrator.")
         server, path = control(), options["FILE"].absolute()
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
             private_folder(path.parent)

@@ -37,12 +37,12 @@ class Command(OneLineCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("role", help="the role; created when it doesn't exist")
         parser.add_argument(
-            "--password-environment", default="", metavar="NAME", help="the variable with its password"
+            "--password-environment", default="", metavar="NAME", help="variable with its password"
         )
         parser.add_argument(
             "--workers",
             action="store_true",
-            help="for observer, alerter, beat and workers: no writing of accounts, tokens and audit",
+            help="for observer, alerter, beat, and workers: no writing of accounts, tokens, and audit log",
         )
         parser.add_argument("--dry-run", action="store_true", help="print the statements, without a password")
 
@@ -68,7 +68,7 @@ class Command(OneLineCommand):
 
     def _statements(self, role: str, variable: str, for_workers: bool) -> list[sql.Composed]:
         if connection.vendor != "postgresql":
-            raise BadInput(variables.DATABASE_URL.name, "names no PostgreSQL; SQLite has no roles.")
+            raise BadInput(variables.DATABASE_URL.name, "is not a PostgreSQL address; SQLite has no roles.")
         if not NAME.match(role):
             raise BadInput("role", "takes small letters, digits and _, at most 63, a letter first.")
         with connection.cursor() as cursor:
@@ -77,7 +77,7 @@ class Command(OneLineCommand):
             cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
             known = cursor.fetchone() is not None
             if role == owner:
-                raise BadInput("role", f"{role} owns the tables; the application's role is another.")
+                raise BadInput("role", f"{role} owns the tables; use another role for the application.")
             if known:
                 _check_no_other_rights(cursor, role)
         granted = _worker_grants() if for_workers else _application_grants()

@@ -16,18 +16,21 @@ from console.upkeep.doctor import report
 
 
 class Command(OneLineCommand):
-    help = "Check this installation: one line for each thing that is wrong, with what to do. Changes nothing."
+    help = "Check this installation: one line for each problem, with a remedy. Changes nothing."
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--bundle", type=Path, metavar="FILE", help="a ZIP for who helps: no secrets and no events"
+            "--bundle",
+            type=Path,
+            metavar="FILE",
+            help=("write a support bundle (ZIP) without secrets and events"),
         )
-        parser.add_argument("--json", action="store_true", help="as JSON, also on a terminal")
+        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["bundle"]:
-            self.stdout.write(f"Made {write_bundle(options['bundle'])}; read it before you hand it on.")
+            self.stdout.write(f"Created {write_bundle(options['bundle'])}; read it before you send it.")
             return
         symptoms = report()
         plain = options["json"] or not sys.stdout.isatty()
@@ -40,7 +43,7 @@ def write_bundle(path: Path) -> Path:
     try:
         bundle.make(path)
     except FileExistsError:
-        raise CommandError(f"--bundle: {path} is there already; give another name.", returncode=2) from None
+        raise CommandError(f"--bundle: {path} already exists; choose another name.", returncode=2) from None
     except OSError as error:
         raise CommandError(f"--bundle: {path} can't be written ({error.strerror}).", returncode=2) from None
     return path
@@ -49,4 +52,4 @@ def write_bundle(path: Path) -> Path:
 def format_report(report: dict[str, Any]) -> str:
     """Return a line for each symptom, for a terminal."""
     lines = [f"{row['severity']:7}  {row['text']} -> {row['remedy']}" for row in report["symptoms"]]
-    return "\n".join(lines or [f"Nothing is wrong ({len(report['checks'])} checks)."])
+    return "\n".join(lines or [f"No problems found ({len(report['checks'])} checks)."])

@@ -18,15 +18,17 @@ COLUMNS = ("count", "within", "p50_seconds", "p95_seconds", "most_seconds", "lim
 
 class Command(JsonCommand):
     help = (
-        "Start a plant of its own, put a steady load on it, break it at random from each seed, and say what "
-        "was lost, doubled or repeated, and how soon it was whole again. Yours is not touched."
+        "Start a separate plant with a steady load, inject random faults from each seed, and report what "
+        "was lost, duplicated, or repeated, and how soon it recovered. Your plant is not touched."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--seeds", default="1", help="whole numbers, comma separated; a new plant each")
-        parser.add_argument("--faults", type=option_whole, default=12, help="how many of each seed")
         parser.add_argument(
-            "--only", default="", help="these kinds alone, comma separated: 'kill n1,disk full'"
+            "--seeds", default="1", help="whole numbers, separated by commas; a new plant for each"
+        )
+        parser.add_argument("--faults", type=int, default=12, help="number of faults for each seed")
+        parser.add_argument(
+            "--only", default="", help="only these kinds, separated by commas: 'kill n1,disk full'"
         )
         parser.add_argument("--rate", type=option_whole, default=10_000, help="events per second")
         parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
@@ -36,7 +38,9 @@ class Command(JsonCommand):
         faults = checks.whole(1, MAX_FAULTS).validate(options["faults"], "--faults")
         rate = checks.whole(10, MAX_RATE).validate(options["rate"], "--rate")
         if importlib.util.find_spec("bench") is None:
-            raise BadInput("faults", "needs a checkout of Weir: what breaks plants is not installed with it.")
+            raise BadInput(
+                "faults", "needs a checkout of Weir: the fault injection is not installed with it."
+            )
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
         document: dict[str, Any] = importlib.import_module(SUITE).run(seeds, faults, rate, only)
         return document
@@ -47,7 +51,7 @@ class Command(JsonCommand):
         lines += ["", f"{'fault':<34}" + "".join(f"{name.replace('_', ' '):>15}" for name in COLUMNS)]
         for row in document["recovery"]:
             lines.append(f"{row['kind']:<34}" + "".join(f"{row[name] or '-':>15}" for name in COLUMNS))
-        lines += [f"Not broken here: {name}: {why}." for name, why in document["left_out"].items()]
+        lines += [f"Not injected here: {name}: {why}." for name, why in document["left_out"].items()]
         return "\n".join(lines)
 
 

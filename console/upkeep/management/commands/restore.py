@@ -37,10 +37,10 @@ FAULTS = (
 
 
 class Command(JsonCommand):
-    help = "Fill an empty database, empty servers and an empty data folder from a backup."
+    help = "Restore a backup to an empty database, empty servers, and an empty data folder."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("FILE", type=Path, help="what manage.py backup made")
+        parser.add_argument("FILE", type=Path, help="a file made by manage.py backup")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         urls = parse_nodes(variables.NODES.text())

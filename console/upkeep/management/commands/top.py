@@ -18,12 +18,14 @@ TIMEOUT_SECONDS = 4.0  # of a terminal that asks each second
 
 
 class Command(OneLineCommand):
-    help = "Show the plant in this terminal: what is worst, incidents, loops, queues; hold, pause them."
+    help = "Show the plant in this terminal: the worst, incidents, loops, queues; hold and pause them."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
         parser.add_argument(
-            "--url", default=variables.URL.text(), help="of a console elsewhere, with the token in WEIR_TOKEN"
+            "--url",
+            default=variables.URL.text(),
+            help=("address of another console, with the token in WEIR_TOKEN"),
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -45,7 +47,7 @@ def calls_of(options: dict[str, Any]) -> tuple[Calls, str]:
     if options["url"]:
         token = variables.TOKEN.text()
         if not token:
-            raise BadInput(variables.TOKEN.name, "is missing; a console elsewhere takes a token.")
+            raise BadInput(variables.TOKEN.name, "is missing; another console requires a token.")
         return Remote(options["url"], token, TIMEOUT_SECONDS), options["url"]
     actor = find_acting_user(options["user"])
     return InProcess(actor), f"this console, as {actor.name.removeprefix('manage.py:')}"

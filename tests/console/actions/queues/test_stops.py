@@ -179,7 +179,7 @@ def test_the_only_host_that_runs_the_loops_is_not_drained(plant, browsers, contr
     given = {"reason": "a kernel", "minutes": "30"}
     answer = fetch(browsers["operator"], "/workers/control@here/drain", given)
     assert answer.status_code == 422
-    assert "alone runs the control loops" in answer.json()["errors"]["host"][0]
+    assert "is the only host that runs the control loops" in answer.json()["errors"]["host"][0]
     assert fetch(browsers["operator"], "/workers/nobody/drain", given).status_code in (404, 422)
     assert not Override.objects.exists()
 

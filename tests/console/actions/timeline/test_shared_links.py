@@ -292,7 +292,7 @@ def test_what_can_not_be_is_refused_by_name_and_makes_no_link(kept, given, field
 def test_links_have_an_upper_number(kept, monkeypatch):
     monkeypatch.setattr(shared_links, "MAX_OPEN", 1)
     shared()
-    with pytest.raises(BadInput, match="no room"):
+    with pytest.raises(BadInput, match="exceeds the limit"):
         shared()
 
 

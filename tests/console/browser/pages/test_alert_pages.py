@@ -163,7 +163,7 @@ def test_a_silence_says_what_it_would_hide_before_it_is_set(open_page, observer,
     expect(said).to_contain_text("It hides 1 open alert")
     expect(said.get_by_role("link", name=alert["title"])).to_be_visible()
     page.get_by_label("Value 1").fill("n7")
-    expect(said).to_contain_text("It hides no alert that is open now")
+    expect(said).to_contain_text("It hides no open alerts")
     page.get_by_role("button", name="Silence what matches").click()
     assert page.get_by_label("Reason").evaluate("field => field.validity.valueMissing")
 

@@ -22,12 +22,12 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     letters.filter(has_text="e-n1").get_by_role("checkbox").check()
     page.locator("#letters").get_by_label("Reason").fill("the sink is back")
     page.get_by_role("button", name="Requeue 1 dead letter").click()
-    expect(page.locator(".toast").last).to_have_text("1 dead letter (1 event) put in again.")
+    expect(page.locator(".toast").last).to_have_text("1 dead letter (1 event) requeued.")
     expect(letters).to_have_count(1)
     page.get_by_label("Select all shown").check()
     page.locator("#letters").get_by_label("Reason").fill("test data")
     page.get_by_role("button", name="Discard 1 dead letter for good").click()
-    expect(page.locator("#letters .error")).to_contain_text("can't be brought back")
+    expect(page.locator("#letters .error")).to_contain_text("can't be restored")
     page.get_by_label("Type alert to discard").fill("alert")
     page.get_by_role("button", name="Discard 1 dead letter for good").click()
     expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
@@ -45,7 +45,7 @@ def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_
     page.get_by_label("all 60 that match the filter").check()
     page.locator("#letters").get_by_label("Reason").fill("the shop is back")
     page.get_by_role("button", name="Requeue 60 dead letters").click()
-    expect(page.locator(".toast").last).to_have_text("60 dead letters (240 events) put in again.")
+    expect(page.locator(".toast").last).to_have_text("60 dead letters (240 events) requeued.")
     expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
 
 

@@ -129,7 +129,7 @@ def test_a_name_that_is_there_is_not_taken_again_and_an_older_form_is_refused(op
 
 def test_the_page_says_when_where_and_during_what_the_budget_burnt(operator, burnt):
     page = text_of(operator.get("/service-levels/late/"))
-    assert "each queue" in page and 'data-shade="4" title="2:00: 20 % bad, 200.0 times as fast"' in page
+    assert "each queue" in page and 'data-shade="4" title="2:00: 20 % bad, burn rate 200.0"' in page
     assert "480 s, 67 %" in page and "240 s, 33 %" in page  # of queue alert and telemetry
     # Nine of the twelve bad minutes lie within the alert; what alerts of the budget itself explains nothing.
     assert "Node n1 is lost" in page and "540 s, 75 %" in page

@@ -37,10 +37,10 @@ def test_an_alert_offers_what_can_be_done_at_once_and_does_it(browsers, alert, s
 @pytest.mark.parametrize(
     ("condition", "labels", "words"),
     [
-        ("queue_wait", {"queue": "alert"}, ["Pause its intake for 30 min"]),
-        ("dead_letters", {"queue": "alert"}, ["Pause its consumption for 30 min"]),
+        ("queue_wait", {"queue": "alert"}, ["Pause intake for 30 min"]),
+        ("dead_letters", {"queue": "alert"}, ["Pause consumption for 30 min"]),
         ("queue_wait", {"queue": "gone"}, []),
-        ("override_ending", {"override": "7", "loop": "rebalancing"}, ["End the override now"]),
+        ("override_ending", {"override": "7", "loop": "rebalancing"}, ["End override"]),
         ("node_toobusy", {"node": "n1"}, ["Rebalance now"]),
         ("node_memory", {"node": "n1"}, []),
         ("node_lost", {"node": "n1"}, []),
@@ -138,7 +138,7 @@ def test_a_host_that_was_the_last_to_work_is_let_work_again_from_the_alert(opera
     control.set(keys.SNAPSHOT, snapshot_of({**lost(), "hosts": hosts}).to_json())
     found = opened("workers_missing")
     [end] = operator.get(f"/alerts/{found.pk}/").context["alert"].quick_actions
-    assert end.words == "Let jobs@a work again"
+    assert end.words == "Return jobs@a to service"
     assert fetch(operator, end.url, {end.name: end.value, **REASON}).status_code == 200
     drain.refresh_from_db()
     assert drain.ended_at is not None
@@ -150,7 +150,7 @@ def test_processes_are_named_to_who_may_see_them(browsers, alert):
     related = {
         role: browsers[role].get(f"/alerts/{found.pk}/").context["alert"].related_pages for role in roles
     }
-    assert [page.words for page in related["administrator"]] == ["Processes and their logs"]
+    assert [page.words for page in related["administrator"]] == ["Processes and logs"]
     assert related["operator"] == []
 
 

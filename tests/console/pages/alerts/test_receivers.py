@@ -60,7 +60,7 @@ ADDRESS = "desk@example.org"
 def test_a_new_receiver_does_not_take_the_place_of_another(browsers, alert):
     posted = {"name": "desk", "channel": "browser", "enabled": "on", **REASON}
     answer = fetch(browsers["administrator"], "/alerts/receivers/change", posted)
-    assert answer.status_code == 422 and "is taken" in answer.json()["errors"]["name"][0]
+    assert answer.status_code == 422 and "is already taken" in answer.json()["errors"]["name"][0]
     assert Receiver.objects.get(name="desk").channel == "email"
 
 

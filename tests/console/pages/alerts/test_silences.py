@@ -21,8 +21,8 @@ def test_a_silence_is_previewed_then_set_then_ended(operator, alert):
     assert alert.silence is not None
     assert "Node n1 is lost" in operator.get("/alerts/silences/").content.decode()
     silence = Silence.objects.get()
-    assert fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"] == "The silence has ended."
-    assert "over already" in fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"]
+    assert fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"] == "Silence ended."
+    assert "had already ended" in fetch(operator, f"/alerts/silences/{silence.pk}/end").json()["message"]
     assert [action for _, action, _ in audited()] == ["silence.set", "silence.end"]
 
 

@@ -79,7 +79,7 @@ def test_another_s_hash_is_refused_and_changes_nothing(operator, tuning):
     answer = decide(operator, tuning, "approve", hash="cd" * 32)
     assert answer.status_code == 422
     assert answer.context["errors"] == {
-        "hash": ["is of another tuning; open it again and approve what it shows."]
+        "hash": ["belongs to another tuning; open it again and approve the version it shows."]
     }
     assert unchanged(tuning)
 
@@ -88,7 +88,7 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     Loop.objects.filter(pk=tuning.loop_id).update(parameters={**WASTEFUL, "fill_share": 0.5})
     answer = decide(operator, tuning, "approve")
     assert answer.context["errors"] == {
-        "tuning": ["no longer holds: fill_share of the loop has changed since. Run the task tuning again."]
+        "tuning": ["is out of date: fill_share of the loop has changed since. Run the task tuning again."]
     }
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())
@@ -108,7 +108,7 @@ def test_a_rejected_tuning_leaves_the_page_and_can_not_be_approved(operator, tun
     assert 'id="tuning-title"' not in operator.get(f"/loops/{tuning.loop_id}/").content.decode()
     answer = decide(operator, tuning, "approve")
     assert answer.context["errors"] == {
-        "tuning": ["is rejected already; only a proposed one can be decided on."]
+        "tuning": ["is already rejected; only a proposed one can be decided on."]
     }
     assert not Override.objects.exists()
 

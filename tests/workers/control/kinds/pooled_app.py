@@ -36,7 +36,7 @@ class PooledApp(Elastic):
         self.waiting: float | None = None
         self.row: dict[str, Any] = {}  # of the snapshot, besides
         RegisteredPlant.objects.create(name=PLANT, kind="celery", url="redis://127.0.0.1:1/0")
-        monkeypatch.setattr(adapters, "bounded", lambda row: _Kept(self))
+        monkeypatch.setattr(adapters, "open_bounded", lambda row: _Kept(self))
         self.publish()
 
     def ensured(self, *laws: str) -> list[Loop]:
