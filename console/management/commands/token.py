@@ -10,6 +10,7 @@ from console.accounts import tokens
 from console.accounts.access import Actor, queues_of, role_of
 from console.management.document import JsonCommand
 from queues.errors import BadInput
+from queues.text.numbers import option_whole
 
 FIELDS = {"role": "--role", "days": "--days", "queues": "--queue", "actions": "--action", "owner": "--owner"}
 
@@ -20,7 +21,7 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", default="producer", help="producer, viewer, operator, or administrator")
-        parser.add_argument("--days", type=int, default=90, help="until it expires")
+        parser.add_argument("--days", type=option_whole, default=90, help="until it expires")
         parser.add_argument("--owner", default="admin", help="the user it acts for")
         parser.add_argument(
             "--queue", action="append", default=[], help=("queue it is limited to; may be repeated")

@@ -41,7 +41,7 @@ from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic, PlantUnavailable
+from workers.plants.plant import Elastic, InvalidPlantResponse, PlantUnavailable
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, find_topology
 

@@ -26,7 +26,7 @@ class Command(JsonCommand):
         parser.add_argument(
             "--seeds", default="1", help="whole numbers, separated by commas; a new plant for each"
         )
-        parser.add_argument("--faults", type=int, default=12, help="number of faults for each seed")
+        parser.add_argument("--faults", type=option_whole, default=12, help="number of faults for each seed")
         parser.add_argument(
             "--only", default="", help="only these kinds, separated by commas: 'kill n1,disk full'"
         )
