@@ -126,7 +126,7 @@ def secrets(people) -> dict[str, str]:
 
 @pytest.fixture
 def snapshot() -> dict[str, Any]:
-    """A calm plant of one node and two queues, complete in the shape of docs/understand/how/snapshot.md."""
+    """A calm plant of one node and two queues, with all parts of the snapshot (`workers.documents`)."""
     return sample_snapshot()
 
 
