@@ -17,7 +17,7 @@ def test_an_experiment_is_simulated_by_the_plants_workers_and_read_without_a_rel
         lambda s: "spark" in {host["role"] for host in s["hosts"].values()}, 90, "a batch worker"
     )
     shared_page.goto(f"{plant.url}/lab/?scenario=crash")
-    shared_page.get_by_role("button", name="Run the experiment").click()
+    shared_page.get_by_role("button", name="Run experiment").click()
     expect(shared_page.get_by_role("heading", name=re.compile(r"Experiment \d+: crash"))).to_be_visible()
     run = shared_page.locator("#experiment-results .side a").inner_text().removeprefix("run ")
     plant.wait_until(lambda s: run in s["runs"], 30, "the run is in the snapshot")

@@ -133,8 +133,8 @@ class Chart {
 
   /** Why nothing is drawn. */
   why() {
-    if (this.failed) return "The console does not answer.";
-    return this.continues() ? "No measurement yet. The line begins with the next snapshot." : "Nothing is kept of this time.";
+    if (this.failed) return "The console is not responding.";
+    return this.continues() ? "No data yet. The chart starts with the next snapshot." : "No data for this period.";
   }
 
   say(text) {
@@ -162,7 +162,7 @@ class Chart {
     if (this.link) this.link.href = address;
     if (this.paused) return;
     this.paused = true;
-    this.link = Object.assign(document.createElement("a"), { className: "button small", href: address, textContent: "What is different here?" });
+    this.link = Object.assign(document.createElement("a"), { className: "button small", href: address, textContent: "Compare this range" });
     const button = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: "Resume live" });
     button.addEventListener("click", () => this.resume());
     this.figure.before(button, this.link);
@@ -212,7 +212,7 @@ class Chart {
   }
 
   title(lane, isBanded) {
-    return [lane.title, ...isBanded ? ["shaded: as expected"] : [], ...this.before ? [`faint: ${this.before.words}`] : []].join("; ");
+    return [lane.title, ...isBanded ? ["shaded: expected range"] : [], ...this.before ? [`faint: ${this.before.words}`] : []].join("; ");
   }
 
   traces(lane, axis, colours, layout, narrow, height) {

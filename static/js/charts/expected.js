@@ -32,7 +32,7 @@ export function marked(changes, { axis, factor, highest, width }, colours, layou
   });
   if (!shown.length) return [];
   return [{
-    x: shown.map(({ at }) => new Date(at * 1000)), y: shown.map(() => 0), type: "scatter", mode: "markers", name: "changes of level", yaxis: axis, cliponaxis: false,
+    x: shown.map(({ at }) => new Date(at * 1000)), y: shown.map(() => 0), type: "scatter", mode: "markers", name: "level changes", yaxis: axis, cliponaxis: false,
     marker: { symbol: "diamond-open", size: 7, color: colours.muted }, customdata: shown.map((change) => `${plain(change.label)}: new level, ${words(change)}`),
     hovertemplate: "%{customdata}<extra></extra>",
   }];

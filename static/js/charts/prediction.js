@@ -31,6 +31,6 @@ async function ask() {
     if (number === newest && fresh) document.getElementById("prediction").replaceWith(fresh);
   } catch {
     const words = place.querySelector("[role=status]");
-    if (number === newest && words) words.textContent = "The console does not answer: what would be is not known.";
+    if (number === newest && words) words.textContent = "No prediction: the console is not responding.";
   }
 }

@@ -3,7 +3,7 @@
 
 const FIRST_MINUTES = 15, MAX_MINUTES = 400 * 1440;
 const DAY_SECONDS = 86400;
-const COMPARED = { day: { seconds: DAY_SECONDS, words: "a day before" }, week: { seconds: 7 * DAY_SECONDS, words: "a week before" } };
+const COMPARED = { day: { seconds: DAY_SECONDS, words: "1 day earlier" }, week: { seconds: 7 * DAY_SECONDS, words: "1 week earlier" } };
 
 const query = () => new URLSearchParams(location.search);
 

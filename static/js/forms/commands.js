@@ -22,7 +22,7 @@ function offer(form) {
 
 async function copy(form) {
   const text = commandOf(form);
-  toast(await copied(text) ? `Copied: ${text}` : `This browser does not let pages copy: ${text}`);
+  toast(await copied(text) ? `Copied: ${text}` : `The browser blocked copying. Copy this text: ${text}`);
 }
 
 /** One line; of a form that changes several values, one for each that is changed. */

@@ -15,7 +15,7 @@ export function start() {
   document.addEventListener("reset", ({ target }) => { if (target.matches("form.steer")) setTimeout(() => { clearErrors(target); prepare(target); }); });
   document.addEventListener("change", ({ target }) => { if (target.closest("form[data-selection]")) select(target); if (target.matches("[data-expiry]")) expire(target); });
   document.addEventListener("click", ({ target }) => { const button = target.closest("[data-copy], [data-copy-link]"); if (button) copy(button); });
-  document.addEventListener("weir:restored", () => toast("You are logged in again. What you typed is here again; nothing was sent."));
+  document.addEventListener("weir:restored", () => toast("You are logged in again. Your input was restored and has not been sent."));
   document.addEventListener("weir:part", ({ detail }) => [detail, ...detail.querySelectorAll("form")].forEach(prepare));
   document.querySelectorAll("form[data-selection]").forEach((form) => select(form));
 }
@@ -39,7 +39,7 @@ function differ(form) {
   fields.forEach((field) => field.classList.toggle("changed", different.includes(field)));
   const wrong = different.filter((field) => outside(field));
   if (place) {
-    place.textContent = different.length ? different.map(sentence).join(" ") : `Change a value to see what it means.${form.matches("[data-steer]") ? " It reverts by itself." : ""}`;
+    place.textContent = different.length ? different.map(sentence).join(" ") : `Change a value to preview the effect.${form.matches("[data-steer]") ? " The override ends at its expiry." : ""}`;
     place.classList.toggle("grave", wrong.length > 0);
   }
   const button = form.querySelector("[data-effect]");
@@ -48,15 +48,15 @@ function differ(form) {
   button.disabled = !different.length || wrong.length > 0;
 }
 
-/** The end of an override as a button says it: for 30 min, until 14:30 (of another day with it), until it is ended. */
+/** The end of an override as a button says it: for 30 min, until 14:30 (of another day with it), with no expiry. */
 function ending(form) {
   const { minutes, expires_at: at } = form.elements;
-  if (minutes.value === "endless") return "until it is ended";
+  if (minutes.value === "endless") return "with no expiry";
   if (minutes.value === "until") return at.value ? `until ${clockOrDay(new Date(at.value), "minute")}` : "until…";
   return minutes.value ? `for ${minutes.selectedOptions[0].textContent.trim().replace(/^in /, "")}` : "";
 }
 
-/** "at a time…" asks for the time. */
+/** "Custom time…" asks for the time. */
 function expire(choice) {
   const label = choice.form.querySelector("[data-custom-expiry]"), field = label.querySelector("input");
   label.hidden = field.disabled = choice.value !== "until";
@@ -80,7 +80,7 @@ const plain = (text) => (Number.isFinite(Number(text)) ? formatted(Number(text))
 function sentence(field) {
   if (isChoice(field)) return `${capital(labelOf(field))} ${field.value} instead of ${field.dataset.is}${after(field)}.`;
   const was = Number(field.dataset.is), would = Number(field.value);
-  if (!Number.isFinite(would)) return `${capital(labelOf(field))} takes a number.`;
+  if (!Number.isFinite(would)) return `${capital(labelOf(field))} must be a number.`;
   const limit = outside(field);
   if (limit) return limit;
   const share = was ? Math.abs(would - was) / Math.abs(was) : null;
@@ -95,7 +95,7 @@ function measured(value, field) {
 }
 
 /** An override ends; a question puts nothing in force. */
-const after = (field) => (field.form.matches("[data-steer]") ? ", then back by itself" : "");
+const after = (field) => (field.form.matches("[data-steer]") ? " until the override ends" : "");
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
@@ -103,9 +103,9 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 function outside(field) {
   if (isChoice(field)) return "";
   const value = Number(field.value), low = limitOf(field, "minimum"), high = limitOf(field, "maximum");
-  if (!Number.isFinite(value)) return `${capital(labelOf(field))} takes a number.`;
-  if (low !== null && value < low) return `${capital(labelOf(field))} takes at least ${formatted(low)}.`;
-  if (high !== null && value > high) return `${capital(labelOf(field))} takes at most ${formatted(high)}.`;
+  if (!Number.isFinite(value)) return `${capital(labelOf(field))} must be a number.`;
+  if (low !== null && value < low) return `${capital(labelOf(field))} must be at least ${formatted(low)}.`;
+  if (high !== null && value > high) return `${capital(labelOf(field))} must be at most ${formatted(high)}.`;
   return "";
 }
 
@@ -217,10 +217,10 @@ async function undo(id) {
 // --- modes: what it will do, why, and until when, in one line under the title -----------------------------
 
 const EFFECTS = {
-  auto: "Auto: the loop applies what its law decides.",
-  advise: "Advise: the loop decides and records, and applies nothing.",
-  hold: "Hold: the actuator stays as it is; each tick is still recorded.",
-  manual: "Manual: only the value you override the actuator with is applied.",
+  auto: "Auto: the loop applies the decisions of its law.",
+  advise: "Advise: the loop records its decisions but applies nothing.",
+  hold: "Hold: the actuator keeps its value. The loop still records each tick.",
+  manual: "Manual: the loop applies only the actuator value that you set.",
 };
 
 function askWhy(event) {
@@ -268,7 +268,7 @@ const nounOf = (form) => ({ letters: "dead letter", experiments: "experiment" })
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy), label = button.textContent;
   const text = source ? source.textContent : location.href;
-  if (!await copied(text)) return toast(`This browser does not let pages copy: ${text}`);
+  if (!await copied(text)) return toast(`The browser blocked copying. Copy this text: ${text}`);
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = label; }, 2000);
 }

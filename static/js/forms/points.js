@@ -29,7 +29,7 @@ function check(form) {
   total.classList.toggle("grave", sum !== TOTAL);
   const wrong = refusal(rows, sum, Number(form.dataset.minimum));
   const place = form.querySelector("[data-difference]");
-  place.textContent = changed.length ? wrong || sentence(changed) : "Change the points to make a plan; it moves nothing before it is approved.";
+  place.textContent = changed.length ? wrong || sentence(changed) : "Change the points to create a plan. Nothing moves before it is approved.";
   place.classList.toggle("grave", changed.length > 0 && wrong !== "");
   const button = form.querySelector("[data-effect]"), moved = changed.reduce((most, row) => most + Math.max(0, row.would - row.is), 0);
   button.disabled = !changed.length || wrong !== "";
@@ -62,16 +62,16 @@ function read(field) {
 /** Why it can't be a plan, in a sentence, or an empty text. */
 function refusal(rows, sum, minimum) {
   const odd = rows.find((row) => !Number.isInteger(row.would) || row.would < 0 || row.would > TOTAL);
-  if (odd) return `${odd.node} takes a whole number from 0 to 1,000.`;
+  if (odd) return `${odd.node}: enter a whole number from 0 to 1,000.`;
   const closed = rows.find((row) => row.closed && row.would > row.is);
-  if (closed) return `${closed.node} is ${closed.closed}: it takes no more points.`;
-  if (sum !== TOTAL) return `The sum is ${formatted(sum, "integer")}: ${sum < TOTAL ? `${TOTAL - sum} more` : `${formatted(sum - TOTAL, "integer")} fewer`} make 1,000.`;
+  if (closed) return `${closed.node} is ${closed.closed}: it can't receive points.`;
+  if (sum !== TOTAL) return `The sum is ${formatted(sum, "integer")}. ${sum < TOTAL ? `Add ${TOTAL - sum}` : `Remove ${formatted(sum - TOTAL, "integer")}`} to reach 1,000.`;
   const containers = rows.filter((row) => row.would > 0).length;
-  return containers < minimum ? `It would be on ${containers} node${containers === 1 ? "" : "s"}; the queue keeps at least ${minimum}.` : "";
+  return containers < minimum ? `The queue needs points on at least ${minimum} nodes; this leaves ${containers}.` : "";
 }
 
 function sentence(changed) {
   const less = changed.filter((row) => row.would < row.is), more = changed.filter((row) => row.would > row.is);
   const words = (list, verb) => list.map((row) => `${row.node} ${verb} ${Math.abs(row.would - row.is)}`).join(", ");
-  return `${words(less, "gives")}; ${words(more, "takes")}. What waits where points leave is still consumed there.`;
+  return `${words(less, "loses")}; ${words(more, "gains")}. Waiting events are consumed on their current node.`;
 }

@@ -34,9 +34,9 @@ async function answered(form) {
   try {
     const response = await fetch(form.dataset.preview, { method: "POST", body: new FormData(form), headers: { Accept: "application/json" } });
     if (response.ok && !response.redirected) return await response.json();
-    return { sentence: `The console answered ${response.status}; nothing can be said beforehand.`, rows: [] };
+    return { sentence: `No preview: the console returned ${response.status}.`, rows: [] };
   } catch {
-    return { sentence: "The console does not answer; nothing can be said beforehand.", rows: [] };
+    return { sentence: "No preview: the console is not responding.", rows: [] };
   }
 }
 

@@ -16,12 +16,12 @@ function show(form) {
   const wanted = { law, queue: form.elements.queue.value, node: form.elements.node.value };
   const help = `${option.dataset.help} It ${option.dataset.takes}.`;
   if (!Object.values(wanted).some(Boolean)) {
-    place.textContent = `${help} Choose a law, a queue or a node.`;
+    place.textContent = `${help} Choose a law, a queue, or a node.`;
     button.textContent = "Override";
     return;
   }
   const names = covered(wanted);
-  place.textContent = `${help} ${names.length ? `On ${listed(names)}.` : "No loop is there: choose another law, queue or node."}`;
+  place.textContent = `${help} ${names.length ? `Applies to ${listed(names)}.` : "No matching loops. Choose another law, queue, or node."}`;
   button.textContent = names.length ? `Override ${words(form.elements.name.value.split("/").pop())} on ${names.length} loop${names.length === 1 ? "" : "s"}` : "Override";
 }
 

@@ -14,18 +14,18 @@ export async function send(url, body, key = newKey()) {
     if (isLogin(response)) return logIn();
     if (!(response.headers.get("Content-Type") ?? "").includes("json")) {
       // The console answers in JSON: of a proxy's own page nobody knows what the console did before it.
-      if (response.status >= 500) return unknown(`A proxy answered ${response.status} for the console.`);
-      return { ok: false, errors: { form: [`The console answered ${response.status}. Nothing was changed; load the page again.`] } };
+      if (response.status >= 500) return unknown(`A proxy returned ${response.status}.`);
+      return { ok: false, errors: { form: [`The console returned ${response.status}. Nothing changed. Reload the page.`] } };
     }
     const answer = await response.json();
     if (answer.confirm) return confirmFirst(answer);
-    return response.ok ? { ok: true, ...answer } : { ok: false, status: response.status, errors: answer.errors ?? { form: ["It was refused, and nothing was changed."] } };
+    return response.ok ? { ok: true, ...answer } : { ok: false, status: response.status, errors: answer.errors ?? { form: ["The request was rejected. Nothing changed."] } };
   } catch {
-    return unknown("The console does not answer.");
+    return unknown("The console is not responding.");
   }
 }
 
-const unknown = (why) => ({ ok: false, unknown: true, errors: { form: [`${why} Whether it was done is not known: send it again, it is done once only.`] } });
+const unknown = (why) => ({ ok: false, unknown: true, errors: { form: [`${why} The outcome is unknown. Send it again: a repeated request runs only once.`] } });
 
 /** A name for one submission. (randomUUID is there on https and this host only, and consoles stand in plain networks.) */
 export function newKey() {
@@ -47,7 +47,7 @@ export const isLogin = (response) => response.redirected && response.url.include
 export function logIn() {
   keep();
   location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
-  return { ok: false, errors: { form: ["Your session has ended. Log in again: what you typed is kept."] } };
+  return { ok: false, errors: { form: ["Your session ended. Log in again. Your input is kept."] } };
 }
 
 /** An act of consequence takes a proof of the last minutes: what is typed is kept until one has given it. */

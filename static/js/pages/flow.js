@@ -19,7 +19,7 @@ if (host) {
     const lined = boxes.map((column) => column.map((box) => ({ ...box, lines: box.second ? [box.second] : [] })));
     const { svg, label } = drawMap({ boxes: lined, links });
     svg.dataset.snapshot = newest.seq; // which one is drawn
-    if (!boxes[0].length) label(svg, "no producers", 0, 60, "No producer publishes now.", { class: "second" });
+    if (!boxes[0].length) label(svg, "no producers", 0, 60, "No active producers", { class: "second" });
   };
   subscribe((snapshot) => { newest = snapshot; if (!document.hidden) draw(); });
   document.getElementById("flow-figure").addEventListener("click", ({ target }) => {

@@ -84,7 +84,7 @@ function producerBoxes({ single, rest }) {
 function queueBoxes({ single, rest }, shown, states) {
   const boxes = single.map(([name, queue]) => {
     const second = {
-      rate: ["waiting", unit(queue.wait_seconds, "seconds", "s")],
+      rate: ["wait", unit(queue.wait_seconds, "seconds", "s")],
       waiting: ["waiting", unit(queue.waiting_events, "integer", "")],
       latency: ["p95", unit(queue.latency_p95_seconds, "seconds", "s")],
     }[shown];
@@ -122,7 +122,7 @@ function consumers(snapshot, shown) {
   const rate = (kind) => known(of(kind).map((queue) => queue.out_per_second));
   const boxes = [];
   const state = snapshot.states?.["pipeline/main"];
-  const pipelineSecond = { rate: ["", state?.word ?? "not heard of"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
+  const pipelineSecond = { rate: ["", state?.word ?? "No report"], waiting: ["waiting", unit(pipeline?.waiting_events, "integer", "")], latency: ["batch", unit(pipeline?.batch_seconds, "seconds", "s")] }[shown];
   if (of("pipeline").length) boxes.push({ id: "3:pipeline", name: "Pipeline", rate: rate("pipeline"), second: pipelineSecond, ...drawn(snapshot.states ?? {}, "pipeline/main"), url: "/pipeline/" });
   const slots = `${formatted(totals.workers_at_work ?? totals.workers_busy ?? null, "rate")} of ${formatted(totals.worker_slots ?? null, "integer")} slots`;
   const waiting = known(of("jobs").map((queue) => queue.waiting_events)), p95 = known(of("jobs").map((queue) => queue.latency_p95_seconds), Math.max);

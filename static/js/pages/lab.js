@@ -45,7 +45,7 @@ const most = (all) => all.reduce((high, { values }) => values.reduce((top, value
 function draw(figure, all, high) {
   const plot = figure.querySelector(".plot");
   if (!window.Plotly || !figure.offsetWidth) return;
-  if (!all.length) return plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: "No law has this series." }));
+  if (!all.length) return plot.replaceChildren(Object.assign(document.createElement("p"), { className: "nothing", textContent: "No data for this metric." }));
   const colours = tokens(), order = figure.dataset.laws.split(" ");
   const end = Math.max(...all.map(({ seconds }) => seconds.at(-1) ?? 0)), [, size, unit] = UNITS.find(([least]) => end >= least);
   const top = high > 0 ? high * 1.08 : 1, layout = frame(colours, HEIGHT, true);

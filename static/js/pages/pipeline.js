@@ -23,7 +23,7 @@ const shown = (value, format, unit = "") => (value == null ? UNKNOWN : `${format
 
 function columns(levels) {
   const kinds = ["source", "replicas", "result", "combiner", ...Array(levels).fill("operators"), "sinks"];
-  const titles = ["Source", "Intra-event replicas", "", "", ...Array.from({ length: levels }, (_, level) => (level ? `Level ${level + 1}` : "Operators")), "Sinks"];
+  const titles = ["Source", "Replicas", "", "", ...Array.from({ length: levels }, (_, level) => (level ? `Level ${level + 1}` : "Operators")), "Sinks"];
   const whole = kinds.reduce((total, kind) => total + WIDTHS[kind], 0);
   const gap = Math.max(MIN_GAP, (MIN_WIDTH - whole) / (kinds.length - 1));
   let x = 0;
@@ -51,16 +51,16 @@ export function model(snapshot, name, row, chosen) {
   const fullness = { utilisation: room.used_bytes / room.capacity_bytes, in_per_second: row.kept_per_second };
   const replicas = Object.entries(row.replicas), operators = Object.entries(row.operators);
   const boxes = [
-    row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")], ["behind", shown(snapshot.queues?.[queue]?.wait_seconds, "seconds", "s")]] })),
+    row.queues.map((queue) => ({ id: `queue ${queue}`, name: queue, rate: snapshot.queues?.[queue]?.in_per_second, url: `/queues/${queue}/`, lines: [["waiting", shown(snapshot.queues?.[queue]?.waiting_events, "integer")], ["wait", shown(snapshot.queues?.[queue]?.wait_seconds, "seconds", "s")]] })),
     replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
     [{
       id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf(fullness),
-      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["on the way", shown(row.in_flight_events, "integer")], [STATE_WORDS[stateOf(fullness)], shown(room.used_bytes, "mebibytes", "MiB")]],
+      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["in flight", shown(row.in_flight_events, "integer")], [STATE_WORDS[stateOf(fullness)], shown(room.used_bytes, "mebibytes", "MiB")]],
       share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
     }],
     [{
       id: "combiner", name: "Combiner", rate: row.kept_per_second,
-      lines: [["event time", shown(row.watermark_lag_seconds, "seconds", "s")], ["waits for", row.combiner.waits_for ?? "nobody"], ["late", shown(row.late_events, "integer")]],
+      lines: [["event time", shown(row.watermark_lag_seconds, "seconds", "s")], ["waiting on", row.combiner.waits_for ?? "none"], ["late", shown(row.late_events, "integer")]],
     }],
     ...Array.from({ length: levels }, (_, level) => operators.filter(([, each]) => each.level === level).map(([id, each]) => ({
       ...busyBox(`operator ${id}`, id, each, `${each.patterns.length} pattern${each.patterns.length === 1 ? "" : "s"}`, `${shown(each.tasks, "integer")} task${each.tasks === 1 ? "" : "s"}`, `/pipeline/${name}/operators/${id}/`),

@@ -3,7 +3,7 @@
 import { STATE_WORDS, UNKNOWN, age, formatted } from "./format.js";
 
 const NEARLY = 0.05; // of a slot: one that works all the time is at work for a little less, by its notes
-const TRENDS = { rising: "more wait", falling: "fewer wait", steady: "steady" };
+const TRENDS = { rising: "Backlog rising", falling: "Backlog falling", steady: "Backlog steady" };
 
 export const derived = {
   in_out(element, { totals }) {
@@ -11,40 +11,39 @@ export const derived = {
     if (inwards == null || outwards == null) return set(element, "");
     const difference = outwards - inwards;
     const larger = Math.max(inwards, outwards);
-    if (Math.abs(difference) <= Math.max(0.02 * larger, 1)) return set(element, larger ? "in and out agree" : "nothing flows");
-    const [name, other] = difference > 0 ? ["out", "in"] : ["in", "out"];
-    set(element, `${name} exceeds ${other} by ${formatted(Math.abs(difference), "rate")}/s`);
+    if (Math.abs(difference) <= Math.max(0.02 * larger, 1)) return set(element, larger ? "Input matches output" : "No events");
+    set(element, `${difference > 0 ? "Draining" : "Filling"} at ${formatted(Math.abs(difference), "rate")}/s`);
   },
   in_out_short(element, { totals }) {
     const inwards = totals.in_per_second, outwards = totals.out_per_second;
     if (inwards == null || outwards == null) return set(element, "");
     const difference = outwards - inwards;
-    if (Math.abs(difference) <= Math.max(0.02 * inwards, 1)) return set(element, "as in");
-    set(element, `${formatted(Math.abs(difference), "rate")}/s ${difference > 0 ? "over" : "under"} in`);
+    if (Math.abs(difference) <= Math.max(0.02 * inwards, 1)) return set(element, "Same as input");
+    set(element, `${formatted(Math.abs(difference), "rate")}/s ${difference > 0 ? "above" : "below"} input`);
   },
   workers_words(element, { totals, hosts = {} }) {
     if (totals.worker_slots == null || totals.workers_busy == null) return set(element, "");
     const free = Math.floor(totals.worker_slots - (totals.workers_at_work ?? totals.workers_busy) + NEARLY);
-    if (totals.worker_slots) return set(element, free > 0 ? `${free} free` : "none free");
-    set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "drained" : "no host");
+    if (totals.worker_slots) return set(element, free > 0 ? `${free} free` : "None free");
+    set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No host");
   },
   latency(element) {
-    set(element, "end to end");
+    set(element, "End to end");
   },
   backlog(element, { totals }) {
     set(element, TRENDS[totals.backlog_trend] ?? "");
   },
   shed(element, { totals }) {
-    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "of what patterns use" : "nothing shed");
+    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "Of events that patterns use" : "No shedding");
   },
   nodes(element, { nodes }) {
     const counts = count(Object.values(nodes)), never = Object.values(nodes).filter((node) => !node.state).length;
     const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
     const others = worst.slice(1).reduce((total, state) => total + counts[state], 0);
     if (worst.length) return set(element, `${counts[worst[0]]} ${STATE_WORDS[worst[0]].toLowerCase()}${others ? `, ${others} more` : ""}`);
-    if (never) return set(element, `${never} never reported`);
-    set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "all normal" : "");
-    if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "all idle");
+    if (never) return set(element, `${never} not reported yet`);
+    set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "All normal" : "");
+    if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "All idle");
   },
   node_blocks(element, { nodes }) {
     const states = Object.values(nodes).map((node) => node.state ?? "");
@@ -62,12 +61,12 @@ export const derived = {
   },
   host_intake(element, { hosts }) {
     const host = hosts[element.dataset.host];
-    set(element, !host ? UNKNOWN : host.drained ? "none" : host.draining ? "asked to end" : "taken");
+    set(element, !host ? UNKNOWN : host.drained ? "Stopped" : host.draining ? "Stopping" : "Accepted");
   },
   host_progress(element, { hosts }) {
     const host = hosts[element.dataset.host];
-    if (!host?.draining) return set(element, host?.drained ? "returns within a second" : "");
-    set(element, !host.drained ? "it follows within a second" : host.reserved ? `draining: ${host.reserved} to be finished` : "drained: nothing runs");
+    if (!host?.draining) return set(element, host?.drained ? "Resumes within 1 s" : "");
+    set(element, !host.drained ? "Drain starts within 1 s" : host.reserved ? `Draining: ${host.reserved} task${host.reserved === 1 ? "" : "s"} left` : "Drained: no tasks left");
   },
   host_flags(element, { hosts }) {
     const host = hosts[element.dataset.host];
@@ -83,7 +82,7 @@ export const derived = {
   dead_letters(element, { queues }) {
     const held = Object.entries(queues).filter(([, queue]) => queue.dead_letters).map(([name]) => name);
     const unknown = Object.values(queues).some((queue) => queue.dead_letters == null);
-    set(element, held.length ? `in ${held.join(", ")}` : unknown ? "" : "no event has failed for good");
+    set(element, held.length ? `In ${held.join(", ")}` : unknown ? "" : "No dead letters");
   },
   points_sum(element, { queues }) {
     const containers = Object.values(queues[element.dataset.queue]?.containers ?? {});
@@ -126,7 +125,7 @@ export const derived = {
     if (alert) set(element, alert.sentence);
   },
   open_proposals(element, { plans = [] }) {
-    badge(element, plans.filter((plan) => plan.state === "proposed").length, "to approve");
+    badge(element, plans.filter((plan) => plan.state === "proposed").length, "awaiting approval");
   },
   plan_progress(element, { plans = [] }) {
     const plan = planOf(plans, element);
@@ -150,7 +149,7 @@ export const derived = {
     const run = runs[element.dataset.run];
     if (!run) return;
     const stages = run.stages_total ? `, stage ${run.stages_done} of ${run.stages_total}` : "";
-    set(element, `${formatted(run.rows, "integer")} rows, chunk ${run.chunks_done} of ${formatted(run.chunks_total, "integer")}${stages}, ${run.working} at work`);
+    set(element, `${formatted(run.rows, "integer")} rows, chunk ${run.chunks_done} of ${formatted(run.chunks_total, "integer")}${stages}, ${run.working} running`);
   },
   run_elapsed(element, { runs = {}, at }) {
     const run = runs[element.dataset.run];
@@ -159,7 +158,7 @@ export const derived = {
   run_left(element, { runs = {}, at }) {
     const run = runs[element.dataset.run];
     if (!run || !run.started_at || !run.share || run.state !== "running") return set(element, "");
-    set(element, `done in about ${age((at - run.started_at) * (1 - run.share) / run.share)}`);
+    set(element, `About ${age((at - run.started_at) * (1 - run.share) / run.share)} left`);
   },
   jobs_out(element, { queues }) {
     set(element, formatted(sum(jobs(queues).map((queue) => queue.out_per_second)), "rate"));
@@ -181,7 +180,7 @@ export const derived = {
   },
   kept(element, { pipeline }) {
     const share = pipeline?.in_per_second ? pipeline.kept_per_second / pipeline.in_per_second : null;
-    set(element, share === null ? "" : `${formatted(share, "percent")} % of what came in`);
+    set(element, share === null ? "" : `${formatted(share, "percent")} % of input`);
   },
 };
 

@@ -6,6 +6,6 @@ export function start() {
     if (!button) return;
     const part = document.getElementById(button.dataset.pause), paused = part.toggleAttribute("data-paused");
     button.setAttribute("aria-pressed", String(paused));
-    button.textContent = paused ? "Follow live" : "Pause";
+    button.textContent = paused ? "Resume live" : "Pause";
   });
 }

@@ -11,8 +11,8 @@ const WORST_SECONDS = 15, RECEIVERS_SECONDS = 5, RECORDS_SECONDS = 10;
 
 const OURS = "– Weir"; // the title of whatever the console says; a proxy that answers for it knows of no page
 const GONE = {
-  403: "You may no longer see this page: ask an administrator for the role. Below is what was last seen of it.",
-  404: "What this page is about is no longer there. Below is what was last seen of it.",
+  403: "You no longer have access to this page. Ask an administrator for the required role. The last known state is shown below.",
+  404: "This item no longer exists. The last known state is shown below.",
 };
 
 const FIELDS = "input[name]:not([type=file], [type=hidden]), textarea[name], select[name]";

@@ -279,7 +279,7 @@ def test_the_page_shows_what_is_approved_and_takes_a_reason(loop, assistant, bro
     body = {"decision": "approve", "hash": proposal.hash}
     assert browsers["operator"].post(url, body).status_code == 422
     assert nothing_was_done()
-    assert "1 proposal of assistants" in " ".join(browsers["viewer"].get("/plans/").content.decode().split())
+    assert "1 assistant proposal" in " ".join(browsers["viewer"].get("/plans/").content.decode().split())
     assert browsers["operator"].post(url, {**body, "reason": "yes"}).status_code == 302
     assert Override.objects.get().name == "mode"
     assert "Approved by operator" in browsers["viewer"].get("/proposals/").content.decode()

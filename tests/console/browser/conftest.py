@@ -53,7 +53,7 @@ def login(chromium: Browser, served: Served) -> dict[str, Any]:
     context = chromium.new_context()
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{served.port}/nodes/")
-    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Username").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Nodes", level=1)).to_be_visible()

@@ -1,4 +1,4 @@
-"""Charts beyond what is live: days from the archive, the same a week before, and what a page has missed."""
+"""Charts beyond what is live: days from the archive, the same 1 week earlier, and what a page has missed."""
 
 import re
 import time
@@ -65,9 +65,9 @@ def test_a_chart_shows_days_in_few_points_and_the_same_a_day_before(
 ):
     page = open_page(f"{worker_loop}?minutes=1440&compare=day")
     live(page, observer)
-    found = traces(page, "a day before")
+    found = traces(page, "1 day earlier")
     measured = next(trace for trace in found if trace["name"] == "measured")
-    before = next(trace for trace in found if trace["name"] == "a day before" and trace["highest"] > 0)
+    before = next(trace for trace in found if trace["name"] == "1 day earlier" and trace["highest"] > 0)
     assert abs(archive.timestamp() - 86_400 - measured["first"]) < 900
     assert abs(before["first"] - measured["first"]) < 900, "the earlier day stands under this one"
     assert (measured["highest"], before["highest"]) == (1.0, 2.0)
@@ -82,7 +82,7 @@ def test_the_range_is_chosen_by_a_click_and_stays_in_the_address(open_page, obse
     page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
     assert "minutes=10080" in page.url
     page.get_by_label("Compare with").select_option("week")
-    traces(page, "a week before")
+    traces(page, "1 week earlier")
     assert "compare=week" in page.url
 
 
@@ -164,10 +164,10 @@ def test_a_line_stays_when_the_server_does_not_answer_and_what_is_missing_is_ask
         observer.publish()
     assert refused.value.status == 503
     page.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
-    assert page.get_by_text("Nothing is kept of this time.").count() == 0
+    assert page.get_by_text("No data for this period.").count() == 0
     assert any(trace["name"] == "measured" and trace["points"] > 100 for trace in page.evaluate(TRACES))
     page.goto(f"{worker_loop}?minutes=2880")
-    expect(page.locator("figure.chart").first).to_contain_text("The console does not answer.")
+    expect(page.locator("figure.chart").first).to_contain_text("The console is not responding.")
     page.unroute(HISTORY)
     traces(page, "measured")
 
@@ -208,11 +208,11 @@ def test_a_zoomed_chart_goes_on_by_a_double_click_or_another_range(
     live(page, observer)
     traces(page, "measured")
     page.evaluate(ZOOM, 3_600_000)
-    expect(page.get_by_role("link", name="What is different here?")).to_be_visible()
+    expect(page.get_by_role("link", name="Compare this range")).to_be_visible()
     if way == "range":
         page.get_by_role("button", name="7 d").click()
         page.wait_for_function(f"() => ({TRACES})().some((trace) => trace.highest >= 6)")
     else:
         page.locator(f"{PLOT} .nsewdrag").first.dblclick()
     expect(page.get_by_role("button", name="Resume live")).to_have_count(0)
-    expect(page.get_by_role("link", name="What is different here?")).to_have_count(0)
+    expect(page.get_by_role("link", name="Compare this range")).to_have_count(0)

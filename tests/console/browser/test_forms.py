@@ -65,7 +65,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_nothing_happens_twice(ope
     page.route("**/overrides/create", lose, times=1)
     button = page.locator("form[data-scope] .primary")
     button.click()
-    expect(page.locator("form[data-scope] .error")).to_contain_text("done once only")
+    expect(page.locator("form[data-scope] .error")).to_contain_text("runs only once")
     with page.expect_request("**/overrides/create") as again:
         button.click()
     assert again.value.headers["idempotency-key"] == lost[0]
@@ -91,7 +91,7 @@ def test_a_proxy_that_answers_for_the_console_leaves_open_whether_it_was_done(
     page.route("**/overrides/create", replace, times=1)
     button = page.locator("form[data-scope] .primary")
     button.click()
-    expect(page.locator("form[data-scope] .error")).to_contain_text("Whether it was done is not known")
+    expect(page.locator("form[data-scope] .error")).to_contain_text("The outcome is unknown")
     with page.expect_request("**/overrides/create") as again:
         button.click()
     assert again.value.headers["idempotency-key"] == sent[0]
@@ -114,7 +114,7 @@ def test_another_button_after_a_lost_answer_is_another_change(open_page, observe
     page.route("**/nodes/use", lose)
     for pressed in ("Cordon n1", "Cordon n1", "Drain n1"):
         form.get_by_role("button", name=pressed).click()
-        expect(form.locator(".error")).to_contain_text("not known")
+        expect(form.locator(".error")).to_contain_text("unknown")
     first, again, other = keys
     assert first == again != other
 
@@ -165,7 +165,7 @@ def test_what_a_colleague_overrides_while_a_form_is_filled_in_stays_in_force(
 
 
 def log_in_again(page: Page) -> None:
-    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Username").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
 
@@ -183,7 +183,7 @@ def test_a_session_that_ends_in_the_middle_of_a_form_loses_nothing(open_page, ob
     expect(form.get_by_label("Reason")).to_have_value("typed before the session ended")
     expect(form.locator("input[name=value]")).to_have_value("700")
     expect(form.locator("select[name=queue]")).to_have_value("alert")
-    expect(page.locator(".toast")).to_contain_text("What you typed is here again")
+    expect(page.locator(".toast")).to_contain_text("Your input was restored")
     form.locator(".primary").click()
     expect(page.locator("[data-override]")).to_contain_text("typed before the session ended")
     assert len(ask("GET", "audit?action=override.set&text=typed+before")["entries"]) == 1
@@ -196,7 +196,7 @@ def test_a_form_without_fetch_is_filled_again_after_the_login_and_secrets_are_no
     page.get_by_label("Name").fill("typed-before")
     page.get_by_label("Old password").fill(PASSWORD)
     page.context.clear_cookies(name="sessionid")
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_role("button", name="Create token").click()
     log_in_again(page)
     expect(page).to_have_url(re.compile("/settings/$"))
     expect(page.get_by_label("Name")).to_have_value("typed-before")

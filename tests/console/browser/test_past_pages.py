@@ -32,7 +32,7 @@ def test_what_the_palette_finds_is_shown_as_of_then(open_page, past):
     expect(page.locator("#search-results [data-url]").first).to_contain_text("Workers")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(f"/workers/{AT.pattern}"))
-    expect(page.get_by_text("The plant as of")).to_be_visible()
+    expect(page.get_by_text("Plant state at")).to_be_visible()
 
 
 @pytest.mark.thorough

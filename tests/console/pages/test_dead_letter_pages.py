@@ -221,7 +221,7 @@ def test_letters_of_a_node_that_is_away_stay_and_the_others_are_done_and_said(
     assert page.context["listing"].unreachable == ["n2"] and not page.context["listing"].letters
     for address in ("/dead-letters/", "/queues/alert/"):
         text = operator.get(address).content.decode()
-        assert "None on the nodes that answer." in text
+        assert "No dead letters on the responding nodes." in text
         assert "No event has failed" not in text and "No dead letters." not in text
 
 

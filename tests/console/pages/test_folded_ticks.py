@@ -39,7 +39,7 @@ def folded(db) -> list[int]:
 def test_the_list_shows_one_line_and_how_many_it_stands_for(viewer, folded):
     page = " ".join(viewer.get("/ledger/?each=1").content.decode().split())
     assert page.count("calm ") == 1 and "calm 9" in page
-    assert "As 9 ticks before it, since" in page
+    assert "Same as 9 previous ticks since" in page
     run = " ".join(viewer.get("/ledger/").content.decode().split())
     assert "No action \u00d7 10" in run
 

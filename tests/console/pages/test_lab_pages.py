@@ -238,7 +238,7 @@ def test_experiments_are_compared_side_by_side_with_what_differs(operator):
     }
     (winner,) = [row for row in page.context["table"].rows if row.cells[0].best]
     assert (winner.experiment, winner.law) == (other, "worker_rate")
-    assert "Two experiments at least" in operator.get(f"/lab/compare?id={one.pk}").content.decode()
+    assert "Select at least two experiments" in operator.get(f"/lab/compare?id={one.pk}").content.decode()
 
 
 def test_the_command_gives_the_same_results(operator):

@@ -66,7 +66,7 @@ def large(control, browsers):
 @pytest.mark.parametrize(("path", "what"), [("/nodes/", "nodes"), ("/workers/", "containers")])
 def test_a_page_of_a_large_plant_shows_the_worst_and_says_what_it_leaves_out(large, path, what):
     page = source_of(large.get(path))
-    assert f"The {MAX_ROWS} worst of 200 {what} are shown." in page
+    assert f"Showing the worst {MAX_ROWS} of 200 {what}." in page
     assert rows_of(page) == MAX_ROWS
     assert rows_of(source_of(large.get(f"{path}?rows=all"))) == 200
 

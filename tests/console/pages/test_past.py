@@ -56,7 +56,7 @@ def test_a_page_shows_the_plant_as_it_was_and_says_so(page, viewer, past):
     assert answer.context["snapshot"] == snapshot_of(past)
     assert answer.context["frame"].strip.sentence == past["health"]["sentence"]
     assert b'data-connection="past"' in answer.content
-    assert b"The plant as of" in answer.content
+    assert b"Plant state at" in answer.content
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -70,7 +70,7 @@ def test_nothing_can_be_changed_from_the_past(page, browsers, past):
         (now, page not in ("/", "/queues/", "/workers/")),
     ):
         assert (b'name="reason"' in page_.content) is steers
-    assert b"you need the role" not in then.content
+    assert b"requires the operator role" not in then.content
 
 
 def test_the_rail_stays_at_the_instant_where_pages_can_show_it(viewer, past):
@@ -83,15 +83,15 @@ def test_the_rail_stays_at_the_instant_where_pages_can_show_it(viewer, past):
 def test_other_pages_show_the_present_and_say_so(page, browsers, past, stored_snapshot):
     answer = browsers["operator"].get(page, {"at": AT})
     assert answer.context["snapshot"] == snapshot_of(stored_snapshot)
-    assert "This page shows the present" in answer.content.decode()
+    assert "This page shows live data" in answer.content.decode()
     assert any(answer.context["frame"].can.values()), "of the present everything can be done"
-    assert ("What happened around" in answer.content.decode()) == (page == "/ledger/")
-    assert "This page shows the present" not in browsers["operator"].get(page).content.decode()
+    assert ("View records of that time" in answer.content.decode()) == (page == "/ledger/")
+    assert "This page shows live data" not in browsers["operator"].get(page).content.decode()
 
 
 @pytest.mark.parametrize("page", ["/help/", "/timeline/"])
 def test_a_page_that_is_about_no_instant_says_nothing_of_it(page, viewer, past):
-    assert "This page shows the present" not in viewer.get(page, {"at": AT}).content.decode()
+    assert "This page shows live data" not in viewer.get(page, {"at": AT}).content.decode()
 
 
 def test_the_pipeline_of_the_past_shows_nothing_of_the_present(browsers, past, control):
@@ -131,7 +131,7 @@ def test_where_nothing_was_retained_the_nearest_instant_is_offered(page, viewer,
     answer = viewer.get(page, {"at": "2026-11-20T05:00:00Z"})
     assert answer.context["snapshot"] is None
     text = answer.content.decode()
-    assert "No snapshot of that time" in text and "Alerts are not known" in text
+    assert "No snapshot for this time" in text and "Alerts unknown" in text
     assert "The plant is starting" not in text and "No alerts" not in text
     assert f"?at={iso(datetime.fromtimestamp(past['at'], UTC))}" in text
 

@@ -68,7 +68,7 @@ def test_an_application_whose_process_begins_anew_is_not_said_to_be_missing(clie
         ("pipeline-operator", ["performance", "hosts"]),
     ):
         text = source_of(client_of("viewer").get(reverse(name, args=args)))
-        assert "The pipeline starts again" in text and "it ran out of memory" in text
+        assert "The pipeline is restarting" in text and "it ran out of memory" in text
     assert client_of("viewer").get(reverse("pipeline-application", args=["other"])).status_code == 404
 
 
@@ -91,9 +91,9 @@ def test_a_pipeline_that_should_have_reported_by_now_is_not_waited_for_but_says_
         snapshot["parts"] = {"pipeline": {"state": state, "since": 0.0}}
         control.set(keys.SNAPSHOT, json.dumps(snapshot))
         text = source_of(client_of("viewer").get(reverse("pipeline")))
-        assert ("It should have by now" in text) is late is ("operate/alerts/pipeline-down" in text)
+        assert ("The report is overdue" in text) is late is ("operate/alerts/pipeline-down" in text)
         assert ("takes about 15 seconds" in text) is not late
-        assert "not heard yet" in " ".join(text.split())
+        assert "No report yet" in " ".join(text.split())
 
 
 def test_setting_tasks_steers_the_running_application_and_is_audited(client_of, at_work, control):
@@ -377,7 +377,7 @@ def test_the_page_says_why_it_failed_when_the_next_try_is_and_what_the_log_says(
     }
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
     text = source_of(client_of("operator").get(reverse("pipeline-application", args=["performance"])))
-    for said in ("3 restarts", "2 tries so far: a worker timed out", "Next try", "first exception &lt;b&gt;"):
+    for said in ("3 restarts", "2 attempts: a worker timed out", "Next attempt", "first exception &lt;b&gt;"):
         assert said in text, said
     seen = source_of(client_of("viewer").get(reverse("pipeline-application", args=["performance"])))
     assert "first exception" not in seen and "Restart performance" not in seen

@@ -208,13 +208,13 @@ def test_a_done_plan_says_what_it_did_and_an_open_one_what_it_would(operator, pl
     by_hand(operator)
     plan = Plan.objects.get()
     proposed = operator.get(f"/plans/{plan.pk}/").content.decode()
-    assert "<dt>Takes</dt>" in proposed and "<dt>Did</dt>" not in proposed
+    assert "<dt>Duration</dt>" in proposed and "<dt>Result</dt>" not in proposed
     assert f'value="{REASON["reason"]}"' not in proposed, "who approves says why"
     fetch(operator, f"/plans/{plan.pk}/approve", {"hash": plan.hash, **REASON})
     execution.advance(plan, plant.control, plant.now)
     page = operator.get(f"/plans/{plan.pk}/")
     done = " ".join(page.content.decode().split())
-    assert "<dt>Takes</dt>" not in done and "moved 134 of 134 points, in" in done
+    assert "<dt>Duration</dt>" not in done and "Moved 134 of 134 points in" in done
     assert page.context["plan"].took_seconds >= 0
 
 
@@ -230,7 +230,7 @@ def test_an_approved_plan_is_stopped_and_a_done_one_rolled_back_by_a_plan(browse
     fetch(operator, f"/plans/{done.pk}/approve", {"hash": done.hash, **REASON})
     execution.advance_all(plant.control, plant.now)
     seen = browsers["viewer"].get(f"/plans/{done.pk}/").content.decode()
-    assert "To roll it back you need the role operator." in seen
+    assert "Rolling back requires the operator role." in seen
     back = fetch(operator, f"/plans/{done.pk}/roll-back", REASON).json()
     undoing = operator.get(back["go"]).context["plan"]
     assert undoing.headline == f"Roll back plan {done.pk}: move 134 points back"
@@ -250,14 +250,14 @@ def test_a_node_is_drained_by_a_plan_and_taken_back(operator, plant, calm):
 
 
 def test_a_node_that_was_lost_is_offered_its_points_again(operator, plant, calm):
-    assert "its points again" not in operator.get("/nodes/n3/").content.decode()
+    assert "Restore points" not in operator.get("/nodes/n3/").content.decode()
     for _ in range(14):
         snapshot = plant.pass_seconds(1, silent=("n3",))
         recovery.recover(plant.control, snapshot, plant.now)
         execution.advance_all(plant.control, plant.now)
     stored(plant, plant.pass_seconds(3))
     assert plant.points() == {"n1": 501, "n2": 499}
-    assert "Give n3 its points again" in operator.get("/nodes/n3/").content.decode()
+    assert "Restore points of n3" in operator.get("/nodes/n3/").content.decode()
     answer = fetch(operator, "/nodes/use", {"node": "n3", "use": "give-back", **REASON})
     plan = Plan.objects.get(pk=answer.json()["plan"])
     assert (plan.state, plan.title) == ("proposed", "Give n3 its points back: 999 points")
@@ -308,7 +308,7 @@ def test_a_plain_form_that_is_refused_gets_its_page_again(operator, plant, calm)
 def test_a_viewer_sees_a_plan_and_no_way_to_steer(browsers, plant, calm):
     by_hand(browsers["operator"])
     page = browsers["viewer"].get(f"/plans/{Plan.objects.get().pk}/").content.decode()
-    assert "Divide alert by hand" in page and "role operator" in page
+    assert "Divide alert by hand" in page and "operator role" in page
     assert "Approve plan" not in page and "Balance now" not in page
 
 
@@ -370,14 +370,14 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     plan = Plan.objects.get()
     address, posted = f"/plans/{plan.pk}/approve", {"hash": plan.hash, "reason": "I have looked at it"}
     page = browsers["operator"].get(f"/plans/{plan.pk}/").content.decode()
-    assert "Approve as the first of two" in page
+    assert "Approve plan (1 of 2)" in page
     first = fetch(browsers["operator"], address, posted)
     assert "when a second person approves it" in first.json()["message"]
     assert AuditEntry.objects.latest("id").after["approvals"] == 1
     again = fetch(browsers["operator"], address, posted)
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])
     page = browsers["operator"].get(f"/plans/{plan.pk}/")
-    assert "1 of 2 has approved it" in page.content.decode()
+    assert "1 of 2 approvals" in page.content.decode()
     assert "already approved by you" in page.context["approval"].refusal
     execution.advance_all(plant.control, plant.now)
     assert Plan.objects.get().state == "proposed"

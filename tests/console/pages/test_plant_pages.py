@@ -78,13 +78,13 @@ def test_this_plant_is_shown_as_operators_tasks_and_paths(browsers, stored_snaps
     page = browsers["viewer"].get("/plants/main/").content.decode()
     for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are started"):
         assert text in page
-    assert "Set by hand" not in page  # a viewer can't
+    assert "Set tasks" not in page  # a viewer can't
 
 
 def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
     answer = browsers["viewer"].get("/plants/east/")
     page = answer.content.decode()
-    assert "work_1" in page and "1 to 8" in page and ">Seen<" in page
+    assert "work_1" in page and "1 to 8" in page and ">Connected<" in page
     assert answer.context["frame"].plant == "east"
     overview = browsers["viewer"].get("/").content.decode()
     assert 'href="/plants/east/"' in overview and 'href="/plants/"' in overview
@@ -99,9 +99,9 @@ def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
         ),
         (
             {"error": "east returned 200 with invalid or incomplete JSON."},
-            ["Answers wrongly", "half"],
+            ["Error", "half"],
         ),
-        ({"state": "unseen", "age_seconds": None, "topology": None, "error": "east: no"}, ["Not seen yet"]),
+        ({"state": "unseen", "age_seconds": None, "topology": None, "error": "east: no"}, ["No report yet"]),
     ],
 )
 def test_a_plant_that_answers_slowly_wrongly_or_half_says_so(browsers, east, changed, words):
@@ -295,7 +295,7 @@ def test_counts_of_a_section_are_whole_and_operators_that_can_be_set_are_called_
     page = browsers["viewer"].get("/plants/east/").content.decode()
     cells = re.findall(r"<td>(.*?)</td>", part_of(page, "plant-section-1"))
     assert cells == ["one", "1,014", "0.305", "—"]
-    assert "of 1 operator that can be set" in " ".join(page.split())
+    assert "On 1 adjustable operator" in " ".join(page.split())
 
 
 def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says_so(browsers, east):
@@ -308,15 +308,15 @@ def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says
     assert "in → work" in " ".join(part_of(page, "plant-figures").split())
     east(topology=MeasuredTopology("east", 5.0, 10.0, {}, ()).to_document())
     page = browsers["viewer"].get("/plants/east/").content.decode()
-    assert "nothing to observe: no operator is there now" in part_of(page, "plant-operators")
-    assert "none can be set from here" in part_of(page, "plant-figures")
+    assert "No operators. The plant responds but runs none now." in part_of(page, "plant-operators")
+    assert "No adjustable operators" in part_of(page, "plant-figures")
 
 
 @pytest.mark.parametrize("kind", ["weir", "celery"])
 def test_only_another_weir_has_a_console_of_its_own(browsers, east, kind):
     east(kind=kind)
     page = " ".join(browsers["viewer"].get("/plants/east/").content.decode().split())
-    assert ("on its own console" in page) == (kind == "weir")
+    assert ("Its own console" in page) == (kind == "weir")
 
 
 def test_the_api_registers_lists_sets_and_removes_like_the_pages(browsers, east, control):
@@ -425,7 +425,7 @@ def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers
     groups = page[page.index('id="plant-groups"') :]
     assert groups.index("late") < groups.index("early")
     assert "93.4" in groups and "4,200" in groups and "rising" in groups
-    assert "at least 5" in groups
+    assert "≥ 5" in groups
     assert "the topic is gone" in page
     assert "10.0.0.7" in page
     assert "plants.east.groups.late.lag_seconds" in page
@@ -465,7 +465,7 @@ SENSORS = {
 def test_the_sensors_of_a_declared_plant_are_shown_and_charted_and_why_one_has_no_number(browsers, east):
     east(kind="declared", sensors=SENSORS)
     page = browsers["viewer"].get("/plants/east/").content.decode()
-    for text in ("Sensors", "41.5", "1/s", "no number for", "did not answer within 2 s"):
+    for text in ("Sensors", "41.5", "1/s", "No value for", "did not answer within 2 s"):
         assert text in page, text
     assert 'data-series="plants.east.sensors.requests.value"' in page
     east(kind="declared", sensors=SENSORS, state="unseen", topology=None, error="Sensor waiting: away")

@@ -139,7 +139,7 @@ def test_the_form_of_a_cap_offers_the_queues_own_one_and_not_what_overrides_it(b
     capped_by_override(people, "shed")
     page = " ".join(browsers["operator"].get("/queues/telemetry/").content.decode().split())
     assert '<option value="throttle" selected>' in page and '<option value="shed" selected>' not in page
-    assert "An override lets it go up to shed for now; its own cap is throttle." in page
+    assert "An override sets the cap to shed. The configured cap is throttle." in page
 
 
 def test_a_cap_that_is_overridden_is_no_hand_on_the_plant(people, plant, control):

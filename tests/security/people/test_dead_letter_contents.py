@@ -64,7 +64,9 @@ def test_who_may_not_peek_sees_that_a_letter_is_there_and_nothing_of_it(outsider
         assert PERSON not in answer.content.decode(), address
     assert AuditEntry.objects.filter(action="queue.peek").count() == before
     page = outsider.get(f"/dead-letters/{letters[0]}/").content.decode()
-    assert "An operator of this queue sees the event." in page and "no such customer" in page
+    assert (
+        "Viewing the event requires the operator role for this queue." in page and "no such customer" in page
+    )
     (row,) = outsider.get("/api/v1/dead-letters?error=customer").json()["letters"]
     assert (row["sealed"], row["events"], row["event_count"]) == (True, [], 1)
     assert outsider.get(f"/api/v1/dead-letters?type={PERSON}").json()["count"] == 0  # nor by asking for it

@@ -78,7 +78,7 @@ def test_without_a_provider_there_is_no_such_login(db, control):
 def test_a_first_login_makes_an_account_with_the_role_of_its_groups(configured, control):
     known(configured, "s-1", preferred_username="ada", groups=["staff", "ops"])
     browser = Client()
-    assert f"Log in at {identity_provider.name()}" in browser.get("/login/").content.decode()
+    assert f"Log in with {identity_provider.name()}" in browser.get("/login/").content.decode()
     assert log_in(browser, "s-1").url == "/settings/"
     user = User.objects.get(username="ada")
     assert [each.name for each in user.groups.all()] == ["operator"] and not user.has_usable_password()
@@ -175,7 +175,7 @@ def test_passwords_and_roles_of_such_accounts_are_not_set_here(configured, brows
     posted = {"change": "role", "role": "administrator", "reason": "a test"}
     assert browsers["administrator"].post(address, posted).status_code == 422
     page = browsers["administrator"].get("/settings/users/").content.decode()
-    assert "its role follows the provider's groups" in page and 'aria-label="Role of kim"' not in page
+    assert "Role set by the provider's groups" in page and 'aria-label="Role of kim"' not in page
 
 
 def test_a_confirmation_takes_the_same_person_and_a_fresh_proof(configured, control):

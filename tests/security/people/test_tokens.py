@@ -243,7 +243,7 @@ def test_the_settings_page_limits_a_token_to_queues_and_actions_and_says_so(
     assert answer.status_code == 200, answer.content[:400]
     token = ApiToken.objects.get(name="shop")
     assert (token.queues, token.actions) == (["alert"], ["events"])
-    assert "queues alert only" in browsers["operator"].get("/settings/").content.decode()
+    assert "Queues: alert" in browsers["operator"].get("/settings/").content.decode()
 
 
 def test_who_logs_in_at_a_provider_is_offered_no_password_and_can_set_none(

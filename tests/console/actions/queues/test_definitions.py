@@ -136,5 +136,5 @@ def test_the_api_makes_and_changes_too(administrator, control):
 
 def test_the_pages_of_both_show_what_is_there(administrator):
     page = administrator.get("/queues/alert/definition/").content.decode()
-    assert 'value="sql"' in page and "Change alert" in page
-    assert "Make the queue" in administrator.get("/queues/new").content.decode()
+    assert 'value="sql"' in page and "Edit alert" in page
+    assert "Create queue" in administrator.get("/queues/new").content.decode()

@@ -16,7 +16,7 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     dead_letter(nodes["n2"], "n2")
     page = open_page("/queues/alert/")
     live(page, observer)
-    page.locator("#dead-letters").get_by_role("link", name="all of alert").click()
+    page.locator("#dead-letters").get_by_role("link", name="View all").click()
     letters = page.locator("#letters tbody tr")
     expect(letters).to_have_count(2)
     letters.filter(has_text="e-n1").get_by_role("checkbox").check()
@@ -26,11 +26,11 @@ def test_letters_are_put_in_again_or_discarded_by_name(open_page, observer, node
     expect(letters).to_have_count(1)
     page.get_by_label("Select all shown").check()
     page.locator("#letters").get_by_label("Reason").fill("test data")
-    page.get_by_role("button", name="Discard 1 dead letter for good").click()
+    page.get_by_role("button", name="Discard 1 dead letter permanently").click()
     expect(page.locator("#letters .error")).to_contain_text("can't be restored")
     page.get_by_label("Type alert to discard").fill("alert")
-    page.get_by_role("button", name="Discard 1 dead letter for good").click()
-    expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
+    page.get_by_role("button", name="Discard 1 dead letter permanently").click()
+    expect(page.locator("#letters")).to_contain_text("No dead letters match this filter.")
 
 
 def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_again(
@@ -42,11 +42,11 @@ def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_
         segment.dead_letter(each, "w", [(each.block().explicit(), "the shop does not answer")])
     page = open_page("/dead-letters/?error=shop")
     live(page, observer)
-    page.get_by_label("all 60 that match the filter").check()
+    page.get_by_label("All 60 that match the filter").check()
     page.locator("#letters").get_by_label("Reason").fill("the shop is back")
     page.get_by_role("button", name="Requeue 60 dead letters").click()
     expect(page.locator(".toast").last).to_have_text("60 dead letters (240 events) requeued.")
-    expect(page.locator("#letters")).to_contain_text("No dead letter matches this filter.")
+    expect(page.locator("#letters")).to_contain_text("No dead letters match this filter.")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_an_event_is_mended_beside_its_error(viewport, scheme, open_page, observ
     assert violations(page) == [] and overhang(page) <= 0
     page.get_by_label("Value").fill("much")
     page.locator("form[action$=fix]").get_by_label("Reason").fill("a unit too many")
-    page.get_by_role("button", name="Change the event").click()
+    page.get_by_role("button", name="Save event").click()
     expect(page.locator(".error")).to_contain_text("takes a number")
     page.get_by_label("Value").fill("2.5")
-    page.get_by_role("button", name="Change the event").click()
-    expect(page.get_by_text("Mended")).to_be_visible()
+    page.get_by_role("button", name="Save event").click()
+    expect(page.get_by_text("Edited")).to_be_visible()
     expect(page.get_by_label("Value")).to_have_value("2.5")
     page.locator("form[action$=act]").get_by_label("Reason").fill("mended")
     page.get_by_role("button", name="Requeue 1 event").click()

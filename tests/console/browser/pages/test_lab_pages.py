@@ -18,7 +18,7 @@ def begin(page: Page, limit: str) -> str:
     page.goto("/lab/?scenario=manager")
     page.get_by_label("Static").uncheck()
     page.get_by_label("Upper limit").fill(limit)
-    page.get_by_role("button", name="Run the experiment").click()
+    page.get_by_role("button", name="Run experiment").click()
     expect(page.get_by_role("heading", name=re.compile(r"Experiment \d+: manager"))).to_be_visible()
     return page.url.rstrip("/").split("/")[-1]
 
@@ -51,10 +51,10 @@ def test_an_experiment_is_made_up_refused_begun_and_cancelled(open_page, observe
     page = open_page("/lab/?scenario=manager")
     live(page, observer)
     page.get_by_label("Upper limit").fill("0")
-    page.get_by_role("button", name="Run the experiment").click()
+    page.get_by_role("button", name="Run experiment").click()
     expect(page.locator(".lab-form .error")).to_contain_text("takes a number from 1")
     page.get_by_label("Upper limit").fill("300")
-    page.get_by_role("button", name="Run the experiment").click()
+    page.get_by_role("button", name="Run experiment").click()
     expect(page.locator("#experiment-results .run-state")).to_have_text("Queued")
     live(page, observer)
     run = page.locator("#experiment-results .side a").inner_text().removeprefix("run ")
@@ -82,7 +82,7 @@ def test_results_plots_and_comparison_can_be_used_by_everybody(
     page.goto(f"/lab/compare?id={simulated[0]}&id={simulated[1]}")
     live(page, observer)
     expect(page.locator("table.results tbody tr")).to_have_count(4)
-    expect(page.get_by_role("region", name="Table of settings that differ")).to_contain_text("Upper limit")
+    expect(page.get_by_role("region", name="Table of different settings")).to_contain_text("Upper limit")
     assert violations(page) == [] and overhang(page) <= 0
 
 
@@ -91,15 +91,15 @@ def test_experiments_are_chosen_compared_and_applied(open_page, observer, simula
     live(page, observer)
     expect(page.get_by_role("button", name="Compare")).to_be_disabled()
     for number in simulated:
-        page.get_by_label(f"Choose experiment {number}").check()
+        page.get_by_label(f"Select experiment {number}").check()
     page.get_by_role("button", name="Compare 2 experiments").click()
-    expect(page.get_by_role("heading", name="Experiments side by side")).to_be_visible()
+    expect(page.get_by_role("heading", name="Compare experiments")).to_be_visible()
     page.goto(f"/lab/{simulated[1]}/")
     live(page, observer)
     form = page.locator("form[action$=apply]").first
     form.get_by_label("Reason").fill("it waits less in the lab")
     form.get_by_label("Expires").select_option("2")
-    form.get_by_role("button", name="Apply these parameters").click()
+    form.get_by_role("button", name="Apply parameters").click()
     expect(page.locator(".toast").last).to_contain_text("Upper limit 250")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".toast").last).to_contain_text(re.compile("back|ended|reverted", re.I))

@@ -134,7 +134,7 @@ def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nod
     page = open_page("/nodes/")
     live(page, observer)
     expect(page.get_by_role("button", name="Cordon")).to_be_disabled()
-    page.get_by_label("Choose n2").check()
+    page.get_by_label("Select n2").check()
     page.get_by_label("Reason").fill("a look at its disk")
     page.get_by_role("button", name="Cordon n2").click()
     expect(page.locator(".toast").last).to_contain_text("n2 keeps its points and gets no new ones.")
@@ -142,8 +142,8 @@ def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nod
     expect(page.locator('[data-row="nodes.n2"] .flags')).to_have_text("cordoned")
     page.goto("/nodes/n2/")
     page.locator("#node-use").get_by_label("Reason").fill("it is well")
-    page.get_by_role("button", name="Take n2 back").click()
-    expect(page.locator("#node-use")).to_contain_text("Drain makes a plan")
+    page.get_by_role("button", name="Return n2 to service").click()
+    expect(page.locator("#node-use")).to_contain_text("Draining creates a plan")
 
 
 @pytest.mark.thorough

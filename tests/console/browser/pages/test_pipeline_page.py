@@ -95,7 +95,7 @@ def test_a_wrong_declaration_is_shown_with_its_line_and_keeps_what_was_typed(ope
     area = page.get_by_label("Declaration in YAML")
     area.fill(DECLARATION.replace("SEQ(busy; load)", "SEQ(busy"))
     page.get_by_label("Reason").fill("a test")
-    page.get_by_role("button", name="Run as a new version").click()
+    page.get_by_role("button", name="Run new version").click()
     expect(page.get_by_role("alert").first).to_contain_text("line 10")
     assert "SEQ(busy," in area.input_value()
 
@@ -106,7 +106,7 @@ def test_what_was_sent_is_no_draft_any_more_once_it_is_done(open_page, observer)
     page = open_page("/pipeline/new/declaration/")
     page.get_by_label("Declaration in YAML").fill(DECLARATION.replace("name: performance", "name: drafted"))
     page.get_by_label("Reason").fill("a test of drafts")
-    page.get_by_role("button", name="Run the application").click()
+    page.get_by_role("button", name="Start application").click()
     expect(page).to_have_url(re.compile("/pipeline/drafted/declaration/$"))
     page.wait_for_load_state()
     assert page.evaluate("JSON.stringify({...sessionStorage})") == "{}"

@@ -19,12 +19,12 @@ def propose_by_hand(page: Page, observer: Observer) -> None:
         node: int(form.locator(f"#points-{node}").get_attribute("data-is") or 0) for node in ("n1", "n2")
     }
     form.locator("#points-n1").fill(str(is_now["n1"] - 120))
-    expect(form.locator("[data-difference]")).to_have_text("The sum is 880: 120 more make 1,000.")
+    expect(form.locator("[data-difference]")).to_have_text("The sum is 880. Add 120 to reach 1,000.")
     expect(form.locator("button.primary")).to_be_disabled()
     form.locator("#points-n2").fill(str(is_now["n2"] + 120))
-    expect(form.locator("[data-difference]")).to_contain_text("n1 gives 120; n2 takes 120.")
+    expect(form.locator("[data-difference]")).to_contain_text("n1 loses 120; n2 gains 120.")
     form.get_by_label("Reason").fill("n1 shares its host")
-    form.get_by_role("button", name="Make a plan, move 120 points").click()
+    form.get_by_role("button", name="Create plan, move 120 points").click()
     expect(page.get_by_role("heading", name="Divide alert by hand: move 120 points")).to_be_visible()
 
 
@@ -40,7 +40,7 @@ def test_points_that_are_dragged_come_from_the_nodes_that_may_change(open_page, 
     for field, points in zip(fields[1:], would[1:], strict=True):
         is_now = int(field.get_attribute("data-is") or 0)
         assert points == is_now if field.get_attribute("data-closed") else points < is_now
-    expect(form.get_by_role("button", name="Make a plan, move 166 points")).to_be_enabled()
+    expect(form.get_by_role("button", name="Create plan, move 166 points")).to_be_enabled()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_plan_is_approved_and_stopped_beside_the_list(open_page, observer):
     page = open_page("/")
     propose_by_hand(page, observer)
     drawer = page.locator("#drawer")
-    expect(drawer.locator(".voids")).to_contain_text(re.compile(r"Voids itself in [45]:\d\d"))
+    expect(drawer.locator(".voids")).to_contain_text(re.compile(r"Expires in [45]:\d\d"))
     observer.publish()
     drawer.get_by_label("Reason").fill("n1 is slow")
     drawer.get_by_role("button", name="Approve plan").click()

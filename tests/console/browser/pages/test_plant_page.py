@@ -47,7 +47,7 @@ def seen_after_another_second(page, observer):
     """Each second brings a snapshot; the page is written anew every few."""
     observer.publish(lambda snapshot: snapshot.update(plants=row()))
     page.wait_for_timeout(100)  # the page works only while the test waits on it
-    return page.locator("#plant-state").get_by_text("Seen", exact=True).is_visible()
+    return page.locator("#plant-state").get_by_text("Connected", exact=True).is_visible()
 
 
 def photographed(page, name, tmp_path):
@@ -74,7 +74,7 @@ def test_a_plant_is_added_chosen_with_the_keyboard_and_shown_as_it_is(open_page,
     page.get_by_label("Reason").fill("to see it here")
     page.get_by_role("button", name="Add plant").click()
     expect(page.get_by_role("heading", name="East", level=1)).to_be_visible()
-    expect(page.locator("#plant-state")).to_contain_text("Not seen yet")
+    expect(page.locator("#plant-state")).to_contain_text("No report yet")
     until(lambda: seen_after_another_second(page, observer), every_seconds=1.0)
     page.reload()
     photographed(page, "plant-east", tmp_path)

@@ -82,7 +82,7 @@ def test_a_page_whose_subject_is_gone_says_so(open_page, observer, east, ask):
     expect(page.get_by_role("heading", name="Operators")).to_be_visible()
     ask("POST", "plants/east/remove", {"reason": "a test"})
     observer.publish(lambda snapshot: snapshot.update(plants={}))
-    comes(observer, page.get_by_role("alert").get_by_text("no longer there"))
+    comes(observer, page.get_by_role("alert").get_by_text("no longer exists"))
 
 
 @pytest.fixture
