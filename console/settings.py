@@ -111,7 +111,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "console.accounts.login.LoginRequired",
     "console.accounts.sessions.SeenSessions",
-    "console.accounts.submissions.OnceOnly",
+    "console.accounts.submissions.IdempotencyGuard",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",

@@ -177,7 +177,7 @@ def test_a_shared_link_is_made_on_the_timeline_and_can_be_used_by_everybody_with
     form = page.locator("form[data-share]")
     form.get_by_label("Time shown (UTC)").fill(iso(then + timedelta(seconds=1)))
     form.get_by_label("Reason").fill("for the mail room")
-    form.get_by_role("button", name="Make a link").click()
+    form.get_by_role("button", name="Create link").click()
     expect(page.locator("#toasts")).to_contain_text("Link created")
     page.reload()
     address = page.locator("#shared-links").get_by_role("link", name="Open").first.get_attribute("href")

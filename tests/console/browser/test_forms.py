@@ -36,7 +36,7 @@ def test_many_loops_are_overridden_at_once_and_the_form_says_which(open_page, ob
     held = page.locator("[data-override]")
     expect(held).to_contain_text("Upper limit 700 instead of 1,000")
     expect(held).to_contain_text("on law worker rate, queue alert")
-    page.get_by_role("button", name="End now").click()
+    page.get_by_role("button", name="End override").click()
     expect(held).to_have_count(0)
 
 

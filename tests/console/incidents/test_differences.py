@@ -165,11 +165,11 @@ def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     offered = browsers["operator"].get("/differences/", long_comparison)
     assert offered.status_code == 200 and "Count in Spark" in offered.content.decode()
     seen = browsers["viewer"].get("/differences/", long_comparison).content.decode()
-    assert "Count in Spark</button>" not in seen and "An operator can let Spark count it" in seen
+    assert "Count in Spark</button>" not in seen and "An operator can count the events in Spark" in seen
     begun = browsers["operator"].post("/differences/count", long_comparison, follow=True)
     page = begun.content.decode()
     run = Run.objects.get(task__job=comparison_runs.JOB)
-    assert "Spark counts the archive" in page and f"run {run.pk}" in page
+    assert "Counting archived events in Spark" in page and f"run {run.pk}" in page
     browsers["operator"].post("/differences/count", long_comparison)
     assert Run.objects.count() == 1  # it goes on: nothing is counted twice
     assert AuditEntry.objects.filter(action="task.run").count() == 1

@@ -227,7 +227,7 @@ def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, 
     assert post(browsers["operator"], address, retained="1").status_code == 200
     assert due() == 0 and retention.is_retained(before.at.date().isoformat(), "alert")
     page = " ".join(browsers["operator"].get(f"/alerts/{night.pk}/incident/").content.decode().split())
-    assert "Let its data go" in page and "Keep its data" not in page
+    assert "Release data" in page and "Retain data" not in page
     detail = browsers["viewer"].get(f"/api/v1/alerts/{night.pk}/incident").json()
     assert detail["retained_since"] and datetime.fromisoformat(detail["retained_until"]) == night.resolved_at
     assert AuditEntry.objects.get(action="incident.change").after == {"retained": True}
@@ -278,7 +278,7 @@ def test_a_follow_up_is_kept_done_and_opened_again(browsers, night, stored_snaps
 
 def test_who_may_only_read_changes_nothing(browsers, night, stored_snapshot):
     page = browsers["viewer"].get(f"/alerts/{night.pk}/incident/").content.decode()
-    assert "Mitigated now" not in page and "## Timeline" in page
+    assert "Mark as mitigated" not in page and "## Timeline" in page
     assert post(browsers["viewer"], f"/alerts/{night.pk}/incident/change", mitigated="1").status_code == 403
 
 
@@ -305,7 +305,7 @@ def test_what_was_said_of_an_incident_that_became_explained_can_be_brought_to_it
         assert post(browser, f"{address}/{path}", **posted).status_code == 200
     Alert.objects.filter(pk=night.pk).update(under=cause)
     page = browser.get(f"{address}/").content.decode()
-    assert "# Ours" in page and "Another alert explains this one" in page and "Mitigated now" not in page
+    assert "# Ours" in page and "This alert is explained by" in page and "Mark as mitigated" not in page
     for path, posted in (
         ("review", {"text": "# Ours, in full", "revision": "1"}),
         (f"follow-ups/{FollowUp.objects.get().pk}", {"done": "1"}),

@@ -239,7 +239,7 @@ def test_an_entry_is_decided_once_more_and_the_page_says_by_which_code(viewer, l
 def test_a_time_range_without_data_says_so(viewer, entries):
     later = (SECOND + timedelta(days=900)).isoformat().replace("+", "%2B")
     page = viewer.get(f"/ledger/?from={later}").content.decode()
-    assert "No decision matches this filter in this range of time" in page
+    assert "No decisions match this filter in this time range" in page
 
 
 def test_script_in_a_reason_is_text(viewer, loop):

@@ -35,15 +35,15 @@ def page_of(client, loop):
 def test_the_page_shows_tasks_paths_forecast_and_who_decides(browsers, plant, law):
     page = page_of(browsers["viewer"], loop_of(law))
     for said in (
-        "Tasks of its operators",
-        "Latency of its paths",
+        "Tasks by operator",
+        "Latency by path",
         "Forecast",
-        "Who decides",
-        "steers",
+        "Task control",
+        "in control",
     ):
         assert said in page
     assert 'class="spread"' in page and "task-hours in the last" in page
-    assert "replicas" not in page.split("Tasks of its operators")[1].split("Latency of its paths")[0]
+    assert "replicas" not in page.split("Tasks by operator")[1].split("Latency by path")[0]
     assert "Set tasks</button>" not in page
 
 
@@ -80,7 +80,7 @@ def test_tasks_set_by_hand_hold_for_their_time_are_audited_and_the_law_plans_aro
     assert AuditEntry.objects.filter(action="override.set").latest("pk").reason == "load test"
     assert plant.tick().pipeline.applications["performance"].operators["hosts"].parallelism == 7
     page = page_of(browsers["operator"], loop)
-    assert "a person: 7" in page and "et by a person: performance/hosts" in page
+    assert "User: 7" in page and "et by a person: performance/hosts" in page
 
 
 def test_tasks_that_a_colleague_has_set_meanwhile_stay_set(browsers, plant, people):
@@ -158,4 +158,4 @@ def test_without_a_snapshot_or_a_control_server_the_page_still_comes(browsers, p
     loop = loop_of("parallelism_joint")
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     page = page_of(browsers["viewer"], loop)
-    assert "No operator is seen" in page and "Who decides" in page
+    assert "No operators found" in page and "Task control" in page

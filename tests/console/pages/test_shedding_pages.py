@@ -56,14 +56,14 @@ def test_a_table_is_shown_with_its_cost_and_the_reason_for_it(browsers, plant):
     assert "hosts is the bottleneck: it is offered" in page
     assert "more for each event would restore" in page
     assert "48 to 58" in page
-    assert "which may shed" in page
-    assert "What if" in page and "Put it in force" not in page
+    assert "(may shed)" in page
+    assert "Preview change" in page and "Override values" not in page
 
 
 def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_a_time(browsers, plant):
     loop = Loop.objects.get(law="shedding")
     page = page_of(browsers["operator"], loop, latency_bound_seconds="9", **{"weight-outage": "3"})
-    assert "now → as it would be" in page and "through in 9 s" in page
+    assert "Current → new" in page and "through in 9 s" in page
     assert not Override.objects.exists()
     posted = {"latency_bound_seconds": "9", "weight-outage": "3", "reason": "look", "minutes": "10"}
     assert browsers["viewer"].post(f"/loops/{loop.pk}/weigh", posted).status_code == 403
@@ -76,7 +76,7 @@ def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_
     plant.now = timezone.now()
     entry = plant.tick("shedding")
     assert entry.parameters["latency_bound_seconds"] == 9 and "parameters changed" in entry.reason
-    assert "Put it in force" not in page_of(browsers["operator"], loop)
+    assert "Override values" not in page_of(browsers["operator"], loop)
 
 
 def test_weights_put_in_force_leave_a_bound_that_a_colleague_has_set_meanwhile(browsers, plant, people):
@@ -165,7 +165,7 @@ def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
     Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
-    assert "No table is in force." in page
+    assert "No active shedding table." in page
 
 
 def test_over_the_api_a_ladder_is_capped_likewise_and_an_unknown_level_is_named(browsers, plant):

@@ -337,7 +337,7 @@ def test_of_more_than_there_is_room_for_the_newest_are_shown_and_how_many_there_
     overrides = happenings.overrides_of(HOUR)
     assert [bar.at for bar in overrides.bars] == [NOW - (50 - place) * MINUTE for place in (0, 4, 5)]
     page = browsers["viewer"].get("/timeline/", FIXED)
-    assert " ".join(page.content.decode().split()).count("the newest 3 of 6") == 3
+    assert " ".join(page.content.decode().split()).count("newest 3 of 6") == 3
 
 
 def test_a_chart_is_given_the_decisions_of_what_it_shows(browsers, loop):

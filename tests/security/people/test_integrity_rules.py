@@ -216,6 +216,6 @@ def test_a_proposal_of_an_assistant_is_carried_out_for_nobody_below_an_administr
 def test_the_page_offers_an_operator_no_button_that_is_refused(browsers, control):
     alert = fired("audit-altered")
     seen = {role: browsers[role].get(f"/alerts/{alert.pk}/").content.decode() for role in browsers}
-    assert "you need the role administrator: it guards" in seen["operator"]
+    assert "requires the administrator role, because it monitors" in seen["operator"]
     assert f"/alerts/{alert.pk}/snooze" not in seen["operator"]
     assert f"/alerts/{alert.pk}/snooze" in seen["administrator"]

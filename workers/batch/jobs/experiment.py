@@ -97,7 +97,7 @@ def work(lease: Any) -> ChunkResult:
     }
     began = time.monotonic()
     answer = _run_in_process(request, lease)
-    with lease.guarded():
+    with lease.guard_transaction():
         noted = {"metrics": answer["metrics"], "seconds": time.monotonic() - began}
         ExperimentResult.objects.update_or_create(experiment=experiment, law=law, defaults=noted)
     return ChunkResult(answer["rows"], {final: temporary})

@@ -35,7 +35,7 @@ def _delete_extracts(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     due = list_files_written_before(before, extract_files.kept_files(lease.surroundings.data))
     for path in due:
-        with lease.guarded():
+        with lease.guard_transaction():
             path.unlink(missing_ok=True)
     return ChunkResult(len(due))
 
@@ -45,7 +45,7 @@ def _delete_experiments(lease: Any) -> ChunkResult:
     before, deleted = datetime.fromisoformat(lease.content["before"]), 0
     for experiment in _due_experiments(before).order_by("pk"):
         folder = lease.surroundings.data / folder_of(experiment.pk)
-        with lease.guarded():
+        with lease.guard_transaction():
             if folder.exists():
                 shutil.rmtree(folder)
             experiment.delete()

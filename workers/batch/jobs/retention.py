@@ -339,7 +339,7 @@ def _delete_archive(lease: Any) -> ChunkResult:
     oldest = cutoff(lease.content["days"], now).timestamp()
     due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
     for batch in _batches(due, FILE_BATCH):
-        with _open_index(data / event_archive.ROOT) as index, lease.guarded():
+        with _open_index(data / event_archive.ROOT) as index, lease.guard_transaction():
             # This is checked again: a range may have been kept since the run was planned.
             if is_retained(day, queue):
                 break
@@ -382,7 +382,7 @@ def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> 
 def _delete_training(lease: Any) -> ChunkResult:
     due = _old_training(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
     for batch in _batches(due, FILE_BATCH):
-        with lease.guarded():
+        with lease.guard_transaction():
             for path in batch:
                 path.unlink(missing_ok=True)
     return ChunkResult(len(due))
@@ -404,7 +404,7 @@ def _delete_snapshots(lease: Any) -> ChunkResult:
 
 def _delete_day(lease: Any, folder: Path, paths: list[Path]) -> ChunkResult:
     """Delete a day's files, and its folder when it is empty, unless the day is kept in the meantime."""
-    with lease.guarded():
+    with lease.guard_transaction():
         if is_retained(lease.content["day"]):
             return ChunkResult(0)
         for path in paths:
@@ -418,7 +418,7 @@ def _delete_ledger(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
-        with lease.guarded():
+        with lease.guard_transaction():
             due = due_entries(before).filter(pk__range=(lease.content["first"], lease.content["last"]))
             ids = list(due.order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             deleted += LedgerEntry.objects.filter(pk__in=ids).delete()[0]
@@ -432,7 +432,7 @@ def _delete_alerts(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
-        with lease.guarded():
+        with lease.guard_transaction():
             ids = list(due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             Alert.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
@@ -450,7 +450,7 @@ def _delete_plans(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
-        with lease.guarded():
+        with lease.guard_transaction():
             ids = list(due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
                 return ChunkResult(deleted)
@@ -469,12 +469,12 @@ def _delete_runs(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     for number in Run.objects.filter(ended_at__lt=before).order_by("pk").values_list("pk", flat=True):
-        with lease.guarded():
+        with lease.guard_transaction():
             Run.objects.filter(pk=number).delete()
         deleted += 1
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
     for batch in _batches(_old_comparisons(lease.surroundings.data, before), FILE_BATCH):
-        with lease.guarded():
+        with lease.guard_transaction():
             for path in batch:
                 path.unlink(missing_ok=True)
         deleted += len(batch)
@@ -494,7 +494,7 @@ def _delete_loops(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
     deleted = 0
     while True:
-        with lease.guarded():
+        with lease.guard_transaction():
             ids = list(due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             if not ids:
                 return ChunkResult(deleted)

@@ -45,6 +45,6 @@ def work(lease: Any) -> ChunkResult:
     loop = Loop.objects.get(pk=lease.content["loop"])
     now = lease.surroundings.now
     learned = tuning.learn(loop, now, lease.content["days"], lease.check)
-    with lease.guarded():
+    with lease.guard_transaction():
         made = tuning.propose(learned, now)
     return ChunkResult(1) if made else ChunkResult(0, skipped=({"file": loop.name, "why": learned.why},))

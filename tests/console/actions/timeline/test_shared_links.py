@@ -243,7 +243,7 @@ def test_a_link_that_nobody_made_opens_nothing(kept):
     )
     for each in forged:
         answer = Client().get(f"/shared/{each}/")
-        assert answer.status_code == 404 and b"This link opens nothing" in answer.content, each
+        assert answer.status_code == 404 and b"This link is not valid" in answer.content, each
         assert Client().get(f"/shared/{each}/picture.png").status_code == 404
     assert Client().get(f"/shared/{signed}/").status_code == 200
 
@@ -311,7 +311,7 @@ def test_who_may_share_none_is_shown_no_address_of_another(kept, browsers, peopl
     answer = operator.get("/api/v1/shared-links")
     assert answer.status_code == 403 and address not in answer.content.decode()
     page = operator.get("/timeline/").content.decode()
-    assert address not in page and "Make a link" not in page
+    assert address not in page and "Create link" not in page
 
 
 def test_an_operator_shares_a_time_on_the_timeline_and_ends_the_link_there(kept, browsers, stored_snapshot):
@@ -323,7 +323,7 @@ def test_an_operator_shares_a_time_on_the_timeline_and_ends_the_link_there(kept,
     assert f"http://testserver{shared_links.address_of(made)}" in page
     assert shared_links.address_of(made) not in browsers["viewer"].get("/timeline/").content.decode()
     assert operator.post("/timeline/share/end", {"link": made.pk, "reason": "done"}).status_code == 302
-    assert "No link is open." in operator.get("/timeline/").content.decode()
+    assert "No active links." in operator.get("/timeline/").content.decode()
 
 
 def test_the_same_by_the_api(kept, browsers):

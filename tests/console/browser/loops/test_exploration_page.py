@@ -53,7 +53,7 @@ def test_what_if_is_answered_as_it_is_typed(viewport, scheme, open_page, explore
     page.get_by_label("Number of processes").fill("20")
     expect(part.locator("tr.asked")).to_contain_text("what if")
     page.locator("#would-minimum").fill("12")
-    expect(part).to_contain_text("would be 12")
+    expect(part).to_contain_text("new 12")
     expect(page.locator("#explorations tbody tr").first).to_be_visible()
     assert violations(page) == [] and overhang(page) <= 0
 

@@ -139,7 +139,7 @@ def test_a_loop_is_held_for_a_time_and_resumed(open_page, observer, worker_loop)
     page.locator("#why").get_by_role("button", name="Hold loop for 30 min").click()
     expect(page.locator("[data-override]")).to_contain_text("Mode hold instead of auto")
     expect(page.get_by_role("button", name="Hold", exact=True)).to_have_attribute("aria-pressed", "true")
-    page.get_by_role("button", name="End now").click()
+    page.get_by_role("button", name="End override").click()
     expect(page.locator("[data-override]")).to_have_count(0)
 
 

@@ -42,14 +42,14 @@ def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open
     expect(card).to_contain_text("Settles in 20 s, overshoots 0%.")
     expect(card.locator(".plane path")).to_have_count(1)
     page.locator("#would-kp").fill("-0.0061")
-    expect(card).to_contain_text("What would change")
+    expect(card).to_contain_text("Expected change")
     expect(card.locator(".plane path")).to_have_count(2)
     assert violations(page) == [] and overhang(page) <= 0
     page.locator("#would-kd").fill("0")
     page.locator("#would-ki").fill("-0.008")
     expect(card).to_contain_text("Unstable on the model")
     page.locator("#steer").get_by_role("button", name="Discard").click()
-    expect(card).to_contain_text("What it promises")
+    expect(card).to_contain_text("Expected behavior")
 
 
 def test_a_refusal_of_gains_stands_in_the_form(open_page, observer, pages):

@@ -48,8 +48,8 @@ def test_a_tuning_can_be_read_by_everybody_and_fits(screen, open_page, observer,
     page = open_page(f"/loops/{loop}/", viewport=viewport, color_scheme=scheme)
     live(page, observer)
     part = page.locator("section", has=page.locator("#tuning-title"))
-    expect(part).to_contain_text("would have cost 24 % less")
-    part.get_by_text("Cost of each day").click()
+    expect(part).to_contain_text("would have reduced the cost by 24 %")
+    part.get_by_text("Daily cost").click()
     page.screenshot(path=Path(PHOTOGRAPHS or tmp_path) / f"tuning-{screen}.png", full_page=True)
     assert violations(page) == [] and overhang(page) <= 0
 

@@ -164,7 +164,7 @@ def test_a_silence_says_what_it_would_hide_before_it_is_set(open_page, observer,
     expect(said.get_by_role("link", name=alert["title"])).to_be_visible()
     page.get_by_label("Value 1").fill("n7")
     expect(said).to_contain_text("It hides no open alerts")
-    page.get_by_role("button", name="Silence what matches").click()
+    page.get_by_role("button", name="Create silence").click()
     assert page.get_by_label("Reason").evaluate("field => field.validity.valueMissing")
 
 
@@ -188,7 +188,7 @@ def test_the_test_of_the_browsers_shows_in_this_one_and_stands_in_the_list(open_
 
     page = open_page("/alerts/receivers/", before=prepared)
     live(page, observer)
-    page.get_by_role("button", name="Test", exact=True).click()
+    page.get_by_role("button", name="Send test").click()
     # The alert itself may be announced as well.
     until(lambda: shown(page)[-1:] == ["Notice: Receiver test weir-alert-test"])
     expect(page.locator("#messages")).to_contain_text("Receiver test")
@@ -309,7 +309,7 @@ def test_who_is_notified_and_why_not_is_read_on_every_screen(
         live(page, observer)
         expect(page.locator("main")).to_contain_text(words)
         if name == "receivers":
-            expect(page.locator("main")).to_contain_text("answers come to /api/v1/chat/chat")
+            expect(page.locator("main")).to_contain_text("replies go to /api/v1/chat/chat")
             page.get_by_label("Channel").select_option("apprise")
             expect(page.get_by_label("what the chat proves its answers by")).to_be_visible()
         page.screenshot(path=tmp_path / f"{name}-{viewport['width']}-{theme}.png", full_page=True)

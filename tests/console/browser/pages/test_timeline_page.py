@@ -102,7 +102,7 @@ def test_a_finger_that_scrolls_over_the_strips_sets_no_instant(open_page, observ
     finger = {"pointerId": 7, "pointerType": "touch", "clientX": x, "clientY": y, "button": 0}
     for kind in ("pointerdown", "pointercancel"):
         page.locator(".plots").first.dispatch_event(kind, finger)
-    page.get_by_label("What", exact=True).tap()
+    page.get_by_label("Title", exact=True).tap()
     page.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
     assert page.url.endswith("/timeline/?minutes=10")
 
@@ -135,9 +135,9 @@ def test_a_clock_that_is_wrong_in_the_browser_changes_no_time(open_page, observe
 def test_a_note_on_the_range_shown_is_written_and_removed(open_page, observer, measured):
     page = open_page("/timeline/?minutes=10")
     live(page, observer)
-    page.get_by_label("What", exact=True).fill("<i>load</i> test")
-    page.get_by_role("button", name="Use the range shown").click()
-    page.get_by_role("button", name="Mark", exact=True).click()
+    page.get_by_label("Title", exact=True).fill("<i>load</i> test")
+    page.get_by_role("button", name="Use displayed range").click()
+    page.get_by_role("button", name="Add mark").click()
     row = page.locator("#marks tr", has_text="<i>load</i> test")
     expect(row).to_be_visible()
     expect(page.locator(".happening.note")).to_contain_text("<i>load</i> test")

@@ -268,8 +268,8 @@ def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(opera
     assert [each.reason for each in response.entries] == ["at onset", "on a forecast"]
     assert [each.reason for each in response.advice] == ["if"]
     assert response.outcome.words == "1 of 1 action had an effect."
-    assert text.index("at onset") < text.index("Before it began") < text.index("on a forecast")
-    assert "Advice, not done: 1 decision of loops" in text
+    assert text.index("at onset") < text.index("Before the alert") < text.index("on a forecast")
+    assert "Advice not applied: 1 decision of loops" in text
     headers = {"authorization": f"Bearer {secrets['viewer']}"}
     tried = Client().get(f"/api/v1/alerts/{alert.pk}", headers=headers).json()["tried"]
     assert (len(tried["entries"]), len(tried["advice"]), tried["actions"]) == (2, 1, 1)
@@ -319,7 +319,7 @@ def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operat
     other = opened("queue_wait", queue="alert")
     Alert.objects.filter(pk=other.pk).update(resolved_at=timezone.now() - timedelta(hours=3))
     text = operator.get(f"/alerts/?page={page}").content.decode()
-    assert "No alert is open." in text and ("The latest was resolved" in text) == (page == 1)
+    assert "No open alerts." in text and ("Latest resolved" in text) == (page == 1)
 
 
 @pytest.mark.parametrize(

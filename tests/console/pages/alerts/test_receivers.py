@@ -20,7 +20,7 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert fetch(administrator, f"/alerts/receivers/{hook.pk}/test").status_code == 200
     assert Message.objects.get().content["kind"] == "test"
     page = administrator.get("/alerts/receivers/").content.decode()
-    assert "Receiver test" in page and "Key to verify its signatures" in page
+    assert "Receiver test" in page and "Signature verification key" in page
     assert "Key to verify" not in browsers["operator"].get("/alerts/receivers/").content.decode()
     desk = Receiver.objects.get(name="desk")
     refused = fetch(administrator, f"/alerts/receivers/{desk.pk}/delete", REASON)
@@ -119,7 +119,7 @@ def test_broken_events_of_a_calendar_are_named_on_the_page_and_by_the_api(broken
     rota = Receiver.objects.create(name="rota", channel="schedule", settings=settings)
     OnCallFeed.objects.create(receiver=rota, broken=broken)
     page = html.unescape(browsers["viewer"].get("/alerts/receivers/").content.decode())
-    assert page.count("Skipped in the calendar:") == len(broken)
+    assert page.count("Skipped calendar entry:") == len(broken)
     assert all(sentence in page for sentence in broken)
     rows = browsers["viewer"].get("/api/v1/receivers").json()["receivers"]
     assert [row["broken_events"] for row in rows if row["name"] == "rota"] == [broken]

@@ -91,4 +91,4 @@ def test_where_prices_are_set_and_no_run_is_recorded_no_price_is_said_to_be_miss
         entry.save()
     page = source_of(browsers["viewer"].get(f"/costs/?loop={loop.pk}"))
     said = " ".join(page.split())
-    assert "What the hold cost is not known: how long a worker runs is not recorded." in said
+    assert "The cost of the hold is unknown because worker run times are not recorded." in said

@@ -92,7 +92,7 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     }
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())
-    assert "It can't be approved any more: fill_share of the loop has changed since" in page
+    assert "This tuning can no longer be approved: fill_share of the loop has changed since" in page
     assert "Approve abababab" not in page
 
 

@@ -73,7 +73,7 @@ def test_a_question_that_can_not_be_read_names_its_field_and_keeps_what_was_type
 def test_a_time_without_data_is_a_sentence(browsers, loop):
     loop.entries.all().delete()
     page = browsers["viewer"].get(f"/loops/{loop.pk}/what-if/?would-upper_limit=5")
-    assert "Nothing was decided in this time" in page.content.decode()
+    assert "No decisions in this time range" in page.content.decode()
 
 
 def test_the_command_asks_the_same(loop):

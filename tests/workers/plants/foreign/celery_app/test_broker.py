@@ -36,7 +36,7 @@ def test_what_bears_the_name_of_a_priority_and_is_no_list_blinds_nobody_and_coun
     control.set("unacked", "of somebody else")
     found = observed()
     assert found.lengths(["user"]) == {"user": QueueLength(3, {0: 2, 3: 1})}
-    assert found.unacknowledged() == 0
+    assert found.count_unacknowledged() == 0
 
 
 @pytest.mark.parametrize(("separator", "waiting"), [("", 6), ("any", 6), ("usual", 3), (":", 4)])
@@ -73,7 +73,7 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
         found.lengths(["orders"])
     monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
     with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
-        found.unacknowledged()
+        found.count_unacknowledged()
 
 
 @pytest.mark.parametrize("answer", [-5, 10**20, True, 2.5, None, b"3"])

@@ -68,7 +68,7 @@ def test_a_worker_that_was_started_anew_has_nothing_waiting_and_one_that_left_is
         heard.apply({"type": "worker-heartbeat", "hostname": WORKER, "pid": pid}, 60.0)
     assert not heard.pools[WORKER].running
     heard.apply({"type": "worker-offline", "hostname": WORKER, "pid": 2}, 61.0)
-    assert heard.beating(61.0) == []
+    assert heard.list_beating_workers(61.0) == []
 
 
 def test_a_worker_that_comes_online_under_the_same_pid_has_nothing_waiting_and_nothing_at_work():
@@ -96,11 +96,11 @@ def test_who_sends_tasks_is_no_worker():
 
 def test_a_worker_that_is_silent_is_not_waited_for():
     heard = events("received", now=50.0)
-    assert heard.beating(50.0) == []  # from tasks alone: which other workers exist is unknown
+    assert heard.list_beating_workers(50.0) == []  # from tasks alone: which other workers exist is unknown
     heard.apply({"type": "worker-heartbeat", "hostname": WORKER, "pid": 1}, 50.0)
-    assert heard.beating(60.0) == [WORKER]
+    assert heard.list_beating_workers(60.0) == [WORKER]
     heard.apply({"type": "task-received", "hostname": WORKER, "uuid": "2"}, 80.0)
-    assert heard.beating(90.0) == []
+    assert heard.list_beating_workers(90.0) == []
 
 
 JUNK = st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2))

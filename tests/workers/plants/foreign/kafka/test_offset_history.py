@@ -15,40 +15,40 @@ def history(*samples):
 
 
 def test_events_between_two_samples_are_taken_to_have_come_evenly():
-    appended = history((0.0, 0), (10.0, 100)).appended(50)
+    appended = history((0.0, 0), (10.0, 100)).find_append_time(50)
     assert appended.at == pytest.approx(5.05)
     assert (appended.after, appended.before) == (0.0, 10.0)
 
 
 def test_an_event_after_an_idle_hour_came_when_the_end_moved_and_not_an_hour_before():
     quiet = [(float(at), 7) for at in range(0, 3600, 2)]
-    appended = history(*quiet, (3600.0, 8)).appended(7)
+    appended = history(*quiet, (3600.0, 8)).find_append_time(7)
     assert 3598.0 <= appended.at <= 3600.0
 
 
 def test_what_came_before_the_history_or_has_not_come_yet_is_not_known():
     found = history((5.0, 10), (6.0, 20))
-    assert found.appended(9) is None
-    assert found.appended(20) is None
+    assert found.find_append_time(9) is None
+    assert found.find_append_time(20) is None
     assert OffsetHistory().find_append_time(0) is None
 
 
 def test_an_end_that_goes_back_is_another_log():
     found = history((0.0, 0), (10.0, 1_000), (12.0, 5), (14.0, 25))
-    assert found.appended(900) is None
-    assert found.appended(15).at == pytest.approx(13.05)
+    assert found.find_append_time(900) is None
+    assert found.find_append_time(15).at == pytest.approx(13.05)
 
 
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
     found = history((0.0, 0), (100.0, 10), (50.0, 20))
-    assert found.appended(15).before == 50.0
+    assert found.find_append_time(15).before == 50.0
 
 
 def test_what_the_broker_says_of_the_past_is_put_in_its_place():
     found = history((100.0, 500), (102.0, 520))
     assert found.insert(40.0, 200)
     assert found.insert(70.0, 380)
-    assert found.appended(300).at == pytest.approx(40 + 30 * 100.5 / 180)
+    assert found.find_append_time(300).at == pytest.approx(40 + 30 * 100.5 / 180)
 
 
 def test_what_contradicts_the_samples_is_left_out():
@@ -56,7 +56,7 @@ def test_what_contradicts_the_samples_is_left_out():
     assert not found.insert(90.0, 501)
     assert not found.insert(101.0, 499)
     assert not found.insert(103.0, 520)
-    assert found.appended(499) is None
+    assert found.find_append_time(499) is None
 
 
 @given(
