@@ -66,7 +66,7 @@ def test_an_event_is_mended_beside_its_error(viewport, scheme, open_page, observ
     expect(page.locator(".error")).to_contain_text("takes a number")
     page.get_by_label("Value").fill("2.5")
     page.get_by_role("button", name="Save event").click()
-    expect(page.get_by_text("Edited")).to_be_visible()
+    expect(page.get_by_text("Edited", exact=True)).to_be_visible()
     expect(page.get_by_label("Value")).to_have_value("2.5")
     page.locator("form[action$=act]").get_by_label("Reason").fill("mended")
     page.get_by_role("button", name="Requeue 1 event").click()
