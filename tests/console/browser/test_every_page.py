@@ -224,7 +224,7 @@ def test_nothing_moves_for_who_asked_for_stillness(path, open_page, observer):
     ("path", "heads"),
     [
         ("/queues/", ["Queue", "Waiting", "Wait, s", "In, /s"]),
-        ("/nodes/", ["Node", "State", "Use, %"]),
+        ("/nodes/", ["Node", "State", "Used, %"]),
         ("/workers/", ["Container", "Waiting"]),
     ],
 )
