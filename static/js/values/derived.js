@@ -125,7 +125,7 @@ export const derived = {
     if (alert) set(element, alert.sentence);
   },
   open_proposals(element, { plans = [] }) {
-    badge(element, plans.filter((plan) => plan.state === "proposed").length, "awaiting approval");
+    badge(element, plans.filter((plan) => plan.state === "proposed").length, "to approve");
   },
   plan_progress(element, { plans = [] }) {
     const plan = planOf(plans, element);
