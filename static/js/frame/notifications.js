@@ -6,7 +6,7 @@ import { subscribe } from "../values/store.js";
 
 const KEPT = "weir-announced", LOCK = "weir-announce";
 const AGAIN_MILLISECONDS = 10_000; // after a notification could not be shown
-const ASKED = "Alerts can show as notifications of this browser, also while you work elsewhere.";
+const ASKED = "Show alerts as browser notifications, even while you work in another window.";
 const title = document.title;
 
 export function start() {
@@ -28,7 +28,7 @@ function offer() {
   const place = document.getElementById("notify-ask");
   if (!place) return;
   const state = "Notification" in window && isSecureContext ? Notification.permission : "impossible";
-  const words = { default: ASKED, denied: "This browser is set not to show notifications; its settings for this address change that.", impossible: "This browser shows notifications only over https." }[state];
+  const words = { default: ASKED, denied: "Notifications are blocked for this site. Allow them in the browser settings.", impossible: "Browser notifications require HTTPS." }[state];
   place.hidden = !words;
   place.querySelector("[data-words]").textContent = words ?? "";
   place.querySelector("[data-notify]").hidden = state !== "default";

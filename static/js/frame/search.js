@@ -45,20 +45,20 @@ async function ask() {
     show(results, total);
     if (goesWhenAnswered) go(options()[0]);
   } catch {
-    if (question === asked && document.activeElement === field) show([], 0, "The console does not answer; try again.");
+    if (question === asked && document.activeElement === field) show([], 0, "The console is not responding. Try again.");
   }
 }
 
 function show(results, total, error = "") {
   chosen = 0;
   const rows = results.map(item);
-  if (!rows.length) rows.push(saying(error || "Nothing is called that."));
-  else if (total > results.length) rows.push(saying(`${total - results.length} more; type another word.`));
+  if (!rows.length) rows.push(saying(error || "No results"));
+  else if (total > results.length) rows.push(saying(`${total - results.length} more results. Refine the search.`));
   list.replaceChildren(...rows);
   list.hidden = false;
   field.setAttribute("aria-expanded", "true");
   choose();
-  document.getElementById("announcer").textContent = error || `${total} found`;
+  document.getElementById("announcer").textContent = error || `${total} result${total === 1 ? "" : "s"}`;
 }
 
 function item({ kind, label, about, url }, index) {

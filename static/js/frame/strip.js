@@ -60,7 +60,7 @@ function showBar(state, seconds, since, word) {
 }
 
 function asOf() {
-  if (!store.snapshot) return "Nothing is known yet.";
+  if (!store.snapshot) return "No data yet.";
   return `The plant is shown as of ${clockOrDay(new Date(store.snapshot.at * 1000))}.`;
 }
 
@@ -94,7 +94,7 @@ function alerts(snapshot) {
   place.dataset.shown = signature;
   place.innerHTML = found.length
     ? `<span class="state bare" data-state="${SEVERITY_STATES[found[0].severity]}"><i class="glyph" aria-hidden="true"></i></span><span><b>${found.length}</b> <span class="wide">alert${found.length === 1 ? "" : "s"}</span></span>`
-    : unknown ? `${icon("alerts")} <span aria-hidden="true">—</span><span class="seen-by-readers">Alerts are not known</span>`
+    : unknown ? `${icon("alerts")} <span aria-hidden="true">—</span><span class="seen-by-readers">Alerts unknown</span>`
       : none("alerts", "alerts");
 }
 
