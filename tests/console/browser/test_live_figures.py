@@ -321,7 +321,7 @@ def test_a_page_opened_before_the_first_snapshot_comes_alive_by_itself(open_page
     ("address", "part", "name", "figure"),
     [
         ("/queues/alert/", "queues", "alert", "Waiting events"),
-        ("/nodes/n1/", "nodes", "n1", "Utilisation"),
+        ("/nodes/n1/", "nodes", "n1", "Utilization"),
     ],
 )
 def test_a_page_of_what_the_observer_sees_later_comes_alive_by_itself(
