@@ -289,7 +289,7 @@ def either(first: Check, second: Check) -> Check:
 def list_of(check: Check, noun: str) -> Check:
     """Accept a list of values that all match the same check."""
     return Check(
-        noun, lambda value: [check.read(each) for each in _validate_value(isinstance(value, list), value)]
+        noun, lambda value: [check.read(item) for item in _validate_value(isinstance(value, list), value)]
     )
 
 

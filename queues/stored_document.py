@@ -52,10 +52,10 @@ def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
     if decoder is None:
         decoder = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind, strict=False))
     try:
-        found: Read = decoder.decode(text)
+        document: Read = decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _build_error(name, str(error)) from None
-    return found
+    return document
 
 
 def readable(kind: type[Read], text: bytes | str | None) -> Read | None:

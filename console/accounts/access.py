@@ -460,7 +460,7 @@ def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
 
 def _list_named_actions(actions: Collection[str]) -> frozenset[str]:
     """Return each action in a list of actions and families."""
-    return frozenset(each for each in ACTIONS if each in actions or family_of(each) in actions)
+    return frozenset(action for action in ACTIONS if action in actions or family_of(action) in actions)
 
 
 def least_role(token_role: str, owner_role: str | None) -> str | None:

@@ -82,16 +82,16 @@ def discover() -> Mapping[str, Any]:
 @functools.lru_cache(maxsize=2)
 def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     try:
-        found = _json_object(requests.get(issuer + DISCOVERY, **_bounds()))
-        endpoints = [found[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
-        endpoints.append(found["jwks_uri"])
+        document = _json_object(requests.get(issuer + DISCOVERY, **_bounds()))
+        endpoints = [document[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
+        endpoints.append(document["jwks_uri"])
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
         raise ProviderError("The OpenID Connect provider's description can't be read.") from error
-    if str(found.get("issuer", "")).rstrip("/") != issuer:
+    if str(document.get("issuer", "")).rstrip("/") != issuer:
         raise ProviderError("The OpenID Connect provider describes another issuer.")
     if issuer.startswith("https:") and not all(str(endpoint).startswith("https:") for endpoint in endpoints):
         raise ProviderError("The OpenID Connect provider names an address without https.")
-    return found
+    return document
 
 
 def _bounds() -> dict[str, Any]:
@@ -162,13 +162,13 @@ def read_proof_time(request: HttpRequest, now: float) -> float:
 def end_url(back: str) -> str:
     """Return the page where the provider ends its own session and redirects back; "" if it has none."""
     try:
-        found = str(discover().get("end_session_endpoint") or "")
+        url = str(discover().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
-    if urlsplit(found).scheme not in ("https", urlsplit(_provider_settings()["issuer"]).scheme):
+    if urlsplit(url).scheme not in ("https", urlsplit(_provider_settings()["issuer"]).scheme):
         return ""  # no address for browsers, or one less secure than the provider itself
     query = {"client_id": _provider_settings()["client_id"], "post_logout_redirect_uri": back}
-    return f"{found}{'&' if urlsplit(found).query else '?'}{urlencode(query)}"
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}"
 
 
 class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library has no types

@@ -94,13 +94,13 @@ def make(
 
 def describe_token(token: ApiToken) -> dict[str, Any]:
     """Return a token for the audit log."""
-    found = {
+    document = {
         "role": token.role,
         "owner": token.owner.get_username(),
         "expires_at": token.expires_at.isoformat(),
     }
     more = {"queues": token.queues, "actions": token.actions, "parent": token.parent and token.parent.name}
-    return {**found, **{key: value for key, value in more.items() if value}}
+    return {**document, **{key: value for key, value in more.items() if value}}
 
 
 def _check(actor: Actor, name: str, role: str, days: Any) -> None:

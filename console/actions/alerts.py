@@ -204,10 +204,10 @@ def describe_receiver(receiver: Receiver) -> dict[str, Any]:
 
 def describe_receiver_for(actor: Actor, receiver: Receiver) -> dict[str, Any]:
     """Return a receiver as the actor may see it."""
-    found = describe_receiver(receiver)
-    if "url" in found and not actor.may("receiver.change"):
-        found["url"] = mask_address(found["url"])
-    return found
+    document = describe_receiver(receiver)
+    if "url" in document and not actor.may("receiver.change"):
+        document["url"] = mask_address(document["url"])
+    return document
 
 
 def audit_document(receiver: Receiver) -> dict[str, Any]:
@@ -216,11 +216,11 @@ def audit_document(receiver: Receiver) -> dict[str, Any]:
     Its fingerprint shows that an address has changed, but can't be used to guess the address, since it is
     made with WEIR_SECRET_KEY.
     """
-    found = describe_receiver(receiver)
-    if url := found.get("url"):
+    document = describe_receiver(receiver)
+    if url := document.get("url"):
         fingerprint = salted_hmac("receiver url", url).hexdigest()[:FINGERPRINT_DIGITS]
-        found |= {"url": mask_address(url), "url_fingerprint": fingerprint}
-    return found
+        document |= {"url": mask_address(url), "url_fingerprint": fingerprint}
+    return document
 
 
 def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: Any) -> None:

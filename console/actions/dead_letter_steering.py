@@ -80,12 +80,12 @@ def list_matching(
 
     Raises `BadInput` if they have changed: the action must apply to the letters that were counted.
     """
-    found = dead_letters.search(criteria, actor)
-    if found.unreachable:
+    letters = dead_letters.search(criteria, actor)
+    if letters.unreachable:
         raise BadInput(
-            "letter", f"{', '.join(found.unreachable)} does not answer; choose dead letters one by one."
+            "letter", f"{', '.join(letters.unreachable)} does not answer; choose dead letters one by one."
         )
-    there = found.limit_to(through)
+    there = letters.limit_to(through)
     if there.digest != digest:
         raise BadInput(
             "letter",

@@ -340,12 +340,12 @@ def download(letter: NamedDeadLetter) -> HttpResponse:
 
 def parse_names(names: Iterable[str]) -> list[Name]:
     """Parse the names of dead letters. Raises `BadInput` for an invalid name, and if there are none."""
-    found = [Name.read(text) for text in names]
-    if not found:
+    parsed = [Name.read(text) for text in names]
+    if not parsed:
         raise BadInput("letter", "choose at least one dead letter.")
-    for name in found:
+    for name in parsed:
         place_of(name)
-    return found
+    return parsed
 
 
 def group_by_place(names: Sequence[Name]) -> Iterator[tuple[str, str, DeadLetters, Mapping[str, str]]]:

@@ -256,7 +256,7 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
 
 def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> None:
     """Reject a permanent value while an override replaces it, since it would have no effect."""
-    held = [each for each in overrides.list_for_loop(loop, now) if each.name == name]
+    held = [override_ for override_ in overrides.list_for_loop(loop, now) if override_.name == name]
     if held:
         newest, owner = held[-1], held[-1].owner.get_username()
         by = f"with {short(newest.value)} on {Scope.build(newest)} by {owner} {describe_end(newest)}"

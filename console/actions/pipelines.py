@@ -268,10 +268,10 @@ def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
 
 def _load_running(application: str, control: redis.Redis) -> Application:
     """Return the running version. Raises `BadInput` if the application is not running."""
-    found = Declarations(control).load_running().get(application)
-    if found is None:
+    running = Declarations(control).load_running().get(application)
+    if running is None:
         raise BadInput("application", f"{application} is not running.")
-    return application_of_text(found.text, TABLES, application)
+    return application_of_text(running.text, TABLES, application)
 
 
 def _steer(
@@ -287,7 +287,7 @@ def _steer(
 
 def _read_steered(application: str, control_name: str, control: redis.Redis) -> dict[str, Any]:
     """Return the value in force of a named control: as set, or else as declared."""
-    found = steer(control, application, {}).get(control_name)
-    if found is not None:
-        return dict(found)
+    value = steer(control, application, {}).get(control_name)
+    if value is not None:
+        return dict(value)
     return dict(_load_running(application, control).controls.to_document()[control_name])

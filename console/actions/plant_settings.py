@@ -46,19 +46,19 @@ def list_setting_rows() -> list[ShownSetting]:
     changed = plant_settings.list_changes()
     return [
         ShownSetting(
-            name=each.name,
-            value=changed[each.name].value if each.name in changed else each.default,
-            default=each.default,
-            optional=each.or_null,
-            minimum=each.minimum,
-            maximum=each.maximum,
-            unit=each.unit,
-            help=each.help,
-            kind=each.kind,
-            changed_by=_name(changed.get(each.name)),
-            changed_at=changed[each.name].changed_at if each.name in changed else None,
+            name=setting.name,
+            value=changed[setting.name].value if setting.name in changed else setting.default,
+            default=setting.default,
+            optional=setting.or_null,
+            minimum=setting.minimum,
+            maximum=setting.maximum,
+            unit=setting.unit,
+            help=setting.help,
+            kind=setting.kind,
+            changed_by=_name(changed.get(setting.name)),
+            changed_at=changed[setting.name].changed_at if setting.name in changed else None,
         )
-        for each in plant_settings.DECLARED
+        for setting in plant_settings.DECLARED
     ]
 
 

@@ -67,15 +67,15 @@ def list_shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str,
     """Return the values under the floor that are lower than those in force."""
     if job != JOB:
         return {}
-    found = {}
+    shortened_values = {}
     for parameter in retention.PARAMETERS:
         value = _whole(parameter, parameters.get(parameter.name, parameter.default))
         known = _whole(parameter, before.get(parameter.name, parameter.default))
         floor, _ = floor_of(parameter.name)
         was_short = bool(before) and is_short(known, floor) and known <= value
         if is_short(value, floor) and not was_short:
-            found[parameter.name] = value
-    return found
+            shortened_values[parameter.name] = value
+    return shortened_values
 
 
 def floor_of(name: str) -> tuple[int, str]:
@@ -94,8 +94,10 @@ def person(actor: Actor) -> str:
 
 def list_waiting(name: str, now: datetime) -> list[AuditEntry]:
     """Return proposals about a task that another person may still agree to, the newest first."""
-    found = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by("-sequence")
-    return [entry for entry in found if not _is_used(entry)]
+    proposals = AuditEntry.objects.filter(action=PROPOSED, target=name, at__gt=now - VALID).order_by(
+        "-sequence"
+    )
+    return [entry for entry in proposals if not _is_used(entry)]
 
 
 def _proposals(name: str, mark: str, now: datetime) -> list[AuditEntry]:

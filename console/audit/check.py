@@ -327,5 +327,5 @@ def _sort_findings(findings: Iterable[Finding]) -> tuple[list[Finding], list[Fin
         content = {name: row[name] for name in CONTENT}
         if is_genuine(content, row["sequence"], row["previous"], row["digest"]):
             known.update(row["after"].get("findings", []))
-    accepted = [each for each in listed if each.kind != "forged" and each.key in known]
-    return [each for each in listed if each not in accepted], accepted
+    accepted = [finding for finding in listed if finding.kind != "forged" and finding.key in known]
+    return [finding for finding in listed if finding not in accepted], accepted

@@ -50,11 +50,11 @@ def _supervisors(data: Path) -> list[psutil.Process]:
 def _find_leftovers(data: Path) -> list[psutil.Process]:
     """Return the processes that a supervisor of this folder started, and their children."""
     seen = psutil.process_iter(["environ", "cmdline", "cwd", "name"])
-    found = [each for each in seen if _was_supervised(each.info, data) or _is_server(each.info, data)]
-    for process in list(found):
+    leftovers = [each for each in seen if _was_supervised(each.info, data) or _is_server(each.info, data)]
+    for process in list(leftovers):
         with suppress(psutil.Error):
-            found += [child for child in process.children(recursive=True) if child not in found]
-    return [each for each in found if each.pid != os.getpid()]
+            leftovers += [child for child in process.children(recursive=True) if child not in leftovers]
+    return [each for each in leftovers if each.pid != os.getpid()]
 
 
 def _was_supervised(seen: dict[str, Any], data: Path) -> bool:

@@ -259,15 +259,15 @@ def _list_failures(since: datetime, until: datetime) -> set[int]:
     rows = AuditEntry.objects.filter(is_either, at__range=(since, until + TRIED)).order_by("-pk")
     named = list(rows.values_list("pk", "at", "action", "actor", "target", "reason")[:MAX_TRIED])
     tried: dict[tuple[str, ...], list[tuple[int, datetime]]] = {}
-    found: set[int] = set()
+    failed: set[int] = set()
     for pk, at, action, *of in named[::-1]:
         open_tries = tried.setdefault((action.removeprefix(FAILED), *of), [])
         if not action.startswith(FAILED):
             open_tries.append((pk, at))
         elif open_tries:
             newest, begun_at = open_tries.pop()
-            found |= {newest} if at <= begun_at + TRIED else set()
-    return found
+            failed |= {newest} if at <= begun_at + TRIED else set()
+    return failed
 
 
 def query_audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
@@ -276,9 +276,9 @@ def query_audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
     Of the settings it includes only those of a loop and of publishing limits: a price, a session's length, or
     the day of the report has no effect.
     """
-    found = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
+    entries = AuditEntry.objects.filter(at__range=(since, until), action__in=AUDITED)
     steers = Q(target__contains="/") | Q(target__startswith="quota.")
-    return found.filter(~Q(action="settings.change") | steers)
+    return entries.filter(~Q(action="settings.change") | steers)
 
 
 def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:

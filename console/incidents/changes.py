@@ -282,17 +282,17 @@ def _loop_chances(onset: datetime) -> dict[str, float]:
     done = LedgerEntry.objects.filter(
         at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
     )
-    observed, found = _compute_record_length(onset, LOOPS_RECORD), dict[str, float]()
+    observed, chances = _compute_record_length(onset, LOOPS_RECORD), dict[str, float]()
     for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
         harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL
         kind = f"{'harmful' if harmful else 'loop'} {row['loop__law']}"
-        found[kind] = max(found.get(kind, 0.0), _chance(row["count"], observed, LOOPS_PRIOR))
-    return found
+        chances[kind] = max(chances.get(kind, 0.0), _chance(row["count"], observed, LOOPS_PRIOR))
+    return chances
 
 
 def _count_by_column(rows: Any, column: str) -> Sequence[tuple[str, int]]:
-    found: Sequence[tuple[str, int]] = rows.order_by().values_list(column).annotate(Count("pk"))
-    return found
+    counts: Sequence[tuple[str, int]] = rows.order_by().values_list(column).annotate(Count("pk"))
+    return counts
 
 
 def is_due(alert: Alert, now: datetime) -> bool:

@@ -58,9 +58,9 @@ def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> Incide
 
 def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
     """Return the most likely causes."""
-    for each in changes_of(alert)[:MAX_BEFORE]:
-        if each.steps is not None:
-            yield IncidentEvent(each.at, "change", each.words, each.by)
+    for change in changes_of(alert)[:MAX_BEFORE]:
+        if change.steps is not None:
+            yield IncidentEvent(change.at, "change", change.words, change.by)
 
 
 def _events(alert: Alert) -> Iterator[IncidentEvent]:
@@ -80,13 +80,13 @@ def _events(alert: Alert) -> Iterator[IncidentEvent]:
 def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
     """Return when the alerts that it explains started and ended."""
     fired = alert.explained.filter(fired_at__isnull=False).order_by("-fired_at")
-    found = list(fired[: MAX_MEANWHILE + 1])
-    if len(found) > MAX_MEANWHILE:
-        last = found.pop().fired_at
+    alerts = list(fired[: MAX_MEANWHILE + 1])
+    if len(alerts) > MAX_MEANWHILE:
+        last = alerts.pop().fired_at
         assert last is not None
         # Counted after they were read: some may have moved to another incident since.
         yield _describe_left_out(last, "alert", max(1, fired.count() - MAX_MEANWHILE), "explained alert")
-    for each in found:
+    for each in alerts:
         url = reverse("alert", args=[each.pk])
         assert each.fired_at is not None
         yield IncidentEvent(each.fired_at, "alert", f"Explained alert fired: {each.title}", "", url)

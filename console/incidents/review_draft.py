@@ -101,11 +101,11 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     end = incidents.incident_of(alert).mitigated_at or alert.resolved_at
     effective = history.effective_until(alert, end)
     shown = list(effective[:MAX_ACTIONS])
-    rows = [f"- Loop {_line(each.loop.name)}: {_line(each.reason)}" for each in shown]
+    rows = [f"- Loop {_line(change.loop.name)}: {_line(change.reason)}" for change in shown]
     if more := effective.count() - len(shown):
         rows.append(f"- {format_count(more, 'earlier action')} of loops with an effective verdict")
-    acted = [each for each in changes_meanwhile(alert, data, end) if each.kind == "person"]
-    rows += [f"- {_line(each.by)}: {_line(each.words)} (did it help?)" for each in acted[-3:]]
+    acted = [change for change in changes_meanwhile(alert, data, end) if change.kind == "person"]
+    rows += [f"- {_line(action.by)}: {_line(action.words)} (did it help?)" for action in acted[-3:]]
     return rows or ["No recorded action was effective. " + TO_WRITE]
 
 

@@ -39,19 +39,21 @@ def settings_of(url: str) -> dict[str, Any]:
     """
     hosts = _hosts(url)
     try:
-        found: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
+        options: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
     except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError):
         raise _build_refusal("takes postgres://user:password@host:5432/name, or sqlite:///file.") from None
-    if found["ENGINE"] != POSTGRESQL:
+    if options["ENGINE"] != POSTGRESQL:
         if len(hosts) > 1:
             raise _build_refusal("takes several hosts for PostgreSQL only.")
-        return found
-    given = found.get("OPTIONS", {})
+        return options
+    given = options.get("OPTIONS", {})
     if len(hosts) > 1:
-        found["HOST"], found["PORT"] = (",".join(place) for place in zip(*map(_place, hosts), strict=True))
+        options["HOST"], options["PORT"] = (
+            ",".join(place) for place in zip(*map(_place, hosts), strict=True)
+        )
         given = {"target_session_attrs": "read-write", **given}
-    found["OPTIONS"] = {**PATIENCE, **given}
-    return found
+    options["OPTIONS"] = {**PATIENCE, **given}
+    return options
 
 
 def _hosts(url: str) -> list[str]:

@@ -173,8 +173,8 @@ def _newest(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> Newes
 
 
 def marks_of(window: Window) -> NewestBars:
-    found = marks.list_between(window.since, window.until).annotate(end=Coalesce("until", "at"))
-    return _newest(found, "end", lambda mark: _mark(window, mark))
+    marks_shown = marks.list_between(window.since, window.until).annotate(end=Coalesce("until", "at"))
+    return _newest(marks_shown, "end", lambda mark: _mark(window, mark))
 
 
 def _mark(window: Window, mark: Mark) -> Bar:
@@ -212,7 +212,7 @@ def overrides_in(window: Window) -> QuerySet[Override]:
 
 def compute_end(override: Override) -> datetime | None:
     """Return when it ended or expires; None: never."""
-    return min((each for each in (override.ended_at, override.expires_at) if each), default=None)
+    return min((end for end in (override.ended_at, override.expires_at) if end), default=None)
 
 
 def _override(window: Window, override: Override) -> Bar:

@@ -41,9 +41,9 @@ def _find_marked_revision(plant: str, part: str, revision: str) -> str:
     The mark of a long one only has its start: revisions with the same title are the same.
     """
     rows = Mark.objects.filter(author=_author(plant), title__startswith=_title(part)).order_by("-at")
-    if (found := rows.first()) is None:
+    if (row := rows.first()) is None:
         return ""
-    return revision if found.title == _title(part, revision) else found.title.removeprefix(_title(part))
+    return revision if row.title == _title(part, revision) else row.title.removeprefix(_title(part))
 
 
 def _author(plant: str) -> str:

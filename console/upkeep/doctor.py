@@ -329,13 +329,13 @@ def report() -> dict[str, Any]:
     symptoms = [
         {
             "check": name,
-            "severity": each.severity,
-            "subject": each.subject,
-            "text": mask_secrets(" ".join(each.text.split())),
-            "remedy": each.remedy,
+            "severity": symptom.severity,
+            "subject": symptom.subject,
+            "text": mask_secrets(" ".join(symptom.text.split())),
+            "remedy": symptom.remedy,
         }
         for name, (check, remedy) in CHECKS.items()
-        for each in _run_check(name, check, remedy)
+        for symptom in _run_check(name, check, remedy)
     ]
     symptoms.sort(key=lambda row: row["severity"])
     return {

@@ -259,7 +259,7 @@ class _Place:
             return
         most_of_one = math.ceil(self.line.waiting / 2)
         waiting_of_one = max(
-            (sum(share in each.shares for each in waiting) for share in self.shares), default=0
+            (sum(share in place.shares for place in waiting) for share in self.shares), default=0
         )
         if len(waiting) >= self.line.waiting or waiting_of_one >= most_of_one:
             raise self.refusal()

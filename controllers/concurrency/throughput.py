@@ -114,7 +114,7 @@ class ThroughputSample:
         mean = (self.total - math.fsum(dropped)) / count
         if mean < MIN_SECONDS:
             return None
-        squares = self.squares - math.fsum(each * each for each in dropped)
+        squares = self.squares - math.fsum(sample * sample for sample in dropped)
         # Rounding of equal samples must not look like variance.
         variance = max(0.0, squares / count - mean * mean)
         if variance < 1e-12 * mean * mean:

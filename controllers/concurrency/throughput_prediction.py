@@ -50,10 +50,10 @@ def curve_through(points: Sequence[Point]) -> Curve | None:
 def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
     """Predict the throughput of a number of threads."""
     if isinstance(curve, StationCurve):
-        found = solve_closed([_station(curve)], threads, _elsewhere_seconds(curve))
-        there = found.stations["bottleneck"]
+        solution = solve_closed([_station(curve)], threads, _elsewhere_seconds(curve))
+        there = solution.stations["bottleneck"]
         return PredictedThroughput(
-            threads, found.throughput_per_second, there.utilisation, there.waiting_seconds
+            threads, solution.throughput_per_second, there.utilisation, there.waiting_seconds
         )
     per_second = curve.evaluate(threads)
     return PredictedThroughput(threads, per_second, per_second / bottleneck(curve).capacity_per_second, None)

@@ -202,14 +202,14 @@ class Forecaster:
 
     def _fit_likeliest(self, at_days: Floats, shares: Floats) -> PointProcess:
         """Fit the likeliest kernel on the likeliest scale."""
-        found = list[tuple[float, Scale, PointProcess]]()
+        fits = list[tuple[float, Scale, PointProcess]]()
         for power, kernel in self._kernels.items():
             scale = Scale(power)
             process = likeliest(at_days, scale.transform(shares), kernel)
-            found.append((process.log_likelihood + scale.log_slope(shares), scale, process))
-        self._kernels = {scale.power: process.kernel for _, scale, process in found}
+            fits.append((process.log_likelihood + scale.log_slope(shares), scale, process))
+        self._kernels = {scale.power: process.kernel for _, scale, process in fits}
         self._fitted_days = float(at_days[-1])
-        _, self._scale, process = max(found, key=lambda each: each[0])
+        _, self._scale, process = max(fits, key=lambda fit: fit[0])
         return process
 
 

@@ -81,12 +81,12 @@ def _scale_series(series: Floats) -> tuple[Floats, int]:
 
 def _unscale(value: float, power: int, what: str) -> float:
     try:
-        found = math.ldexp(value, power)
+        number = math.ldexp(value, power)
     except OverflowError:
         raise BadInput("y", f"is so large that {what} overflows; use a larger unit") from None
-    if value and not found:
+    if value and not number:
         raise BadInput("y", f"is so small that {what} underflows; use a smaller unit")
-    return found
+    return number
 
 
 def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:

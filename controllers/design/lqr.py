@@ -60,8 +60,8 @@ def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     check(a, b, q, r)
     with np.errstate(all="ignore"):  # overflow shows in the result
         cost = _solve_by_doubling(a, b, q, r)
-        found = None if cost is None else _build_regulator(a, b, r, cost)
-        return _solve_by_pencil(a, b, q, r) if found is None else found
+        result = None if cost is None else _build_regulator(a, b, r, cost)
+        return _solve_by_pencil(a, b, q, r) if result is None else result
 
 
 def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
@@ -136,8 +136,8 @@ def _build_regulator(a: Floats, b: Floats, r: Floats, cost: Floats) -> Regulator
         gain = np.linalg.solve(r + b.T @ cost @ b, b.T @ cost @ a)
     except np.linalg.LinAlgError:
         return None
-    found = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
-    return found if found.is_finite else None
+    result = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
+    return result if result.is_finite else None
 
 
 def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
@@ -145,14 +145,14 @@ def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             # If the pencil could not be ordered, the check of the loop below fails.
             warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-            found = _build_regulator(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
+            result = _build_regulator(a, b, r, scipy.linalg.solve_discrete_are(a, b, q, r))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _build_unsolvable_error(a, b, r, 1.0) from error
-    if found is None and not all(_is_moderate(each) for each in (a, b, q, r)):
+    if result is None and not all(_is_moderate(matrix) for matrix in (a, b, q, r)):
         raise _build_range_error(a, b, q, r)
-    if found is None or not found.spectral_radius < STABLE_BELOW:
+    if result is None or not result.spectral_radius < STABLE_BELOW:
         raise _build_unsolvable_error(a, b, r, 1.0)
-    return found
+    return result
 
 
 def _size(matrix: Floats) -> float:

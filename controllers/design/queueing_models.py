@@ -82,18 +82,20 @@ class Solution:
 def solve_closed(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Solution:
     """Solve N circulating customers of one class; see the module for the formulas. O(K N²)."""
     if customers == 0:
-        return Solution(0.0, {each.name: AtStation(0.0, each.service_seconds, 0.0) for each in stations})
+        return Solution(
+            0.0, {station_.name: AtStation(0.0, station_.service_seconds, 0.0) for station_ in stations}
+        )
     thinking = Station("", 0, think_seconds)
-    terms = [_log_terms(each, customers) for each in (*stations, thinking)]
+    terms = [_log_terms(station_, customers) for station_ in (*stations, thinking)]
     before, after = _prefixes(terms), _prefixes(terms[::-1])[::-1]
     whole = before[-1]
     throughput = math.exp(whole[customers - 1] - whole[customers])
-    found = {}
+    results = {}
     for at, station in enumerate(stations):
         others = _convolve(before[at], after[at + 1])
         chances = np.exp(terms[at] + others[::-1] - whole[customers])
-        found[station.name] = _evaluate_closed_station(station, throughput, chances)
-    return Solution(throughput, found)
+        results[station.name] = _evaluate_closed_station(station, throughput, chances)
+    return Solution(throughput, results)
 
 
 def throughput(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Floats:

@@ -65,10 +65,10 @@ def search(
     def judge(point: Sequence[float]) -> float:
         nonlocal best, least
         values = {each.name: each.read(value) for each, value in zip(ranges, point, strict=True)}
-        found = cost(values)
-        if found < least:
-            best, least = values, found
-        return found
+        result = cost(values)
+        if result < least:
+            best, least = values, result
+        return result
 
     generations = max(1, round(evaluations / (MEMBERS * len(ranges))) - 1)
     scipy.optimize.differential_evolution(

@@ -95,12 +95,12 @@ def rank_changes(
 ) -> list[RankedChange]:
     """Return all changes before the onset (and SLACK_SECONDS later), the likeliest cause first."""
     unknown = KindRecord()
-    found = [
+    ranking = [
         _rank_change(place, change, onset, steps_to, records.get(change.kind, unknown))
         for place, change in enumerate(changes)
         if change.at <= onset + SLACK_SECONDS
     ]
-    return sorted(found, key=lambda each: (-each.weight, each.delay_seconds, each.place))
+    return sorted(ranking, key=lambda each: (-each.weight, each.delay_seconds, each.place))
 
 
 def _rank_change(

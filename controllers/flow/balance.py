@@ -308,9 +308,9 @@ def project_shares(shares: Floats, minimum_share: float, total: float) -> Floats
     cut = np.flatnonzero(ordered - levels > 0)
     # If rounding loses the free part, the largest share takes it all.
     level = levels[cut[-1] if cut.size else 0] if free > 0 else np.inf
-    found = np.maximum(above - level, 0.0) + minimum_share * total
-    found[int(np.argmax(above))] += total - found.sum()
-    return np.asarray(found)
+    projected = np.maximum(above - level, 0.0) + minimum_share * total
+    projected[int(np.argmax(above))] += total - projected.sum()
+    return np.asarray(projected)
 
 
 def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str) -> None:

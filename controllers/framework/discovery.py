@@ -8,16 +8,16 @@ from types import ModuleType
 
 def rooms_of(package: ModuleType) -> Iterator[ModuleType]:
     """Import and return the direct subpackages of a package, sorted by name."""
-    for found in _iterate_modules(package):
-        if found.ispkg:
-            yield importlib.import_module(found.name)
+    for module in _iterate_modules(package):
+        if module.ispkg:
+            yield importlib.import_module(module.name)
 
 
 def modules_of(package: ModuleType) -> Iterator[ModuleType]:
     """Import and return the direct modules of a package, sorted by name."""
-    for found in _iterate_modules(package):
-        if not found.ispkg:
-            yield importlib.import_module(found.name)
+    for module in _iterate_modules(package):
+        if not module.ispkg:
+            yield importlib.import_module(module.name)
 
 
 def _iterate_modules(package: ModuleType) -> Iterator[pkgutil.ModuleInfo]:

@@ -114,7 +114,7 @@ class Parameter:
         if self.kind in ("number", "integer"):
             return self._clip_numbers(value)
         if self.kind in ("numbers", "integers"):
-            return [self._clip_numbers(each) for each in value]
+            return [self._clip_numbers(item) for item in value]
         if self.kind in ("object", "variant"):
             return clip_values(self._parts(value, ""), value)
         if self.kind == "rows":

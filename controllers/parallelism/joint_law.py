@@ -288,7 +288,7 @@ def _plan_tasks(
 ) -> tuple[ParallelismPlan, TaskNeeds]:
     of, cost = demand(parameters, observation, known), lateness(parameters, known)
     needs = TaskNeeds.compute(parameters, observation, known, of)
-    current = np.asarray([each.row["tasks"] for each in known])
+    current = np.asarray([row.row["tasks"] for row in known])
     windows, steps = len(needs.needed), steps_per_window(parameters)
     begins = np.arange(windows) * steps
     ends = np.minimum(begins + steps, of.rates.shape[1]) - 1
@@ -519,7 +519,7 @@ def _build_expectation(
 def _explain_maximum(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
     if any(name not in parameters["tasks_of"] for name in needs.short):
         return "maximum"
-    most = (task_range(parameters, each.row)[1] for each in known)
+    most = (task_range(parameters, row.row)[1] for row in known)
     full = any(need >= limit for need, limit in zip(needs.needed[0], most, strict=True))
     return "maximum" if full and not needs.keeps[0] else None
 

@@ -27,7 +27,7 @@ def hold_unmeasured(
     rows: Mapping[str, Mapping[str, Any]], names: Sequence[str], needed: Sequence[str]
 ) -> Decision | None:
     """Return a decision without an action if a `needed` measurement is missing, otherwise None."""
-    missing = [name for name in names if any(rows[name][each] is None for each in needed)]
+    missing = [name for name in names if any(rows[name][measure_] is None for measure_ in needed)]
     if not missing:
         return None
     reason = format_no_action(

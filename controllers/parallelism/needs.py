@@ -136,12 +136,12 @@ class TaskNeeds:
         rates = window_means(parameters, of)
         target = parameters["target_utilisation"]
         most = min(BUSY, target * (1 + parameters["tolerance"]))
-        limits = np.asarray([each.limit for each in known], dtype=float)
-        current = np.asarray([each.row["tasks"] for each in known])
+        limits = np.asarray([operator.limit for operator in known], dtype=float)
+        current = np.asarray([operator.row["tasks"] for operator in known])
         needed = [_keep_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
         enough = [np.minimum(_tasks(known, rate, most), limits) for rate in rates]
-        asked = [each.curve.tasks_for(rates[0] * each.share, most) for each in known]
-        may_stay = all(each.is_within(each.row["tasks"]) for each in known)
+        asked = [operator.curve.tasks_for(rates[0] * operator.share, most) for operator in known]
+        may_stay = all(operator.is_within(operator.row["tasks"]) for operator in known)
         levels = _levels(known, of, limits)
         blocked = [
             each.name
@@ -150,7 +150,7 @@ class TaskNeeds:
         ]
         return cls(
             np.minimum(needed, limits).astype(np.int64),
-            [may_stay and bool((each <= current).all()) for each in enough],
+            [may_stay and bool((window <= current).all()) for window in enough],
             levels,
             np.asarray([capacity_per_second(known, level) for level in levels]),
             capacity_per_second(known, current),

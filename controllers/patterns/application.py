@@ -168,8 +168,8 @@ class ArrangedPatterns:
     ) -> Floats:
         """Return the events/s of each of a pattern's symbols, from outside and inside."""
         places = self.places[pattern.name]
-        found: Floats = outside[pattern.operator][places] + emitted[places]
-        return found
+        rates: Floats = outside[pattern.operator][places] + emitted[places]
+        return rates
 
 
 def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> ArrangedPatterns:

@@ -41,7 +41,9 @@ def output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
 
 def _compute_closed_form(expression: Needs, rates: Mapping[str, float]) -> float:
     own = (rates.get(symbol, 0.0) / count for symbol, count in expression.counts.items())
-    groups = (sum(_compute_closed_form(each, rates) for each in group) for group in expression.groups)
+    groups = (
+        sum(_compute_closed_form(alternative, rates) for alternative in group) for group in expression.groups
+    )
     return float(min((*own, *groups)))
 
 
@@ -51,7 +53,7 @@ def _compute_by_program(expression: Needs, rates: Mapping[str, float]) -> float:
     limits = [rates.get(symbol, 0.0) for symbol in symbols]
     scale = max(limits) or 1.0
     equal = group_rows(expression)
-    found = scipy.optimize.linprog(
+    solution = scipy.optimize.linprog(
         [-1.0] + [0.0] * (len(parts) - 1),
         A_ub=takes,
         b_ub=np.asarray(limits) / scale,
@@ -59,7 +61,7 @@ def _compute_by_program(expression: Needs, rates: Mapping[str, float]) -> float:
         b_eq=np.zeros(len(equal)) if len(equal) else None,
         method="highs-ds",
     )
-    return float(-found.fun * scale)
+    return float(-solution.fun * scale)
 
 
 def group_rows(expression: Needs) -> Any:

@@ -358,7 +358,7 @@ def _decision(
 
 def _format_act(act: Sequence[Any]) -> str:
     """Return the nodes of an act, or the number of points that it moves, in words."""
-    moved = [each for each in act if isinstance(each, IndexedMove)]
+    moved = [part for part in act if isinstance(part, IndexedMove)]
     return format_count(sum(move.points for move in moved), "point") if moved else format_names(act)
 
 

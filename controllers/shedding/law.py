@@ -116,14 +116,14 @@ class Shedding:
             reason = format_no_action("rates, times, and bounds have not changed enough for a new table")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]))
         try:
-            found, made = _apply_budgets(inputs, *shed_tables(inputs))
+            tables, made = _apply_budgets(inputs, *shed_tables(inputs))
         except InfeasibleError as error:
             terms = work_shed(inputs, state["shed"])
             return state, Decision(None, format_no_action(str(error)), terms, limited_by="infeasible")
         except SolverError as error:
             reason = format_no_action(f"the solver found no table ({error}), so the last one stays")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]), limited_by="solver")
-        decision = _decision(inputs, found, made, why)
+        decision = _decision(inputs, tables, made, why)
         decision = replace(decision, expected=_build_expectation(inputs, state, decision))
         shed = decision.action["shed"] if decision.action else {}
         return state_after(inputs, shed), decision
@@ -271,7 +271,7 @@ def worth(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
 
 def _describe_action(found: Sequence[Bottleneck]) -> str:
     """Return the action in words: the share of its work that each operator sheds."""
-    shares = {each.operator: 1 - each.utilisation / _work(each) for each in found if _sheds(each)}
+    shares = {table.operator: 1 - table.utilisation / _work(table) for table in found if _sheds(table)}
     if not shares:
         return "Shed nothing"
     return f"Shed {', '.join(f'{percent(share)} of the work of {name}' for name, share in shares.items())}"

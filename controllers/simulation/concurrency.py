@@ -177,15 +177,15 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     network, p = model(settings), float(settings["p"])
     row(p)  # Baselines don't use it, but it has to be valid for them, too.
     ours = law in ("tcc", "explorer")
-    found = explore(law, network.evaluate, p) if ours else follow(law, network)
+    result = explore(law, network.evaluate, p) if ours else follow(law, network)
     metrics = {
-        "threads": found.threads,
-        "utilisation": round(network.evaluate(found.threads) / network.capacity_per_second, 5),
-        "steps": found.steps,
-        "warm_steps": found.warm_steps,
-        "share": round(compute_contended_share(law, network, p, found.threads), 5) if ours else None,
+        "threads": result.threads,
+        "utilisation": round(network.evaluate(result.threads) / network.capacity_per_second, 5),
+        "steps": result.steps,
+        "warm_steps": result.warm_steps,
+        "share": round(compute_contended_share(law, network, p, result.threads), 5) if ours else None,
     }
-    return ScenarioOutcome(metrics, {"threads": found.series}, 1.0)
+    return ScenarioOutcome(metrics, {"threads": result.series}, 1.0)
 
 
 SCENARIO = Scenario(

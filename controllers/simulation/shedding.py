@@ -386,7 +386,7 @@ def _count_until_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, 
     """Return the matches before the end: an overloaded operator never gets to the rest."""
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf
-    return {name: found[found < end] for name, found in passed.matches.items()}
+    return {name: completions[completions < end] for name, completions in passed.matches.items()}
 
 
 def _share(flags: npt.NDArray[np.bool_]) -> float | None:

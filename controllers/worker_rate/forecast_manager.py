@@ -176,8 +176,8 @@ def _toobusy_cap(
 def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
     size, length = parameters["events_per_worker"], observation["queue_length"]
     free = max(0.0, length - manager.pledged)
-    found = free + _forecast_arrivals(parameters, manager)
-    full = _full(parameters, manager, free, found)
+    need = free + _forecast_arrivals(parameters, manager)
+    full = _full(parameters, manager, free, need)
     there = max(0.0, free - full * size)
     age = _age_seconds(parameters, manager, observation, there)
     patience = _patience_seconds(parameters, there)
@@ -187,7 +187,7 @@ def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
         count = min(count, math.ceil(free / size))
     if late is None and (slow := _slow(parameters, observation, free)) is not None:
         late, count = slow, max(count, _reinforcement(parameters, observation))
-    return _Need(found, free, full, there, age, patience, late, count)
+    return _Need(need, free, full, there, age, patience, late, count)
 
 
 def _full(parameters: Values, manager: Manager, free: float, found: float) -> int:

@@ -65,8 +65,8 @@ def split_url(url: str) -> tuple[str, str, str]:
 
     `urllib` accepts one host, and rejects several of which one is an IPv6 address.
     """
-    found = _PARTS.fullmatch(url)
-    return (found[1].lower(), found[2], found[3]) if found else ("", "", url)
+    match = _PARTS.fullmatch(url)
+    return (match[1].lower(), match[2], match[3]) if match else ("", "", url)
 
 
 def is_of_one_server(url: str) -> bool:

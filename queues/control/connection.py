@@ -46,16 +46,18 @@ def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Red
 @asynccontextmanager
 async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Redis]:
     """Return an asynchronous client for reading and listening. Raises `BadInput` that names REDIS_URL."""
-    found = sentinels_of(url)
-    if found is None:
+    sentinels = sentinels_of(url)
+    if sentinels is None:
         async with redis.asyncio.Redis.from_url(url, **options) as client:
             yield client
         return
     async with (
         ASYNCHRONOUS(
-            found.hosts, sentinel_kwargs=found.sentinel_options, **_build_server_options(found, options)
+            sentinels.hosts,
+            sentinel_kwargs=sentinels.sentinel_options,
+            **_build_server_options(sentinels, options),
         ) as sentinel,
-        sentinel.master_for(found.name) as client,
+        sentinel.master_for(sentinels.name) as client,
     ):
         yield client
 

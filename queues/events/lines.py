@@ -228,8 +228,8 @@ class CsvLines:
         except (csv.Error, UnicodeDecodeError) as error:
             raise MalformedEvent("line", f"is not CSV ({error}).") from None
         if len(rows) != 1 or len(rows[0]) != len(self._header):
-            found = len(rows[0]) if rows else 0
-            raise MalformedEvent("line", f"has {found} cells; the header has {len(self._header)}.")
+            width = len(rows[0]) if rows else 0
+            raise MalformedEvent("line", f"has {width} cells; the header has {len(self._header)}.")
         cells = _cells(self._header, rows[0])
         for name in self._with_commas(cells):
             cells[name] = cells[name] and with_decimal_point(cells[name])

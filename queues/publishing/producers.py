@@ -96,8 +96,8 @@ class ProducerReport:
         try:
             known = (KNOWN_SECONDS, KNOWN_PROCESSES)
             with self._lock:
-                found = self._samples.pop(queue, None)
-            sample = orjson.dumps(found) if found else b""
+                sample_row = self._samples.pop(queue, None)
+            sample = orjson.dumps(sample_row) if sample_row else b""
             self._add(keys=[keys.PRODUCERS], args=[name, at, *row, process, number, *known, sample])
         except (redis.RedisError, OSError):
             return False

@@ -96,7 +96,7 @@ class DeadLetters:
             if len(page) < count:
                 return
             after, most = page[-1].dead_id, most - count
-            size_bytes = sum(len(each.data) for each in page)
+            size_bytes = sum(len(letter.data) for letter in page)
             count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
     def find(self, dead_id: str) -> DeadLetter | None:
@@ -169,14 +169,14 @@ class DeadLetters:
             return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
 
     def _run_for_each(self, script: str, shown: Mapping[str, str], words_of: Any) -> dict[str, int]:
-        found: dict[str, int] = {}
+        results: dict[str, int] = {}
         names = list(shown)
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
             with self._segment.errors():
                 answers = self._segment.script(script, *(word for name in chunk for word in words_of(name)))
-            found |= dict(zip(chunk, map(int, answers), strict=True))
-        return found
+            results |= dict(zip(chunk, map(int, answers), strict=True))
+        return results
 
 
 def _letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:

@@ -278,8 +278,8 @@ class Segment:
     def counters(self) -> dict[str, int]:
         """Return the cumulative counters; one that never counted is 0."""
         with self.errors():
-            found = self.node.hgetall(keys.COUNTERS.build(self.queue))
-        return {name: int(found.get(name.encode(), 0)) for name in COUNTERS}
+            counts = self.node.hgetall(keys.COUNTERS.build(self.queue))
+        return {name: int(counts.get(name.encode(), 0)) for name in COUNTERS}
 
     def recount(self) -> None:
         """Set the counters so that they count what is here as waiting.
@@ -395,8 +395,8 @@ def count_of(text: bytes | None) -> int:
 
 def read_stored_bytes(fields: Mapping[bytes, bytes], name: bytes) -> bytes:
     """Return the events of an entry; if it has none, everything that it has, so that it can be inspected."""
-    found = fields.get(name)
-    return b"\n".join(part + b"=" + value for part, value in fields.items()) if found is None else found
+    stored = fields.get(name)
+    return b"\n".join(part + b"=" + value for part, value in fields.items()) if stored is None else stored
 
 
 def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:

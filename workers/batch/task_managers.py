@@ -103,21 +103,21 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
 
 def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
     """Return chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}."""
-    found = cast(Fields, control.hgetall(keys.JOB.build(number)))
-    return {chunk.decode(): orjson.loads(document) for chunk, document in found.items()}
+    progress = cast(Fields, control.hgetall(keys.JOB.build(number)))
+    return {chunk.decode(): orjson.loads(document) for chunk, document in progress.items()}
 
 
 def _record_progress(
     run: Run, counts: Mapping[str, int], live: Mapping[str, Mapping[str, Any]]
 ) -> int | None:
-    shares = sum(each.get("share") or 0.0 for each in live.values())
+    shares = sum(lease.get("share") or 0.0 for lease in live.values())
     total = run.chunks_total
     progress = {
-        "rows": counts["rows"] + sum(int(each.get("rows") or 0) for each in live.values()),
+        "rows": counts["rows"] + sum(int(lease.get("rows") or 0) for lease in live.values()),
         "share": min(1.0, (counts["ended"] + shares) / total) if total else None,
         "stages": {
-            "done": sum(each.get("stages_done", 0) for each in live.values()),
-            "total": sum(each.get("stages", 0) for each in live.values()),
+            "done": sum(lease.get("stages_done", 0) for lease in live.values()),
+            "total": sum(lease.get("stages", 0) for lease in live.values()),
         },
         "chunks": counts["ended"],
         "working": sorted(live),

@@ -180,15 +180,15 @@ def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
     since = (now - timedelta(seconds=REST_SECONDS), now)
     fields = ("pk", "law", "target", "decided_at", "mode", "state__mode")
     rows = loops.filter(at_rest=True, decided_at__range=since).values_list(*fields)
-    found = [
+    resting = [
         Loop(pk=pk, law=law, target=target)
         for pk, law, target, decided_at, mode, decided_in in rows
         if mode == decided_in and _rest_of(pk, decided_at) == _rest_of(pk, now)
     ]
-    in_force = overrides.spread(found, seen.overrides)
+    in_force = overrides.spread(resting, seen.overrides)
     return {
         loop.pk
-        for loop in found
+        for loop in resting
         if not in_force[loop.pk] and not _is_stopped(loop, snapshot) and rests(loop, snapshot)
     }
 
@@ -325,12 +325,12 @@ class _Tick:
             OperationalError,
             InterfaceError,
         ) as error:  # an error of the database, which affects all loops
-            for each in found:
-                self._failed(each.loop, error)
+            for decision in found:
+                self._failed(decision.loop, error)
             return []
         except Exception as error:
             if len(found) > 1:
-                return [written for each in found for written in self._record_decisions([each])]
+                return [written for decision in found for written in self._record_decisions([decision])]
             self._failed(found[0].loop, error)
             return []
 

@@ -75,7 +75,9 @@ def effective(loop: Loop, in_force: list[Override], now: datetime) -> TickSettin
 
 def _describe_revert(in_force: list[Override], now: datetime) -> str:
     """Describe when the mode reverts; empty where it does not."""
-    holding = [each for each in in_force if each.name == "mode" and overrides.holds(each, now)]
+    holding = [
+        override for override in in_force if override.name == "mode" and overrides.holds(override, now)
+    ]
     if not holding or holding[-1].expires_at is None:
         return ""
     return f" until {holding[-1].expires_at:%Y-%m-%d %H:%M:%S} UTC"

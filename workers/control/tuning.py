@@ -176,8 +176,8 @@ def _load_recorded_days(
 ) -> list[RecordedDay]:
     """Load `days` days, starting `back` days ago, without days of which no part is recorded."""
     first = now.astimezone(UTC).date() - timedelta(days=back)
-    found = (_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
-    return [each for each in found if each.stretches]
+    days_recorded = (_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
+    return [day for day in days_recorded if day.stretches]
 
 
 def _day(loop: Loop, rehearsal: TuningModel, day: date) -> RecordedDay:
@@ -194,10 +194,10 @@ def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observ
         end = begin + timedelta(seconds=STRETCH_SECONDS)
         entries = folds.ticks(loop.entries.all(), begin, end, only=("at", "observation"))
         rows = sorted(((entry.at, entry.observation) for entry in entries), key=itemgetter(0))
-        found = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
-        gaps = [after - at for (at, _), (after, _) in itertools.pairwise(found)]
+        observed = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
+        gaps = [after - at for (at, _), (after, _) in itertools.pairwise(observed)]
         if sum(gap for gap in gaps if gap <= longest_seconds) >= MIN_RECORDED * STRETCH_SECONDS:
-            yield found
+            yield observed
 
 
 def _draw_places(words: str) -> list[int]:

@@ -29,5 +29,5 @@ def is_copied(control: redis.Redis) -> bool:
 
 def list_transfer_leases(control: redis.Redis) -> list[str]:
     """List the leases of processes that may be transferring blocks."""
-    found = [name for each in TRANSFERS for name in control.scan_iter(keys.LEASE.build(each), 1_000)]
-    return sorted(name.decode().removeprefix(keys.LEASE.build("")) for name in found)
+    lease_names = [name for kind in TRANSFERS for name in control.scan_iter(keys.LEASE.build(kind), 1_000)]
+    return sorted(name.decode().removeprefix(keys.LEASE.build("")) for name in lease_names)

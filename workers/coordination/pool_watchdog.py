@@ -43,16 +43,16 @@ class PoolWatchdog:
 
     def detect_fault(self) -> str | None:
         before, self._before = self._before, self._figures()
-        found = self._before
-        waits = found.taken > found.at_work and found.at_work < found.slots
-        goes_on = found.runs and (not waits or found.begun != before.begun)
-        self._checks = 0 if goes_on or found.runs != before.runs else self._checks + 1
-        if not found.runs:
+        faults = self._before
+        waits = faults.taken > faults.at_work and faults.at_work < faults.slots
+        goes_on = faults.runs and (not waits or faults.begun != before.begun)
+        self._checks = 0 if goes_on or faults.runs != before.runs else self._checks + 1
+        if not faults.runs:
             return "does not stop" if self._checks >= STOP_CHECKS else None
         if self._checks < STUCK_CHECKS:
             return None
-        free = found.slots - found.at_work
-        return f"starts no task, with {free} of {found.slots} threads free and {found.taken} tasks taken"
+        free = faults.slots - faults.at_work
+        return f"starts no task, with {free} of {faults.slots} threads free and {faults.taken} tasks taken"
 
 
 def figures_of(worker: Any) -> Callable[[], PoolFigures]:

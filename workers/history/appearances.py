@@ -103,8 +103,10 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
             for difference in _differences(early, late, late_at)
         ]
     settled_at = _find_settled_time(known, since)
-    news = [each for each in found if each.how not in SETTLING or each.at > settled_at]
-    return sorted(news, key=lambda each: -each.at)
+    news = [
+        appearance for appearance in found if appearance.how not in SETTLING or appearance.at > settled_at
+    ]
+    return sorted(news, key=lambda appearance: -appearance.at)
 
 
 def _find_settled_time(known: list[tuple[float, ShownParts]], since: float) -> float:

@@ -16,5 +16,5 @@ def is_day(text: str) -> bool:
 
 def list_days(paths: Iterable[Path], suffix: str = "") -> list[str]:
     """List the days in the names of paths, each once, in order; other names are left out."""
-    found = {path.name.removeprefix("day=").removesuffix(suffix) for path in paths}
-    return sorted(filter(is_day, found))
+    days = {path.name.removeprefix("day=").removesuffix(suffix) for path in paths}
+    return sorted(filter(is_day, days))

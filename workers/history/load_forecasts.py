@@ -167,11 +167,14 @@ def past_of(history: History, data: Path, source: LoadSource, now_seconds: float
 def _join_sets(at: Floats, rates: Floats, trained: Sequence[training_sets.TrainingSet]) -> OfferedLoad:
     """Join the windows that the sets of all queues have, up to the start of the measured load."""
     common = trained[0].at_seconds
-    for each in trained[1:]:
-        common = np.intersect1d(common, each.at_seconds)
+    for training_set in trained[1:]:
+        common = np.intersect1d(common, training_set.at_seconds)
     before = common[common < at.min()] if at.size else common
-    sums = sum(each.rates_per_second[np.searchsorted(each.at_seconds, before)] for each in trained)
-    until = min(each.newest_day for each in trained)
+    sums = sum(
+        training_set.rates_per_second[np.searchsorted(training_set.at_seconds, before)]
+        for training_set in trained
+    )
+    until = min(training_set.newest_day for training_set in trained)
     return OfferedLoad(
         np.concatenate([before, at]), np.concatenate([np.asarray(sums), rates]), until.isoformat(), None
     )

@@ -25,8 +25,8 @@ def raw_folder(data: Path, day: str) -> Path:
 
 def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
     """Return the days with raw metrics between two days, both included."""
-    found = list_days((data / RAW_ROOT).glob("day=*"))
-    return [day for day in found if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))]
+    days = list_days((data / RAW_ROOT).glob("day=*"))
+    return [day for day in days if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))]
 
 
 def last_spilled(data: Path) -> str | None:
@@ -51,5 +51,5 @@ def rollup_file(step: str, day: str) -> str:
 
 def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
     """Return the days with roll-ups of this step between two days, both included."""
-    found = list_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
-    return [day for day in found if since <= day <= until]
+    days = list_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
+    return [day for day in days if since <= day <= until]

@@ -91,11 +91,11 @@ def _choose_kept_step(data: Path, step: str | None, since: float, until: float) 
     first, last = _day(since), _day(until)
     raw = metric_files.raw_days(data, first)
     steps = [each for _, each in STEPS]
-    for each in steps[steps.index(step) :]:
-        days = [*raw, *(metric_files.rollup_days(data, each, first) if each else ())]
+    for candidate in steps[steps.index(step) :]:
+        days = [*raw, *(metric_files.rollup_days(data, candidate, first) if candidate else ())]
         # Nothing of these days is kept, but later days are: it was deleted.
         if min(days, default="") <= last:
-            return each
+            return candidate
     return step
 
 
@@ -183,7 +183,7 @@ def _rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Ta
 
 
 def _select_between(table: pa.Table, since: float, until: float) -> pa.Table:
-    first, last = (pa.scalar(_instant(each), pa.timestamp("us", "UTC")) for each in (since, until))
+    first, last = (pa.scalar(_instant(instant), pa.timestamp("us", "UTC")) for instant in (since, until))
     return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
 
 

@@ -35,9 +35,9 @@ class MinuteRates:
         # The newest minute may have been incomplete, so it is read again.
         begin = since if at.size == 0 else at[-1] - at[-1] % MINUTE_SECONDS
         before = at < begin
-        found = _average_by_minute(*self._read(begin, now_seconds, None if before.any() else PAST_SECONDS))
-        self._at = np.concatenate([at[before], found[0]])
-        self._rates = np.concatenate([rates[:, before], found[1]], axis=1)
+        averages = _average_by_minute(*self._read(begin, now_seconds, None if before.any() else PAST_SECONDS))
+        self._at = np.concatenate([at[before], averages[0]])
+        self._rates = np.concatenate([rates[:, before], averages[1]], axis=1)
         return self._at, self._rates
 
     def _read(self, since: float, until: float, range_seconds: float | None) -> tuple[Floats, Floats]:

@@ -169,7 +169,7 @@ def count_archived(
 ) -> dict[str, Sliced]:
     """Count archived events by their own time. archives: only these queues; None: all."""
     spending = budget or ReadBudget()
-    found: dict[str, Sliced] = {name: {} for name in ARCHIVED}
+    counts: dict[str, Sliced] = {name: {} for name in ARCHIVED}
     for partition in stretch.partitions(data, queue):
         if archives is not None and partition.queue not in archives:
             continue
@@ -178,15 +178,15 @@ def count_archived(
             for file in check_files([path]).files:
                 for batch in _read_batches(file, stretch):
                     spending.spend(batch.num_rows)
-                    _add_archived(found, batch, stretch)
-    return {name: sliced for name, sliced in found.items() if sliced}
+                    _add_archived(counts, batch, stretch)
+    return {name: sliced for name, sliced in counts.items() if sliced}
 
 
 def _read_batches(path: Path, stretch: TimeRange) -> Iterator[pa.RecordBatch]:
     """Yield batches in this thread, so that a file is never in memory whole."""
     since, until = (
-        pa.scalar(datetime.fromtimestamp(each, UTC), pa.timestamp("us", "UTC"))
-        for each in (stretch.since, stretch.until)
+        pa.scalar(datetime.fromtimestamp(instant, UTC), pa.timestamp("us", "UTC"))
+        for instant in (stretch.since, stretch.until)
     )
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(
@@ -243,8 +243,8 @@ def _most_frequent(*counted: Sliced, count: int) -> set[str]:
 
 def _fold_rare_values(sliced: Sliced, kept: set[str]) -> Sliced:
     rest = [row for value, row in sliced.items() if value not in kept]
-    found = {value: row for value, row in sliced.items() if value in kept}
-    return {**found, REST: np.sum(rest, axis=0).tolist()} if rest else found
+    folded = {value: row for value, row in sliced.items() if value in kept}
+    return {**folded, REST: np.sum(rest, axis=0).tolist()} if rest else folded
 
 
 def _sum(one: list[float], other: list[int]) -> list[float]:
@@ -314,9 +314,9 @@ def _count_samples(
             if queue in archived or (only and queue != only) or not sample.events:
                 continue
             each = seconds * (producer.queues.get(queue) or 0.0) / sample.events
-            for dimension, found in zip(ARCHIVED, (sample.type, sample.key, sample.source), strict=True):
-                yield from ((dimension, value, each * count) for value, count in found.items())
-                yield dimension, REST, each * (sample.events - sum(found.values()))
+            for dimension, counts in zip(ARCHIVED, (sample.type, sample.key, sample.source), strict=True):
+                yield from ((dimension, value, each * count) for value, count in counts.items())
+                yield dimension, REST, each * (sample.events - sum(counts.values()))
 
 
 def _measure_changes(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str, float | None]]:

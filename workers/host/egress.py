@@ -183,8 +183,8 @@ def networks_of(text: str) -> tuple[Network, ...]:
 
 def resolve_addresses(host: str, port: int) -> list[str]:
     """Return all addresses of a name."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -> Sequence[str]:
@@ -203,12 +203,12 @@ def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -
 
     threading.Thread(target=ask, name="resolve", daemon=True).start()
     try:
-        found, error = answers.get(timeout=max(seconds, 0.001))
+        resolved, error = answers.get(timeout=max(seconds, 0.001))
     except Empty:
         raise TimeoutError("no name server answered in time") from None
     if error is not None:
         raise error
-    return found
+    return resolved
 
 
 def addresses_of(
@@ -226,7 +226,9 @@ def addresses_of(
     """
     try:
         check_port(port, ports=ports)
-        addresses = [ipaddress.ip_address(each) for each in _run_with_deadline(seconds, resolve, host, port)]
+        addresses = [
+            ipaddress.ip_address(resolved) for resolved in _run_with_deadline(seconds, resolve, host, port)
+        ]
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:

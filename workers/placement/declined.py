@@ -20,8 +20,8 @@ Observation = Mapping[str, Any]
 
 def list_declined(loop: Loop, observation: Observation) -> dict[str, Any]:
     """Return {"declined": {act: True}} of an advising loop; a loop that acts automatically asks nobody."""
-    found = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
-    return {"declined": found}
+    declined_acts = {act: True for act in ACTS if _is_declined(loop.law, act, observation)}
+    return {"declined": declined_acts}
 
 
 def _is_declined(law: str, kind: str, observation: Observation) -> bool:

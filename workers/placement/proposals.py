@@ -59,8 +59,8 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
         raise BadInput("node", f"{node} is already drained.")
     if node in plans.offline_nodes(snapshot):
         raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes automatically.")
-    found = _plan_emptying(node, topology, snapshot, now)
-    return _propose(Plan.Kind.DRAIN, found, user, why, snapshot, now, law=REBALANCING, empties=node)
+    planned_moves = _plan_emptying(node, topology, snapshot, now)
+    return _propose(Plan.Kind.DRAIN, planned_moves, user, why, snapshot, now, law=REBALANCING, empties=node)
 
 
 def propose_hand(
@@ -88,9 +88,9 @@ def propose_hand(
             )
     if wanted == before:
         raise BadInput("points", f"are already the points of {queue}.")
-    found = moves.compute_moves(queue, before, wanted)
+    planned_moves = moves.compute_moves(queue, before, wanted)
     title = f"Manual points of {queue}"
-    return _propose(Plan.Kind.HAND, found, user, reason.strip(), snapshot, now, title=title)
+    return _propose(Plan.Kind.HAND, planned_moves, user, reason.strip(), snapshot, now, title=title)
 
 
 def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
@@ -227,14 +227,14 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
     drained = replace_fields(snapshot.nodes[node], drained=True)
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
     decision = _decision(wanted, now, {"goal": "below-busy"})
-    found = moves.read((decision["action"] or {"moves": []})["moves"])
-    left = moves.apply_moves(moves.division(topology), found)
+    planned_moves = moves.read((decision["action"] or {"moves": []})["moves"])
+    left = moves.apply_moves(moves.division(topology), planned_moves)
     for queue, points in left.items():
         if node in points:
             raise BadInput(
                 "node", f"{node} can't be drained: {queue} has nowhere to go. {decision['reason']}"
             )
-    return found
+    return planned_moves
 
 
 def _propose(

@@ -155,8 +155,8 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
         closed = plans.offline_nodes(snapshot) | set(silent)
         rates = {name: TOTAL * compute_load_per_point(name, topology, snapshot) for name in topology.queues}
-        found = plan_restoring(topology, lost, topology.nodes.keys() - closed, rates)
-        if not found:
+        restoring_moves = plan_restoring(topology, lost, topology.nodes.keys() - closed, rates)
+        if not restoring_moves:
             return None
         reason = (
             f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; its points move"
@@ -164,7 +164,7 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
             if lost
             else "A queue has fewer containers than its minimum; it gets new ones."
         )
-        return proposals.restore(found, reason, snapshot, now)
+        return proposals.restore(restoring_moves, reason, snapshot, now)
 
 
 def plan_restoring(

@@ -133,14 +133,14 @@ class OrderWatch:
 
         The rest is forgotten.
         """
-        found = {}
+        orders_in_force = {}
         for operator, order in orders.items():
             is_gone = now - self._absent.get((name, operator), now) > GONE_SECONDS
             if is_gone or order.at < row.lives.get(operator, order.at):
                 self._forget_until(name, operator, order.at)
             else:
-                found[operator] = order
-        return found
+                orders_in_force[operator] = order
+        return orders_in_force
 
     def _update_orders(
         self,
@@ -200,11 +200,11 @@ def _check_proof(
 
 def load_orders() -> Noted:
     """Return the orders of all registered plants."""
-    found: dict[str, dict[str, GivenOrder]] = {}
+    orders: dict[str, dict[str, GivenOrder]] = {}
     for plant_order in PlantOrder.objects.select_related("plant"):
         order = GivenOrder(plant_order.tasks, plant_order.at.timestamp(), plant_order.by, plant_order.by_loop)
-        found.setdefault(plant_order.plant.name, {})[plant_order.operator] = order
-    return found
+        orders.setdefault(plant_order.plant.name, {})[plant_order.operator] = order
+    return orders
 
 
 def forget(plant: str, operators: Iterable[str] = ()) -> int:
@@ -217,8 +217,8 @@ def forget(plant: str, operators: Iterable[str] = ()) -> int:
 def explain_unreached(row: PlantStatus | None) -> str | None:
     """Return why loops hold: orders without effect or undone, as a sentence without its full stop."""
     wrong = [] if row is None else [explain_fault(name, order) for name, order in row.orders.items()]
-    found = [each for each in wrong if each]
-    if not found:
+    reasons = [reason for reason in wrong if reason]
+    if not reasons:
         return None
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    return f"{found[0]}{more}; to let the loop continue, release it on the plant's page"
+    more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}; to let the loop continue, release it on the plant's page"

@@ -129,13 +129,15 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     counted = Count("pk", filter=Q(total__gt=0))
     sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
     week = Counted(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
-    found = PromiseOutcome(objective.name, objective.target, None, None, _find_known_start(objective, first))
+    outcome = PromiseOutcome(
+        objective.name, objective.target, None, None, _find_known_start(objective, first)
+    )
     if week.total <= 0:
-        return found
+        return outcome
     budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
     # What was shed without an observer may exceed what was offered.
     good_share = max(0.0, 1 - week.bad / week.total)
-    return replace(found, good_share=good_share, burnt=week.bad / budget if budget else None)
+    return replace(outcome, good_share=good_share, burnt=week.bad / budget if budget else None)
 
 
 def _find_known_start(objective: Objective, first: int) -> datetime | None:

@@ -51,7 +51,7 @@ def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
         and (words := display_of(loop.law, loop.target).engaged)
         and loop.actuator
     ]
-    for _, words_of_one in sorted(engaged, key=lambda each: -each[0]):
+    for _, words_of_one in sorted(engaged, key=lambda item: -item[0]):
         yield words_of_one
 
 

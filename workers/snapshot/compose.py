@@ -387,11 +387,11 @@ def _samples(
 
 def limit_sample(sample: EventSample) -> EventSample:
     """Limit a sample to the size that `queues.events.composition` makes; a publisher may write more."""
-    found = {}
+    limited = {}
     for name in COLUMNS:
         most = heapq.nlargest(MAX_VALUES, getattr(sample, name).items(), key=lambda row: row[1])
-        found[name] = {value[:LONGEST]: count for value, count in most}
-    return EventSample(events=sample.events, **found)
+        limited[name] = {value[:LONGEST]: count for value, count in most}
+    return EventSample(events=sample.events, **limited)
 
 
 def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:

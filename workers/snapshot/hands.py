@@ -18,8 +18,8 @@ def hands(
 
     caps: of limited remedy ladders, by queue; orders: people's orders for applications.
     """
-    found = [*_tasks(snapshot), *_criteria(snapshot), *_list_stops(orders), *_caps(caps), *_nodes(snapshot)]
-    return sorted(found, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
+    changes = [*_tasks(snapshot), *_criteria(snapshot), *_list_stops(orders), *_caps(caps), *_nodes(snapshot)]
+    return sorted(changes, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
 def _tasks(snapshot: Snapshot) -> Iterator[ManualChange]:

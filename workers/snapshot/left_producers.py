@@ -68,7 +68,7 @@ class LeftProducers:
         return gone
 
     def _list_left(self, rows: Fields, now: float, monotonic_seconds: float) -> Mapping[bytes, bytes]:
-        found = {}
+        left = {}
         for name, stored in rows.items():
             watched, mark = f"{KIND}/{name.decode()}", hash(stored)
             report = readable(ReportedProducer, stored)
@@ -76,5 +76,5 @@ class LeftProducers:
             silent = self._silent.age_seconds(watched, mark, monotonic_seconds, lag)
             unchanged = self._unchanged.age_seconds(watched, mark, monotonic_seconds)
             if silent >= LEFT_SECONDS and unchanged >= KNOWN_SECONDS:
-                found[name] = stored
-        return found
+                left[name] = stored
+        return left

@@ -125,8 +125,8 @@ class LocalPlant(SteeredPlant):
             forecasts=self._forecasts(composed.pipeline, plants, now),
             bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
-        found = hands(snapshot, record.caps, Orders(self._control).read())
-        return self._add_states(replace_fields(snapshot, hands=found), record.limits, readings)
+        manual_changes = hands(snapshot, record.caps, Orders(self._control).read())
+        return self._add_states(replace_fields(snapshot, hands=manual_changes), record.limits, readings)
 
     def _add_states(self, snapshot: Snapshot, limits: Limits, readings: Readings) -> Snapshot:
         """With the states of its subjects, and what follows from them."""

@@ -50,6 +50,6 @@ class TrendWatch:
         if change is None:
             return None
         begins = max(BEGINS_EVENTS, BEGINS_SHARE * (self._samples[-1][1] - change))
-        found: Trend = "rising" if change > 0 else "falling"
-        limit = ENDS * begins if found == self._trend else begins
-        return found if abs(change) > limit else "steady"
+        trend: Trend = "rising" if change > 0 else "falling"
+        limit = ENDS * begins if trend == self._trend else begins
+        return trend if abs(change) > limit else "steady"

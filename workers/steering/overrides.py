@@ -124,7 +124,7 @@ def select_effective(loop: Loop, in_force: list[Override], now: datetime) -> lis
     """Return the overrides in force that the loop applies: if they conflict, only mode and actuator."""
     if not conflict(loop, in_force, now):
         return in_force
-    return [each for each in in_force if each.name in ("mode", catalog.law(loop.law).actuator)]
+    return [override for override in in_force if override.name in ("mode", catalog.law(loop.law).actuator)]
 
 
 def list_effective(loop: Loop, now: datetime) -> list[Override]:
@@ -237,8 +237,8 @@ def _list_overlapping(scope: Scope, name: str, now: datetime) -> list[Override]:
     """Return the overrides of the same name on other scopes that share a loop with this one."""
     loops = list(Loop.objects.all())
     rows = list_active(now).filter(name=name).select_related("loop", "node", "owner")
-    found = [(Scope.build(row), row) for row in rows if not is_itself(row)]
-    return [row for other, row in found if other != scope and scope.meets(other, loops)]
+    others = [(Scope.build(row), row) for row in rows if not is_itself(row)]
+    return [row for other, row in others if other != scope and scope.meets(other, loops)]
 
 
 def _describe_replaced(row: Override) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def _validate_override(
     )
     if not covered:
         raise BadInput("scope", f"{scope} has no loops; choose another law, queue, or node.")
-    loops = [each for each in covered if _reaches(scope, name, value, each)]
+    loops = [override for override in covered if _reaches(scope, name, value, override)]
     if not loops:
         raise BadInput("scope", f"{scope} has only loops of attached plants; enable them one by one.")
     if name == "mode":
@@ -456,7 +456,7 @@ def _validate_threshold(
     checks.greater_than(0, 1, "a share of capacity").validate(value, "value")
     holding = node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
-    others = {each.removesuffix("_threshold"): float(beside[each]) for each in beside}
+    others = {override.removesuffix("_threshold"): float(beside[override]) for override in beside}
     proposed = {**holding, **others, key: float(value)}
     if not proposed["busy"] < proposed["toobusy"]:
         busy, toobusy = f"above busy ({holding['busy']:g})", f"below toobusy ({holding['toobusy']:g})"

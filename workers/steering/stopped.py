@@ -99,9 +99,9 @@ def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """
     queue = target.get("queue", "")
     for part in pausing.PARTS:
-        found = find_pause(queue, part, snapshot)
-        if found is not None and (part == pausing.CONSUMPTION or "node" not in target):
-            return f"{part} of {queue} is paused {_format_end(found)}"
+        pause = find_pause(queue, part, snapshot)
+        if pause is not None and (part == pausing.CONSUMPTION or "node" not in target):
+            return f"{part} of {queue} is paused {_format_end(pause)}"
     return ""
 
 
@@ -111,10 +111,10 @@ def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     if row and row.outbox_full:
         return f"its complex events wait for {', '.join(sorted(row.outbox))}"
     queues = row.queues if row else []
-    found = [find_pause(queue, pausing.CONSUMPTION, snapshot) for queue in queues]
-    if not queues or None in found:
+    pauses = [find_pause(queue, pausing.CONSUMPTION, snapshot) for queue in queues]
+    if not queues or None in pauses:
         return ""
-    return f"consumption of {', '.join(queues)} is paused {_format_end(found[0])}"
+    return f"consumption of {', '.join(queues)} is paused {_format_end(pauses[0])}"
 
 
 def _format_end(pause: PauseStatus | None) -> str:

@@ -81,18 +81,18 @@ def override(
 
     Values that are already in force are left out. Raises `BadInput`.
     """
-    found = _find_applicable(experiment, law)
-    values = {name: found.values[name] for name in names if name in found.values}
+    values_of_law = _find_applicable(experiment, law)
+    values = {name: values_of_law.values[name] for name in names if name in values_of_law.values}
     if not values:
-        raise BadInput("name", f"choose at least one of {', '.join(found.values)}.")
-    loops = loops_of(found, loop)
+        raise BadInput("name", f"choose at least one of {', '.join(values_of_law.values)}.")
+    loops = loops_of(values_of_law, loop)
     held = [list_active_overrides(each, now) for each in loops]
     changed = {
         name: value for name, value in values.items() if any(override_[name] != value for override_ in held)
     }
     if not changed:
         raise BadInput("name", "has values that are already in force; nothing to change.")
-    scope = Scope(law=found.law) if loop == ALL else Scope(loops[0])
+    scope = Scope(law=values_of_law.law) if loop == ALL else Scope(loops[0])
     made = steering.override(actor, scope, changed, reason=reason, now=now, expiry=expiry)
     after = {"loops": [each.name for each in loops], **changed}
     audit_log.record(actor, "lab.apply", f"experiment {experiment.pk}", reason=reason.strip(), after=after)
@@ -101,10 +101,10 @@ def override(
 
 def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Create a plan of moved points for the goal of an experiment's law. Raises `BadInput`."""
-    found = _find_applicable(experiment, law)
-    if not found.moves_points:
+    values_of_law = _find_applicable(experiment, law)
+    if not values_of_law.moves_points:
         raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
-    goal = str(found.values.get("goal", "below-busy"))
+    goal = str(values_of_law.values.get("goal", "below-busy"))
     return plans.propose_rebalance(actor, goal, snapshot, now)
 
 
@@ -122,11 +122,11 @@ def loops_of(applied: Applicable, loop: str) -> list[Loop]:
 
 
 def _find_applicable(experiment: Experiment, law: str) -> Applicable:
-    found = applicable(experiment)
-    if law not in found:
-        known = ", ".join(found) or "none of this experiment's laws"
+    values_by_law = applicable(experiment)
+    if law not in values_by_law:
+        known = ", ".join(values_by_law) or "none of this experiment's laws"
         raise BadInput("law", f"{law[:40]} can't be applied to the plant; {known} can.")
-    return found[law]
+    return values_by_law[law]
 
 
 def list_active_overrides(loop: Loop, now: datetime) -> dict[str, Any]:

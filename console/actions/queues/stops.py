@@ -120,10 +120,10 @@ def _stop(
 
 def find_active(scope: Scope, name: str, now: datetime) -> Override:
     """Return the pause or drain in force. Raises `BadInput` if there is none."""
-    found = _find_stop(scope, name, now).first()
-    if found is None:
+    stop = _find_stop(scope, name, now).first()
+    if stop is None:
         raise BadInput("part", f"{name} of {scope} is not stopped; nothing was changed.")
-    return found
+    return stop
 
 
 def _find_stop(scope: Scope, name: str, now: datetime) -> QuerySet[Override]:

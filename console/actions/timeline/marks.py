@@ -190,14 +190,14 @@ def newest(since: datetime, until: datetime, rows: int, before: int | None = Non
 
     Raises `BadInput` if `before` is no mark.
     """
-    found = list_between(since, until)
+    marks = list_between(since, until)
     if before is not None:
         at = Mark.objects.filter(pk=before).values_list("at", flat=True).first()
         if at is None:
             raise BadInput("before", "is not a mark; use the value of `next`.")
-        found = found.filter(Q(at__lt=at) | Q(at=at, pk__lt=before))
-    shown = list(found.order_by("-at", "-pk")[:rows])
-    more = found.count() - len(shown) if len(shown) == rows else 0
+        marks = marks.filter(Q(at__lt=at) | Q(at=at, pk__lt=before))
+    shown = list(marks.order_by("-at", "-pk")[:rows])
+    more = marks.count() - len(shown) if len(shown) == rows else 0
     return shown[::-1], more
 
 

@@ -85,12 +85,12 @@ def _is_of_no_change(kind: str) -> bool:
 def _parts_of(headers: Mapping[str, str], document: Any) -> tuple[Mapping[str, Any], Any]:
     """Return the attributes and the data. Raises BadInput for a body that has neither."""
     if f"{PREFIX}specversion" in headers:
-        found = {
+        parts = {
             name.removeprefix(PREFIX): unquote(value)
             for name, value in headers.items()
             if name.startswith(PREFIX)
         }
-        return found, document
+        return parts, document
     if not isinstance(document, dict):
         raise BadInput("body", "takes a JSON object: a CloudEvent, or its data.")
     return document, document.get("data")

@@ -242,18 +242,18 @@ def compute_desired_value(loop: Loop) -> DesiredValue:
     """
     now = timezone.now()
     try:
-        found = compute_desired(loop, now)
+        desired_number = compute_desired(loop, now)
     except NothingDesired as error:
         raise RefusedError(503, "loop", str(error), RETRY_AFTER_SECONDS) from None
     return {
         "loop": loop.pk,
         "name": loop.name,
         "mode": describe(loop, overrides.list_for_loop(loop, now), now).mode,
-        "desired": found.total,
-        "values": dict(found.values),
-        "reason": found.reason,
-        "at": found.at,
-        "entry": found.entry,
+        "desired": desired_number.total,
+        "values": dict(desired_number.values),
+        "reason": desired_number.reason,
+        "at": desired_number.at,
+        "entry": desired_number.entry,
     }
 
 

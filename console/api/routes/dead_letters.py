@@ -103,10 +103,10 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> Dea
     """Return a letter with its events for callers who may peek into the queue, which the audit log records;
     sealed for others.
     """
-    found = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
-    if found is None:
+    letter = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
+    if letter is None:
         raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")
-    return _row(found)
+    return _row(letter)
 
 
 @router.get(
@@ -118,10 +118,10 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
     """Return the stored bytes, even if unreadable; an Arrow record batch if readable. Recorded in the audit
     log.
     """
-    found = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
-    if found is None:
+    content = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
+    if content is None:
         raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")
-    return dead_letters.download(found)
+    return dead_letters.download(content)
 
 
 @router.post(

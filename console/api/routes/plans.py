@@ -138,7 +138,7 @@ def plan_row(plan: Plan) -> PlanRow:
 
 
 def _find_plan(plan_id: int) -> Plan:
-    found = Plan.objects.select_related("owner").filter(pk=plan_id).first()
-    if found is None:
+    plan = Plan.objects.select_related("owner").filter(pk=plan_id).first()
+    if plan is None:
         raise Http404(f"Plan {plan_id} is unknown.")
-    return found
+    return plan

@@ -73,12 +73,12 @@ def _find_topology(request: HttpRequest, plant: str) -> MeasuredTopology:
 
 def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
     """Return an operator that is not a source."""
-    found = _find_topology(request, plant).operator(operator)
-    if found.kind == "source":
+    operator_measures = _find_topology(request, plant).operator(operator)
+    if operator_measures.kind == "source":
         raise BadInput(
             "operator", (f"{operator} is a source, which only brings events in: choose another operator")
         )
-    return found
+    return operator_measures
 
 
 def _source(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
@@ -151,10 +151,10 @@ def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") ->
 
 @router.get("/getoperatorparallelism", response=TaskCount, summary="Get the number of an operator's tasks")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
-    found = _find_topology(request, plant).operator(operator)
-    if found.unknown_tasks is not None:
-        raise PlantUnavailable(found.unknown_tasks)
-    return found.parallelism
+    operator_measures = _find_topology(request, plant).operator(operator)
+    if operator_measures.unknown_tasks is not None:
+        raise PlantUnavailable(operator_measures.unknown_tasks)
+    return operator_measures.parallelism
 
 
 @router.get(

@@ -97,12 +97,12 @@ def _event_fields(body: Any) -> Any:
 def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     """Return the newest snapshot kept before `at` (ISO 8601); 404 if there is none near it."""
     actor_for(request, "plant.view")
-    found = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
-    if found is None:
+    snapshot = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
+    if snapshot is None:
         raise Http404(
             f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
         )
-    return convert(PlantSnapshot, plain(found))
+    return convert(PlantSnapshot, plain(snapshot))
 
 
 MAX_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
@@ -187,8 +187,8 @@ def list_shared_links(request: HttpRequest) -> SharedLinkList:
     """Return the active links, the newest first; none for callers who are limited to some queues and can't
     share.
     """
-    found = shared_links.list_links(actor_for(request, "link.make"), timezone.now())
-    return {"links": [_link(request, link) for link in found]}
+    links = shared_links.list_links(actor_for(request, "link.make"), timezone.now())
+    return {"links": [_link(request, link) for link in links]}
 
 
 @router.post("/shared-links", response={201: SharedLinkRow}, summary="Share an instant of the plant")
@@ -277,9 +277,9 @@ def list_changes(
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if not timedelta(0) < until - since <= MAX_CHANGES_RANGE:
         raise BadInput("from", "takes a time before to, at most a day.")
-    found = find_changes(since, until, settings.WEIR_DATA)
+    changes = find_changes(since, until, settings.WEIR_DATA)
     return {
-        "changes": [_change(change) for change in sorted(found, key=lambda change: change.at, reverse=True)]
+        "changes": [_change(change) for change in sorted(changes, key=lambda change: change.at, reverse=True)]
     }
 
 

@@ -47,13 +47,13 @@ def identify_model(path: str, delay: int) -> dict[str, Any]:
     if not 0 <= delay <= 10:
         raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")
     u, y = read_columns(path, ("u", "y"))
-    found = identify(u, y, delay)
+    model = identify(u, y, delay)
     return {
-        "a": found.a,
-        "b": found.b,
-        "residual_std": found.residual_std,
-        "r2": found.r2,
-        "samples": found.samples,
-        "offset": found.c,
+        "a": model.a,
+        "b": model.b,
+        "residual_std": model.residual_std,
+        "r2": model.r2,
+        "samples": model.samples,
+        "offset": model.c,
         "delay": delay,
     }

@@ -89,14 +89,14 @@ class _Links:
 
 
 def _build_override_undo(name: str, change: IncidentChange) -> _Links:
-    found = Override.objects.select_related("loop", "node").filter(pk=int(name)).first()
-    if found is None:
+    override = Override.objects.select_related("loop", "node").filter(pk=int(name)).first()
+    if override is None:
         return _Links()
-    url = reverse("loop", args=[found.loop.pk]) if found.loop else reverse("overrides")
-    holds = overrides.list_active(timezone.now()).filter(pk=found.pk).exists()
+    url = reverse("loop", args=[override.loop.pk]) if override.loop else reverse("overrides")
+    holds = overrides.list_active(timezone.now()).filter(pk=override.pk).exists()
     if not holds or change.kind == "override ended":
         return _Links(url=url)
-    end = reverse("override-end", args=[found.pk])
+    end = reverse("override-end", args=[override.pk])
     return _Links(url=url, undo=QuickAction("End override", end, "end", "now", "override.end"))
 
 
@@ -110,13 +110,13 @@ def _build_overrides_undo(numbers: str, change: IncidentChange) -> _Links:
 
 
 def _build_plan_undo(name: str, change: IncidentChange) -> _Links:
-    found = Plan.objects.filter(pk=int(name)).first()
-    if found is None:
+    plan = Plan.objects.filter(pk=int(name)).first()
+    if plan is None:
         return _Links()
-    url = reverse("plan", args=[found.pk])
-    if not can_roll_back(found):
+    url = reverse("plan", args=[plan.pk])
+    if not can_roll_back(plan):
         return _Links(url=url)
-    back = reverse("plan-roll-back", args=[found.pk])
+    back = reverse("plan-roll-back", args=[plan.pk])
     return _Links(url=url, undo=QuickAction("Propose rollback", back, "plan", name, "plan.propose"))
 
 
@@ -192,8 +192,8 @@ def _build_cap_undo(entry: AuditEntry) -> _Links:
 
 
 def _build_mark_link(name: str, change: IncidentChange) -> _Links:
-    found = Mark.objects.filter(pk=int(name)).first()
-    return _Links(url=_timeline(change.at), outside_url=found.url if found else "")
+    mark = Mark.objects.filter(pk=int(name)).first()
+    return _Links(url=_timeline(change.at), outside_url=mark.url if mark else "")
 
 
 def _build_hold(name: str, change: IncidentChange) -> _Links:
@@ -202,7 +202,11 @@ def _build_hold(name: str, change: IncidentChange) -> _Links:
     if entry is None:
         return _Links()
     url = reverse("entry", args=[entry.pk])
-    held = [each.value for each in overrides.list_for_loop(entry.loop, timezone.now()) if each.name == "mode"]
+    held = [
+        override.value
+        for override in overrides.list_for_loop(entry.loop, timezone.now())
+        if override.name == "mode"
+    ]
     if (held[-1] if held else entry.loop.mode) == Loop.Mode.HOLD:
         return _Links(url=url)
     hold = reverse("loop-mode", args=[entry.loop.pk])

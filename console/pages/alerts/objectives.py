@@ -176,7 +176,7 @@ def _least_left_first(row: ListedObjective) -> tuple[float, str]:
 def _build_row(row: Objective, snapshot: Snapshot) -> ListedObjective:
     status = snapshot.objectives.get(row.name)
     good = max(0.0, 1 - status.bad / status.total) if status and status.total else None
-    rates = [each for each in (status.burn.values() if status else ()) if each is not None]
+    rates = [speed for speed in (status.burn.values() if status else ()) if speed is not None]
     return ListedObjective(
         row, _describe_subject(row), _promise(row), status, good, max(rates, default=None), _state(status)
     )

@@ -108,7 +108,7 @@ def _iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedP
         yield RelatedPage("Pipeline and log", f"{reverse('pipeline')}#pipeline-process")
     if alert.condition in OF_PROCESSES:
         yield RelatedPage("Processes and logs", reverse("processes"), "process.view")
-    for kind in (each for each in SUBJECTS if each in labels):
+    for kind in (subject for subject in SUBJECTS if subject in labels):
         yield RelatedPage(f"{kind.capitalize()} {labels[kind]}", page_of(kind, labels[kind]))
     if loop is not None:
         yield RelatedPage("Loop", reverse("loop", args=[loop.pk]))

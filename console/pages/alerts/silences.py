@@ -85,8 +85,8 @@ def silences_page(
 def _read_matchers(request: HttpRequest) -> list[dict[str, str]]:
     """Return the matchers of the alert that the address names."""
     asked = id_of(request.GET.get("alert", ""))
-    found = None if asked is None else Alert.objects.filter(pk=asked).first()
-    labels = kept.labels_of(found) if found else {}
+    alert = None if asked is None else Alert.objects.filter(pk=asked).first()
+    labels = kept.labels_of(alert) if alert else {}
     return [{"label": key, "is": "=", "value": labels[key]} for key in labels if key != "severity"][-4:]
 
 
@@ -103,13 +103,13 @@ def preview(request: HttpRequest) -> HttpResponse:
     except BadInput as error:
         return JsonResponse({"sentence": f"{error.message[:1].upper()}{error.message[1:]}", "rows": []})
     covers = alerts.may_silence_integrity(actor_of(request))
-    found = kept.preview_hidden_alerts(read, timezone.now(), covers_integrity=covers)
-    count = len(found["open"])
+    hidden = kept.preview_hidden_alerts(read, timezone.now(), covers_integrity=covers)
+    count = len(hidden["open"])
     now = "hides no open alerts" if not count else f"hides {count} open alert{'s' if count > 1 else ''}"
-    week = f"it would have matched {found['lately']} of {found['of']} alerts in the last 7 days"
+    week = f"it would have matched {hidden['lately']} of {hidden['of']} alerts in the last 7 days"
     rows = [
         {"title": alert.title, "url": reverse("alert", args=[alert.pk]), "note": alert.severity}
-        for alert in found["open"]
+        for alert in hidden["open"]
     ]
     return JsonResponse({"sentence": f"The silence {now}; {week}.", "rows": rows})
 

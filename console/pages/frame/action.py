@@ -112,7 +112,7 @@ def _adapt_arguments(page: Refused) -> Refused:
     The list around a form does not take the id of the row that the form is about.
     """
     taken = inspect.signature(page).parameters
-    if any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+    if any(argument.kind is argument.VAR_KEYWORD for argument in taken.values()):
         return page
     return lambda request, **named: page(
         request, **{name: value for name, value in named.items() if name in taken}

@@ -50,10 +50,10 @@ def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal:
         return ShownEffect(sentence=sentence, grave=False, rows=[])
     since = now - timedelta(minutes=MINUTES)
     try:
-        found = what_if.rerun(loop, changed, since, now, time.monotonic, BUDGET_SECONDS)
+        rerun = what_if.rerun(loop, changed, since, now, time.monotonic, BUDGET_SECONDS)
     except BadInput as error:
         return ShownEffect(sentence=f"The change will be rejected: {error.message}", grave=True, rows=[])
-    return ShownEffect(sentence=_sentence(found), grave=False, rows=_rows(loop, found))
+    return ShownEffect(sentence=_sentence(rerun), grave=False, rows=_rows(loop, rerun))
 
 
 def _sentence(found: what_if.Rerun) -> str:

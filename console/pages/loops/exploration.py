@@ -68,7 +68,7 @@ class Numbers:
     asked: int | None
 
     def drop_unknown(self) -> list[int]:
-        return [each for each in (self.threads, self.rest, self.would, self.asked) if each]
+        return [number for number in (self.threads, self.rest, self.would, self.asked) if number]
 
 
 @dataclass(frozen=True, kw_only=True)

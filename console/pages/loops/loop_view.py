@@ -90,9 +90,9 @@ class ParameterRow:
 
 def describe_loops(now: datetime) -> list[DescribedLoop]:
     """Return every loop that has a target, by name."""
-    found = list(active_loops().order_by("name"))
-    held = overrides.group_by_loop(found, now)
-    return [describe(loop, held[loop.pk], now) for loop in found]
+    loops = list(active_loops().order_by("name"))
+    held = overrides.group_by_loop(loops, now)
+    return [describe(loop, held[loop.pk], now) for loop in loops]
 
 
 def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLoop:

@@ -69,13 +69,13 @@ def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, no
 def _read_fields(request: HttpRequest) -> dict[str, int | None]:
     """Return the changed fields. Raises `BadInput` that names the field."""
     parameter = catalog.parameter(catalog.law(JOINT), "tasks_of").items[0]
-    found: dict[str, int | None] = {}
+    numbers: dict[str, int | None] = {}
     for field, text in request.POST.items():
         if not field.startswith(FIELD) or is_untouched(request.POST, field):
             continue
         name, value = field.removeprefix(FIELD), str(text).strip()
         try:
-            found[name] = parameter.check(number_of(value, field), "form") if value else None
+            numbers[name] = parameter.check(number_of(value, field), "form") if value else None
         except BadInput as error:
             raise BadInput(field, error.message) from None
-    return found
+    return numbers

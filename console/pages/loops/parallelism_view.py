@@ -193,11 +193,11 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
     # As they are in force, not as the newest decision found them: the form must never offer expired tasks.
     hands = list_manual_tasks(joint, now) if joint else {}
     return ShownParallelism(
-        operators=[_operator(each, terms, topology, hands) for each in steered],
+        operators=[_operator(operator, terms, topology, hands) for operator in steered],
         paths=_paths(topology, terms, joint, now),
         forecast=_forecast(loop, snapshot, kept, now.timestamp()),
         deciders=[*_deciders(loop)],
-        cost=_cost(loop, [each.name for each in steered], kept, now.timestamp()),
+        cost=_cost(loop, [operator.name for operator in steered], kept, now.timestamp()),
         rescales=[*_rescales(loop)],
         application=loop.target.get("application"),
         joint=joint.pk if joint else None,

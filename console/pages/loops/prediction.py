@@ -83,7 +83,7 @@ def build_prediction(
     wanted = None if would is None or dict(would) == dict(now) else promise.of(would)
     interval_seconds = float(now["interval_seconds"])
     sentence, grave = _sentence(present, wanted, interval_seconds, refusal)
-    plane = _plane([each for each in (present, wanted) if each is not None and each.stable])
+    plane = _plane([gains for gains in (present, wanted) if gains is not None and gains.stable])
     return ShownPrediction(
         title=promise.title,
         sentence=sentence,

@@ -138,10 +138,10 @@ def shed_view(
 def load_observation(loop: Loop) -> dict[str, Any] | None:
     """Return the loop's last observation in the law's form; None until it has observed something to shed."""
     entry = ledger.last_entry(loop)
-    found = dict(entry.observation or {}) if entry else {}
-    if not found.get("patterns"):
+    observation = dict(entry.observation or {}) if entry else {}
+    if not observation.get("patterns"):
         return None
-    return {key: value for key, value in found.items() if key not in ledger.ABOUT_KEYS}
+    return {key: value for key, value in observation.items() if key not in ledger.ABOUT_KEYS}
 
 
 def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
@@ -172,7 +172,7 @@ def _drop_nulls(document: Any) -> Any:
     """Return the document without null values, which mean "not given"."""
     if isinstance(document, Mapping):
         return {key: _drop_nulls(value) for key, value in document.items() if value is not None}
-    return [_drop_nulls(each) for each in document] if isinstance(document, list) else document
+    return [_drop_nulls(item) for item in document] if isinstance(document, list) else document
 
 
 def _types(pattern: PatternStatus) -> list[str]:

@@ -44,21 +44,21 @@ class ShownTuning:
 
 def build_proposal(loop: Loop, now: datetime) -> ShownTuning | None:
     """Return the proposal that waits for approval; None if there is none."""
-    found = learning.open_tuning(loop)
-    if found is None:
+    tuning = learning.open_tuning(loop)
+    if tuning is None:
         return None
     units = {parameter.name: parameter.unit for parameter in catalog.law(loop.law).parameters}
     return ShownTuning(
-        id=found.pk,
-        hash=found.hash,
-        short_hash=found.hash[:8],
-        created_at=found.created_at,
+        id=tuning.pk,
+        hash=tuning.hash,
+        short_hash=tuning.hash[:8],
+        created_at=tuning.created_at,
         changes=[
-            TunedValue(name, units.get(name, ""), found.instead_of[name], value)
-            for name, value in found.values.items()
+            TunedValue(name, units.get(name, ""), tuning.instead_of[name], value)
+            for name, value in tuning.values.items()
         ],
-        improvement=found.improvement,
-        confidence=found.confidence,
-        days=[ShownDay(**day) for day in found.days],
-        drift=learning.drift(found, now),
+        improvement=tuning.improvement,
+        confidence=tuning.confidence,
+        days=[ShownDay(**day) for day in tuning.days],
+        drift=learning.drift(tuning, now),
     )

@@ -134,14 +134,14 @@ def _read_changed_values(
     loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values in the address that differ from those in force."""
-    law, found = catalog.law(loop.law), {}
+    law, changed = catalog.law(loop.law), {}
     for row in rows:
         field = WOULD + row.name
         if query.get(field, "").strip() and not is_untouched(query, field):
             value = read_value(catalog.parameter(law, row.name), query, row.name, row.effective)
             if value != row.effective:
-                found[row.name] = value
-    return found
+                changed[row.name] = value
+    return changed
 
 
 def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:

@@ -282,9 +282,9 @@ def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
 
 def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Application | None:
     """Return the running declaration; None if it can't be read here."""
-    found = at_work.get(name)
+    running = at_work.get(name)
     try:
-        return application_of_text(found.text, pipelines.TABLES, name) if found else None
+        return application_of_text(running.text, pipelines.TABLES, name) if running else None
     except BadInput:
         return None
 

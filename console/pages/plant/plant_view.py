@@ -127,11 +127,11 @@ class AttachedPlant:
 
 def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
     """Return the attached plants, those with problems first."""
-    found = [
+    plants = [
         AttachedPlant(name=name, shown=build_view(snapshot, name), status=row, wrong=_wrong(name, row))
         for name, row in snapshot.plants.items()
     ]
-    return sorted(found, key=lambda each: (each.status.state == "seen", not each.wrong, each.name))
+    return sorted(plants, key=lambda plant: (plant.status.state == "seen", not plant.wrong, plant.name))
 
 
 def _wrong(name: str, row: PlantStatus) -> list[str]:
@@ -141,9 +141,9 @@ def _wrong(name: str, row: PlantStatus) -> list[str]:
     if row.error is not None:
         return [f"{explain_unseen(name, row).rstrip('.')}."]
     missed, queues = len(row.missed_workers), list(row.unserved_queues)
-    found = [f"{unreached}." for unreached in [explain_unreached(row)] if unreached]
-    found += [f"{format_count(missed, 'worker')} stopped answering."] if missed else []
-    return found + ([f"No worker takes from {format_names(queues[:NAMED])}."] if queues else [])
+    faults = [f"{unreached}." for unreached in [explain_unreached(row)] if unreached]
+    faults += [f"{format_count(missed, 'worker')} stopped answering."] if missed else []
+    return faults + ([f"No worker takes from {format_names(queues[:NAMED])}."] if queues else [])
 
 
 def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:

@@ -138,13 +138,13 @@ def plant_page(
     if row is None and name != LOCAL:
         raise Http404(f"No plant {name} is registered.")
     snapshot = snapshot_of(request)
-    found = build_view(snapshot, name)
-    topology = found.topology
+    view = build_view(snapshot, name)
+    topology = view.topology
     operators = operators_of(topology) if topology else []
     paths = paths_of(topology) if topology else []
     settable = [operator for operator in operators if operator.settable]
     page = PlantPage(
-        shown=found,
+        shown=view,
         row=row,
         title=_title(row),
         is_local=name == LOCAL,

@@ -35,10 +35,10 @@ class WaitingEventsPage(FormPage):
 def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form, and with `node` the events: order (newest or oldest), events (maximum number)."""
     queue = get_object_or_404(Queue, name=name)
-    found, errors, status = None, {}, 200
+    waiting, errors, status = None, {}, 200
     if "node" in request.GET:
         try:
-            found = waiting_events.peek_at(actor_of(request), _read_options(request, name))
+            waiting = waiting_events.peek_at(actor_of(request), _read_options(request, name))
         except BadInput as error:
             errors, status = {error.field: [error.message]}, 422
         except NodeUnavailable:
@@ -50,7 +50,7 @@ def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
         nodes=list(nodes),
         orders=ORDERS,
         most_events=MAX_EVENTS,
-        waiting=found,
+        waiting=waiting,
         errors=errors,
         submitted={"order": ORDERS[0], "events": FEW_EVENTS, **request.GET.dict()},
     )

@@ -100,8 +100,8 @@ def list_ticks(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> keyset.KeysetPage:
     """Return the selected ticks, each with its delay."""
-    found = keyset.page(chosen, lines, before, after)
-    return replace(found, rows=runs.entries_of([entry.pk for entry in found.rows]))
+    page = keyset.page(chosen, lines, before, after)
+    return replace(page, rows=runs.entries_of([entry.pk for entry in page.rows]))
 
 
 @require_safe

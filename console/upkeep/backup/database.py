@@ -62,11 +62,11 @@ def tables(models_of: Any = apps) -> list[type[models.Model]]:
 def _order_migrations(found: list[type[models.Model]]) -> list[type[models.Model]]:
     ordered: list[type[models.Model]] = []
     while found:
-        ready = [each for each in found if not _needs(each) & {other._meta.label for other in found}]
+        ready = [model for model in found if not _needs(model) & {other._meta.label for other in found}]
         if not ready:
             raise TypeError(f"{[each._meta.label for each in found]} refer to each other in a circle.")
-        ordered += sorted(ready, key=lambda each: each._meta.label)
-        found = [each for each in found if each not in ready]
+        ordered += sorted(ready, key=lambda model: model._meta.label)
+        found = [model for model in found if model not in ready]
     return ordered
 
 

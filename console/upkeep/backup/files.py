@@ -67,10 +67,10 @@ def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:
     """Return files of an older plant in the folder, relative to it; `without`: the backup that is
     restored.
     """
-    found = [inside for inside in list_files(data, without) if inside.as_posix() != SIGNING_KEY]
+    leftovers = [inside for inside in list_files(data, without) if inside.as_posix() != SIGNING_KEY]
     # What SQLite would apply to the database that is put beside it. The plant's own is already in use.
     logs = (path.relative_to(data) for path in sorted(data.rglob("*")) if path.name.endswith(SQLITE_BESIDE))
-    return found + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
+    return leftovers + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
 
 
 def content(path: Path) -> Iterator[bytes]:
@@ -105,12 +105,12 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 def list_unsettled(data: Path) -> list[str]:
     """Return queries of the pipeline with a batch that has started and is not committed, by their folder."""
-    found = []
+    folders = []
     for offsets in sorted((data / "pipeline").glob("*/spark/*/offsets")):
         begun, committed = _newest(offsets), _newest(offsets.parent / "commits")
         if begun > committed:
-            found.append(str(offsets.parent.relative_to(data / "pipeline")))
-    return found
+            folders.append(str(offsets.parent.relative_to(data / "pipeline")))
+    return folders
 
 
 def _newest(folder: Path) -> int:

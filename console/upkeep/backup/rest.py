@@ -95,8 +95,8 @@ def quiesce(
                 _wait(control, data, longest_seconds, sleep, monotonic)
                 yield Rest(control, data, lease, made)
             finally:
-                for each in made:
-                    overrides.end(each, by=by, now=timezone.now(), control=control)
+                for pause in made:
+                    overrides.end(pause, by=by, now=timezone.now(), control=control)
 
 
 def _wait(

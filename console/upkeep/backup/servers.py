@@ -52,8 +52,8 @@ def list_key_patterns(on_nodes: bool) -> list[str]:
 
 def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
     """Yield all persistent data of this server. Raises `redis.RedisError`."""
-    found = {name for pattern in list_key_patterns(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
-    for name in sorted(found):
+    names = {name for pattern in list_key_patterns(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
+    for name in sorted(names):
         kind = cast(bytes, server.type(name)).decode()
         if kind == "none":  # it ended in the meantime
             continue

@@ -67,7 +67,7 @@ def run_step(law: str, seed: int) -> Taken:
     for step in range(BEFORE + AFTER):
         load = LOAD_PER_SECOND * (TIMES if step >= BEFORE else 1.0)
         capacity = {name: curve(alone).capacity_per_second(tasks[name]) for name, alone in ALONE.items()}
-        violated += any(each < load for each in capacity.values())
+        violated += any(rate < load for rate in capacity.values())
         piled = {name: backlog[name] + (load - capacity[name]) * STEP_SECONDS for name in ALONE}
         backlog = {name: max(0.0, each) for name, each in piled.items()}
         seen = _observe(step, load, tasks, backlog, chance)
@@ -101,7 +101,7 @@ def _observe(
 def _summarize(history: list[dict[str, int]], violated: int) -> Taken:
     since, reversals = history[BEFORE:], 0
     for name in ALONE:
-        moves = np.sign(np.diff([each[name] for each in since]))
+        moves = np.sign(np.diff([step[name] for step in since]))
         moves = moves[moves != 0]
         reversals += int((moves[1:] != moves[:-1]).sum())
     best = sum(fewest_tasks(LOAD_PER_SECOND * TIMES).values())

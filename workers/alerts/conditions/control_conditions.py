@@ -108,15 +108,15 @@ def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
 
 def _find_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
-        found = [
+        readings = [
             tick
             for tick in _select_window(loop, evidence, window_seconds)
             if tick.limited_by is not None and tick.limited_by not in NOT_AT_THE_LIMIT
         ]
         # The share of the whole window, not of the ticks so far: a young loop has been at its limit only
         # briefly.
-        share = 100 * min(1.0, len(found) * loop.interval_seconds / window_seconds)
-        limit = f" ({found[-1].limited_by})".replace("_", " ") if found else ""
+        share = 100 * min(1.0, len(readings) * loop.interval_seconds / window_seconds)
+        limit = f" ({readings[-1].limited_by})".replace("_", " ") if readings else ""
         said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
         yield _build_reading(evidence, loop, share, said)
 

@@ -269,7 +269,7 @@ class Gatherer:
 
     def _load_publish_ages(self, now: float, monotonic_seconds: float) -> dict[str, dict[str, float]]:
         """Return producer → queue → seconds since it last published there."""
-        found: dict[str, dict[str, float]] = {}
+        ages: dict[str, dict[str, float]] = {}
         rows = cast(Fields, self._control.hgetall(keys.PRODUCERS))
         self._freshness.forget_others("producer", (name.decode() for name in rows))
         for name, stored in rows.items():
@@ -281,8 +281,8 @@ class Gatherer:
             age = self._freshness.age_seconds(f"producer/{key}", report.at, monotonic_seconds, lag)
             producer, _, queue = key.rpartition("|")
             if age < LEFT_SECONDS:
-                found.setdefault(producer, {})[queue] = age
-        return found
+                ages.setdefault(producer, {})[queue] = age
+        return ages
 
     def _unheard(self, snapshot: Snapshot | None, monotonic_seconds: float) -> dict[str, float]:
         """Return for how long silent nodes are known to be silent.
@@ -304,8 +304,8 @@ class Gatherer:
         with self._control.pipeline(transaction=False) as pipe:
             for queue in queues:
                 pipe.exists(keys.THROTTLE.build(queue))
-            found = pipe.execute()
-        return [queue for queue, there in zip(queues, found, strict=True) if there]
+            answers = pipe.execute()
+        return [queue for queue, there in zip(queues, answers, strict=True) if there]
 
 
 def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
@@ -382,7 +382,7 @@ def _read_swing(loop: Loop) -> float:
     try:
         settings = guard.read_settings(catalog.law(loop.law), loop.guard)
     except BadInput:
-        settings = {each.name: each.default for each in guard.PARAMETERS}
+        settings = {setting.name: setting.default for setting in guard.PARAMETERS}
     return float(settings["oscillation_swing"])
 
 
@@ -400,9 +400,9 @@ def list_failed_runs(since: datetime) -> list[Ended]:
     )
     newest = {row.task_id: row for row in rows}
     return [
-        Ended(each.pk, each.task.name, each.ended_at.timestamp(), each.error)
-        for each in newest.values()
-        if each.ended_at and (each.task_id not in succeeded or succeeded[each.task_id] < each.ended_at)
+        Ended(run.pk, run.task.name, run.ended_at.timestamp(), run.error)
+        for run in newest.values()
+        if run.ended_at and (run.task_id not in succeeded or succeeded[run.task_id] < run.ended_at)
     ]
 
 
@@ -415,12 +415,12 @@ def list_failing_receivers(since: datetime) -> list[Failing]:
         receiver__enabled=True,
     ).exclude(error__in=Message.NO_FAULT)
     # The contents of the messages are not read: each check does this, and thousands may wait.
-    found = list(trouble.select_related("receiver").defer("content").order_by("pk"))
+    receivers = list(trouble.select_related("receiver").defer("content").order_by("pk"))
     reached = _load_last_deliveries(
-        {each.receiver_id for each in found if each.state == Message.State.FAILED}
+        {receiver.receiver_id for receiver in receivers if receiver.state == Message.State.FAILED}
     )
     grouped: dict[str, list[Message]] = {}
-    for message in found:
+    for message in receivers:
         arrived_at = reached.get(message.receiver_id)
         if message.state == Message.State.WAITING or arrived_at is None or arrived_at <= message.due_at:
             grouped.setdefault(message.receiver.name, []).append(message)

@@ -221,7 +221,7 @@ def _find_throttled(evidence: Evidence, window_seconds: float) -> Iterator[Readi
 
 def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, plant in evidence.plant.plants.items():
-        wrong = [each for each in map(explain_fault, plant.orders, plant.orders.values()) if each]
+        wrong = [reason for reason in map(explain_fault, plant.orders, plant.orders.values()) if reason]
         more = f" ({len(wrong)} operators)" if len(wrong) > 1 else ""
         said = f"Plant {name}: {wrong[0]}{more}." if wrong else f"Plant {name}: its tasks are as ordered."
         yield Reading({"plant": name}, float(len(wrong)) if plant.state == "seen" else None, said)

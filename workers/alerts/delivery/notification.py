@@ -134,7 +134,7 @@ def notification(
 
 def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
     """Return when the receiver was notified of a start; None if it was not."""
-    sent = [each for each in own if each.message == "sent" and each.sent_at is not None]
+    sent = [delivery for delivery in own if delivery.message == "sent" and delivery.sent_at is not None]
     if not sent:
         return None
     again = f", {len(sent)} times, first" if len(sent) > 1 else ""

@@ -147,16 +147,16 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     rows = Delivery.objects.select_for_update(of=("self",)).filter(
         receiver_id=receiver, group=group, kind=kind, state=Delivery.State.WAITING
     )
-    found = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
-    if found and found[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
-        found = found[:MAX_DETAILED]  # It needs each of them; the others make the next message.
-    heard = _load_beginning_states(found) if kind == Delivery.Kind.RESOLVED else {}
-    dropped = [each for each in found if _is_void(each, heard.get(each.alert_id, set()))]
+    messages = list(rows.select_related("alert__rule", "receiver").order_by("pk"))
+    if messages and messages[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
+        messages = messages[:MAX_DETAILED]  # It needs each of them; the others make the next message.
+    heard = _load_beginning_states(messages) if kind == Delivery.Kind.RESOLVED else {}
+    dropped = [each for each in messages if _is_void(each, heard.get(each.alert_id, set()))]
     Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
     # Nobody is notified of an end before its start: a message in flight is delivered first.
     waiting = {alert for alert, states in heard.items() if Waiting in states}
     void = {each.pk for each in dropped}
-    sent_now = [each for each in found if each.pk not in void and each.alert_id not in waiting]
+    sent_now = [each for each in messages if each.pk not in void and each.alert_id not in waiting]
     if not sent_now:
         return None
     alerts = list({each.alert_id: each.alert for each in sent_now}.values())
@@ -189,11 +189,11 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
     rows = Delivery.objects.filter(receiver__in=receivers, alert__in=alerts, state=Delivery.State.BUNDLED)
     ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED))
     firing = rows.filter(kind=Delivery.Kind.FIRING)
-    found: dict[int, set[str]] = {}
+    states: dict[int, set[str]] = {}
     for key, alert, receiver, state in firing.values_list("pk", "alert_id", "receiver_id", "message__state"):
         if key > ended.get((alert, receiver), 0):
-            found.setdefault(alert, set()).add(state or Message.State.SENT)
-    return found
+            states.setdefault(alert, set()).add(state or Message.State.SENT)
+    return states
 
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:

@@ -40,9 +40,9 @@ def resolve_recipients(
     if named.channel != Receiver.Channel.SCHEDULE:
         return [named]
     feed = OnCallFeed.objects.filter(receiver=named).first()
-    found = list(_match_receivers(people_on_call(feed, now), receivers))
+    people = list(_match_receivers(people_on_call(feed, now), receivers))
     otherwise = receivers.get(named.settings.get("otherwise", ""))
-    return found or ([otherwise] if otherwise else [])
+    return people or ([otherwise] if otherwise else [])
 
 
 def people_on_call(feed: OnCallFeed | None, now: datetime) -> list[str]:

@@ -231,12 +231,12 @@ def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> S
 
 def _build_plants(places: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, PlantStatus]:
     """Return the plants of values such as plants.shop.sensors.requests.value."""
-    found: dict[str, dict[str, SensorStatus]] = {}
+    plants: dict[str, dict[str, SensorStatus]] = {}
     for (part, name), values in places.items():
         plant, is_sensor, sensor = name.partition(".sensors.")
         if part == "plants" and is_sensor:
-            found.setdefault(plant, {})[sensor] = SensorStatus(**values)
-    return {name: PlantStatus(state="seen", sensors=sensors) for name, sensors in found.items()}
+            plants.setdefault(plant, {})[sensor] = SensorStatus(**values)
+    return {name: PlantStatus(state="seen", sensors=sensors) for name, sensors in plants.items()}
 
 
 def _ledger_tick(entry: LedgerEntry) -> LedgerTick:

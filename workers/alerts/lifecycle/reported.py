@@ -77,9 +77,9 @@ def list_concurrent_reports(
     """
     firing = Q(ended_at__range=(since, LATEST)) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
     rows = ReportedAlert.objects.filter(firing, began_at__range=(EARLIEST, until))
-    found = rows.order_by("-began_at")[: MAX_KEPT // 10]
+    reports = rows.order_by("-began_at")[: MAX_KEPT // 10]
     about = set(alert.labels.values()) - {alert.severity, alert.rule_name}
-    return sorted(found, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MAX_SHOWN]
+    return sorted(reports, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MAX_SHOWN]
 
 
 def _readable(

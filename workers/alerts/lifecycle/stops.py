@@ -45,10 +45,10 @@ def explanation(
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
     is_of_queues = condition in OF_CONSUMPTION | OF_INTAKE
     queues = _queues_of(condition, labels, touches, snapshot) if is_of_queues else []
-    found = [(queue, stopped.find_pause(queue, part, snapshot)) for queue in queues]
-    words = [stopped.pause_in_words(queue, pause) for queue, pause in found if pause is not None]
+    pauses = [(queue, stopped.find_pause(queue, part, snapshot)) for queue in queues]
+    words = [stopped.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
     # Of several queues all have to be paused: one that is not should make progress.
-    return words[0] if words and len(words) == len(found) else ""
+    return words[0] if words and len(words) == len(pauses) else ""
 
 
 def _queues_of(
@@ -73,5 +73,5 @@ def _was_emptied(labels: Mapping[str, str], snapshot: Snapshot) -> str:
 def _was_drained(labels: Mapping[str, str], snapshot: Snapshot) -> str:
     hosts: dict[str, Any] = {name: row.draining for name, row in snapshot.hosts.items() if row.draining}
     name = labels.get("host") or next(iter(hosts), "")
-    found = hosts.get(name)
-    return f"Worker host {name} is drained ({stopped.format_who_and_why(found)})." if found else ""
+    host = hosts.get(name)
+    return f"Worker host {name} is drained ({stopped.format_who_and_why(host)})." if host else ""

@@ -146,8 +146,8 @@ class Parquet:
     def _find_archived_files(self, index: sqlite3.Connection, block_id: str) -> dict[str, Path]:
         """Return the block's entries of the index with their files: the key of the whole or of its parts."""
         query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
-        found = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
-        return {key: path_inside(self.root, file, "archive/index.sqlite3") for key, file in found}
+        rows = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
+        return {key: path_inside(self.root, file, "archive/index.sqlite3") for key, file in rows}
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.root))

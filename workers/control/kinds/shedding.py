@@ -79,8 +79,8 @@ def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
     pattern.
     """
     every = list(work.sheddable())
-    found = [name for name in every if work.has_worked(name)]
-    return found or (every if work.is_idle or not may_shed else [])
+    measured = [name for name in every if work.has_worked(name)]
+    return measured or (every if work.is_idle or not may_shed else [])
 
 
 def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def _write(run: Sequence[LedgerEntry], guarded: Guarded) -> int:
 
 
 def _pack_run(run: Sequence[LedgerEntry]) -> bytes:
-    rows = [[each.at.isoformat() if name == "at" else getattr(each, name) for name in FIELDS] for each in run]
+    rows = [[tick.at.isoformat() if name == "at" else getattr(tick, name) for name in FIELDS] for tick in run]
     text = json.dumps(rows, separators=(",", ":")).encode()
     return lzma.compress(text, check=lzma.CHECK_CRC32, filters=FILTERS)
 

@@ -127,8 +127,8 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
 
     None where the newest page has them all.
     """
-    found = chosen.filter(pk__gt=after).order_by("pk").values_list(*COLUMNS)
-    read = [Tick(*row) for row in found[: MAX_READ + 1]]
+    lines_query = chosen.filter(pk__gt=after).order_by("pk").values_list(*COLUMNS)
+    read = [Tick(*row) for row in lines_query[: MAX_READ + 1]]
     ticks, left = read[:MAX_READ][::-1], len(read) > MAX_READ
     # A change is detected by comparison with the previous tick, which may be on the older page.
     below = chosen.filter(pk__lte=after).order_by("-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]

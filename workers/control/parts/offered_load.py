@@ -65,10 +65,10 @@ class OperatorLoad:
 
     def compute_wanted(self, pattern: str) -> dict[str, float]:
         """Return type → events/s that the pattern could use without shedding and with sufficient capacity."""
-        found = self.row.patterns[pattern]
-        types = {**found.types, **found.shed_per_second}
+        row = self.row.patterns[pattern]
+        types = {**row.types, **row.shed_per_second}
         return {
-            name: self.scale * (found.types.get(name, 0.0) + found.shed_per_second.get(name, 0.0))
+            name: self.scale * (row.types.get(name, 0.0) + row.shed_per_second.get(name, 0.0))
             for name in sorted(types)
         }
 

@@ -100,7 +100,12 @@ def topology_inputs(
     if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
     if why := next(
-        (each.unknown_tasks for each in inputs.list_steered_operators(topology) if each.unknown_tasks), None
+        (
+            list_steered_operator.unknown_tasks
+            for list_steered_operator in inputs.list_steered_operators(topology)
+            if list_steered_operator.unknown_tasks
+        ),
+        None,
     ):
         return topology, Measured(measured.age_seconds, why)
     if not inputs.list_steered_paths(topology):

@@ -228,7 +228,7 @@ def _list_monitored(
             raise BadInput(f"{where}.window_seconds", "takes 1 or more")
         kind = None if item.get("type") is None else fields.text(item["type"], f"{where}.type")
         found.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
-    fields.distinct([each.criterion for each in found], "monitor")
+    fields.distinct([criterion.criterion for criterion in found], "monitor")
     return tuple(found)
 
 

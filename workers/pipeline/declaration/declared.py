@@ -42,11 +42,11 @@ class Declarations:
 
     def load_wanted(self) -> dict[str, Declared]:
         """Return the declaration to run for each application."""
-        found = {} if self._file is None else {self._file.name: self._file}
+        declarations = {} if self._file is None else {self._file.name: self._file}
         for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
             document = json.loads(text)
-            found[name.decode()] = Declared(name.decode(), document["version"], document["text"])
-        return found
+            declarations[name.decode()] = Declared(name.decode(), document["version"], document["text"])
+        return declarations
 
     def want(self, declared: Declared) -> None:
         """Request that the pipeline runs this version."""
@@ -65,18 +65,18 @@ class Declarations:
 
     def load_shipped(self, name: str) -> str | None:
         """Return the text of the application as shipped, or None if no process ships one of this name."""
-        found = cast(bytes | None, self._control.hget(keys.PIPELINE_SHIPPED, name))
-        return None if found is None else found.decode()
+        text = cast(bytes | None, self._control.hget(keys.PIPELINE_SHIPPED, name))
+        return None if text is None else text.decode()
 
     def forget(self, name: str) -> None:
         self._control.hdel(keys.PIPELINE_AT_WORK, name)
 
     def load_running(self) -> dict[str, ApplicationAtWork]:
         """Return the declaration that the process runs for each application."""
-        found = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
+        texts = cast(Fields, self._control.hgetall(keys.PIPELINE_AT_WORK))
         return {
             name.decode(): decode_document(ApplicationAtWork, text, name.decode())
-            for name, text in sorted(found.items())
+            for name, text in sorted(texts.items())
         }
 
 

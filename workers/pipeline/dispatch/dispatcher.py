@@ -284,7 +284,11 @@ class Dispatcher:
             if queue in topology.queues
             for node in topology.queues[queue].points
         }
-        return {each for each in known if each in containers or each.partition("/")[0] in self._paused}
+        return {
+            container
+            for container in known
+            if container in containers or container.partition("/")[0] in self._paused
+        }
 
     def _trim(self, topology: Topology) -> None:
         """Remove from the containers the entries whose results are in the queue, and remove their
@@ -295,7 +299,9 @@ class Dispatcher:
         for name in {*self._replicas, *self._given, *published}:
             done = published.get(name, 0)
             self._dispatches.forget(name, done)
-            for part in (part for each in self._dispatches.list_after(name, done) for part in each.parts):
+            for part in (
+                part for dispatch in self._dispatches.list_after(name, done) for part in dispatch.parts
+            ):
                 through[part.container] = _earlier(through.get(part.container, part.after), part.after)
         away: set[str] = set()
         for container, entry_id in through.items():

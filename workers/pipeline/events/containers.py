@@ -138,9 +138,9 @@ def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
     """
     gathered: list[Stored] = []
     rows = size_bytes = 0
-    for each in blocks:
-        gathered.append(each)
-        rows, size_bytes = rows + each.batch.num_rows, size_bytes + each.batch.nbytes
+    for block_ in blocks:
+        gathered.append(block_)
+        rows, size_bytes = rows + block_.batch.num_rows, size_bytes + block_.batch.nbytes
         if rows >= MERGED_ROWS or size_bytes >= MERGED_BYTES:
             yield gathered
             gathered, rows, size_bytes = [], 0, 0
@@ -150,18 +150,18 @@ def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
 
 def apply_layout(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
     """Convert blocks to the layout, as one batch without the faulty rows, which `faults` keeps."""
-    stored = pa.concat_batches([each.batch for each in blocks])
+    stored = pa.concat_batches([block_.batch for block_ in blocks])
     own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
     given, wrong = extract(own["attributes"], layout.attributes) if layout.attributes else ([], None)
     times_us = own["time"].view(pa.int64()).to_numpy(zero_copy_only=False)
-    found = ahead_faults(times_us, faults.now_us, faults.ahead_us)
-    found = found if wrong is None else pc.coalesce(wrong, found)
+    ahead = ahead_faults(times_us, faults.now_us, faults.ahead_us)
+    ahead = ahead if wrong is None else pc.coalesce(wrong, ahead)
     columns = [own[name] if name in own else _origin(name, blocks) for name in layout.columns]
     batch = pa.RecordBatch.from_arrays([*columns, *given], schema=layout.schema)
-    if found.null_count == len(found):
+    if ahead.null_count == len(ahead):
         return batch
-    _keep(blocks, found, faults)
-    return batch.filter(pc.is_null(found))
+    _keep(blocks, ahead, faults)
+    return batch.filter(pc.is_null(ahead))
 
 
 def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:

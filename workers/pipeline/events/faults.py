@@ -73,8 +73,8 @@ class FaultStore:
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
-            found = _group_by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
-            for entry, letters in found.items():
+            faults_by_entry = _group_by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
+            for entry, letters in faults_by_entry.items():
                 delivered += self._letters(nodes, topology, batch, entry, letters, away)
         return delivered
 
@@ -84,8 +84,8 @@ class FaultStore:
         The keys of the server are scanned only once: it has thousands, and this is called every second.
         """
         if not self._has_all:
-            if found := self._load_kept():
-                self._control.sadd(self._faulty, *(":".join(name.rsplit(":", 2)[1:]) for name in found))
+            if kept := self._load_kept():
+                self._control.sadd(self._faulty, *(":".join(name.rsplit(":", 2)[1:]) for name in kept))
             self._has_all = True
         return {name.decode() for name in cast(set[bytes], self._control.smembers(self._faulty))}
 

@@ -107,7 +107,7 @@ class InterEventWork(BatchWork):
         everything = tuple(range(KEY_GROUPS))
         rows = combined.rows
         if level:
-            rows = sum(each.num_rows for each in self._store.read_between(batch)) + rows
+            rows = sum(part.num_rows for part in self._store.read_between(batch)) + rows
         if rows >= EVENTS_PER_TASK:
             return [
                 [Unit(operator.name, groups, task)]

@@ -90,8 +90,8 @@ def _pack_parts(parts: Mapping[str, bytes]) -> bytes:
 def _unpack_parts(data: bytes) -> dict[str, bytes]:
     (length,) = _LENGTH.unpack_from(data)
     place = _LENGTH.size + length
-    found = {}
+    parts = {}
     for signature, size in orjson.loads(data[_LENGTH.size : place]).items():
-        found[signature] = data[place : place + size]
+        parts[signature] = data[place : place + size]
         place += size
-    return found
+    return parts

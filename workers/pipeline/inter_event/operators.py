@@ -162,11 +162,11 @@ class Work:
             else None
         )
         for pattern in operator.patterns:
-            found = self._find_matches(pattern, memory, batch, decisions, count.build(pattern.name))
+            matches = self._find_matches(pattern, memory, batch, decisions, count.build(pattern.name))
             if shedder.sheds:
-                _count_control_matches(shedder, found, count.build(pattern.name))
-            if len(found) > found.suppressed.sum():
-                made.append(complex_events(pattern, found, self._ids(pattern, places)))
+                _count_control_matches(shedder, matches, count.build(pattern.name))
+            if len(matches) > matches.suppressed.sum():
+                made.append(complex_events(pattern, matches, self._ids(pattern, places)))
         outputs = self._outputs(places, made)
         states = memory.write_places(places)
         for pattern in operator.patterns:
@@ -188,11 +188,11 @@ class Work:
         """Return the matches of the pattern. Loading and saving its state counts as its time too."""
         started = time.perf_counter()
         matcher = Matcher.resume(pattern, memory.states(pattern.signature))
-        found = self._matches(matcher, due, decisions, count)
+        matches = self._matches(matcher, due, decisions, count)
         memory.keep(pattern.signature, matcher.save(), matcher.timers())
         count.partnerless += matcher.partnerless
         count.seconds += time.perf_counter() - started
-        return found
+        return matches
 
     def _matches(
         self,
@@ -212,11 +212,11 @@ class Work:
             add_types(count.types, limit_types(count_by_type(due, of_use), types_named(matcher.pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
-        found = concatenate(parts)
-        suppressed = int(found.suppressed.sum())
-        count.matches += len(found) - suppressed
+        matches = concatenate(parts)
+        suppressed = int(matches.suppressed.sum())
+        count.matches += len(matches) - suppressed
         count.suppressed += suppressed
-        return found
+        return matches
 
     def _outputs(
         self, places: list[str], made: list[pa.RecordBatch]

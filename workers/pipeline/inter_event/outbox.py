@@ -129,7 +129,7 @@ def _read(attributes: str) -> Any:
 
 def _group_by_queue(outputs: Iterable[str]) -> dict[str, list[str]]:
     """Return the names for each queue, in their order."""
-    found: dict[str, list[str]] = {}
+    names_by_queue: dict[str, list[str]] = {}
     for name in outputs:
-        found.setdefault(queue_of(name), []).append(name)
-    return found
+        names_by_queue.setdefault(queue_of(name), []).append(name)
+    return names_by_queue

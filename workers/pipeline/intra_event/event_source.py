@@ -28,7 +28,7 @@ def layout_option(layout: Layout) -> str:
 
 def encode_monitored(monitored: tuple[Monitored, ...]) -> str:
     """Return the monitored quantiles as an option of the source."""
-    return json.dumps([list(vars(each).values()) for each in monitored])
+    return json.dumps([list(vars(criterion).values()) for criterion in monitored])
 
 
 def _layout(option: str) -> Layout:

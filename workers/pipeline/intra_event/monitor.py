@@ -79,7 +79,7 @@ class MonitorStore:
         back since.
         """
         windows = {each.criterion: each for each in monitored}
-        found: dict[str, Any] = {}
+        sketches: dict[str, Any] = {}
         gone = []
         for name, data in cast(Fields, self._control.hgetall(self._key)).items():
             criterion, slot, _ = name.decode().split("/", 2)
@@ -87,12 +87,12 @@ class MonitorStore:
             if each is None or abs(each.slot(now_seconds) - int(slot)) >= SLOTS:
                 gone.append(name)
                 continue
-            found.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(
+            sketches.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(
                 kll_doubles_sketch.deserialize(data)
             )
         if gone:
             self._control.hdel(self._key, *gone)
-        return found
+        return sketches
 
 
 class Monitor:

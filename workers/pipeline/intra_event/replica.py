@@ -86,7 +86,11 @@ class ReplicaWork(BatchWork):
     def _load_assignments(self, tick: int) -> list[Assignment]:
         """Return the batch's assignments that are not published."""
         published = self._results.room().published.get(self._replica, 0)
-        return [each for each in self._dispatches.list_after(self._replica, published) if each.tick <= tick]
+        return [
+            dispatch
+            for dispatch in self._dispatches.list_after(self._replica, published)
+            if dispatch.tick <= tick
+        ]
 
     def _assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
         """Distribute the batch's ranges over as many tasks as it is worth, at most `parallelism`."""

@@ -135,7 +135,7 @@ class Matcher:
         if self.pattern.needs_every_event:
             return masks
         raw, keys = self._raw_matcher, rows.column("match_key")
-        relevant, beginning = (int(np.count_nonzero(each)) for each in (masks, masks & raw.begins))
+        relevant, beginning = (int(np.count_nonzero(mask)) for mask in (masks, masks & raw.begins))
         if beginning == relevant or (
             raw.open_rows is not None and not is_rare(keys, relevant, beginning, raw.open_rows, raw.has_open)
         ):
@@ -146,11 +146,11 @@ class Matcher:
 
     def advance(self, now_us: int) -> Matches:
         """Close what is over: no event before `now_us` will arrive."""
-        found = self._suppression.mark_suppressed(self._raw_matcher.advance(now_us))
+        matches = self._suppression.mark_suppressed(self._raw_matcher.advance(now_us))
         self._suppression.advance(now_us)
         if self._previous:
             self._previous.advance(now_us)
-        return found
+        return matches
 
     def finish(self) -> Matches:
         """Close everything: no further event will arrive."""

@@ -51,5 +51,5 @@ def find_without_partner(
     first = np.full(len(encoded.dictionary), len(masks))
     first[codes[beginning[::-1]]] = beginning[::-1]
     first[is_open(encoded.dictionary)] = 0
-    found: np.ndarray = (masks != 0) & (masks & absent == 0) & (np.arange(len(masks)) < first[codes])
-    return found
+    alone: np.ndarray = (masks != 0) & (masks & absent == 0) & (np.arange(len(masks)) < first[codes])
+    return alone

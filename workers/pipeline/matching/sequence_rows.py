@@ -43,10 +43,10 @@ class SequenceRows(RetainedRows):
         events = append_rows(self.kept, rows)
         keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
         masks = np.concatenate((self.build_masks(), masks))
-        found = self._find_matches(keyed, masks[keyed.order])
-        chosen, pending = _walk(keyed, found)
+        matches = self._find_matches(keyed, masks[keyed.order])
+        chosen, pending = _walk(keyed, matches)
         self._keep_from(events, keyed, masks, pending)
-        return build_from_rows(events, keyed.order[found[chosen]])
+        return build_from_rows(events, keyed.order[matches[chosen]])
 
     def _find_matches(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         """Return the rows of each start's match, int64[starts, steps].

@@ -380,9 +380,9 @@ class Automaton:
         return known_state
 
     def _build_state(self, item: Item) -> State:
-        found = options(item)
-        endings = [option.what for option in found if isinstance(option.what, Ending)]
-        return State(tuple(self._takes(found)), Ending.NOW in endings, Ending.LATE in endings)
+        made = options(item)
+        endings = [option.what for option in made if isinstance(option.what, Ending)]
+        return State(tuple(self._takes(made)), Ending.NOW in endings, Ending.LATE in endings)
 
     def _takes(self, found: Iterable[Option], mask: int = -1) -> Iterator[Take]:
         for what, choices in found:
@@ -394,14 +394,14 @@ class Automaton:
 
     def list_branches(self, number: int, mask: int) -> tuple[Take, ...]:
         """Return the branches by which it can take an event, the preferred first."""
-        found = self._taking.get((number, mask))
-        if found is None:
+        branches = self._taking.get((number, mask))
+        if branches is None:
             if self._forbids_within_any_order:
-                found = tuple(self._takes(options(self._items[number], self._list_satisfied(mask)), mask))
+                branches = tuple(self._takes(options(self._items[number], self._list_satisfied(mask)), mask))
             else:
-                found = tuple(take for take in self.state(number).takes if take.bit & mask)
-            self._taking[number, mask] = found
-        return found
+                branches = tuple(take for take in self.state(number).takes if take.bit & mask)
+            self._taking[number, mask] = branches
+        return branches
 
     def _list_satisfied(self, mask: int) -> frozenset[str]:
         return frozenset(symbol for symbol, bit in self._bits.items() if mask & bit)

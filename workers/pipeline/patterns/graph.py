@@ -230,4 +230,4 @@ def shares_of_groups(tasks: int, groups: Iterable[int]) -> list[tuple[int, ...]]
     shares: dict[int, list[int]] = {}
     for group in sorted(groups):
         shares.setdefault(group * tasks // KEY_GROUPS, []).append(group)
-    return [tuple(each) for each in shares.values()]
+    return [tuple(share) for share in shares.values()]

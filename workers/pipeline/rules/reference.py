@@ -122,11 +122,11 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
 
 def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, dict[int, Row]]:
     """Group the networks by prefix length, the longest first."""
-    found: dict[int, dict[int, Row]] = {}
+    rows_by_prefix: dict[int, dict[int, Row]] = {}
     for network, row in sorted(networks.items(), key=lambda item: -item[0].prefixlen):
         bits = int(network.network_address) >> (32 - network.prefixlen)
-        found.setdefault(network.prefixlen, {})[bits] = row
-    return found
+        rows_by_prefix.setdefault(network.prefixlen, {})[bits] = row
+    return rows_by_prefix
 
 
 def _text(path: Path, field: str) -> str:

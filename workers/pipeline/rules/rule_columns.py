@@ -60,7 +60,7 @@ def _column(node: exp.Expression) -> Column:
     match node:
         case exp.And() | exp.Or():
             return _join_balanced(
-                [_column(each) for each in list_chain(node)], and_ if node.key == "and" else or_
+                [_column(operand) for operand in list_chain(node)], and_ if node.key == "and" else or_
             )
         case exp.Column():
             return sql.col(f"`{node.name}`")

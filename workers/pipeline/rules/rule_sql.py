@@ -160,8 +160,8 @@ def _match_any_address(row: Row, columns: tuple[str, ...]) -> Column:
 def _enrich(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
-    found = _join_table(events, key, rows, name, columns)
-    return found.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
+    joined = _join_table(events, key, rows, name, columns)
+    return joined.withColumns({column: sql.col(name).getField(column) for column in columns}).drop(name)
 
 
 def _join_table(

@@ -108,7 +108,7 @@ class Hosted:
         application = application_of_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
             raise BadInput("name", f"is {application.name}, but the application is {declared.name}")
-        for other in (each for each in self._others.values() if each is not self):
+        for other in (hosted for hosted in self._others.values() if hosted is not self):
             check_readers(application, other.declared.name, other.queues)
         events = empty_events(self._place.spark, application.layout)
         graph = application.graph

@@ -134,8 +134,8 @@ class ResultReader(_Planner):
         if done == self._released:
             return
         results = ResultQueue(self._control, self._application)
-        for each in done.list_finished():
-            results.release(each)
+        for entry in done.list_finished():
+            results.release(entry)
         self._released = done
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -168,6 +168,6 @@ class ResultReader(_Planner):
         }
         settled = barrier(cursor.watermark_us, outstanding)
         controls = cursor.controls.freeze(time.time())  # some may have expired since the dispatch
-        found = results.read_after(before.taken)
-        end = combine(before, found, settled, controls, controls.combine_events_per_batch)
-        return end, found[-1].entry_id if found else before.taken
+        results_after = results.read_after(before.taken)
+        end = combine(before, results_after, settled, controls, controls.combine_events_per_batch)
+        return end, results_after[-1].entry_id if results_after else before.taken

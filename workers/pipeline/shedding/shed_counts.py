@@ -20,12 +20,12 @@ def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str,
     others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
     if len(others) <= MAX_TYPES:
         return types
-    frequent = sorted(others, key=lambda each: -others[each])[:MAX_TYPES]
-    found = {each: number for each, number in types.items() if each in named} | {
-        each: others[each] for each in frequent
+    frequent = sorted(others, key=lambda event_type: -others[event_type])[:MAX_TYPES]
+    limited = {each: number for each, number in types.items() if each in named} | {
+        event_type: others[event_type] for event_type in frequent
     }
-    found[OTHERS] = sum(types.values()) - sum(found.values())
-    return found
+    limited[OTHERS] = sum(types.values()) - sum(limited.values())
+    return limited
 
 
 def _with_short_names(types: dict[str, int], named: Collection[str]) -> dict[str, int]:

@@ -479,11 +479,11 @@ def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, .
     """What waits in the application's containers, by the nodes' last heartbeats; null without any, and
     where one can't be read.
     """
-    found: list[int] = []
+    lengths: list[int] = []
     for text in heartbeats.values():
         if (heartbeat := readable(Heartbeat, text)) is None:
             return None
         for queue in queues:
             if (counters := heartbeat.containers.get(queue)) is not None:
-                found.append(counters.inserted_events - counters.removed_events)
-    return sum(found) if found else None
+                lengths.append(counters.inserted_events - counters.removed_events)
+    return sum(lengths) if lengths else None

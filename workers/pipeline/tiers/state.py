@@ -141,8 +141,8 @@ class StateStore:
 
     def read_between(self, batch: int) -> list[pa.RecordBatch]:
         """Return what operators have emitted for operators in this batch so far."""
-        found = cast(Fields, self._control.hgetall(self._build_between_key(batch)))
-        return [rows for name in sorted(found) for rows in decode(found[name])]
+        values = cast(Fields, self._control.hgetall(self._build_between_key(batch)))
+        return [rows for name in sorted(values) for rows in decode(values[name])]
 
     def forget_between(self, batch: int) -> None:
         """Remove what operators emitted for operators in a batch that is done."""

@@ -27,8 +27,8 @@ class BoundedPlant(Elastic):
 
     def topology(self) -> MeasuredTopology:
         """Return the topology of the plant."""
-        found: MeasuredTopology = self._call_within(self.adapter.topology)
-        return found
+        measured: MeasuredTopology = self._call_within(self.adapter.topology)
+        return measured
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the number of tasks on the plant."""
@@ -44,8 +44,8 @@ class BoundedPlant(Elastic):
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
         """Read the value that an intervention is about to change."""
-        found: str = self._call_within(self.adapter.read_before, kind, subject, value, earlier)
-        return found
+        before_json: str = self._call_within(self.adapter.read_before, kind, subject, value, earlier)
+        return before_json
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Intervene on the plant."""

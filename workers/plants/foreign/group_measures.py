@@ -61,14 +61,14 @@ class GroupMeasures:
         self, statuses: Mapping[str, PlantStatus], options: Mapping[str, Mapping[str, str]]
     ) -> dict[str, MeasuredTopology]:
         """Return the topologies of the plants that name groups, with measures if both plants are observed."""
-        found = {}
+        groups = {}
         for name, status in statuses.items():
             text = options[name].get(OPTION, "")
             if text and status.topology is not None and status.state == SEEN:
-                found[name] = self._join_topology(
+                groups[name] = self._join_topology(
                     name, MeasuredTopology.from_document(status.topology), statuses, text
                 )
-        return found
+        return groups
 
     def _join_topology(
         self, name: str, topology: MeasuredTopology, statuses: Mapping[str, PlantStatus], text: str
@@ -92,11 +92,14 @@ class GroupMeasures:
     def _measure_operator(
         self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup
     ) -> MeasuredTopology:
-        found = topology.operators[operator]
-        service = self._service(name, found, group)
-        measures = _measures(found, group, service, topology.window_seconds)
-        most = max(found.minimum, min(found.maximum, group.partition_count or found.maximum))
-        with_measures = replace(found, tasks=(measures,) * _rows(found), maximum=most)
+        operator_measures = topology.operators[operator]
+        service = self._service(name, operator_measures, group)
+        measures = _measures(operator_measures, group, service, topology.window_seconds)
+        most = max(
+            operator_measures.minimum,
+            min(operator_measures.maximum, group.partition_count or operator_measures.maximum),
+        )
+        with_measures = replace(operator_measures, tasks=(measures,) * _rows(operator_measures), maximum=most)
         operators = {**topology.operators, operator: with_measures}
         wait = _wait_seconds(group)
         links = [
@@ -131,11 +134,11 @@ def _is_more(committed: int | None, before: int | None) -> bool:
 
 def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopology:
     """Drop the measures of an operator whose group is not observed: its own measures would look complete."""
-    found = replace(topology.operators[operator], tasks=())
+    unmeasured = replace(topology.operators[operator], tasks=())
     links = [
         replace(link, latency_seconds=None) if link.target == operator else link for link in topology.links
     ]
-    return replace(topology, operators={**topology.operators, operator: found}, links=tuple(links))
+    return replace(topology, operators={**topology.operators, operator: unmeasured}, links=tuple(links))
 
 
 def _rows(operator: MeasuredOperator) -> int:

@@ -64,8 +64,8 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
 def list_active(control: redis.Redis, plant: str) -> list[Intervention]:
     """Return the active interventions, the first to expire first."""
     stored = cast(dict[bytes, bytes], control.hgetall(keys.PLANT_INTERVENTIONS.build(plant)))
-    found = (decode_document(Intervention, each, "intervention") for each in stored.values())
-    return sorted(found, key=lambda each: each.until)
+    active = (decode_document(Intervention, text, "intervention") for text in stored.values())
+    return sorted(active, key=lambda intervention: intervention.until)
 
 
 def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: float) -> Intervention:
@@ -102,7 +102,7 @@ def prepare_intervention(
     if len(value) > LONGEST:
         raise BadInput("value", f"must have at most {LONGEST} characters.")
     value = value if kind.value else ""
-    noted = {each.field: each for each in list_active(control, name)}
+    noted = {intervention.field: intervention for intervention in list_active(control, name)}
     earlier = noted.get(_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MAX_IN_FORCE:
         raise BadInput(
@@ -203,10 +203,12 @@ def _note_failure(
 
 
 def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
-    for each in list_active(control, plant):
-        if each.tried_at is not None and each.given_up_at <= now_seconds:
-            logger.error("%s at %s was never undone: %s", each.field, plant, each.error or "no answer")
-            replace(control, plant, each, b"")
+    for intervention in list_active(control, plant):
+        if intervention.tried_at is not None and intervention.given_up_at <= now_seconds:
+            logger.error(
+                "%s at %s was never undone: %s", intervention.field, plant, intervention.error or "no answer"
+            )
+            replace(control, plant, intervention, b"")
 
 
 def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) -> bool:

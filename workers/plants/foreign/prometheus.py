@@ -117,15 +117,15 @@ def inspect(address: PlantAddress) -> FoundPlant:
         topology, version = plant.topology(), plant.prometheus.version()
         metrics = plant.prometheus.metric_names()
         up = sum(operator.parallelism for operator in topology.operators.values())
-        found = describe_topology(f"Prometheus {version}", topology, [NEEDS])
+        inspected = describe_topology(f"Prometheus {version}", topology, [NEEDS])
         return FoundPlant(
-            what=found.what,
+            what=inspected.what,
             said=[
                 f"{up} targets of {_jobs(plant, topology)} are up.",
                 f"It has {len(metrics)} metrics; a declared plant charts any PromQL as a sensor.",
             ],
-            parts=found.parts,
-            needs=found.needs,
+            parts=inspected.parts,
+            needs=inspected.needs,
         )
     finally:
         plant.close()

@@ -58,10 +58,10 @@ def remove_logins(text: str) -> str:
 def _remove_named_secrets(text: str) -> str:
     """Remove named secrets; each character is visited once, whatever is open or quoted."""
     shown, at = list[str](), 0
-    while found := _NAMED.search(text, at):
-        begin, name = found.end(), found[0].lower()
+    while match := _NAMED.search(text, at):
+        begin, name = match.end(), match[0].lower()
         end = begin
-        if not found["pair"] or _FIRST.search(text, max(0, found.start() - MAX_BEGINNING), found.start()):
+        if not match["pair"] or _FIRST.search(text, max(0, match.start() - MAX_BEGINNING), match.start()):
             end = _value_end(text, begin, name)
         shown += [text[at:begin], MASK if end > begin else ""]
         at = end

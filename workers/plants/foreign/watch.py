@@ -125,7 +125,7 @@ class PlantObserver:
 
     def _build_status(self, adapter: Adapter, topology: MeasuredTopology) -> PlantStatus:
         """Return the status. Raise `InvalidPlantResponse` for data that can't be part of a snapshot."""
-        found = PlantStatus(
+        status = PlantStatus(
             kind=self.row.kind,
             topology=topology.to_document(),
             sections=list(self._sections),
@@ -139,9 +139,9 @@ class PlantObserver:
             unserved_queues=dict(adapter.list_unserved_queues()),
         )
         try:
-            text = encode_document(found)
+            text = encode_document(status)
             decode_document(PlantStatus, text, "plant")
-            MeasuredTopology.from_document(found.topology)  # in the form that pages and loops read
+            MeasuredTopology.from_document(status.topology)  # in the form that pages and loops read
             if not all(
                 checks.storable(name) == name for name in topology.operators
             ):  # in the form of their ledger
@@ -157,7 +157,7 @@ class PlantObserver:
                 f"{self.row.name} has {size} to show, which is more than {most}; register a"
                 " smaller part of it."
             )
-        return _add_figures(found, topology)
+        return _add_figures(status, topology)
 
     def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
         """Return the sections, requested at their interval; before it has passed, return the last ones."""

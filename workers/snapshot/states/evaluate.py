@@ -31,7 +31,7 @@ def evaluate_states(
     Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `Watched`.
     """
     watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
-    return {f"{each.kind}/{each.name}": each for each in _states(watched)}
+    return {f"{state.kind}/{state.name}": state for state in _states(watched)}
 
 
 def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:

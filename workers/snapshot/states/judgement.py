@@ -77,11 +77,11 @@ class Watched:
     ) -> list[Fault]:
         """Return the fault of a value that exceeds a limit, with the highest severity of these limits."""
         given = {kind: name} if labels is None else labels
-        found = self.list_exceeded(kind, name, condition, value, given)
-        if not found:
+        exceeded = self.list_exceeded(kind, name, condition, value, given)
+        if not exceeded:
             return []
-        severity = max((limit.severity for limit in found), key=SEVERITIES.index)
-        rules = tuple(limit.rule for limit in found)
+        severity = max((limit.severity for limit in exceeded), key=SEVERITIES.index)
+        rules = tuple(limit.rule for limit in exceeded)
         queue = self.snapshot.queues.get(name) if kind == "queue" else None
         consumers = (queue.kind or "") if queue else ""
         return [Fault(severity, sentence, first_step(condition, consumers), rules)]

@@ -48,8 +48,8 @@ class Limits:
         before: the rules exceeded in the previous second.
         """
         limits = self.by_condition.get(condition, ())
-        found = [limit for limit in limits if matches(limit.matchers, labels)]
-        return [each for each in found if each.is_beyond(value, each.rule in before)]
+        matching = [limit for limit in limits if matches(limit.matchers, labels)]
+        return [each for each in matching if each.is_beyond(value, each.rule in before)]
 
     def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
         """Return the highest severity of a condition's rules for a subject.
@@ -83,7 +83,7 @@ def _limit(
 
 
 def _load_shipped() -> Limits:
-    found: dict[str, list[RuleLimit]] = {}
+    limits_by_condition: dict[str, list[RuleLimit]] = {}
     for name, rule in FIRST_RULES.items():
         condition, severity = rule["condition"], rule.get("severity", "warning")
         limit = _limit(
@@ -94,8 +94,8 @@ def _load_shipped() -> Limits:
             severity,
             rule.get("matchers", ()),
         )
-        found.setdefault(condition, []).append(limit)
-    return Limits(found)
+        limits_by_condition.setdefault(condition, []).append(limit)
+    return Limits(limits_by_condition)
 
 
 SHIPPED = _load_shipped()

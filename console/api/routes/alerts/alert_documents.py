@@ -22,10 +22,10 @@ def query_fired_alerts() -> Any:
 
 
 def find_alert(alert_id: int) -> Alert:
-    found: Alert | None = query_fired_alerts().select_related("incident").filter(pk=alert_id).first()
-    if found is None:
+    alert: Alert | None = query_fired_alerts().select_related("incident").filter(pk=alert_id).first()
+    if alert is None:
         raise Http404(f"Alert {alert_id} is unknown.")
-    return found
+    return alert
 
 
 def alert_document(alert: Alert) -> AlertRow:

@@ -71,13 +71,13 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
 )
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
-    found = find_alert(alert_id)
-    tried = history.response(found)
-    events = found.events.select_related("by").order_by("at", "pk")
+    alert = find_alert(alert_id)
+    tried = history.response(alert)
+    events = alert.events.select_related("by").order_by("at", "pk")
     return {
-        **alert_document(found),
-        "situation": on_call.situation(found).sentence(),
-        "notification": _notification(found),
+        **alert_document(alert),
+        "situation": on_call.situation(alert).sentence(),
+        "notification": _notification(alert),
         "tried": {
             "entries": [entry.pk for entry in tried.entries],
             "advice": [loop.pk for loop in tried.advice],
@@ -90,7 +90,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
         "reported": [
             build_report(concurrent_report)
             for concurrent_report in reported.list_concurrent_reports(
-                found, *history.span(found), timezone.now()
+                alert, *history.span(alert), timezone.now()
             )
         ],
     }
@@ -115,11 +115,11 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
     first.
     """
     actor = actor_for(request, "plant.view")
-    found = find_alert(alert_id)
-    kept = changes.changes_of(found) or changes.search_changes(found, settings.WEIR_DATA)
+    alert = find_alert(alert_id)
+    kept = changes.changes_of(alert) or changes.search_changes(alert, settings.WEIR_DATA)
     return {
-        "alert": found.pk,
-        "onset": onset_of(found),
+        "alert": alert.pk,
+        "onset": onset_of(alert),
         "reach_seconds": REACH.total_seconds(),
         "changes": [
             _change(change_row) for change_row in build_change_rows(kept[: changes.MAX_STORED], actor)

@@ -57,15 +57,15 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
 )
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor = actor_for(request, "plant.view")
-    found = silences.preview_hidden_alerts(
+    preview = silences.preview_hidden_alerts(
         matching.read(body.matchers, least=1),
         timezone.now(),
         covers_integrity=alerts.may_silence_integrity(actor),
     )
     return {
-        "open": [alert_document(alert) for alert in found["open"]],
-        "lately": found["lately"],
-        "of": found["of"],
+        "open": [alert_document(alert) for alert in preview["open"]],
+        "lately": preview["lately"],
+        "of": preview["of"],
     }
 
 

@@ -63,25 +63,27 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
 )
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """Approve a proposal with the rights of the approver: for logged-in users, never for a token."""
-    actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
+    actor, proposal = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
     snapshot, now = latest_snapshot(), timezone.now()
     return _document(
-        assistant_proposals.approve(actor, found, body.hash, reason=body.reason, snapshot=snapshot, now=now)
+        assistant_proposals.approve(
+            actor, proposal, body.hash, reason=body.reason, snapshot=snapshot, now=now
+        )
     )
 
 
 @router.post("/proposals/{proposal_id}/reject", response=ProposalRow, summary="Reject a proposal")
 def reject_proposal(request: HttpRequest, proposal_id: Id, body: Reason) -> ProposalRow:
-    actor, found = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
-    return _document(assistant_proposals.reject(actor, found, reason=body.reason, now=timezone.now()))
+    actor, proposal = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
+    return _document(assistant_proposals.reject(actor, proposal, reason=body.reason, now=timezone.now()))
 
 
 def _find_proposal(proposal_id: int) -> AssistantProposal:
     rows = AssistantProposal.objects.select_related("token", "decided_by")
-    found = rows.filter(pk=proposal_id).first()
-    if found is None:
+    proposal = rows.filter(pk=proposal_id).first()
+    if proposal is None:
         raise Http404(f"proposal {proposal_id} is unknown; GET /api/v1/proposals lists them.")
-    return found
+    return proposal
 
 
 def _document(proposal: AssistantProposal) -> ProposalRow:

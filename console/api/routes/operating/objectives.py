@@ -84,10 +84,10 @@ def remove_objective(request: HttpRequest, name: str, body: Reason) -> Objective
 
 
 def _find_objective(name: str) -> Objective:
-    found = Objective.objects.filter(name=name).first()
-    if found is None:
+    objective = Objective.objects.filter(name=name).first()
+    if objective is None:
         raise Http404(f"Objective {name} is unknown; GET /api/v1/objectives lists them.")
-    return found
+    return objective
 
 
 def _row(objective: Objective) -> ObjectiveRow:

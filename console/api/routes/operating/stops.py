@@ -78,6 +78,6 @@ def return_host(request: HttpRequest, host: str) -> OverrideEnd:
 
 def _end_stop(request: HttpRequest, scope: Scope, name: str) -> OverrideEnd:
     actor, now = actor_for(request, "override.end"), timezone.now()
-    found = stops.find_active(scope, name, now)
-    ended = loops.end_override(actor, found, now=now, control=control())
-    return {**build_override(found), "ended": ended}
+    stop = stops.find_active(scope, name, now)
+    ended = loops.end_override(actor, stop, now=now, control=control())
+    return {**build_override(stop), "ended": ended}

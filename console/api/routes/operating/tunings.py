@@ -51,24 +51,24 @@ def list_tunings(request: HttpRequest) -> TuningList:
 @router.post("/tunings/{tuning_id}/approve", response=OverrideList, summary="Approve a tuning")
 def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) -> OverrideList:
     """Override its loop with its values. Rejected for another hash, and if the loop has changed."""
-    actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
+    actor, tuning = actor_for(request, "override.set"), _find_tuning(tuning_id)
     made = tunings.approve(
-        actor, found, body.hash, reason=body.reason, now=timezone.now(), expiry=body.expiry()
+        actor, tuning, body.hash, reason=body.reason, now=timezone.now(), expiry=body.expiry()
     )
     return {"overrides": [build_override(override) for override in made]}
 
 
 @router.post("/tunings/{tuning_id}/reject", response=TuningRow, summary="Reject a tuning")
 def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) -> TuningRow:
-    actor, found = actor_for(request, "override.set"), _find_tuning(tuning_id)
-    return _document(tunings.reject(actor, found, body.reason, timezone.now()))
+    actor, tuning = actor_for(request, "override.set"), _find_tuning(tuning_id)
+    return _document(tunings.reject(actor, tuning, body.reason, timezone.now()))
 
 
 def _find_tuning(tuning_id: int) -> Tuning:
-    found = Tuning.objects.select_related("loop", "decided_by").filter(pk=tuning_id).first()
-    if found is None:
+    tuning = Tuning.objects.select_related("loop", "decided_by").filter(pk=tuning_id).first()
+    if tuning is None:
         raise Http404(f"tuning {tuning_id} is unknown; GET /api/v1/tunings lists them.")
-    return found
+    return tuning
 
 
 def _document(tuning: Tuning) -> TuningRow:

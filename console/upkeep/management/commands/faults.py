@@ -60,4 +60,4 @@ def _seeds(text: str) -> list[int]:
     seeds = [digits(word.strip()) for word in text.split(",")]
     if not 0 < len(seeds) <= MAX_SEEDS or None in seeds:
         raise BadInput("--seeds", f"takes 1 to {MAX_SEEDS} whole numbers, such as 1,2,3.")
-    return [each for each in seeds if each is not None]
+    return [seed for seed in seeds if seed is not None]

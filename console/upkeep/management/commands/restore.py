@@ -45,17 +45,17 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         urls = parse_nodes(variables.NODES.text())
         server = control()
-        with archive.open_backup(options["FILE"]) as found:
+        with archive.open_backup(options["FILE"]) as opened:
             try:
-                backup.check(found, settings.WEIR_DATA, server, urls, connection)
+                backup.check(opened, settings.WEIR_DATA, server, urls, connection)
             except BadInput:
                 raise
             except FAULTS as error:
                 why = str(error).rstrip(".")
                 raise CommandError(f"The plant was not restored, and nothing was changed: {why}.") from None
             try:
-                take_signing_key(found, settings.WEIR_DATA)
-                done = backup.restore(found, settings.WEIR_DATA, server, urls, connection)
+                take_signing_key(opened, settings.WEIR_DATA)
+                done = backup.restore(opened, settings.WEIR_DATA, server, urls, connection)
             except BadInput:
                 raise  # before anything was changed
             except FAULTS as error:

@@ -53,11 +53,11 @@ def _count_values(events: DataFrame, here: TimeRange, there: TimeRange) -> dict[
     counted = _count_by_value(events, here, there).persist(StorageLevel.DISK_ONLY)
     try:
         totals = counted.groupBy("dimension").agg(*(F.sum(name).alias(name) for name in COUNTS)).toArrow()
-        found = {}
+        counts = {}
         for row in totals.to_pylist():
             most = _most_frequent(counted, row["dimension"])
-            found[row["dimension"]] = _select_common(most, np.array([row[name] for name in COUNTS]))
-        return found
+            counts[row["dimension"]] = _select_common(most, np.array([row[name] for name in COUNTS]))
+        return counts
     finally:
         counted.unpersist()
 

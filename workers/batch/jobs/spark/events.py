@@ -31,12 +31,12 @@ def run_over_sound_files(
     (on_error=stop).
     """
     on_error = request.parameters["on_error"]
-    found = event_archive.check_files(paths, schema)
-    faults = event_archive.demand(found, on_error, request.data)
+    checked = event_archive.check_files(paths, schema)
+    faults = event_archive.demand(checked, on_error, request.data)
     try:
-        return _apply_to_files(spark, request, found, use), faults
+        return _apply_to_files(spark, request, checked, use), faults
     except (PySparkException, Py4JError):
-        again = event_archive.read_through(found.files, schema)
+        again = event_archive.read_through(checked.files, schema)
         if not again.faults:
             raise
         faults += event_archive.demand(again, on_error, request.data)

@@ -71,9 +71,9 @@ def report_progress(spark: SparkSession, request: Request, answer: Answers) -> I
 
     def report() -> None:
         while not ended.wait(PROGRESS_SECONDS):
-            found = stage_progress(spark, request.token)
-            share = found["tasks_done"] / found["tasks"] if found["tasks"] else 0.0
-            answer({"progress": {**found, "rows": int(request.input_rows * share), "share": share}})
+            progress = stage_progress(spark, request.token)
+            share = progress["tasks_done"] / progress["tasks"] if progress["tasks"] else 0.0
+            answer({"progress": {**progress, "rows": int(request.input_rows * share), "share": share}})
 
     spark.sparkContext.setJobGroup(request.token, request.job)
     thread = threading.Thread(target=report, daemon=True)

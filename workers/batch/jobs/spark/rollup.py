@@ -32,9 +32,9 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one day's three files. Raises BadInput for an unsound file when the choice is to stop."""
     day = request.content["day"]
     paths = event_archive.parquet_files(metric_files.raw_folder(request.data, day))
-    found, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
+    result, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
     outputs: dict[str, str] = {}
-    for step, table in (found or {}).items():
+    for step, table in (result or {}).items():
         outputs |= files.write_table(request.data, metric_files.rollup_file(step, day), request.token, table)
     return ChunkResult(request.input_rows, outputs, skipped)
 

@@ -55,12 +55,12 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     partition = event_archive.Partition(request.content["day"], request.content["queue"])
     paths = event_archive.parquet_files(partition.folder(request.data))
-    found, skipped = run_over_sound_files(
+    result, skipped = run_over_sound_files(
         spark, request, paths, lambda events: _measure(events, request.input_rows)
     )
-    if found is None:
+    if result is None:
         return ChunkResult(0, {}, skipped)
-    slices, quantiles = found
+    slices, quantiles = result
     outputs, more = _outputs(spark, request, partition)
     table = describe(partition, slices, quantiles, outputs)
     final = f"{ROOT}/{partition.identifier}.parquet"

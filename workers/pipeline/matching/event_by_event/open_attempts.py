@@ -86,11 +86,11 @@ class OpenAttempts:
         concerned = [likeness for likeness in self._alike if self._is_changed(likeness, mask)]
         numbers = sorted(number for likeness in concerned for number in self._alike.pop(likeness))
         attempts = [(number, self._open.pop(number)) for number in numbers]
-        found: list[Taken] = []
+        matches: list[Taken] = []
         for number, attempt in attempts:
             attempt.pass_over(self._rules.automaton, mask, self._rules.relaxed)
-            found += self._put(attempt, number)
-        return found
+            matches += self._put(attempt, number)
+        return matches
 
     def _is_changed(self, likeness: Likeness, mask: int) -> bool:
         """Return whether an event that no attempt takes makes a difference to those attempts."""

@@ -73,8 +73,8 @@ def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
 
 def find_present_keys(kept: pa.RecordBatch, keys: pa.Array) -> np.ndarray:
     """Return, per key, whether rows of it are among those kept."""
-    found: np.ndarray = pc.is_in(keys, kept.column("match_key")).to_numpy(zero_copy_only=False)
-    return found
+    present: np.ndarray = pc.is_in(keys, kept.column("match_key")).to_numpy(zero_copy_only=False)
+    return present
 
 
 def least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:

@@ -252,9 +252,9 @@ class AmqpBroker:
         self._without_management = ""
 
     def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
-        declared = {name: found for name in queues if (found := self._declare_passively(name)) is not None}
+        declared = {name: length for name in queues if (length := self._declare_passively(name)) is not None}
         self._without_management = ""
-        return {name: self._add_management_figures(name, found) for name, found in declared.items()}
+        return {name: self._add_management_figures(name, length) for name, length in declared.items()}
 
     def list_missing(self) -> list[str]:
         """Return a message if the management plugin does not answer."""
@@ -272,7 +272,7 @@ class AmqpBroker:
             with self._app.connection_or_acquire() as connection:
                 channel: Any = connection.channel()
                 try:
-                    found = channel.queue_declare(queue=queue, passive=True)
+                    answer = channel.queue_declare(queue=queue, passive=True)
                 finally:
                     with suppress(*FAILURES):
                         channel.close()
@@ -282,7 +282,7 @@ class AmqpBroker:
             raise InvalidPlantResponse(f"{self._name} refused the request: {error}.") from None
         except FAILURES as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
-        return QueueLength(int(found.message_count), consumers=int(found.consumer_count))
+        return QueueLength(int(answer.message_count), consumers=int(answer.consumer_count))
 
     def _add_management_figures(self, queue: str, declared: QueueLength) -> QueueLength:
         """Add the figures of the management plugin to the length.

@@ -65,14 +65,14 @@ class AppInterventions:
         pools = self._control.list_pools()
         noted = self._still(json.loads(earlier or "{}"), pools)
         if kind == PAUSE:
-            found = self._takers(subject, pools)
+            workers = self._takers(subject, pools)
         else:
-            found = _list_limits(subject, self._control.rate_limits(self._list_all_pools(pools)))
-        if not found and not noted:
+            workers = _list_limits(subject, self._control.rate_limits(self._list_all_pools(pools)))
+        if not workers and not noted:
             raise BadInput("subject", self._unknown(kind, subject, pools))
         now = self._clock()
-        self._noted[kind, subject] = found.keys() | noted.keys()
-        return json.dumps({worker: [was, now] for worker, was in found.items()} | noted)
+        self._noted[kind, subject] = workers.keys() | noted.keys()
+        return json.dumps({worker: [was, now] for worker, was in workers.items()} | noted)
 
     def intervene(self, kind: str, subject: str, value: str) -> None:
         """Carry out an intervention. What is already in force stays.

@@ -135,9 +135,9 @@ class RemoteControl:
         lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
         fresh = [worker for worker, life in lives.items() if life not in self._versions]
         for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
-            found = VERSION.search(text_of(_check_mapping(answer).get("ok")))
-            if found and worker in lives:
-                self._versions[lives[worker]] = int(found[1]), int(found[2])
+            match = VERSION.search(text_of(_check_mapping(answer).get("ok")))
+            if match and worker in lives:
+                self._versions[lives[worker]] = int(match[1]), int(match[2])
         for life in list(self._versions)[:-MAX_VERSIONS]:
             if life not in lives.values():
                 del self._versions[life]
@@ -179,8 +179,10 @@ class RemoteControl:
             raise InvalidPlantResponse(f"{self._name} returned an invalid answer: {error}.") from None
         except FAILURES as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
-        found = (item for each in answers or () if isinstance(each, Mapping) for item in each.items())
-        known = [(name_of(worker), answer) for worker, answer in islice(found, MAX_WORKERS)]
+        items_of_answers = (
+            item for each in answers or () if isinstance(each, Mapping) for item in each.items()
+        )
+        known = [(name_of(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
 
     def list_reserved_tasks(self, workers: Sequence[str]) -> dict[str, list[str]]:

@@ -59,7 +59,7 @@ class TaskOrder:
             alone = PLACE.fullmatch(value)
             return self._value(alone[1]) if alone else self.put_in(value)
         if isinstance(value, list):
-            return [self.fill(each) for each in value]
+            return [self.fill(item) for item in value]
         if isinstance(value, dict):
             return {key: self.fill(each) for key, each in value.items()}
         return value

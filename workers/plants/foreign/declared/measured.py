@@ -37,7 +37,7 @@ def topology_of(
 
     Raises PlantUnavailable or InvalidPlantResponse where nothing is known.
     """
-    is_silent = not any(each.error is None and each.value is not None for each in readings.values())
+    is_silent = not any(reading.error is None and reading.value is not None for reading in readings.values())
 
     def tasks(quantity: Quantity | None) -> float | None:
         return readings[quantity].get_value() if isinstance(quantity, str) else quantity

@@ -110,12 +110,12 @@ class SensorReader:
             return SensorReading(
                 None, PlantUnavailable(f"Sensor {sensor.name}: no answer within {round_seconds():g} s.")
             )
-        found = asked.result()[sensor.name]
-        if found.error is None:
-            value = self._rate(sensor.name, found.value, now) if sensor.counter else found.value
-            found = SensorReading(None if value is None else sensor.times * value, None, found.seconds)
-            self._kept[sensor.name] = now, found
-        return found
+        reading = asked.result()[sensor.name]
+        if reading.error is None:
+            value = self._rate(sensor.name, reading.value, now) if sensor.counter else reading.value
+            reading = SensorReading(None if value is None else sensor.times * value, None, reading.seconds)
+            self._kept[sensor.name] = now, reading
+        return reading
 
     def _rate(self, name: str, value: float | None, now: float) -> float | None:
         """Return the increase per second over the window; None until two values since the last decrease."""
@@ -188,16 +188,16 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
 
 def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     source = sensor.source
-    found = source.path.read(answer) if isinstance(source, HttpSource | FileSource) else answer
-    if found is None:
+    value = source.path.read(answer) if isinstance(source, HttpSource | FileSource) else answer
+    if value is None:
         return None
-    if isinstance(found, bool | list | dict):
+    if isinstance(value, bool | list | dict):
         raise InvalidPlantResponse("the source returned no number")
     try:
-        number = measured_number(found)
+        number = measured_number(value)
     except (TypeError, ValueError):
         raise InvalidPlantResponse(
-            f"the source returned {str(found)[:40]!r}, which is not a number"
+            f"the source returned {str(value)[:40]!r}, which is not a number"
         ) from None
     return number if math.isfinite(number) else None
 

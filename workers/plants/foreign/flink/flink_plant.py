@@ -184,12 +184,12 @@ class FlinkPlant(Adapter):
         return document
 
     def _get_mapping(self, path: str) -> dict[str, Any]:
-        found = self._get(path)
-        if not isinstance(found, dict):
+        document = self._get(path)
+        if not isinstance(document, dict):
             raise InvalidPlantResponse(
                 f"{self._client.name} returned an answer at {path} that is not from Flink."
             )
-        return found
+        return document
 
     def _job(self) -> FlinkJob:
         try:

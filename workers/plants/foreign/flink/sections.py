@@ -150,12 +150,12 @@ def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> An
 def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantSection:
     rows: list[list[Value]] = []
     for vertex, name in list(names.items())[:MAX_VERTICES]:
-        found = _ask(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
-        tasks = found.subtasks if found else []
+        pressure = _ask(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
+        tasks = pressure.subtasks if pressure else []
         rows.append(
             [
                 name,
-                (found.level if found else None) or "not measured yet",
+                (pressure.level if pressure else None) or "not measured yet",
                 _percent([task.ratio for task in tasks], max),
                 _percent([task.ratio for task in tasks], fmean),
                 _percent([task.busy for task in tasks], fmean),
@@ -175,9 +175,9 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
 
 def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
-    found = convert(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
-    found = found[:MAX_ROWS]
-    _ask_for_details(client, job, found, rescaled)
+    rescales = convert(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
+    rescales = rescales[:MAX_ROWS]
+    _ask_for_details(client, job, rescales, rescaled)
     return PlantSection(
         title="Rescales",
         about="newest first",
@@ -191,7 +191,7 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
                 _span(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
                 _plain(rescale.terminated_reason),
             ]
-            for rescale in found
+            for rescale in rescales
         ],
         empty="None so far." if status == 200 else NO_HISTORY,
     )
@@ -203,15 +203,15 @@ def _ask_for_details(
     """Request the details of completed rescales that are not known yet; they no longer change."""
     ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
     for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][:MAX_ASKED]:
-        if (found := _ask(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
-            rescaled[uuid] = _changes(list(found.vertices.values()))
+        if (detail := _ask(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
+            rescaled[uuid] = _changes(list(detail.vertices.values()))
     for uuid in set(rescaled) - {rescale.rescale_uuid for rescale in shown}:
         del rescaled[uuid]
 
 
 def _checkpoints(client: PlantClient, job: str) -> PlantSection:
-    found = _ask(client, f"jobs/{job}/checkpoints", FlinkCheckpoints)
-    counts = found.counts if found else {}
+    checkpoints = _ask(client, f"jobs/{job}/checkpoints", FlinkCheckpoints)
+    counts = checkpoints.counts if checkpoints else {}
     told = [
         f"{counts[name]:,} {name.replace('_', ' ')}"
         for name in ("completed", "failed", "in_progress")
@@ -241,14 +241,14 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
                 _round_value(checkpoint.checkpointed_size, MEBIBYTE),
                 redact(checkpoint.failure_message or "", MAX_TEXT),
             ]
-            for checkpoint in (found.history if found else [])[:MAX_ROWS]
+            for checkpoint in (checkpoints.history if checkpoints else [])[:MAX_ROWS]
         ],
-        empty="None so far." if found else "The cluster does not report them.",
+        empty="None so far." if checkpoints else "The cluster does not report them.",
     )
 
 
 def _exceptions(client: PlantClient, job: str) -> PlantSection:
-    found = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MAX_ROWS)
+    exceptions = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MAX_ROWS)
     return PlantSection(
         title="Exceptions",
         about="exceptions that restarted or failed the job, newest first; without apparent secrets",
@@ -260,9 +260,9 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
                 (entry.task_name or "")[:MAX_NAME],
                 redact(entry.stacktrace.partition("\n")[0], MAX_TEXT),
             ]
-            for entry in (found.exception_history.entries if found else [])[:MAX_ROWS]
+            for entry in (exceptions.exception_history.entries if exceptions else [])[:MAX_ROWS]
         ],
-        empty="None so far." if found else "The cluster does not report them.",
+        empty="None so far." if exceptions else "The cluster does not report them.",
     )
 
 

@@ -250,17 +250,17 @@ class KafkaCluster:
         answers, failed = self._settle(asked, 2 * answer_seconds())
         for name, error in failed.items():
             self._failures[f"Group {name}"] = reason_of(error)
-        found: dict[str, dict[Partition, int]] = {}
+        offsets: dict[str, dict[Partition, int]] = {}
         for name, answer in answers.items():
-            found[name] = {}
+            offsets[name] = {}
             for row in answer.topic_partitions or ():
                 if not _fits(row.topic, self._topic_patterns, hidden="__"):
                     continue
                 if row.error is not None:
                     self._failures[f"Group {name} on topic {row.topic}"] = reason_of(row.error)
                 elif row.offset > NO_OFFSET:
-                    found[name][row.topic, row.partition] = row.offset
-        return found
+                    offsets[name][row.topic, row.partition] = row.offset
+        return offsets
 
     def _offsets(self) -> dict[Partition, Offsets]:
         """Return the offsets of the partitions that groups read, except those without a leader."""
@@ -388,7 +388,7 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
 
 def split_names(text: str) -> list[str]:
     """Return the parts of a text that is separated by commas."""
-    return [part for each in text.split(",") if (part := each.strip())]
+    return [part for word in text.split(",") if (part := word.strip())]
 
 
 def broker_of(text: str) -> tuple[str, int]:

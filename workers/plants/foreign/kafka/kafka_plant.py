@@ -217,10 +217,10 @@ def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
 def inspect(address: PlantAddress) -> FoundPlant:
     """Return what exists now; nothing of it can be controlled."""
     with closing(KafkaPlant(address)) as plant:
-        found = describe_topology("A Kafka cluster.", plant.topology(), (NEEDS,))
+        inspected = describe_topology("A Kafka cluster.", plant.topology(), (NEEDS,))
         groups, unread = plant.groups(), plant.unread()
     said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer groups found."]
-    return replace_fields(found, said=said + unread)
+    return replace_fields(inspected, said=said + unread)
 
 
 def check(address: PlantAddress) -> None:

@@ -72,13 +72,16 @@ class ApiServer:
         status, document = self._ask("GET", self._path(group, path))
         if status == 404:
             return None
-        found = last = self._check_answer(status, document, f"get {path}")
+        document_read = last = self._check_answer(status, document, f"get {path}")
         for _ in range(MAX_PAGES):
             if not (token := _next_page(last)):
-                return found
+                return document_read
             status, document = self._ask("GET", self._path(group, path), **{"continue": token})
             last = self._check_answer(status, document, f"get {path}")
-            found = {**found, "items": [*(found.get("items") or []), *(last.get("items") or [])]}
+            document_read = {
+                **document_read,
+                "items": [*(document_read.get("items") or []), *(last.get("items") or [])],
+            }
         raise InvalidPlantResponse(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
 
     def patch(self, group: str, path: str, changes: Any) -> Any:

@@ -91,7 +91,7 @@ class Autoscalers:
 
     def read(self) -> list[Autoscaler]:
         """Return the current autoscalers. Raise what the server raises."""
-        return [each for each in self._list_all() if each.target in self._workloads]
+        return [autoscaler for autoscaler in self._list_all() if autoscaler.target in self._workloads]
 
     def bounds(self) -> dict[str, tuple[int, int]]:
         """Return workload → the minimum and maximum replicas of its HorizontalPodAutoscalers, held or not.
@@ -141,11 +141,14 @@ class Autoscalers:
         A refusal does not stop the others; the first one is raised afterwards.
         """
         refused = list[WeirError]()
-        for each in self._list_all():
-            past = each.held.get("until", 0.0) <= now
-            if each.held and (past or (not only_past and each.held.get("by") == self._holder())):
+        for autoscaler in self._list_all():
+            past = autoscaler.held.get("until", 0.0) <= now
+            if autoscaler.held and (past or (not only_past and autoscaler.held.get("by") == self._holder())):
                 try:
-                    self._server.patch(*each.path, _build_restored(each.kind, each.held.get("before") or {}))
+                    self._server.patch(
+                        *autoscaler.path,
+                        _build_restored(autoscaler.kind, autoscaler.held.get("before") or {}),
+                    )
                 except (InvalidPlantResponse, BadInput) as error:
                     refused.append(error)
         if refused:
@@ -190,12 +193,12 @@ def items_of(document: Any) -> list[dict[str, Any]]:
 def _build_disabled(kind: str, note: str) -> dict[str, Any]:
     if kind == "KEDA":
         return {"metadata": {"annotations": {PAUSED: "true", HELD: note}}}
-    behaviour = {each: {"selectPolicy": DISABLED} for each in DIRECTIONS}
+    behaviour = {direction: {"selectPolicy": DISABLED} for direction in DIRECTIONS}
     return {"metadata": {"annotations": {HELD: note}}, "spec": {"behavior": behaviour}}
 
 
 def _build_restored(kind: str, before: dict[str, Any]) -> dict[str, Any]:
     if kind == "KEDA":
         return {"metadata": {"annotations": {PAUSED: before.get("paused"), HELD: None}}}
-    behaviour = {each: {"selectPolicy": before.get(each)} for each in DIRECTIONS}
+    behaviour = {direction: {"selectPolicy": before.get(direction)} for direction in DIRECTIONS}
     return {"metadata": {"annotations": {HELD: None}}, "spec": {"behavior": behaviour}}

@@ -310,10 +310,14 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
     ]
     said = [f"{len(parts)} workloads in namespace {namespace}."]
     workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
-    for each in Autoscalers(server, workloads).read():
-        keeps = f", and keep {each.minimum} to {each.maximum} replicas" if each.kind == "HPA" else ""
+    for autoscaler in Autoscalers(server, workloads).read():
+        keeps = (
+            f", and keep {autoscaler.minimum} to {autoscaler.maximum} replicas"
+            if autoscaler.kind == "HPA"
+            else ""
+        )
         held = f"it would be held while a loop controls the plant{keeps}"
-        said.append(f"{each.kind} {each.name} scales {each.workload}; {held}.")
+        said.append(f"{autoscaler.kind} {autoscaler.name} scales {autoscaler.workload}; {held}.")
     names = [part.name for part in parts]
     what = "A Kubernetes namespace."
     return FoundPlant(what=what, said=said, parts=parts, needs=list(NEEDS), choices={"workloads": names})

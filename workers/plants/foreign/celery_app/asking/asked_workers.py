@@ -53,8 +53,8 @@ class SharedAskedWorkers:
 
     def load_all(self) -> dict[str, Life]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
-        found = {worker.decode(): json.loads(life) for worker, life in stored.items()}
-        return {worker: (life["pid"], life["at"]) for worker, life in found.items()}
+        lives = {worker.decode(): json.loads(life) for worker, life in stored.items()}
+        return {worker: (life["pid"], life["at"]) for worker, life in lives.items()}
 
 
 class OwnAskedWorkers:

@@ -203,7 +203,7 @@ class CeleryPlant(Adapter):
 
     def list_workers_without_events(self) -> list[str]:
         """Return the workers of which no task events arrive."""
-        workers = [each.pool.worker for each in self._measured]
+        workers = [pool.pool.worker for pool in self._measured]
         return [worker for worker in workers if not self._requests.sends(worker)]
 
     def list_missing(self, without_events: Sequence[str] | None = None) -> list[str]:
@@ -211,7 +211,7 @@ class CeleryPlant(Adapter):
 
         without_events: workers to report as sending no task events; None: all of which none arrive.
         """
-        workers = [each.pool.worker for each in self._measured]
+        workers = [pool.pool.worker for pool in self._measured]
         without = self.list_workers_without_events() if without_events is None else without_events
         with self._listener.lock:
             beating = self._listener.events.beats_now(self._monotonic())
@@ -243,19 +243,19 @@ class CeleryPlant(Adapter):
     def _list_answering(self) -> list[WorkerPool]:
         """Return the pools that answer, and for LATE_SECONDS those that answered before."""
         now = self._monotonic()
-        found = self.control.pools(self._count_expected_answers(now))
-        self._fresh = set(found)
-        self._requests.observe(now, found)
-        self._answered |= {worker: (now, pool) for worker, pool in found.items()}
+        pools = self.control.pools(self._count_expected_answers(now))
+        self._fresh = set(pools)
+        self._requests.observe(now, pools)
+        self._answered |= {worker: (now, pool) for worker, pool in pools.items()}
         self._answered = {
             worker: (at, pool) for worker, (at, pool) in self._answered.items() if now - at <= LATE_SECONDS
         }
-        begun = {worker: self._compute_start_time(pool) for worker, pool in found.items()}
+        begun = {worker: self._compute_start_time(pool) for worker, pool in pools.items()}
         lives = {worker: self._lives.get(worker) for worker in self._answered} | begun
         self._lives = {worker: at for worker, at in lives.items() if at is not None}
         with self._listener.lock:
             left = set(self._listener.events.left)
-        self._missed.observe(self._clock(), found.values(), left)
+        self._missed.observe(self._clock(), pools.values(), left)
         return [pool for _, (_, pool) in sorted(self._answered.items())]
 
     def _find_unserved_queues(self, pools: Sequence[WorkerPool]) -> dict[str, UnservedQueue]:
@@ -320,7 +320,7 @@ class CeleryPlant(Adapter):
         return self._known_queues
 
     def _list_workers_without_loops(self) -> list[str]:
-        left = sum(each.pool.fixed is None for each in self._measured) - MAX_POOLS
+        left = sum(pool.pool.fixed is None for pool in self._measured) - MAX_POOLS
         if left <= 0:
             return []
         return [
@@ -329,7 +329,7 @@ class CeleryPlant(Adapter):
 
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
         """Return the completions; a late worker keeps its last ones."""
-        found: dict[str, PoolSamples] = {}
+        samples_by_worker: dict[str, PoolSamples] = {}
         with self._listener.lock:
             for pool in [each for each in pools if each.fixed is None][:MAX_POOLS]:
                 samples, events = None, self._listener.events.pools.get(pool.worker)
@@ -338,8 +338,8 @@ class CeleryPlant(Adapter):
                 elif events is not None and self._requests.sends(pool.worker):
                     samples = events.completions.observe(pool.processes, now, self._clock())
                 if samples is not None:
-                    found[pool.worker] = samples
-        return found
+                    samples_by_worker[pool.worker] = samples
+        return samples_by_worker
 
     def _list_reserved_tasks(self, pools: Iterable[WorkerPool]) -> dict[str, tuple[int, int | None]]:
         """Return for each worker its taken tasks that wait for a process, and its running tasks.
@@ -349,16 +349,16 @@ class CeleryPlant(Adapter):
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
         silent = [worker for worker in fresh if not self._requests.sends(worker)]
         taken, busy = self.control.list_reserved_tasks(silent), self.control.busy(silent)
-        found: dict[str, tuple[int, int | None]] = {}
+        held: dict[str, tuple[int, int | None]] = {}
         for worker in silent:
             limited = self._list_limited_tasks(worker)
-            found[worker] = sum(name not in limited for name in taken.get(worker, ())), busy.get(worker)
+            held[worker] = sum(name not in limited for name in taken.get(worker, ())), busy.get(worker)
         with self._listener.lock:
             for worker in set(fresh) - set(silent):
                 waiting = self._listener.events.count_waiting(worker, self._list_limited_tasks(worker))
                 pool = self._listener.events.pools.get(worker)
-                found[worker] = waiting, len(pool.running) if pool else 0
-        return found
+                held[worker] = waiting, len(pool.running) if pool else 0
+        return held
 
     def _list_limited_tasks(self, worker: str) -> set[str]:
         """Return the names of the tasks whose rate the worker limits."""
