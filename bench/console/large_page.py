@@ -124,7 +124,7 @@ def measure_in_browser(browser: Browser, plant: LargePlant) -> dict[str, float]:
 
 def log_in(page: Page) -> None:
     page.goto("/login/?next=/settings/")
-    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Username").fill("admin")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/settings/")
