@@ -425,7 +425,9 @@ def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     would quote all of it. A byte order mark, which may come from the file that it was read from, is removed.
     """
     secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
-    if any("\ud800" <= each <= "\udfff" for each in secret):  # how Python represents such a byte
+    if any(
+        "\ud800" <= hidden_name <= "\udfff" for hidden_name in secret
+    ):  # how Python represents such a byte
         raise BadInput(name, "contains a byte that is not UTF-8; set it again, in UTF-8.")
     return secret
 

@@ -94,7 +94,7 @@ class ReportReader:
         for name, reason in unreadable.items():
             if (kind, name) not in self._logged:
                 self._logger.warning("The %s of %s can't be read: %s", what, name, reason)
-        self._logged = {each for each in self._logged if each[0] is not kind} | known
+        self._logged = {logged_kind for logged_kind in self._logged if logged_kind[0] is not kind} | known
 
 
 def convert(kind: type[Read], value: Any, name: str = "document") -> Read:

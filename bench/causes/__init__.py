@@ -39,15 +39,15 @@ LIMITS = {"found_share": 0.9, "incidents_a_cause": 1.0, "notified_p95_seconds": 
 def choose_kinds(count: int, chance: Random) -> list[list[str]]:
     """The kinds of so many scenarios: all before any comes again, and each fifth has two at once."""
     bag: list[str] = []
-    found: list[list[str]] = []
+    scenarios: list[list[str]] = []
     for number in range(count):
         kinds: list[str] = []
         while len(kinds) < (2 if number % 5 == 4 else 1):
             bag = bag or chance.sample(sorted(KINDS), len(KINDS))
             kinds.append(bag.pop())
         # The last of one bag and the first of the next may be the same.
-        found.append(list(dict.fromkeys(kinds)))
-    return found
+        scenarios.append(list(dict.fromkeys(kinds)))
+    return scenarios
 
 
 def figures_of(outcomes: list[Outcome]) -> dict[str, float]:

@@ -80,13 +80,13 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
         ]
         notified = _check_until_notified(shop, watch)
     shop.producers.calm()
-    changes, differences, found = _collect_results(shop, watch, named)
+    changes, differences, found_cause = _collect_results(shop, watch, named)
     shop.work_off()
     _wait_until_over(shop, watch)
     return Outcome(
         kinds=kinds,
         queues=queues,
-        found=found,
+        found_cause=found_cause,
         notified_seconds=None if notified is None else round(notified, 1),
         incidents=[f"{row['title']}: {row['sentence']}" for row in watch.incidents()],
         changes=[f"{row['kind']}: {row['words']}" for row in changes],
@@ -120,13 +120,13 @@ def _collect_results(
     changes = [row for incident in incidents for row in _changes(shop, incident["id"])]
     differences = _differences(shop, watch.since)
     labels = [incident["labels"] for incident in incidents]
-    found = [
-        any(each.change(row) for row in changes)
-        or any(each.difference(row) for row in differences)
-        or (each.labels is not None and any(each.labels.items() <= have.items() for have in labels))
-        for each in named
+    named_rows = [
+        any(named_row.change(row) for row in changes)
+        or any(named_row.difference(row) for row in differences)
+        or (named_row.labels is not None and any(named_row.labels.items() <= have.items() for have in labels))
+        for named_row in named
     ]
-    return changes, differences, found
+    return changes, differences, named_rows
 
 
 def _changes(shop: Shop, alert: int) -> list[dict[str, Any]]:

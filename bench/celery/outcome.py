@@ -25,8 +25,8 @@ class Outcome:
         cls, worker: StockWorker, load: Sequence[tuple[float, float]], worker_seconds: float
     ) -> "Outcome":
         done = worker.count_done()
-        waits = sorted(each.begun_at - each.sent_at for each in done)
-        ended = {each.number for each in done}
+        waits = sorted(done_task.begun_at - done_task.sent_at for done_task in done)
+        ended = {done_task.number for done_task in done}
         return cls(
             waits[int(0.95 * len(waits))],
             fmean(waits),
@@ -64,17 +64,17 @@ def compare(weir: Outcome, rivals: Mapping[str, Outcome]) -> dict[str, Outcome]:
     fixed = {int(name.split()[1]): each for name, each in rivals.items() if name.startswith("fixed")}
     kept = [size for size, each in fixed.items() if each.waiting_p95_seconds <= OBJECTIVE_SECONDS]
     best = min(kept, default=max(fixed))
-    found = {f"the best fixed size ({best})": fixed[best]}
+    compared_results = {f"the best fixed size ({best})": fixed[best]}
     if (same := rivals.get(f"autoscale {best}")) is not None:
-        found[f"autoscale {best}"] = same
+        compared_results[f"autoscale {best}"] = same
     costly = [
         (each.worker_seconds, name)
         for name, each in rivals.items()
         if name.startswith("autoscale") and each.worker_seconds >= weir.worker_seconds
     ]
     if costly:
-        found[f"{min(costly)[1]}, at equal cost"] = rivals[min(costly)[1]]
-    return found
+        compared_results[f"{min(costly)[1]}, at equal cost"] = rivals[min(costly)[1]]
+    return compared_results
 
 
 def _rows(name: str, outcome: Outcome) -> dict[str, float]:

@@ -60,11 +60,11 @@ class Attached:
         """Plant → seconds from being registered to the first decision on a measurement of it."""
         deadline = time.monotonic() + 2 * SEEN_SECONDS
         while time.monotonic() < deadline:
-            found = {
+            seen_seconds = {
                 note["plant"]: note["decided_seconds"] for note in self.notes() if "decided_seconds" in note
             }
-            if found.keys() == self._plants.keys():
-                return found
+            if seen_seconds.keys() == self._plants.keys():
+                return seen_seconds
             if self._process.poll() is not None:
                 break
             time.sleep(0.5)

@@ -119,7 +119,7 @@ async def connect_all(plant: LargePlant, cookie: str) -> list[Client]:
     while len(clients) < CLIENTS:
         count = min(AT_ONCE, CLIENTS - len(clients))
         opened_now = await asyncio.gather(*(connect(plant, cookie, QUERY) for _ in range(count)))
-        clients += [Client(each) for each in opened_now]
+        clients += [Client(open_socket) for open_socket in opened_now]
     return clients
 
 

@@ -358,11 +358,11 @@ def _free_name(claims: Mapping[str, Any]) -> str:
     told = next((str(claims[key]) for key in ("preferred_username", "email", "sub") if claims.get(key)), "")
     wanted = NOT_OF_A_NAME.sub("-", told)[:120] or "somebody"
     taken = {
-        each.lower()
-        for each in User.objects.filter(username__istartswith=wanted).values_list("username", flat=True)
+        taken_name.lower()
+        for taken_name in User.objects.filter(username__istartswith=wanted).values_list("username", flat=True)
     }
     names = [wanted, *(f"{wanted}+{number}" for number in range(2, len(taken) + 3))]
-    return next(each for each in names if each.lower() not in taken)
+    return next(free_name for free_name in names if free_name.lower() not in taken)
 
 
 def _follow(user: User, role: str | None, actor: Actor) -> None:

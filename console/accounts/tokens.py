@@ -133,7 +133,11 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
         if action in SESSIONS_ONLY or (action not in ACTIONS and action not in FAMILIES):
             named = ", ".join(sorted(set(ACTIONS) - SESSIONS_ONLY))
             raise BadInput("actions", f"takes families ({', '.join(sorted(FAMILIES))}) or {named}.")
-        mine = [each for each in ACTIONS if action in (each, family_of(each)) and actor.may(each)]
+        mine = [
+            known_action
+            for known_action in ACTIONS
+            if action in (known_action, family_of(known_action)) and actor.may(known_action)
+        ]
         if not mine or (actor.token is not None and not _is_within(actor, action)):
             raise BadInput("actions", f"{action} is more than {actor.name} may do.")
 

@@ -239,7 +239,9 @@ def set_mode(
 def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -> None:
     if not reason.strip():
         raise BadInput("reason", "is missing; give a reason in a sentence.")
-    held = [each for each in overrides.list_for_loop(loop, now) if each.name == "mode"]
+    held = [
+        loop_override for loop_override in overrides.list_for_loop(loop, now) if loop_override.name == "mode"
+    ]
     if wide := [override_ for override_ in held if override_.loop_id is None]:
         where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"
         raise BadInput("mode", f"is held on {where}; end that override, or set {mode} for a time.")

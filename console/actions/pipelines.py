@@ -154,7 +154,7 @@ def set_tasks(
     demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
     why = read_reason(reason)
     running = _load_running(application, control)
-    if operator not in {each.name for each in running.graph.operators}:
+    if operator not in {graph_operator.name for graph_operator in running.graph.operators}:
         raise BadInput("operator", f"{operator} is not an operator of {application}.")
     Controls().apply_changes({"tasks": {operator: tasks}})
     try:

@@ -45,8 +45,8 @@ def text_difference(before: str, after: str) -> TextDifference:
         return TextDifference(too_long=True)
     first, last = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
     one, other = (lines[first : len(lines) - last] for lines in (was, would_be))
-    found = list(difflib.unified_diff(one, other, n=CONTEXT_LINES, lineterm=""))[2:]
-    return TextDifference([DiffLine(line[0], "" if line[0] == "@" else line[1:]) for line in found])
+    diff = list(difflib.unified_diff(one, other, n=CONTEXT_LINES, lineterm=""))[2:]
+    return TextDifference([DiffLine(line[0], "" if line[0] == "@" else line[1:]) for line in diff])
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

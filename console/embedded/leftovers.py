@@ -50,11 +50,15 @@ def _supervisors(data: Path) -> list[psutil.Process]:
 def _find_leftovers(data: Path) -> list[psutil.Process]:
     """Return the processes that a supervisor of this folder started, and their children."""
     seen = psutil.process_iter(["environ", "cmdline", "cwd", "name"])
-    leftovers = [each for each in seen if _was_supervised(each.info, data) or _is_server(each.info, data)]
+    leftovers = [
+        process_
+        for process_ in seen
+        if _was_supervised(process_.info, data) or _is_server(process_.info, data)
+    ]
     for process in list(leftovers):
         with suppress(psutil.Error):
             leftovers += [child for child in process.children(recursive=True) if child not in leftovers]
-    return [each for each in leftovers if each.pid != os.getpid()]
+    return [leftover for leftover in leftovers if leftover.pid != os.getpid()]
 
 
 def _was_supervised(seen: dict[str, Any], data: Path) -> bool:

@@ -233,7 +233,11 @@ class Supervisor:
                 with suppress(Fault):  # it is not running
                     supervisor.stopProcess(f"{PLANT}:{name}", False)
             while time.monotonic() < deadline:
-                running = {each["name"] for each in supervisor.getAllProcessInfo() if each["pid"]}
+                running = {
+                    process_info["name"]
+                    for process_info in supervisor.getAllProcessInfo()
+                    if process_info["pid"]
+                }
                 if not running & names:
                     return
                 time.sleep(0.1)

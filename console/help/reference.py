@@ -162,7 +162,7 @@ def _takes(declared: Parameter) -> str:
 
 
 def alert_rules() -> str:
-    defaults = {each.name: each.default for each in NUMBERS}
+    defaults = {number_field.name: number_field.default for number_field in NUMBERS}
     rows = (
         (
             f"[{name}](../operate/alerts/{name}.md)",

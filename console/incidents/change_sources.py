@@ -115,8 +115,10 @@ def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
     Overrides that one person set on several loops at once are one change, and so is their end.
     """
     touched = Q(created_at__gte=since) | Q(ended_at__gte=since) | Q(expires_at__gte=since)
-    found = Override.objects.filter(touched, created_at__lte=until)
-    rows = found.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[:MAX_ROWS]
+    override_rows = Override.objects.filter(touched, created_at__lte=until)
+    rows = override_rows.select_related("loop", "node", "owner", "ended_by").order_by("-created_at")[
+        :MAX_ROWS
+    ]
     of_laws, begun, ended = _loops_of_laws(), dict[Any, list[Override]](), dict[Any, list[Override]]()
     for row in rows:
         act = row.name, short(row.value), row.owner_id, row.reason

@@ -86,12 +86,16 @@ def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
         assert last is not None
         # Counted after they were read: some may have moved to another incident since.
         yield _describe_left_out(last, "alert", max(1, fired.count() - MAX_MEANWHILE), "explained alert")
-    for each in alerts:
-        url = reverse("alert", args=[each.pk])
-        assert each.fired_at is not None
-        yield IncidentEvent(each.fired_at, "alert", f"Explained alert fired: {each.title}", "", url)
-        if each.resolved_at is not None:
-            yield IncidentEvent(each.resolved_at, "alert", f"Resolved: {each.title}", "", url)
+    for explained_alert in alerts:
+        url = reverse("alert", args=[explained_alert.pk])
+        assert explained_alert.fired_at is not None
+        yield IncidentEvent(
+            explained_alert.fired_at, "alert", f"Explained alert fired: {explained_alert.title}", "", url
+        )
+        if explained_alert.resolved_at is not None:
+            yield IncidentEvent(
+                explained_alert.resolved_at, "alert", f"Resolved: {explained_alert.title}", "", url
+            )
 
 
 def _loops(alert: Alert) -> Iterator[IncidentEvent]:
@@ -100,7 +104,9 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
     if (more := response.outcome.count + response.outcome.before - len(response.entries)) > 0:
-        yield _describe_left_out(min(each.at for each in response.entries), "loop", more, "action")
+        yield _describe_left_out(
+            min(response_entry.at for response_entry in response.entries), "loop", more, "action"
+        )
     for plan in response.plans:
         words = f"Plan proposed: {plan.title} ({plan.get_state_display().lower()})"
         url = reverse("plan", args=[plan.pk])

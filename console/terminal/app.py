@@ -262,7 +262,7 @@ class Top(App[None]):
     def action_more(self) -> None:
         row = self._get_selected()
         if row is not None:
-            title = " · ".join(each.plain for each in row.cells if each.plain)
+            title = " · ".join(row_cell.plain for row_cell in row.cells if row_cell.plain)
             self.push_screen(More(title, row.details, self._changes_of(row)))
 
     def _changes_of(self, row: TerminalRow) -> Callable[[], Any] | None:

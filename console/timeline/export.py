@@ -42,11 +42,13 @@ def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]
     while begin < end:
         # Where an interval starts: one that spans two slices would appear in both.
         stop = min((begin + SLICE_ROWS * step) // step * step, end)
-        found = metric_history.columns(control, data, begin, stop, series, range_seconds=window.seconds)
-        columns = [_write_column(name, found[name]) for name in series]
-        rows = zip(map(_instant, found["at"]), *columns, strict=True)
+        history_columns = metric_history.columns(
+            control, data, begin, stop, series, range_seconds=window.seconds
+        )
+        columns = [_write_column(name, history_columns[name]) for name in series]
+        rows = zip(map(_instant, history_columns["at"]), *columns, strict=True)
         # The end of a slice is the start of the next, which would include the interval before it.
-        within = [begin <= (at or 0.0) < stop or at == stop == end for at in found["at"]]
+        within = [begin <= (at or 0.0) < stop or at == stop == end for at in history_columns["at"]]
         yield [row for row, is_within in zip(rows, within, strict=True) if is_within]
         begin = stop
 

@@ -297,7 +297,7 @@ def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequen
 def _explore(parameters: Values, memory: Memory, now: ThroughputMoments) -> tuple[Memory, Decision]:
     exploration = memory.exploration
     rules = tcc if isinstance(exploration, Cycle) else explorer
-    needed = math.ceil(rules.needed_samples(parameters, exploration, now))
+    needed = math.ceil(rules.count_needed_samples(parameters, exploration, now))
     if now.samples < needed:
         reason = format_no_action(
             f"{now.samples} of {needed} samples collected", remarks=[_format_step(exploration, now)]

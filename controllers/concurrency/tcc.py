@@ -135,14 +135,14 @@ def has_declined(before: ThroughputMoments, now: ThroughputMoments) -> bool:
 
 def step(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
     """Return the next configuration once there are enough samples."""
-    found = {
+    phase_steps = {
         "base": _continue_after_base,
         "add": _continue_after_add,
         "max": _continue_after_max,
         "remove": _continue_after_remove,
     }
     best = max(cycle.best, now.throughput_per_second) if cycle.phase != "base" else now.throughput_per_second
-    return found[cycle.phase](parameters, replace(cycle, best=best, steps=cycle.steps + 1), now)
+    return phase_steps[cycle.phase](parameters, replace(cycle, best=best, steps=cycle.steps + 1), now)
 
 
 def _continue_after_base(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:

@@ -19,7 +19,7 @@ def distances(influences: Influences, subjects: Iterable[str]) -> dict[str, int]
     step = 0
     while level:
         step += 1
-        nearer = [part for each in level for part in influences.get(each, ()) if part not in steps]
+        nearer = [part for neighbor in level for part in influences.get(neighbor, ()) if part not in steps]
         level = list(dict.fromkeys(nearer))
         steps.update(dict.fromkeys(level, step))
     return steps

@@ -103,7 +103,7 @@ def _changes(ticks: Sequence[AdvisedTick]) -> int:
     if not advised:
         return 0
     first = next(tick.operators for tick in ticks if tick.operators)
-    began = any(each.tasks != each.advised for each in first.values())
+    began = any(first_tasks.tasks != first_tasks.advised for first_tasks in first.values())
     return int(began) + sum(before != after for before, after in pairwise(advised))
 
 

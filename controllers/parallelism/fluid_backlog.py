@@ -83,7 +83,7 @@ def cost_of_waiting(
     """
     fluid = _Fluid(demand, lateness, capacities, begins[:, None], pause_seconds)
     steps = [fluid.step(step) for step in range(demand.rates.shape[1])]
-    late, left = (np.stack(each, axis=1) for each in zip(*steps, strict=True))
+    late, left = (np.stack(step_row, axis=1) for step_row in zip(*steps, strict=True))
     return np.cumsum(late, axis=1), left
 
 

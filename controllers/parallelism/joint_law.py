@@ -326,13 +326,15 @@ def _estimate_passed(observation: Values, memory: Mapping[str, Mapping[str, Any]
     An operator with waiting events is always busy: it passes its capacity.
     """
     rows, source = observation["operators"], observation["source_per_second"]
-    before = {each for path in observation["paths"] if name in path for each in path[: path.index(name)]}
-    waiting = [each for each in before if rows[each]["backlog_events"] > source]
+    before = {
+        upstream for path in observation["paths"] if name in path for upstream in path[: path.index(name)]
+    }
+    waiting = [upstream for upstream in before if rows[upstream]["backlog_events"] > source]
     passed = [
-        rows[each]["tasks"] / rows[each]["service_seconds"] / share
-        for each in waiting
-        if rows[each]["service_seconds"] > 0 and each in memory
-        if (share := _share(memory[each]["seen_per_second"]))
+        rows[upstream]["tasks"] / rows[upstream]["service_seconds"] / share
+        for upstream in waiting
+        if rows[upstream]["service_seconds"] > 0 and upstream in memory
+        if (share := _share(memory[upstream]["seen_per_second"]))
     ]
     return min([source, *passed]) if waiting else None
 

@@ -146,9 +146,9 @@ class MeasuredOperator:
         return tasks
 
     def to_document(self) -> dict[str, Any]:
-        document = {each.name: getattr(self, each.name) for each in _OPERATOR} | {
-            "tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]
-        }
+        document = {
+            operator_field.name: getattr(self, operator_field.name) for operator_field in _OPERATOR
+        } | {"tasks": [{name: task.get(name) for name in NAMES} for task in self.tasks]}
         if self.unknown_tasks is None:  # an older reader does not know the field
             del document["unknown_tasks"]
         return document

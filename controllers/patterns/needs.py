@@ -77,7 +77,7 @@ def _either(parts: list[Needs]) -> Needs:
     alternative that needs nothing needs nothing.
     """
     flat = [group for part in parts for group in (part.groups[0] if _is_or(part) else (part,))]
-    if any(not each.counts and not each.groups for each in flat):
+    if any(not piece.counts and not piece.groups for piece in flat):
         return Needs({})
     return flat[0] if len(flat) == 1 else Needs({}, (tuple(flat),))
 

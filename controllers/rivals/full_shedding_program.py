@@ -96,7 +96,7 @@ def _selectivity(problem: SheddingProblem, pattern: OperatorPattern) -> list[tup
         if pattern in problem.bottleneck:
             row[_share(pattern, symbol)], limit = -rate, 0.0
         else:
-            emitters = [each for each in problem.patterns if each.emits == symbol]
+            emitters = [pattern_ for pattern_ in problem.patterns if pattern_.emits == symbol]
             row |= {("y", emitter.name): -1.0 for emitter in emitters}
         rows.append((row, limit))
     return rows

@@ -77,7 +77,7 @@ def enough(load_tasks: float, utilisation: float = TARGET) -> int:
 
 def ds2(seen: SeenPath) -> Tasks:
     """Return tasks from the true rate of a task; one step reaches the target."""
-    return {each.name: _ds2(seen, each) for each in seen.operators}
+    return {measured.name: _ds2(seen, measured) for measured in seen.operators}
 
 
 def _ds2(seen: SeenPath, of: MeasuredInterval) -> int:
@@ -96,7 +96,7 @@ class Hpa:
 
     def decide(self, seen: SeenPath) -> Tasks:
         """Return tasks with a tolerance of a tenth, and not below recent recommendations."""
-        return {each.name: self._one(seen, each) for each in seen.operators}
+        return {measured.name: self._one(seen, measured) for measured in seen.operators}
 
     def _one(self, seen: SeenPath, of: MeasuredInterval) -> int:
         # Utilization is at most 1: it doesn't show the work that a task can't do.
@@ -111,7 +111,7 @@ class Hpa:
 
 def dhalion(seen: SeenPath) -> Tasks:
     """Return tasks with a change of one operator at most."""
-    tasks = {each.name: each.tasks for each in seen.operators}
+    tasks = {measured.name: measured.tasks for measured in seen.operators}
     slow = max(seen.operators, key=lambda each: each.held_up_share)
     if slow.held_up_share > HELD_UP:
         share = min(slow.held_up_share, HELD_UP_MOST)
@@ -125,6 +125,6 @@ def dhalion(seen: SeenPath) -> Tasks:
 def static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
     """Return tasks for the greatest rate that each operator will be offered."""
     return {
-        each.name: seen.clip_tasks(enough(peaks_per_second[each.name] * each.service_seconds))
-        for each in seen.operators
+        measured.name: seen.clip_tasks(enough(peaks_per_second[measured.name] * measured.service_seconds))
+        for measured in seen.operators
     }

@@ -141,7 +141,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
     application, named = inputs.application, inputs.observation["bottleneck"]
     admitted: dict[str, Floats] = {}
     made = application.emissions(inputs.outside, admitted)
-    found = []
+    tables_found = []
     for operator in application.operators if named is None else [named]:
         offered = inputs.compute_offered_per_second(operator, made)
         overload = Overload(
@@ -163,8 +163,8 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
             admitted |= {table.pattern.name: table.admitted for table in tables}
             made = application.emissions(inputs.outside, admitted)
         if sheds or named is not None:
-            found.append(Bottleneck(overload, offered, tables))
-    return found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
+            tables_found.append(Bottleneck(overload, offered, tables))
+    return tables_found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
 
 
 def _apply_budgets(
@@ -172,21 +172,21 @@ def _apply_budgets(
 ) -> tuple[list[Bottleneck], dict[str, float]]:
     """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
-    shares = {table.pattern.name: table.shares() for each in found for table in each.tables}
+    shares = {table.pattern.name: table.shares() for made_table in found for table in made_table.tables}
     if most is None or (allowed := cut(inputs, shares, most)) is shares:
         return found, made
     application, (offered, admitted) = inputs.application, flows(inputs, allowed)
     emitted = application.emissions(inputs.outside, admitted)
     limited = [
         replace(
-            each,
+            made_table,
             is_limited=True,
             tables=[
                 replace(table, offered=offered[table.pattern.name], admitted=admitted[table.pattern.name])
-                for table in each.tables
+                for table in made_table.tables
             ],
         )
-        for each in found
+        for made_table in found
     ]
     return limited, {symbol: float(emitted[application.index[symbol]]) for symbol in application.emitters}
 
@@ -234,14 +234,14 @@ def _lift_shedding(inputs: SheddingInputs, state: Json) -> Decision:
 def _decision(
     inputs: SheddingInputs, found: Sequence[Bottleneck], made: Mapping[str, float], why: str
 ) -> Decision:
-    shed = {table.pattern.name: table.shares() for each in found for table in each.tables}
+    shed = {table.pattern.name: table.shares() for made_table in found for table in made_table.tables}
     action = {
         "shed": shed,
         "expected": {**made, ALL_SINKS: worth(inputs, made)},
-        "utilisation": max((each.utilisation for each in found), default=0.0),
+        "utilisation": max((made_table.utilisation for made_table in found), default=0.0),
     }
-    over = [each for each in found if each.utilisation > each.budget * (1 + 1e-9)]
-    limit = "error budget" if any(each.is_limited for each in found) else None
+    over = [made_table for made_table in found if made_table.utilisation > made_table.budget * (1 + 1e-9)]
+    limit = "error budget" if any(made_table.is_limited for made_table in found) else None
     remarks = [*_loads(found), *_budget_words(inputs, limit)]
     reason = format_reason(_describe_action(found), why, remarks=remarks)
     terms = {**_terms(inputs, found), **work_shed(inputs, shed)}

@@ -70,10 +70,12 @@ class SheddingProblem:
             for pattern in self.patterns
         }
         protected = application.mask(overload.protected)
-        self.protected = {each.name: protected[application.places[each.name]] for each in self.bottleneck}
+        self.protected = {
+            pattern_.name: protected[application.places[pattern_.name]] for pattern_ in self.bottleneck
+        }
         spent = sum(
-            each.seconds * float(self.compute_offered(each)[self.protected[each.name]].sum())
-            for each in self.bottleneck
+            pattern_.seconds * float(self.compute_offered(pattern_)[self.protected[pattern_.name]].sum())
+            for pattern_ in self.bottleneck
         )
         # The rest after the protected types are processed; never below 0.
         self.budget = max(0.0, overload.budget - spent)

@@ -131,7 +131,7 @@ class _Program:
         """Return pattern → the flow of each of its conjunctions."""
         return {
             pattern.name: solution[at : at + len(pattern.needs.parts())].tolist()
-            for pattern, at in ((each, self.root[each.name]) for each in self.problem.patterns)
+            for pattern, at in ((pattern_, self.root[pattern_.name]) for pattern_ in self.problem.patterns)
         }
 
 

@@ -258,7 +258,7 @@ class Passed:
 def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | None) -> Passed:
     """Run O2 with a law's shedder, or without shedding and limits."""
     operator = MatchingOperator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
-    service, found = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
+    service, kept_times = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
     reading = settings["reading_percent"] / 100 if operator.aware else 0.0
     joins = Joins(settings["window_seconds"])
     every = float(settings["interval_seconds"])
@@ -277,17 +277,19 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
             spent = np.where(admitted, work, 0.0)
             service[part] += spent + read
             seen["read"] += float(read.sum())
-            found[name].append(matches)
+            kept_times[name].append(matches)
             seen |= {f"work {name}": float(spent.sum()), f"processed {name}": float(admitted.sum())}
             seen |= {
                 f"out {name}": float(len(matches)),
                 f"could {name}": _could(name, stream.types[part][admitted]),
             }
         if who:
-            seen |= joins.measure_rates(stream, number * every, every, {n: f[-1] for n, f in found.items()})
+            seen |= joins.measure_rates(
+                stream, number * every, every, {n: f[-1] for n, f in kept_times.items()}
+            )
             seen |= {"events": float(end - start), "service": float(service[part].sum())}
             who.seen.add(seen | {"service²": float((service[part] ** 2).sum())})
-    return Passed(service, {name: np.concatenate(parts) for name, parts in found.items()})
+    return Passed(service, {name: np.concatenate(parts) for name, parts in kept_times.items()})
 
 
 class Joins:

@@ -268,7 +268,9 @@ class CsvLines:
         named = {column for column in vars(self._columns).values() if column}
         try:
             line = text.decode("utf-8-sig")
-            self._separator = detect_separator(line, {each.lower() for each in (*FIELDS, *named)})
+            self._separator = detect_separator(
+                line, {known_field.lower() for known_field in (*FIELDS, *named)}
+            )
             written = header_cells(line, self._separator)
         except (csv.Error, UnicodeDecodeError) as error:
             raise BadInput("header", f"is not CSV ({error}).") from None

@@ -26,9 +26,9 @@ def detect_separator(line: str, known: Collection[str] = ()) -> str:
             names = header_cells(line, separator)
         except csv.Error:
             continue
-        found = (sum(name.lower() in known for name in names), len(names))
-        if found > most:
-            best, most = separator, found
+        score = (sum(name.lower() in known for name in names), len(names))
+        if score > most:
+            best, most = separator, score
     return best
 
 

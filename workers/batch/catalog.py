@@ -46,12 +46,12 @@ def job(name: str) -> Job:
 def _own(path: str) -> Job:
     module, _, attribute = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        loaded = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("job", f"python:{path} cannot be imported: {error}.") from None
-    if not isinstance(found, Job):
+    if not isinstance(loaded, Job):
         raise BadInput("job", f"python:{path} is not a workers.batch.jobs.job.Job.")
-    return found
+    return loaded
 
 
 def day_range(values: Values, where: JobContext) -> tuple[str, str]:

@@ -138,6 +138,6 @@ def _quality(
     late = quality.late_seconds(since, loop.interval_seconds)
     stale = float(setting.guard["stale_seconds"])
     cause = quality.cause(measured, stale, late, loop.target, snapshot, now.timestamp())
-    found = {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
+    quality_fields = {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}
     known = {"late_seconds": late or None, "cause": cause or None, "unit_cost": measured.unit_cost}
-    return {**found, **{name: value for name, value in known.items() if value is not None}}
+    return {**quality_fields, **{name: value for name, value in known.items() if value is not None}}

@@ -110,8 +110,8 @@ def tick_due(
     _judge(seen.snapshot, now)
     several = _Several(plant, control, now, clock)
     entries: list[LedgerEntry] = []
-    found, resting = _due(seen, laws)
-    for name, due in found.items():
+    due_loops, resting = _due(seen, laws)
+    for name, due in due_loops.items():
         if name == HERE:
             entries += several.tick(due, TOGETHER, seen)
         elif elsewhere is None:
@@ -278,9 +278,11 @@ class _Tick:
 
         Loops are left out if their lease was taken or another process ticked them in between.
         """
-        leases = LeaseGroup(control, {f"loop:{each.pk}": each.fence for each in due}, LEASE_SECONDS)
+        leases = LeaseGroup(
+            control, {f"loop:{due_loop.pk}": due_loop.fence for due_loop in due}, LEASE_SECONDS
+        )
         with span("tick", loops=len(due)), leases as fences:
-            loops = _read([each for each in due if f"loop:{each.pk}" in fences])
+            loops = _read([due_loop for due_loop in due if f"loop:{due_loop.pk}" in fences])
             in_force = overrides.spread(loops, self._seen.overrides)
             unfinished = ledger.open_entries(loop.pk for loop in loops)
             decisions = [
@@ -355,7 +357,7 @@ class _Tick:
 
 def _read(due: Sequence[DueLoop]) -> list[Loop]:
     """Read the loops again under their leases, because they may have changed or no longer be due."""
-    ticked_at = {each.pk: each.ticked_at for each in due}
+    ticked_at = {due_loop.pk: due_loop.ticked_at for due_loop in due}
     loops = Loop.objects.filter(pk__in=ticked_at).order_by("name")
     return [loop for loop in loops if loop.ticked_at == ticked_at[loop.pk]]
 

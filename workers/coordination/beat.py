@@ -48,7 +48,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
             following.last_run_at -= timedelta(seconds=(time.time() - TICK_AT_SECONDS) % 1.0)
         return following
 
-    def _compute_due_time(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
+    def _when(self, entry: Any, next_time_to_run: float, **named: Any) -> float:
         """Return when to check whether the entry is due, in s since 1970.
 
         That is now if the time is implausibly far away.

@@ -96,15 +96,17 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
 
     instants = list(_instants(since, until))
     known = [(at, shown) for at in instants if (shown := parts_at(at)) is not None]
-    found: list[Appearance] = []
+    seen_parts: list[Appearance] = []
     for (late_at, late), (early_at, early) in itertools.pairwise(known):
-        found += [
+        seen_parts += [
             _locate_appearances(parts_at, difference, early_at, late_at, until)
             for difference in _differences(early, late, late_at)
         ]
     settled_at = _find_settled_time(known, since)
     news = [
-        appearance for appearance in found if appearance.how not in SETTLING or appearance.at > settled_at
+        appearance
+        for appearance in seen_parts
+        if appearance.how not in SETTLING or appearance.at > settled_at
     ]
     return sorted(news, key=lambda appearance: -appearance.at)
 

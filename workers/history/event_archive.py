@@ -52,13 +52,13 @@ def partitions(
     Without queues, the partitions of all are returned.
     """
     wanted = set(queues)
-    found = []
+    parts_found = []
     for folder in (data / ROOT).glob("queue=*/day=*"):
         partition = Partition(folder.name.removeprefix("day="), folder.parent.name.removeprefix("queue="))
         in_range = is_day(partition.day) and since <= partition.day <= until
         if in_range and (not wanted or partition.queue in wanted) and parquet_files(folder):
-            found.append(partition)
-    return sorted(found)
+            parts_found.append(partition)
+    return sorted(parts_found)
 
 
 def check_files(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:

@@ -24,5 +24,5 @@ def kept_files(data: Path) -> Iterator[Path]:
     """Return every extract and uploaded trace, including those stored elsewhere by older versions."""
     for root in (TRACES, EXTRACTS):
         for pattern in ("[!.]*", "[!.]*/[!.]*"):
-            found = sorted((data / root).glob(pattern))
-            yield from (path for path in found if path.is_file() and not path.is_symlink())
+            paths = sorted((data / root).glob(pattern))
+            yield from (path for path in paths if path.is_file() and not path.is_symlink())

@@ -108,10 +108,10 @@ def snapshot_at(data: Path, at_seconds: float) -> Snapshot | None:
 
     Snapshots of older versions are read with a default for each missing field. Raises BadDocument.
     """
-    found = max(_find_near_frame(data, at_seconds), key=lambda frame: frame[0], default=None)
-    if found is None or at_seconds - found[0] > REACH_SECONDS:
+    nearest = max(_find_near_frame(data, at_seconds), key=lambda frame: frame[0], default=None)
+    if nearest is None or at_seconds - nearest[0] > REACH_SECONDS:
         return None
-    return Snapshot.from_json(found[1])
+    return Snapshot.from_json(nearest[1])
 
 
 def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float | None]:

@@ -153,11 +153,11 @@ def count_with_snapshots(
         except (BadDocument, OSError):
             return None
 
-    found = TimeRangeFigures()
-    found.counts.update(counts)
+    time_range_figures = TimeRangeFigures()
+    time_range_figures.counts.update(counts)
     counted = stretch.list_archived_queues(data) if archives is None else archives
-    add_snapshots(found, stretch, read, queue, counted)
-    return found
+    add_snapshots(time_range_figures, stretch, read, queue, counted)
+    return time_range_figures
 
 
 def count_archived(

@@ -53,7 +53,9 @@ def define(
     row.revision = 1 if objective is None else objective.revision + 1
     row.changed_by, row.changed_at = by, now
     row.save()
-    if before is not None and any(before[each] != getattr(row, each) for each in COUNTED):
+    if before is not None and any(
+        before[counted_field] != getattr(row, counted_field) for counted_field in COUNTED
+    ):
         row.minutes.all().delete()
     return row
 

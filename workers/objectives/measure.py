@@ -49,8 +49,8 @@ class Measure:
         }
         totals = [1.0] * count if self.of is None else self.of.values(columns, count).to_pylist()
         if self.lost is not None:
-            found = zip(self.lost.values(columns, count).to_pylist(), totals, strict=True)
-            return [_drop_unknown(bad, total) for bad, total in found]
+            pairs_of_rates = zip(self.lost.values(columns, count).to_pylist(), totals, strict=True)
+            return [_drop_unknown(bad, total) for bad, total in pairs_of_rates]
         assert self.condition is not None
         good = self.condition.truth(columns, count).to_pylist()
         pairs = zip(good, totals, strict=True)

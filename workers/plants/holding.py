@@ -42,10 +42,10 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
     )
     if not stored:
         return until
-    found = decode_document(PlantHolder, stored, "holder")
-    if found.holder != holder:
-        raise PlantHeld(plant, found.holder or "another", found.until or until)
-    return found.until or until
+    stored_holder = decode_document(PlantHolder, stored, "holder")
+    if stored_holder.holder != holder:
+        raise PlantHeld(plant, stored_holder.holder or "another", stored_holder.until or until)
+    return stored_holder.until or until
 
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:

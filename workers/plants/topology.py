@@ -57,7 +57,7 @@ def place_of(operator: str) -> tuple[str, str]:
 
 def _operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
     applications = snapshot.pipeline.applications
-    emitted = {queue for each in applications.values() for queue in _sinks(each)}
+    emitted = {queue for application_row in applications.values() for queue in _sinks(application_row)}
     published = _list_published_queues(snapshot.producers)
     for name, queue in snapshot.queues.items():
         if name not in emitted or name in published:

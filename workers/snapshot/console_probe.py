@@ -46,8 +46,8 @@ class ConsoleProbe:
 
     def ask(self) -> None:
         """Probe once."""
-        found = self._ask()
-        self._found = self._monotonic(), found
+        answered = self._ask()
+        self._found = self._monotonic(), answered
 
     def run(self, stop: threading.Event) -> None:
         """Probe until `stop`."""

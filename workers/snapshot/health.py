@@ -42,10 +42,10 @@ OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent
 
 def health(snapshot: Snapshot) -> PlantHealth:
     """Return the health of a snapshot whose states are evaluated."""
-    found = [*_findings(snapshot), *_describe_alerts(snapshot.alerts)]
+    all_findings = [*_findings(snapshot), *_describe_alerts(snapshot.alerts)]
     place = _place_in_incidents(snapshot.alerts)
     findings = sorted(
-        found, key=lambda finding: (badness(finding), place.get(finding.subject, 0)), reverse=True
+        all_findings, key=lambda finding: (badness(finding), place.get(finding.subject, 0)), reverse=True
     )
     names = list(unready(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
@@ -114,13 +114,18 @@ def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         for state in snapshot.states.values()
         if state.finding and state.within is None and not (state.kind == "loop" and is_explained(state.name))
     ]
-    yield from (_build_finding(each) for each in findings if each.kind != "loop")
-    yield from (finding for each in findings for finding in each.also)
-    loops = sorted((each for each in findings if each.kind == "loop"), key=lambda each: each.rules)
+    yield from (
+        _build_finding(subject_finding) for subject_finding in findings if subject_finding.kind != "loop"
+    )
+    yield from (finding for subject_finding in findings for finding in subject_finding.also)
+    loops = sorted(
+        (subject_finding for subject_finding in findings if subject_finding.kind == "loop"),
+        key=lambda each: each.rules,
+    )
     for _, group in groupby(loops, key=lambda each: each.rules):
         alike = list(group)
         if len(alike) <= LOOPS_ALONE:
-            yield from (_build_finding(each) for each in alike)
+            yield from (_build_finding(alike_finding) for alike_finding in alike)
         else:
             yield _together(alike)
 

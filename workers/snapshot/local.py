@@ -261,10 +261,10 @@ class LocalPlant(SteeredPlant):
             rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
 
-    def _recent(self, now_by_queue: Any, at_seconds: float) -> dict[str, Latencies]:
+    def _recent(self, now_by_queue: Mapping[str, Latencies], at_seconds: float) -> dict[str, Latencies]:
         """Return the latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
         self._histograms.append((at_seconds, dict(now_by_queue)))
         while len(self._histograms) > 2 and self._histograms[1][0] <= at_seconds - LATENCY_WINDOW_SECONDS:
             self._histograms.popleft()
         earlier = self._histograms[0][1]
-        return {queue: now.since(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}
+        return {queue: now.subtract(earlier.get(queue, Latencies())) for queue, now in now_by_queue.items()}

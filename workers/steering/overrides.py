@@ -383,7 +383,11 @@ def _validate_parameter(
         raise BadInput("name" if error.field == "name" else "value", error.message) from None
     if name == law.actuator:
         return value, None
-    others = [each for each in list_for_loop(loop, now) if each.name != name or Scope.build(each) != scope]
+    others = [
+        other_override
+        for other_override in list_for_loop(loop, now)
+        if other_override.name != name or Scope.build(other_override) != scope
+    ]
     try:
         # Each is in its range, but they may still contradict each other.
         return value, _instead_of(law, loop, others, {**beside, name: value}, name, now)

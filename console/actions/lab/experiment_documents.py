@@ -86,11 +86,11 @@ class ResultsTable:
 
 def experiments(actor: Actor) -> QuerySet[Experiment]:
     """Return the experiments that the actor may read, with the data of their documents, in few queries."""
-    found = Experiment.objects.select_related("run", "owner").prefetch_related("results")
+    query = Experiment.objects.select_related("run", "owner").prefetch_related("results")
     if actor.queues is None:
-        return found
+        return query
     scopes = Experiment.objects.filter(trace__isnull=False).values_list("pk", "queues")
-    return found.exclude(pk__in=[pk for pk, queues in scopes if not actor.reaches(queues)])
+    return query.exclude(pk__in=[pk for pk, queues in scopes if not actor.reaches(queues)])
 
 
 def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
@@ -98,8 +98,8 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
 
     Raises `Http404`; `PermissionDenied` if its trace has values of a queue that the actor may not access.
     """
-    found = Experiment.objects.select_related("run", "owner").prefetch_related("results").filter(pk=number)
-    experiment = found.first()
+    query = Experiment.objects.select_related("run", "owner").prefetch_related("results").filter(pk=number)
+    experiment = query.first()
     if experiment is None:
         raise Http404(f"Experiment {number} is unknown.")
     demand_contents(actor, action, experiment.queues)

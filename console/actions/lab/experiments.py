@@ -86,7 +86,7 @@ def override(
     if not values:
         raise BadInput("name", f"choose at least one of {', '.join(values_of_law.values)}.")
     loops = loops_of(values_of_law, loop)
-    held = [list_active_overrides(each, now) for each in loops]
+    held = [list_active_overrides(law_loop, now) for law_loop in loops]
     changed = {
         name: value for name, value in values.items() if any(override_[name] != value for override_ in held)
     }
@@ -94,7 +94,7 @@ def override(
         raise BadInput("name", "has values that are already in force; nothing to change.")
     scope = Scope(law=values_of_law.law) if loop == ALL else Scope(loops[0])
     made = steering.override(actor, scope, changed, reason=reason, now=now, expiry=expiry)
-    after = {"loops": [each.name for each in loops], **changed}
+    after = {"loops": [law_loop.name for law_loop in loops], **changed}
     audit_log.record(actor, "lab.apply", f"experiment {experiment.pk}", reason=reason.strip(), after=after)
     return made
 
@@ -115,7 +115,7 @@ def loops_of_law(applied: Applicable) -> list[Loop]:
 
 def loops_of(applied: Applicable, loop: str) -> list[Loop]:
     """Return all of them, or the one of that number. Raises `BadInput`."""
-    chosen = [each for each in loops_of_law(applied) if loop in (ALL, str(each.pk))]
+    chosen = [law_loop for law_loop in loops_of_law(applied) if loop in (ALL, str(law_loop.pk))]
     if not chosen:
         raise BadInput("loop", f"is not a loop of {applied.law}; choose one of the list.")
     return chosen

@@ -45,12 +45,12 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     Raises `BadInput` that names file, column, or line.
     """
     rows = _rows(path, "FILE")
-    found = rows.fieldnames or []
+    columns = rows.fieldnames or []
     for name in names:
-        if name not in found:
-            hint = separator_hint(found[0]) if len(found) == 1 else ""
+        if name not in columns:
+            hint = separator_hint(columns[0]) if len(columns) == 1 else ""
             raise BadInput(name, f"is no column of the file; its first line names the columns{hint}")
-        if found.count(name) > 1:
+        if columns.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")
 

@@ -34,10 +34,10 @@ class Unconverted:
         # As a part of another schema it appears in the document once, by its name; only list items take a
         # configuration.
         described = TypeAdapter(list[self.answer], config=EXACTLY).core_schema  # type: ignore[name-defined]
-        found: JsonSchemaValue = handler(
+        json_schema: JsonSchemaValue = handler(
             core_schema.json_or_python_schema(described, core_schema.any_schema())
         )
-        return dict(found["items"])
+        return dict(json_schema["items"])
 
 
 class Router(ninja.Router):

@@ -228,8 +228,8 @@ def _text(document: Mapping[str, Any], name: str) -> str:
 
 
 def _find_sender(document: Mapping[str, Any], *names: str) -> str:
-    found = next((text for name in names if (text := _text(document, name))), "somebody")
-    return " ".join(found.split())[:MAX_WHO]
+    sender = next((text for name in names if (text := _text(document, name))), "somebody")
+    return " ".join(sender.split())[:MAX_WHO]
 
 
 def _read_text(document: Mapping[str, Any]) -> str:

@@ -120,8 +120,8 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     summary="Get its series by law, as drawn",
 )
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
-    found = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
-    return {"experiment": found.pk, "laws": series_document(settings.WEIR_DATA, found)}
+    experiment = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
+    return {"experiment": experiment.pk, "laws": series_document(settings.WEIR_DATA, experiment)}
 
 
 @router.post(
@@ -161,8 +161,8 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
 )
 def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
-    found = experiment_for(actor, "plan.propose", experiment_id)
-    return plan_row(lab_steering.plan(actor, found, body.law, latest_snapshot(), timezone.now()))
+    experiment = experiment_for(actor, "plan.propose", experiment_id)
+    return plan_row(lab_steering.plan(actor, experiment, body.law, latest_snapshot(), timezone.now()))
 
 
 def _scenario(scenario: Scenario) -> ScenarioRow:

@@ -82,11 +82,11 @@ def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredO
 
 
 def _source(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
-    found = topology.operator(operator)
-    if found.kind != "source":
+    source_operator = topology.operator(operator)
+    if source_operator.kind != "source":
         sources = ", ".join(name for name, each in topology.operators.items() if each.kind == "source")
         raise BadInput("operator", f"takes a source ({sources}), not {operator}")
-    return found
+    return source_operator
 
 
 def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: float = 1.0) -> float | None:

@@ -64,8 +64,8 @@ class NewTask(Change):
 @router.get("/tasks", response=TaskList, summary="List batch tasks: schedule, next start, last runs")
 def list_tasks(request: HttpRequest) -> TaskList:
     actor_for(request, "plant.view")
-    found = Task.objects.select_related("periodic").order_by("name")
-    return {"tasks": [_task_row(task) for task in found]}
+    task_rows = Task.objects.select_related("periodic").order_by("name")
+    return {"tasks": [_task_row(task) for task in task_rows]}
 
 
 @router.post("/tasks", response=TaskRow, summary="Create a task of a job")

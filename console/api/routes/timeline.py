@@ -300,18 +300,18 @@ def list_differences(
     """
     demand_contents(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:
-        found = compare(
+        comparison_rows = compare(
             _require_zone(since, "from"), _require_zone(until, "to"), against, queue, settings.WEIR_DATA
         )
     except ComparisonRuns as error:
         raise RefusedError(503, error.field, error.message, RETRY_AFTER_SECONDS) from None
     return {
-        "from": found.here.since,
-        "to": found.here.until,
-        "other_from": found.there.since,
-        "other_to": found.there.until,
-        "compared": found.compared,
-        "differences": [convert(DifferenceRow, vars(row)) for row in found.rows],
+        "from": comparison_rows.here.since,
+        "to": comparison_rows.here.until,
+        "other_from": comparison_rows.there.since,
+        "other_to": comparison_rows.there.until,
+        "compared": comparison_rows.compared,
+        "differences": [convert(DifferenceRow, vars(row)) for row in comparison_rows.rows],
     }
 
 

@@ -111,7 +111,7 @@ def find_acting_user(username: str | None) -> Actor:
     if username:
         user = users.filter(username=username).first()
     else:
-        user = next((each for each in users if role_of(each) == "administrator"), None)
+        user = next((known_user for known_user in users if role_of(known_user) == "administrator"), None)
     if user is None:
         raise BadInput("--as", f"{username or 'an administrator'} is not a user who may log in.")
     name = f"manage.py:{user.get_username()}"

@@ -226,7 +226,7 @@ def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
     """Return the loops that control the alert's subject, as `history.loops_of` finds them."""
     if "loop" in alert.labels:
         return None if loop is None else urlencode({"loop": loop.pk})
-    label = next((each for each in ("queue", "node") if each in alert.labels), None)
+    label = next((label_name for label_name in ("queue", "node") if label_name in alert.labels), None)
     return "" if label is None else urlencode({label: alert.labels[label]})
 
 

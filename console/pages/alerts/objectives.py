@@ -152,18 +152,22 @@ def objectives_page(
 ) -> HttpResponse:
     typed = submitted or QueryDict()
     name = name or typed.get("name", "")
-    found = [
-        _build_row(each, get_snapshot(request)) for each in Objective.objects.select_related("changed_by")
+    rows_listed = [
+        _build_row(objective_row, get_snapshot(request))
+        for objective_row in Objective.objects.select_related("changed_by")
     ]
     opened = None
     if name == NEW or (errors and not Objective.objects.filter(name=name).exists()):
         opened = _open_objective(None, {"kind": "queue", "target": 0.999, "window_days": 30}, typed)
     elif name:
         row = get_object_or_404(Objective, name=name)
-        listed = next(each for each in found if each.objective.pk == row.pk)
+        listed = next(listed_row for listed_row in rows_listed if listed_row.objective.pk == row.pk)
         opened = _open_objective(listed, definitions.document(row), typed)
     page = ObjectivesPage(
-        objectives=sorted(found, key=_least_left_first), opened=opened, errors=errors or {}, submitted=typed
+        objectives=sorted(rows_listed, key=_least_left_first),
+        opened=opened,
+        errors=errors or {},
+        submitted=typed,
     )
     return render_page(request, page)
 
@@ -237,8 +241,8 @@ def _speeds(status: ObjectiveStatus) -> list[BurnSpeed]:
 
 def _days(row: Objective, burnt: BurnReport) -> list[DayRow]:
     """Return the newest days, the latest first, of those with any counted data."""
-    by_hour = {each.at: each for each in burnt.hours}
-    days = sorted({_midnight(each.at) for each in burnt.hours}, reverse=True)[:DAYS_SHOWN]
+    by_hour = {burnt_hour.at: burnt_hour for burnt_hour in burnt.hours}
+    days = sorted({_midnight(burnt_hour.at) for burnt_hour in burnt.hours}, reverse=True)[:DAYS_SHOWN]
     return [
         DayRow(
             f"{begin:%a} {begin.day} {begin:%b}",
@@ -315,7 +319,7 @@ def _fields(posted: QueryDict) -> dict[str, Any]:
 @action("objective.change", objectives_page)
 def remove(request: HttpRequest, name: str) -> Done:
     """Remove an objective. Posted: reason."""
-    found = get_object_or_404(Objective, name=name)
-    objectives.remove(actor_of(request), found, reason=request.POST.get("reason", ""))
+    objective_row = get_object_or_404(Objective, name=name)
+    objectives.remove(actor_of(request), objective_row, reason=request.POST.get("reason", ""))
     url = reverse("objectives")
     return Done(f"{name} and its counts were removed.", url, {"go": url})

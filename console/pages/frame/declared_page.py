@@ -50,14 +50,14 @@ def load_pages() -> dict[str, DeclaredPage]:
     Imports every page, so call it when they can be imported. Raises ValueError if two pages have one name, or
     if a view requires no role.
     """
-    found: dict[str, DeclaredPage] = {}
+    pages_by_name: dict[str, DeclaredPage] = {}
     for page in _pages():
-        if page.name in found:
+        if page.name in pages_by_name:
             raise ValueError(f"two pages declare the name {page.name}")
         if "action" not in vars(page.view):
             raise ValueError(f"the view of the page {page.name} lacks @requires")
-        found[page.name] = page
-    return dict(sorted(found.items()))
+        pages_by_name[page.name] = page
+    return dict(sorted(pages_by_name.items()))
 
 
 def _pages() -> Iterator[DeclaredPage]:

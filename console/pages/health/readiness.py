@@ -133,7 +133,7 @@ def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
 def _list_scheduled_roles() -> set[str]:
     """Return the roles of separate workers that scheduled tasks need; without them runs wait unnoticed."""
     due = Task.objects.filter(enabled=True, periodic__enabled=True)
-    needed = {each for row in due.values_list("requirements", flat=True) for each in row}
+    needed = {role_name for row in due.values_list("requirements", flat=True) for role_name in row}
     return {role for requirement, role in ROLE_OF.items() if requirement in needed}
 
 

@@ -263,7 +263,7 @@ def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
     # The decision that starts an exploration measured the rest before it, so it is the last one of that rest.
     rows = [row for row in rows if row.epoch == newest]
     if len({row.threads for row in rows}) < 3:
-        rows = [each for each in seen if each.epoch >= newest - 1]
+        rows = [seen_point for seen_point in seen if seen_point.epoch >= newest - 1]
     points: dict[int, Point] = {}
     for row in rows:
         points.setdefault(row.threads, row.point)

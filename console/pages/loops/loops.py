@@ -159,42 +159,45 @@ def loop(request: HttpRequest, loop_id: int) -> HttpResponse:
 def loop_page(
     request: HttpRequest, loop_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(Loop, pk=loop_id)
+    shown_loop = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
-    held = overrides.list_for_loop(found, now)
-    counted = overrides.select_effective(found, held, now)
-    law = catalog.law(found.law)
-    effective = overrides.effective_parameters(law, found.parameters, counted, now)
-    shedding, unasked = _build_shedding(request, found, effective)
-    display = display_of(found.law, found.target)
-    predicts = prediction.build_prediction(found.law, effective)
-    explored = exploration.build_exploration(found, effective, _read_threads(request))
+    held = overrides.list_for_loop(shown_loop, now)
+    counted = overrides.select_effective(shown_loop, held, now)
+    law = catalog.law(shown_loop.law)
+    effective = overrides.effective_parameters(law, shown_loop.parameters, counted, now)
+    shedding, unasked = _build_shedding(request, shown_loop, effective)
+    display = display_of(shown_loop.law, shown_loop.target)
+    predicts = prediction.build_prediction(shown_loop.law, effective)
+    explored = exploration.build_exploration(shown_loop, effective, _read_threads(request))
     page = LoopPage(
-        loop=describe(found, held, now),
+        loop=describe(shown_loop, held, now),
         lanes=display.lanes,
         purpose=display.purpose,
         formula=display.formula,
-        law_words=[f"loops/laws/{found.law}.html", "loops/laws/any.html"],
+        law_words=[f"loops/laws/{shown_loop.law}.html", "loops/laws/any.html"],
         bench=workbench(
             display,
-            parameter_rows(law, found.parameters, counted, now),
-            guard_rows(law, found.guard, counted, now),
+            parameter_rows(law, shown_loop.parameters, counted, now),
+            guard_rows(law, shown_loop.guard, counted, now),
         ),
         prediction=predicts,
-        effect=None if predicts or explored else effect.build_effect(found, {}, now),
+        effect=None if predicts or explored else effect.build_effect(shown_loop, {}, now),
         shedding=shedding,
-        ladder=ladder_of(found.target["queue"]) if _has_levels(found) else None,
+        ladder=ladder_of(shown_loop.target["queue"]) if _has_levels(shown_loop) else None,
         parallelism=parallelism_view.build_view(
-            found, get_snapshot(request), parallelism_view.StoredFigures(control(), settings.WEIR_DATA), now
+            shown_loop,
+            get_snapshot(request),
+            parallelism_view.StoredFigures(control(), settings.WEIR_DATA),
+            now,
         ),
         exploration=explored,
-        tuning=tuning_view.build_proposal(found, now),
-        first_report=report_of(found.pk),
-        entries=runs.latest(found, LATEST_LINES),
+        tuning=tuning_view.build_proposal(shown_loop, now),
+        first_report=report_of(shown_loop.pk),
+        entries=runs.latest(shown_loop, LATEST_LINES),
         errors=errors or unasked,
         submitted=submitted or {},
     )
-    view = f"queue:{found.target['queue']}" if "queue" in found.target else "whole"
+    view = f"queue:{shown_loop.target['queue']}" if "queue" in shown_loop.target else "whole"
     return render_page(request, page, view)
 
 
@@ -232,26 +235,26 @@ def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
 
     Its sentence names invalid values.
     """
-    found = get_object_or_404(Loop, pk=loop_id)
-    if found.law != CONCURRENCY.name and kind_of(found.law).promise is None:
-        return _effect(request, found)
-    law, now = catalog.law(found.law), timezone.now()
+    shown_loop = get_object_or_404(Loop, pk=loop_id)
+    if shown_loop.law != CONCURRENCY.name and kind_of(shown_loop.law).promise is None:
+        return _effect(request, shown_loop)
+    law, now = catalog.law(shown_loop.law), timezone.now()
     in_force = overrides.effective_parameters(
-        law, found.parameters, overrides.list_effective(found, now), now
+        law, shown_loop.parameters, overrides.list_effective(shown_loop, now), now
     )
     refusal, would = "", None
     try:
         would = {**in_force, **_read_parameters(request, law, in_force)}
         asked = exploration.read_asked(request.GET.get("threads", ""))
-        explored = exploration.build_exploration(found, in_force, asked, would)
+        explored = exploration.build_exploration(shown_loop, in_force, asked, would)
     except BadInput as error:
         refusal = f"{error.field.removeprefix('parameters.').replace('_', ' ')} {error.message}"
-        explored, would = exploration.build_exploration(found, in_force), None
+        explored, would = exploration.build_exploration(shown_loop, in_force), None
     if explored is not None:
-        part = ExplorationPart(loop=found, exploration=replace(explored, refusal=refusal))
+        part = ExplorationPart(loop=shown_loop, exploration=replace(explored, refusal=refusal))
         return render_context(request, part)
-    told = prediction.build_prediction(found.law, in_force, would, refusal)
-    return render_context(request, PredictionPart(loop=found, prediction=told))
+    told = prediction.build_prediction(shown_loop.law, in_force, would, refusal)
+    return render_context(request, PredictionPart(loop=shown_loop, prediction=told))
 
 
 def _effect(request: HttpRequest, loop: Loop) -> HttpResponse:
@@ -285,22 +288,26 @@ def override(request: HttpRequest, loop_id: int) -> Done:
     Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (unchanged values are left
     out); reason; expiry.
     """
-    found = get_object_or_404(Loop, pk=loop_id)
+    shown_loop = get_object_or_404(Loop, pk=loop_id)
     now = timezone.now()
     try:
         made = steering.override(
             actor_of(request),
-            Scope(found),
-            _parse_values(request.POST, found, now),
+            Scope(shown_loop),
+            _parse_values(request.POST, shown_loop, now),
             reason=request.POST.get("reason", ""),
             now=now,
             expiry=expiry_of(request.POST),
         )
     except BadInput as error:
         raise _move_error_to_field(request, error) from None
-    what = ", ".join(f"{each.name.replace('_', ' ')} is {short(each.value)}" for each in made)
+    what = ", ".join(
+        f"{made_override.name.replace('_', ' ')} is {short(made_override.value)}" for made_override in made
+    )
     message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{instead_words(made)}"
-    return Done(message, reverse("loop", args=[loop_id]), {"overrides": [each.pk for each in made]})
+    return Done(
+        message, reverse("loop", args=[loop_id]), {"overrides": [made_override.pk for made_override in made]}
+    )
 
 
 def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
@@ -338,11 +345,11 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
 
     Posted: mode (auto, advise, hold, manual), reason, minutes (required for hold and manual), value (manual).
     """
-    found = get_object_or_404(Loop, pk=loop_id)
+    shown_loop = get_object_or_404(Loop, pk=loop_id)
     value = request.POST.get("value", "").strip()
     made = steering.set_mode(
         actor_of(request),
-        found,
+        shown_loop,
         request.POST.get("mode", ""),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
@@ -351,6 +358,6 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
     )
     url = reverse("loop", args=[loop_id])
     if not made:
-        return Done(f"{found.name} is in mode {request.POST['mode']}.", url)
-    said = f"{found.name} is in mode {made[0].value} {describe_end(made[0])}.{instead_words(made)}"
-    return Done(said, url, {"overrides": [each.pk for each in made]})
+        return Done(f"{shown_loop.name} is in mode {request.POST['mode']}.", url)
+    said = f"{shown_loop.name} is in mode {made[0].value} {describe_end(made[0])}.{instead_words(made)}"
+    return Done(said, url, {"overrides": [made_override.pk for made_override in made]})

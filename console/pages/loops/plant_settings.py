@@ -78,7 +78,9 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
     law, now = catalog.law(loop.law), timezone.now()
     rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
-    last = {each.target.removeprefix(f"{loop.name} "): each for each in noted.order_by("pk")}
+    last = {
+        noted_loop.target.removeprefix(f"{loop.name} "): noted_loop for noted_loop in noted.order_by("pk")
+    }
     followed = kind_of(loop.law).followed
     return [
         OwnParameter(**vars(row), changed=last.get(row.name), follows=followed.get(row.name, ""))

@@ -84,12 +84,12 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     rows = parameter_rows(law, loop.parameters, counted, now) + guard_rows(law, loop.guard, counted, now)
     errors: dict[str, list[str]] = {}
     changed: dict[str, Any] = {}
-    found, hours = None, FIRST_HOURS
+    rerun_result, hours = None, FIRST_HOURS
     try:
         hours = hours_of(request.GET.get("hours", ""))
         changed = _read_changed_values(loop, rows, request.GET)
         if changed:
-            found = rerun(loop, changed, hours, now)
+            rerun_result = rerun(loop, changed, hours, now)
     except BadInput as error:
         errors = {error.field: [error.message]}
     asked = WhatIfPage(
@@ -97,8 +97,8 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         lanes=display_of(loop.law, loop.target).lanes,
         rows=[AskedParameter(**vars(row), would=_would(row, request.GET)) for row in rows],
         changed=changed,
-        rerun=found,
-        chart=chart_of(found.steps) if found and found.steps else None,
+        rerun=rerun_result,
+        chart=chart_of(rerun_result.steps) if rerun_result and rerun_result.steps else None,
         hours=hours,
         presets=PRESETS,
         errors=errors,

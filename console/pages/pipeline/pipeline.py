@@ -251,7 +251,10 @@ def _build_operator(operator: str, row: ApplicationStatus, declared: Application
         name=operator,
         status=status,
         wanted_tasks=row.controls.tasks.get(operator, row.controls.parallelism),
-        patterns=[ShownPattern(each, row.patterns[each], patterns.get(each)) for each in status.patterns],
+        patterns=[
+            ShownPattern(status_pattern, row.patterns[status_pattern], patterns.get(status_pattern))
+            for status_pattern in status.patterns
+        ],
         reads=reads,
         source_per_second=max(0.0, status.in_per_second - between),
         feeds=[edge for edge in edges if edge.source == operator],

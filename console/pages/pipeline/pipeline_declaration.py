@@ -137,7 +137,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     except BadInput as error:
         said, line = f"{capitalize(error.field)}: {error.message}", line_in(error.message)
     lines = differs.lines if differs else ()
-    shown = [{"sign": each.sign, "text": each.text} for each in lines]
+    shown = [{"sign": text_line.sign, "text": text_line.text} for text_line in lines]
     return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})
 
 

@@ -73,8 +73,8 @@ def plan(request: HttpRequest, plan_id: int) -> HttpResponse:
 def plan_page(
     request: HttpRequest, plan_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(Plan.objects.select_related("owner"), pk=plan_id)
-    return plans_page(request, errors, submitted, opened=found)
+    shown_plan = get_object_or_404(Plan.objects.select_related("owner"), pk=plan_id)
+    return plans_page(request, errors, submitted, opened=shown_plan)
 
 
 def plans_page(
@@ -89,8 +89,8 @@ def plans_page(
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
     page_obj = ended.get_page(request.GET.get("page"))
     page = PlansPage(
-        open_plans=[build_view(whole(each), snapshot) for each in waiting],
-        ended=[build_view(whole(each), snapshot) for each in page_obj.object_list],
+        open_plans=[build_view(whole(waiting_plan), snapshot) for waiting_plan in waiting],
+        ended=[build_view(whole(listed_plan), snapshot) for listed_plan in page_obj.object_list],
         page_obj=page_obj,
         plan=build_view(whole(opened), snapshot) if opened else None,
         approval=_approval(actor_of(request), opened) if opened else None,

@@ -121,15 +121,15 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
 def node_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(Node, name=name)
+    node_row = get_object_or_404(Node, name=name)
     queues, row = get_snapshot(request).queues, get_snapshot(request).nodes.get(name)
     page = NodePage(
         name=name,
-        node=found,
+        node=node_row,
         row=row,
         can_get_back=row is not None and row.state not in SILENT and give_back.offers(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
-        overrides=list_active_at(time_shown(request)).filter(node=found).select_related("owner"),
+        overrides=list_active_at(time_shown(request)).filter(node=node_row).select_related("owner"),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -141,7 +141,7 @@ def thresholds(request: HttpRequest, name: str) -> Done:
     """Override thresholds. Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason,
     expiry.
     """
-    found = get_object_or_404(Node, name=name)
+    node_row = get_object_or_404(Node, name=name)
     wanted = {
         key: number_of(request.POST[key], key)
         for key in THRESHOLDS
@@ -149,7 +149,7 @@ def thresholds(request: HttpRequest, name: str) -> Done:
     }
     made = override_thresholds(
         actor_of(request),
-        found,
+        node_row,
         wanted,
         reason=request.POST.get("reason", ""),
         now=timezone.now(),

@@ -103,7 +103,7 @@ def plants_page(
 ) -> HttpResponse:
     snapshot = snapshot_of(request)
     rows = {row.name: row for row in adapters.list_adapters()}
-    found = [
+    plant_rows = [
         ListedPlant(
             rows.get(name), each := build_view(snapshot, name), settable_tasks(each), _title(rows.get(name))
         )
@@ -112,7 +112,7 @@ def plants_page(
     changes = submitted.get("changes", "") if submitted else ""
     editing = rows.get(request.GET.get("edit", "") or changes)
     page = PlantsPage(
-        plants=found,
+        plants=plant_rows,
         kinds=list(adapters.kinds().values()),
         options=list(options_of(editing, submitted, errors)),
         editing=editing,
@@ -149,7 +149,7 @@ def plant_page(
         title=_title(row),
         is_local=name == LOCAL,
         operators=operators,
-        tasks=sum(each.parallelism or 0 for each in settable),
+        tasks=sum(settable_operator.parallelism or 0 for settable_operator in settable),
         paths=paths,
         settable=settable,
         lanes=lanes_of(operators, paths),

@@ -91,23 +91,23 @@ def letters_page(
     asked = _read_filter(submitted) if submitted else request.GET
     wanted, wrong = read_filter(filter_of, asked)
     none, actor = FoundDeadLetters([], [], False), actor_of(request)
-    found = dead_letters.search(wanted, actor) if wanted is not None else none
-    page_obj = Paginator(found.letters, PAGE_ROWS).get_page(asked.get("page"))
+    found_letters = dead_letters.search(wanted, actor) if wanted is not None else none
+    page_obj = Paginator(found_letters.letters, PAGE_ROWS).get_page(asked.get("page"))
     query = asked.copy()
     query.pop("page", None)
     page = DeadLettersPage(
-        listing=found,
+        listing=found_letters,
         page_obj=page_obj,
         groups=[
             LinkedErrorGroup(**vars(group), query=_query(asked, queue=group.queue, error=group.error))
-            for group in found.groups()
+            for group in found_letters.groups()
         ],
         filters=asked,
         carried={name: asked.get(name, "") for name in (*FILTER, "page") if asked.get(name)},
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         types=sorted({kind for letter in page_obj for kind in letter.types}),
         query=query.urlencode(),
-        through=found.newest.isoformat(),
+        through=found_letters.newest.isoformat(),
         errors=errors or wrong,
         submitted=submitted or {},
     )
@@ -143,14 +143,14 @@ def letter_page(
     submitted: QueryDict | None = None,
 ) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
-    found, unreachable = _find_letter(request, queue, node, dead_id)
-    row = _row(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), found)
-    event = found.events[row] if found and found.events else None
+    shown_letter, unreachable = _find_letter(request, queue, node, dead_id)
+    row = _row(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), shown_letter)
+    event = shown_letter.events[row] if shown_letter and shown_letter.events else None
     page = DeadLetterPage(
         queue=queue,
         node=node,
         dead_id=dead_id,
-        letter=found,
+        letter=shown_letter,
         unreachable=unreachable,
         row=row,
         event_id=event["id"] if event else None,
@@ -158,7 +158,7 @@ def letter_page(
         errors=errors or {},
         submitted=submitted or {},
     )
-    return render_page(request, page, "frame", 200 if found else 503 if unreachable else 404)
+    return render_page(request, page, "frame", 200 if shown_letter else 503 if unreachable else 404)
 
 
 @require_safe
@@ -166,8 +166,8 @@ def letter_page(
 def download_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Return the letter's bytes as a file, even if unreadable; the letter's page if it is gone."""
     demand(actor_of(request), "queue.peek", [queue])
-    found, _ = _find_letter(request, queue, node, dead_id)
-    return dead_letters.download(found) if found else letter_page(request, queue, node, dead_id)
+    shown_letter, _ = _find_letter(request, queue, node, dead_id)
+    return dead_letters.download(shown_letter) if shown_letter else letter_page(request, queue, node, dead_id)
 
 
 def _find_letter(
@@ -240,8 +240,8 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     name = Name(queue, node, dead_id, posted.get("digest", ""))
     row = int(number_of(posted.get("row", "0"), "row"))
     reason = posted.get("reason", "")
-    found = dead_letters.find(queue, node, dead_id)
-    event = found.events[row] if found and 0 <= row < len(found.events) else None
+    fixed_letter = dead_letters.find(queue, node, dead_id)
+    event = fixed_letter.events[row] if fixed_letter and 0 <= row < len(fixed_letter.events) else None
     try:
         given = _read(_list_changed_fields(posted, _as_text(event)))
         mended = dead_letter_steering.fix(actor, name, row, given, reason, timezone.now())

@@ -81,12 +81,12 @@ def queue(request: HttpRequest, name: str) -> HttpResponse:
 def queue_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(Queue, name=name)
-    letters = dead_letters.newest(found, LETTERS, actor_of(request))
-    division = division_of(found, get_snapshot(request))
+    queue_row = get_object_or_404(Queue, name=name)
+    letters = dead_letters.newest(queue_row, LETTERS, actor_of(request))
+    division = division_of(queue_row, get_snapshot(request))
     page = QueuePage(
         name=name,
-        queue=found,
+        queue=queue_row,
         row=get_snapshot(request).queues.get(name),
         pauses=pauses_of(name, time_shown(request)),
         division=division,

@@ -51,7 +51,9 @@ def page(request: HttpRequest) -> HttpResponse:
     rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
     here = active_loops().filter(law__in=rivals).exclude(target__has_key="plant")
     loops = list(here.order_by("name"))
-    loop = next((each for each in loops if str(each.pk) == request.GET.get("loop", "")), None)
+    loop = next(
+        (loop_choice for loop_choice in loops if str(loop_choice.pk) == request.GET.get("loop", "")), None
+    )
     try:
         text = request.GET.get("hours", "").strip()
         hours = float(number_of(text, "hours")) if text else FIRST_HOURS

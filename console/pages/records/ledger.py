@@ -108,8 +108,12 @@ def list_ticks(
 @requires("plant.view")
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Show one decision, with its replay."""
-    found = folds.entry(entry_id)
-    if found is None:
+    ledger_entry = folds.entry(entry_id)
+    if ledger_entry is None:
         raise Http404(f"Decision {entry_id} does not exist.")
-    page = EntryPage(entry=found, export=ledger_of_loops.export(found), replay=ledger_of_loops.replay(found))
+    page = EntryPage(
+        entry=ledger_entry,
+        export=ledger_of_loops.export(ledger_entry),
+        replay=ledger_of_loops.replay(ledger_entry),
+    )
     return render_page(request, page, "frame")

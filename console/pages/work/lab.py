@@ -127,7 +127,7 @@ def lab_page(
     page_obj = Paginator(experiments(actor).order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
     page = LabPage(
         **vars(lab_form(actor, scenario, submitted)),
-        listed=[describe_experiment(each) for each in page_obj.object_list],
+        listed=[describe_experiment(listed_experiment) for listed_experiment in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
         errors=errors or {},
@@ -146,14 +146,14 @@ def experiment_page(
     request: HttpRequest, experiment_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     actor = actor_of(request)
-    found = experiment_for(actor, "plant.view", experiment_id)
+    shown_experiment = experiment_for(actor, "plant.view", experiment_id)
     page = ExperimentPage(
-        **vars(lab_form(actor, SCENARIOS.get(found.scenario), submitted, found)),
-        experiment=describe_experiment(found),
-        table=results_table([found]),
-        series=series_names(settings.WEIR_DATA, [found]),
-        is_open=found.run is not None and found.run.state in runs.OPEN,
-        applied=_build_applied(found),
+        **vars(lab_form(actor, SCENARIOS.get(shown_experiment.scenario), submitted, shown_experiment)),
+        experiment=describe_experiment(shown_experiment),
+        table=results_table([shown_experiment]),
+        series=series_names(settings.WEIR_DATA, [shown_experiment]),
+        is_open=shown_experiment.run is not None and shown_experiment.run.state in runs.OPEN,
+        applied=_build_applied(shown_experiment),
         submitted=submitted or {},
         errors=errors or {},
     )
@@ -166,12 +166,12 @@ def compare(request: HttpRequest) -> HttpResponse:
     """Compare two or more experiments, by `id` in the URL."""
     ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
     chosen = experiments(actor_of(request)).filter(pk__in=ids[:MAX_COMPARED])
-    found = sorted(chosen, key=lambda each: ids.index(each.pk))
+    compared_experiments = sorted(chosen, key=lambda each: ids.index(each.pk))
     page = ComparePage(
-        compared=[describe_experiment(each) for each in found],
-        differing=_list_differing(found),
-        table=results_table(found),
-        series=series_names(settings.WEIR_DATA, found),
+        compared=[describe_experiment(compared_experiment) for compared_experiment in compared_experiments],
+        differing=_list_differing(compared_experiments),
+        table=results_table(compared_experiments),
+        series=series_names(settings.WEIR_DATA, compared_experiments),
         most=MAX_COMPARED,
         too_many=len(ids) > MAX_COMPARED,
     )
@@ -192,19 +192,21 @@ def begin(request: HttpRequest) -> Done:
 @action("lab.run", experiment_page)
 def cancel(request: HttpRequest, experiment_id: int) -> Done:
     """Cancel an experiment. Nothing is posted."""
-    found = experiment_for(actor_of(request), "lab.run", experiment_id)
-    lab_steering.cancel(actor_of(request), found, timezone.now())
-    return _open_experiment(found, f"Experiment {found.pk} was canceled; finished simulations are kept.")
+    chosen_experiment = experiment_for(actor_of(request), "lab.run", experiment_id)
+    lab_steering.cancel(actor_of(request), chosen_experiment, timezone.now())
+    return _open_experiment(
+        chosen_experiment, f"Experiment {chosen_experiment.pk} was canceled; finished simulations are kept."
+    )
 
 
 @action("override.set", experiment_page)
 def apply(request: HttpRequest, experiment_id: int) -> Done:
     """Apply a law. Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
-    found = experiment_for(actor_of(request), "override.set", experiment_id)
+    chosen_experiment = experiment_for(actor_of(request), "override.set", experiment_id)
     posted = request.POST
     made = lab_steering.override(
         actor_of(request),
-        found,
+        chosen_experiment,
         posted.get("law", ""),
         posted.get("loop", ""),
         posted.getlist("name"),
@@ -214,16 +216,16 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
     )
     what = ", ".join(f"{override.name.replace('_', ' ')} {short(override.value)}" for override in made)
     message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{instead_words(made)}"
-    url = reverse("experiment", args=[found.pk])
+    url = reverse("experiment", args=[chosen_experiment.pk])
     return Done(message, url, {"overrides": [override.pk for override in made]})
 
 
 @action("plan.propose", experiment_page)
 def propose(request: HttpRequest, experiment_id: int) -> Done:
     """Propose a law and open the plan. Posted: law (of the lab)."""
-    found = experiment_for(actor_of(request), "plan.propose", experiment_id)
+    chosen_experiment = experiment_for(actor_of(request), "plan.propose", experiment_id)
     law = request.POST.get("law", "")
-    made = lab_steering.plan(actor_of(request), found, law, snapshot_of(request), timezone.now())
+    made = lab_steering.plan(actor_of(request), chosen_experiment, law, snapshot_of(request), timezone.now())
     url = reverse("plan", args=[made.pk])
     return Done(f"Plan {made.pk} waits for approval.", url, {"plan": made.pk, "go": url})
 
@@ -253,15 +255,19 @@ def _build_applied_row(
 
 def _find_common_value(held: Sequence[Mapping[str, Any]], name: str) -> Any:
     """Return the value in force; None if loops differ."""
-    values = [each.get(name) for each in held]
+    values = [held_value.get(name) for held_value in held]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _list_differing(found: list[Experiment]) -> list[DifferingSetting]:
     """Return the settings, including seed and trace, in which experiments differ."""
     columns = [
-        {**each.settings, "seed": each.seed, "trace": (each.trace or {}).get("name", "own arrivals")}
-        for each in found
+        {
+            **compared_experiment.settings,
+            "seed": compared_experiment.seed,
+            "trace": (compared_experiment.trace or {}).get("name", "own arrivals"),
+        }
+        for compared_experiment in found
     ]
     names = list(dict.fromkeys(name for column in columns for name in column))
     rows = [DifferingSetting(name, [column.get(name) for column in columns]) for name in names]

@@ -46,13 +46,13 @@ def run(request: HttpRequest, run_id: int) -> HttpResponse:
 def run_page(
     request: HttpRequest, run_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(Run.objects.select_related("task", "owner"), pk=run_id)
-    ordered = sorted(found.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
+    shown_run = get_object_or_404(Run.objects.select_related("task", "owner"), pk=run_id)
+    ordered = sorted(shown_run.chunks.all(), key=lambda chunk: (ORDER.index(chunk.state), chunk.place))
     page_obj = Paginator(ordered, CHUNKS_PER_PAGE).get_page(request.GET.get("page"))
     page = RunPage(
-        run=describe_run(found),
-        is_open=found.state in runs.OPEN,
-        resumable=found.state in runs.RESUMABLE and found.chunks_total != 0,
+        run=describe_run(shown_run),
+        is_open=shown_run.state in runs.OPEN,
+        resumable=shown_run.state in runs.RESUMABLE and shown_run.chunks_total != 0,
         chunks=[describe_chunk(chunk) for chunk in page_obj.object_list],
         skipped=[skip for chunk in ordered for skip in chunk.skipped],
         page_obj=page_obj,
@@ -65,16 +65,16 @@ def run_page(
 @action("task.cancel", run_page)
 def cancel(request: HttpRequest, run_id: int) -> Done:
     """Cancel a run. Posted: reason."""
-    found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
-    made = task_steering.cancel(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
+    chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
+    made = task_steering.cancel(actor_of(request), chosen_run, request.POST.get("reason", ""), timezone.now())
     return open_run(made, f"Run {run_id} was canceled; finished work is kept.")
 
 
 @action("task.resume", run_page)
 def resume(request: HttpRequest, run_id: int) -> Done:
     """Resume a run. Posted: reason."""
-    found = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
-    made = task_steering.resume(actor_of(request), found, request.POST.get("reason", ""), timezone.now())
+    chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
+    made = task_steering.resume(actor_of(request), chosen_run, request.POST.get("reason", ""), timezone.now())
     return open_run(made, f"Run {run_id} continues with the unfinished work.")
 
 

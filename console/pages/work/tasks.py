@@ -114,7 +114,11 @@ def tasks_page(
     described = [_build_row(task, now) for task in Task.objects.select_related("periodic")]
     page = TasksPage(
         tasks=sorted(described, key=_worst_first),
-        coming=min((each for each in described if each.next_at), key=_next_at, default=None),
+        coming=min(
+            (described_task for described_task in described if described_task.next_at),
+            key=_next_at,
+            default=None,
+        ),
         open_runs=[describe_run(run) for run in rows.filter(state__in=runs.OPEN).order_by("pk")],
         ended=[describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
@@ -161,20 +165,20 @@ def task(request: HttpRequest, name: str) -> HttpResponse:
 def task_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    found = get_object_or_404(Task.objects.select_related("periodic"), name=name)
-    mine = found.runs.select_related("task", "owner").order_by("-created_at", "-pk")
+    shown_task = get_object_or_404(Task.objects.select_related("periodic"), name=name)
+    mine = shown_task.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
-    rows = parameter_rows(found)
+    rows = parameter_rows(shown_task)
     # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every
     # run.
     changes = submitted if submitted and "parallel" in submitted else None
     page = TaskPage(
-        task=_build_row(found, timezone.now()),
+        task=_build_row(shown_task, timezone.now()),
         runs=[describe_run(run) for run in page_obj.object_list],
         page_obj=page_obj,
         parameters=restore_typed_values(rows, changes),
         run_parameters=rows if changes else restore_typed_values(rows, submitted),
-        form=form_of(changes) if changes else form_of_task(found),
+        form=form_of(changes) if changes else form_of_task(shown_task),
         proposals=second_person.list_waiting(name, timezone.now()),
         requirements=REQUIREMENTS,
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
@@ -207,9 +211,9 @@ def change(request: HttpRequest, name: str) -> Done:
     Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel,
     requirement (repeated), enabled, set-NAME, reason, digest (of the task as shown).
     """
-    found, posted = get_object_or_404(Task, name=name), request.POST
+    changed_task, posted = get_object_or_404(Task, name=name), request.POST
     try:
-        wanted = read_task(posted, found.job)
+        wanted = read_task(posted, changed_task.job)
         reason, digest = posted.get("reason", ""), posted.get("digest", "")
         task_steering.change(actor_of(request), name, wanted, reason, digest)
     except BadInput as error:

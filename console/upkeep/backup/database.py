@@ -51,12 +51,12 @@ def is_complete() -> bool:
 
 def tables(models_of: Any = apps) -> list[type[models.Model]]:
     """Return the models whose rows a backup contains, referenced ones first."""
-    found = [
+    table_names = [
         model
         for model in models_of.get_models(include_auto_created=True)
         if model._meta.managed and not model._meta.proxy and model._meta.label_lower not in PASSING
     ]
-    return _order_migrations(found)
+    return _order_migrations(table_names)
 
 
 def _order_migrations(found: list[type[models.Model]]) -> list[type[models.Model]]:

@@ -50,7 +50,7 @@ def generate(settings: dict[str, float | str], seed: int, profile: Floats | None
     per_type = [_poisson(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)]
     order = np.argsort(np.concatenate(per_type), kind="stable")
     times = np.concatenate(per_type)[order]
-    types = np.repeat(np.arange(len(inside)), [len(each) for each in per_type])[order]
+    types = np.repeat(np.arange(len(inside)), [len(times_of_type) for times_of_type in per_type])[order]
     work = {
         name: generator(seed, "work", name).exponential(mean, len(times)) for name, mean in SECONDS.items()
     }
@@ -136,12 +136,12 @@ def join_events(left: Floats, right: Floats, window_seconds: float) -> Floats:
     times = np.concatenate([left, right])
     order = np.argsort(times, kind="stable")
     kinds = (order >= len(left)).astype(int)
-    found = [
+    matches = [
         now
         for now, kind in zip(times[order].tolist(), kinds.tolist(), strict=True)
         if matcher.take(kind, now)
     ]
-    return np.asarray(found)
+    return np.asarray(matches)
 
 
 def departures(times: Floats, work: Floats) -> Floats:

@@ -74,8 +74,8 @@ def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
 
 def _newest(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
     """Return {(alert, receiver): the number of its newest delivery}."""
-    found = deliveries.order_by().values_list("alert_id", "receiver_id").annotate(newest=Max("pk"))
-    return {(alert, receiver): newest for alert, receiver, newest in found}
+    latest = deliveries.order_by().values_list("alert_id", "receiver_id").annotate(newest=Max("pk"))
+    return {(alert, receiver): newest for alert, receiver, newest in latest}
 
 
 def _queue_message(alert: Alert, receiver: int, kind: str, step: int, now: datetime) -> Delivery:
@@ -151,15 +151,25 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     if messages and messages[0].receiver.channel == Receiver.Channel.ALERTMANAGER:
         messages = messages[:MAX_DETAILED]  # It needs each of them; the others make the next message.
     heard = _load_beginning_states(messages) if kind == Delivery.Kind.RESOLVED else {}
-    dropped = [each for each in messages if _is_void(each, heard.get(each.alert_id, set()))]
-    Delivery.objects.filter(pk__in=[each.pk for each in dropped]).update(state=Delivery.State.DROPPED)
+    dropped = [
+        open_message
+        for open_message in messages
+        if _is_void(open_message, heard.get(open_message.alert_id, set()))
+    ]
+    Delivery.objects.filter(pk__in=[dropped_alert.pk for dropped_alert in dropped]).update(
+        state=Delivery.State.DROPPED
+    )
     # Nobody is notified of an end before its start: a message in flight is delivered first.
     waiting = {alert for alert, states in heard.items() if Waiting in states}
-    void = {each.pk for each in dropped}
-    sent_now = [each for each in messages if each.pk not in void and each.alert_id not in waiting]
+    void = {dropped_alert.pk for dropped_alert in dropped}
+    sent_now = [
+        open_message
+        for open_message in messages
+        if open_message.pk not in void and open_message.alert_id not in waiting
+    ]
     if not sent_now:
         return None
-    alerts = list({each.alert_id: each.alert for each in sent_now}.values())
+    alerts = list({sent_alert.alert_id: sent_alert.alert for sent_alert in sent_now}.values())
     message = Message.objects.create(
         key=secrets.token_hex(16),
         receiver_id=receiver,
@@ -167,7 +177,7 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
         created_at=now,
         due_at=now,
     )
-    Delivery.objects.filter(pk__in=[each.pk for each in sent_now]).update(
+    Delivery.objects.filter(pk__in=[sent_alert.pk for sent_alert in sent_now]).update(
         state=Delivery.State.BUNDLED, message=message
     )
     return message
@@ -246,15 +256,15 @@ def links(alert: Alert) -> list[dict[str, str]]:
     """Return links to the first actions, each one tap away after a login; opening them changes nothing."""
     if alert.resolved_at is not None:
         return []
-    found = [
+    alert_links = [
         {"words": "Acknowledge", "path": f"/alerts/{alert.pk}/?act=acknowledge"},
         {"words": "Silence", "path": f"/alerts/silences/?alert={alert.pk}"},
     ]
     if "loop" in alert.labels:
-        found.append({"words": "Hold the loop", "path": f"/alerts/{alert.pk}/?act=now"})
+        alert_links.append({"words": "Hold the loop", "path": f"/alerts/{alert.pk}/?act=now"})
     elif alert.labels.keys() & {"queue", "pipeline", "override"}:
-        found.append({"words": "Act now", "path": f"/alerts/{alert.pk}/?act=now"})
-    return found
+        alert_links.append({"words": "Act now", "path": f"/alerts/{alert.pk}/?act=now"})
+    return alert_links
 
 
 def test_message(receiver: Receiver, by: str, now: datetime) -> Message:

@@ -100,25 +100,25 @@ def read_rota(
             broken.append(f"{schedule_events.title_of(event, number)} {error}")
         else:
             series[str(event.get("UID", f"event {number}"))].append((number, event))
-    found: list[Shift] = []
+    read_shifts: list[Shift] = []
     read = 0
     for members in series.values():
         for together in schedule_events.split_series(members):
             number, event = together[0]
             try:
                 with bounded():
-                    found += _shifts_of([each for _, each in together], calendar, zone, now)
+                    read_shifts += _shifts_of([each for _, each in together], calendar, zone, now)
                 read += 1
             except BadInput:
                 raise
             except Exception as error:
                 why = str(error) if isinstance(error, BrokenEvent) else f"can't be read: {error}"
                 broken.append(f"{schedule_events.title_of(event, number)} {one_line(why)[:200]}")
-            if len(found) > MAX_SHIFTS:
+            if len(read_shifts) > MAX_SHIFTS:
                 raise BadInput("calendar", f"has more than {MAX_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
         raise BadInput("calendar", f"has no readable event: {broken[0]}")
-    ordered = sorted((fromkey for fromkey in dict.fromkeys(found) if fromkey.people), key=_in_order)
+    ordered = sorted((fromkey for fromkey in dict.fromkeys(read_shifts) if fromkey.people), key=_in_order)
     return Rota(ordered, broken[:MAX_BROKEN_NAMED])
 
 

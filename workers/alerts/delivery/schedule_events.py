@@ -100,8 +100,8 @@ def split_series(members: Sequence[tuple[int, Any]]) -> list[list[tuple[int, Any
     exceptions = [member for member in members if "RECURRENCE-ID" in member[1]]
     events = [member for member in members if "RECURRENCE-ID" not in member[1]]
     newest = max((_sequence(event) for _, event in events), default=-1)
-    current = [each for each in events if _sequence(each[1]) == newest]
-    return [[each, *exceptions] for each in current] or [exceptions]
+    current = [series_event for series_event in events if _sequence(series_event[1]) == newest]
+    return [[series_event, *exceptions] for series_event in current] or [exceptions]
 
 
 def _sequence(event: Any) -> int:

@@ -159,7 +159,9 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
         for key in seen.keys() | subjects.keys():
             subject = subjects.setdefault(key, _Subject(dict(key)))
             subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
-    fired = sorted((each for row in subjects.values() for each in row.fired), key=lambda each: each.at)
+    fired = sorted(
+        (fired_at for row in subjects.values() for fired_at in row.fired), key=lambda each: each.at
+    )
     return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h yet.")
 
 

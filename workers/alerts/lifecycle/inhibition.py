@@ -121,7 +121,7 @@ def _root(cause: int, direct: Mapping[int, int]) -> int:
 
 
 def _cause(party: Party, able: list[Party]) -> int | None:
-    explaining = [each for each in able if _explains(each, party)]
+    explaining = [able_party for able_party in able if _explains(able_party, party)]
     return min(explaining, key=lambda each: (RANK[each.condition], each.id)).id if explaining else None
 
 

@@ -74,13 +74,15 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     refused. None overwrites. Raises `BadInput`.
     """
     checks.name().validate(name, "name", end=".")
-    found = AlertRule.objects.select_for_update().filter(name=name).first()
-    if found is not None and revision is not None and found.revision != revision:
+    existing_rule = AlertRule.objects.select_for_update().filter(name=name).first()
+    if existing_rule is not None and revision is not None and existing_rule.revision != revision:
         raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; reload it.")
-    rule = found or AlertRule(name=name)
-    for field, value in validate_fields(fields, None if found is None else document(found)).items():
+    rule = existing_rule or AlertRule(name=name)
+    for field, value in validate_fields(
+        fields, None if existing_rule is None else document(existing_rule)
+    ).items():
         setattr(rule, field, value)
-    rule.revision = 1 if found is None else found.revision + 1
+    rule.revision = 1 if existing_rule is None else existing_rule.revision + 1
     rule.changed_at = now
     rule.save()
     return rule
@@ -91,7 +93,7 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     checks.refuse_unknown(fields, FIELDS, "", message="is not known; a rule has {known}.")
     given = {**(before or {}), **fields}
     watched = condition(given.get("condition", ""))
-    numbers = {each.name: _number(each, given) for each in NUMBERS}
+    numbers = {number_field.name: _number(number_field, given) for number_field in NUMBERS}
     if numbers["clear_threshold"] is None:
         numbers["clear_threshold"] = numbers["threshold"]
     _check_order(numbers["threshold"], numbers["clear_threshold"], watched.above)

@@ -19,9 +19,9 @@ def bytes_in(folder: Path) -> int:
 
 def list_files_written_before(before: datetime, paths: Iterable[Path]) -> list[Path]:
     """List those of these files that were last written before a time."""
-    found = []
+    old_paths = []
     for path in paths:
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < before.timestamp():
-                found.append(path)
-    return found
+                old_paths.append(path)
+    return old_paths

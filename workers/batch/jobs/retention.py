@@ -128,7 +128,10 @@ def _old(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
 
 def _large(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the oldest data above a size limit."""
-    partitions = {each: bytes_in(each.folder(where.data)) for each in event_archive.partitions(where.data)}
+    partitions = {
+        large_partition: bytes_in(large_partition.folder(where.data))
+        for large_partition in event_archive.partitions(where.data)
+    }
     for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
         yield _archive_piece(partition, FOREVER)
     raw = {day: bytes_in(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}

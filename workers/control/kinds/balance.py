@@ -38,21 +38,21 @@ def sensor(
     the reason. The law decides by its parameters whether the load is high enough for a comparison.
     """
     rows = _replicas(target, snapshot)
-    found = application(target, snapshot)
+    application_row = application(target, snapshot)
     observation = {
         "response_times_seconds": {name: row.response_seconds or 0.0 for name, row in rows.items()},
         "shares": {name: row.share for name, row in rows.items()},
-        "events_per_second": found.in_per_second if found else None,
+        "events_per_second": application_row.in_per_second if application_row else None,
         "utilisation": max((row.utilisation for row in rows.values()), default=None),
         "incomparable": _incomparable(rows),
-        "starved": _list_starved_replicas(rows, found.in_per_second if found else None),
+        "starved": _list_starved_replicas(rows, application_row.in_per_second if application_row else None),
     }
     return Measurement(observation, check_measurement(target, snapshot, now_seconds), {})
 
 
 def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
-    found = application(target, snapshot)
-    replicas = sorted(found.replicas.items()) if found else ()
+    application_row = application(target, snapshot)
+    replicas = sorted(application_row.replicas.items()) if application_row else ()
     return {name: row for name, row in replicas if row.share > 0}
 
 

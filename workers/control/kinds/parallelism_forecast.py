@@ -65,7 +65,7 @@ def _compute_missed(
     expected = ahead(target, snapshot, rate)
     if expected is None:
         return _explain_no_forecast(target, snapshot), None
-    mean, deviation = (np.asarray(each) for each in expected)
+    mean, deviation = (np.asarray(window_rate) for window_rate in expected)
     if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
         return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None

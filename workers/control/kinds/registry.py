@@ -13,13 +13,13 @@ UNKNOWN = Display(Lanes("Measured", "Actuator", "set"))
 
 def find_kinds() -> dict[str, LoopKind]:
     """Return the kinds by law, in the order of the laws. Raises ValueError where a law has two."""
-    found: dict[str, LoopKind] = {}
+    kinds_by_law: dict[str, LoopKind] = {}
     for module in modules_of(kinds):
         if isinstance(kind := getattr(module, "KIND", None), LoopKind):
-            if kind.name in found:
+            if kind.name in kinds_by_law:
                 raise ValueError(f"the law {kind.name} has two kinds of loops")
-            found[kind.name] = kind
-    return dict(sorted(found.items()))
+            kinds_by_law[kind.name] = kind
+    return dict(sorted(kinds_by_law.items()))
 
 
 KINDS: Mapping[str, LoopKind] = find_kinds()

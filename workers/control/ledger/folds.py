@@ -88,8 +88,8 @@ def ticks(
     ticks_query = entries.filter(in_time | beyond).order_by("pk")
     if only:
         ticks_query = ticks_query.only(*dict.fromkeys(("loop", "verdict", *SAME, *only, *OF_A_FOLD)))
-    for each in ticks_query.iterator(CHUNK):
-        yield from (tick for tick in unfold(each) if since <= tick.at < until)
+    for tick_row in ticks_query.iterator(CHUNK):
+        yield from (tick for tick in unfold(tick_row) if since <= tick.at < until)
 
 
 def count(entries: QuerySet[LedgerEntry], since: datetime, until: datetime) -> int:
@@ -111,13 +111,13 @@ def unfold(entry: LedgerEntry) -> Iterator[LedgerEntry]:
 def entry(number: int) -> LedgerEntry | None:
     """Return the tick with this id, even where it is folded into another."""
     entries = LedgerEntry.objects.select_related("loop")
-    if (found := entries.filter(pk=number).first()) is not None:
-        return found
+    if (stored := entries.filter(pk=number).first()) is not None:
+        return stored
     after = entries.filter(pk__gt=number).order_by("pk").values_list("at", flat=True).first()
     if after is None:
         return None
     around = entries.filter(pk__gt=number, folded_ticks__gt=0, at__range=(after - SLOT, after + SLOT))
-    several = (unfold(each) for each in around.order_by("pk").iterator(CHUNK))
+    several = (unfold(stored_entry) for stored_entry in around.order_by("pk").iterator(CHUNK))
     return next((tick for tick in itertools.chain.from_iterable(several) if tick.pk == number), None)
 
 

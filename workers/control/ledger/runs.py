@@ -226,12 +226,12 @@ def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
 
 def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
     """Return the previous tick of the same loop for each tick."""
-    found: list[Tick | None] = []
+    ticks_found: list[Tick | None] = []
     latest: dict[int, Tick] = {}
     for tick in reversed(ticks):
-        found.append(latest.get(tick.loop))
+        ticks_found.append(latest.get(tick.loop))
         latest[tick.loop] = tick
-    return found[::-1]
+    return ticks_found[::-1]
 
 
 def _loops() -> _Loops:

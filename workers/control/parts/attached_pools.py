@@ -91,10 +91,10 @@ def find_pool(target: Target, snapshot: Snapshot) -> ObservedPool | None:
     if row is None or row.topology is None or row.state != "seen":
         return None
     name = target.get("operator", "")
-    found = row.topology["operators"].get(name)
-    if found is None:
+    operator_row = row.topology["operators"].get(name)
+    if operator_row is None:
         return None
-    operator = MeasuredOperator(name=name, **{**found, "tasks": tuple(found["tasks"])})
+    operator = MeasuredOperator(name=name, **{**operator_row, "tasks": tuple(operator_row["tasks"])})
     waits = [link["latency_seconds"] for link in row.topology["links"] if link["target"] == name]
     known = [wait for wait in waits if wait is not None]
     return ObservedPool(operator, row.topology["window_seconds"], max(known, default=None), row)

@@ -29,5 +29,5 @@ def _is_relevant(row: ObjectiveStatus, names: Collection[str] | None) -> bool:
 
 def observe_budgets(*rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the budgets as a part of an observation; None where no budget pays."""
-    found = [row for rows_of_level in rows for row in rows_of_level]
-    return {"budgets": found} if found else {}
+    budget_rows = [row for rows_of_level in rows for row in rows_of_level]
+    return {"budgets": budget_rows} if budget_rows else {}

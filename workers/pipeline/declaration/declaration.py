@@ -211,7 +211,7 @@ def _list_monitored(
     document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
 ) -> tuple[Monitored, ...]:
     numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
-    found = []
+    monitored = []
     for place, item in enumerate(fields.items(document, "monitor", 0, MAX_MONITORED)):
         where = f"monitor[{place}]"
         keys = ("criterion", "column", "quantile", "window_seconds", "type")
@@ -227,9 +227,9 @@ def _list_monitored(
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "takes 1 or more")
         kind = None if item.get("type") is None else fields.text(item["type"], f"{where}.type")
-        found.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
-    fields.distinct([criterion.criterion for criterion in found], "monitor")
-    return tuple(found)
+        monitored.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
+    fields.distinct([criterion.criterion for criterion in monitored], "monitor")
+    return tuple(monitored)
 
 
 def _replicas(value: Any) -> int:

@@ -50,11 +50,13 @@ def _sample(name: str, value: Any, where: str) -> Sample:
 
 
 def _expressions(document: Any, where: str) -> dict[str, str]:
-    found: dict[str, str] = fields.pairs(document, where, "column: expression", MAX_EXPRESSIONS)
-    for column, text in found.items():
+    expressions_by_column: dict[str, str] = fields.pairs(
+        document, where, "column: expression", MAX_EXPRESSIONS
+    )
+    for column, text in expressions_by_column.items():
         fields.name(column, where, COLUMN)
         fields.text(text, f"{where}.{column}", MAX_CHARACTERS)
-    return found
+    return expressions_by_column
 
 
 def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:

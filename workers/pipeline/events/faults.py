@@ -51,8 +51,8 @@ class FaultStore:
         """
         kept: dict[str, bytes] = {
             "/".join((*origin, str(place))): _one_line(cause) + encode(rows)
-            for origin, found in faults.rows.items()
-            for place, (rows, cause) in enumerate(found)
+            for origin, fault_rows in faults.rows.items()
+            for place, (rows, cause) in enumerate(fault_rows)
         }
         if kept:
             room = keys.PIPELINE_ROOM.build(self._application)

@@ -68,7 +68,9 @@ class Work:
     def unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
         """Process a unit, unless an earlier attempt has written it."""
         started = time.perf_counter()
-        operator = next(each for each in self.graph.operators if each.name == unit.operator)
+        operator = next(
+            graph_operator for graph_operator in self.graph.operators if graph_operator.name == unit.operator
+        )
         store = StateStore(control, self.application)
         count = OperatorCount(operator.name, unit.task)
         rows = self._rows(control, store, operator, unit.groups)
@@ -95,7 +97,9 @@ class Work:
 
         Rows go to every operator of their route, and one of them reports the late ones.
         """
-        return operator is next(each for each in self.graph.operators if each.key == operator.key)
+        return operator is next(
+            graph_operator for graph_operator in self.graph.operators if graph_operator.key == operator.key
+        )
 
     def _rows(
         self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]

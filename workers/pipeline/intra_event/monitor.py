@@ -78,7 +78,7 @@ class MonitorStore:
         Slots that have left the windows are removed, and so are those written by a clock that has been set
         back since.
         """
-        windows = {each.criterion: each for each in monitored}
+        windows = {monitored_criterion.criterion: monitored_criterion for monitored_criterion in monitored}
         sketches: dict[str, Any] = {}
         gone = []
         for name, data in cast(Fields, self._control.hgetall(self._key)).items():

@@ -185,7 +185,7 @@ def is_decided_late(pattern: Pattern) -> bool:
 def _has_branches(item: Item) -> bool:
     match item:
         case Choice(items):
-            return not all(isinstance(each, Symbol) for each in items)
+            return not all(isinstance(part, Symbol) for part in items)
         case Sequence(items) | Conjunction(items):
             return any(map(_has_branches, items))
         case Repeat(inner, _, _, _) | Hidden(inner):
@@ -200,7 +200,7 @@ def _ends_firmly(item: Item) -> bool:
         case Sequence(items):
             return _ends_firmly(items[-1])
         case Conjunction(items) | Choice(items):
-            return all(_ends_firmly(each) for each in items)
+            return all(_ends_firmly(part) for part in items)
         case Repeat(inner, least, most, _):
             return least == most and _ends_firmly(inner)
         case Hidden(inner):

@@ -136,7 +136,7 @@ class Pattern:
     def columns(self) -> frozenset[str]:
         """Return the columns that its predicates and its key read, of an event or of the previous one."""
         predicates = [self.defines[symbol] for symbol in self.symbols]
-        read = frozenset().union(*(each.columns | each.previous for each in predicates))
+        read = frozenset().union(*(predicate_.columns | predicate_.previous for predicate_ in predicates))
         return read | ({self.key} if self.key else set())
 
     @cached_property

@@ -116,7 +116,7 @@ def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> Data
     """Search each prefix length; the first one that finds a row counts, and the longest prefix comes
     first.
     """
-    found = add_address_columns(events, using)
+    with_addresses = add_address_columns(events, using)
     names, candidates = [], []
     for length, rows in reference.networks.items():
         if length == 0:
@@ -125,10 +125,10 @@ def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> Data
         names.append(f"_row{length}")
         candidates.append(sql.col(names[-1]))
         bits = sql.shiftright("_address", 32 - length)
-        found = _join_table(found, bits, rows, names[-1], reference.columns)
+        with_addresses = _join_table(with_addresses, bits, rows, names[-1], reference.columns)
     row = sql.coalesce(*candidates)
     columns = {name: row.getField(name) for name in reference.columns}
-    return found.withColumns(columns).drop("_address", *names)
+    return with_addresses.withColumns(columns).drop("_address", *names)
 
 
 def add_address_columns(events: DataFrame, using: str) -> DataFrame:

@@ -31,7 +31,7 @@ def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
     Empty if keys are lost on the way.
     """
     emitters, starts = _emitters(graph), dict[str, frozenset[str]]()
-    for operator in (each for level in graph.levels for each in level):
+    for operator in (level_operator for level in graph.levels for level_operator in level):
         for pattern in operator.patterns:
             before = [starts[name] for kind in _read(pattern, operator) for name in emitters.get(kind, ())]
             if not before:
@@ -49,19 +49,22 @@ def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
     That is ROTATION_WINDOWS of the longest window: its own, or one of those that continue with what it emits
     by the same keys.
     """
-    emitters, longest_us = _emitters(graph), {each.name: max(1, each.within_us) for each in graph.patterns}
-    found: dict[str, DecisionPeriod] = {}
+    emitters, longest_us = (
+        _emitters(graph),
+        {graph_pattern.name: max(1, graph_pattern.within_us) for graph_pattern in graph.patterns},
+    )
+    periods_by_pattern: dict[str, DecisionPeriod] = {}
     for number, level in reversed(list(enumerate(graph.levels))):
         for operator in level:
             for pattern in operator.patterns:
                 own_us = longest_us[pattern.name]
-                found[pattern.name] = DecisionPeriod(ROTATION_WINDOWS * own_us, number)
+                periods_by_pattern[pattern.name] = DecisionPeriod(ROTATION_WINDOWS * own_us, number)
                 for name in (
                     emitter for kind in _read(pattern, operator) for emitter in emitters.get(kind, ())
                 ):
                     if operator.key == BY_KEY_BEFORE:
                         longest_us[name] = max(longest_us[name], own_us)
-    return found
+    return periods_by_pattern
 
 
 def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:

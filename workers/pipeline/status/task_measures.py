@@ -40,7 +40,7 @@ def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, 
     inputs = sum(sample.inputs for sample in samples)
     seconds = sum(sample.seconds for sample in samples)
     weighted = sum(sample.seconds * sample.executions for sample in worked)
-    found = {
+    measures_of_task = {
         "latency_seconds": weighted / executions if executions else None,
         "latency_variance": _variance([sample.seconds for sample in worked]),
         "service_seconds": seconds / executions if executions else None,
@@ -57,7 +57,10 @@ def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, 
         "outputs": sum(sample.outputs for sample in samples),
         "outputs_variance": _variance([sample.outputs for sample in samples]),
     }
-    return {name: None if value is None else float(f"{value:.{DIGITS}g}") for name, value in found.items()}
+    return {
+        name: None if value is None else float(f"{value:.{DIGITS}g}")
+        for name, value in measures_of_task.items()
+    }
 
 
 def _variance(values: Sequence[float]) -> float | None:

@@ -109,7 +109,7 @@ class StateStore:
         """
         fields = [name for place in places for name in (place, f"{place}:batch")]
         values = cast(list[bytes | None], self._control.hmget(self._state, fields) if fields else [])
-        found: dict[str, bytes] = {}
+        stored_values: dict[str, bytes] = {}
         for index, place in enumerate(places):
             state, number = values[2 * index : 2 * index + 2]
             if number is not None and int(number) > batch:
@@ -121,8 +121,8 @@ class StateStore:
             if number is not None and int(number) == batch:
                 return None
             if state:
-                found[place] = state
-        return found
+                stored_values[place] = state
+        return stored_values
 
     def write(self, batch: int, written: WrittenState) -> None:
         """Write state, due times, and outputs, atomically. Raises `NewerState`."""

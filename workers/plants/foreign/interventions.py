@@ -166,7 +166,7 @@ def undo_due(
     """
     undone: list[Intervention] = []
     for row in rows:
-        due = [each for each in list_active(control, row.name) if each.until <= now_seconds]
+        due = [active_one for active_one in list_active(control, row.name) if active_one.until <= now_seconds]
         if not due:
             continue
         due.sort(key=lambda intervention: intervention.tried_at or 0.0)

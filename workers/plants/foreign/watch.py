@@ -274,7 +274,7 @@ def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus
     given = [
         operator.measure("outputs") for operator in topology.operators.values() if operator.kind == "source"
     ]
-    known = [each for each in given if each is not None]
+    known = [given_operator for given_operator in given if given_operator is not None]
     latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
     return replace_fields(
         status,

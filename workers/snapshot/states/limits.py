@@ -49,7 +49,11 @@ class Limits:
         """
         limits = self.by_condition.get(condition, ())
         matching = [limit for limit in limits if matches(limit.matchers, labels)]
-        return [each for each in matching if each.is_beyond(value, each.rule in before)]
+        return [
+            matching_limit
+            for matching_limit in matching
+            if matching_limit.is_beyond(value, matching_limit.rule in before)
+        ]
 
     def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
         """Return the highest severity of a condition's rules for a subject.

@@ -78,6 +78,7 @@ def _rule(rule: AlertRule) -> RuleRow:
 def _preview(rule: AlertRule) -> RulePreview:
     previewed = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     fired: list[WouldHaveFired] = [
-        {"labels": dict(each.labels), "at": each.at, "until": each.until} for each in previewed.fired
+        {"labels": dict(fired_alert.labels), "at": fired_alert.at, "until": fired_alert.until}
+        for fired_alert in previewed.fired
     ]
     return {"sentence": previewed.sentence(), "stored_seconds": previewed.stored_seconds, "fired": fired}

@@ -48,10 +48,10 @@ def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     used most.
     """
     actor_for(request, "plant.view")
-    found = _find_objective(name)
-    burnt = objectives.burnt(found, timezone.now())
+    objective_row = _find_objective(name)
+    burnt = objectives.burnt(objective_row, timezone.now())
     return {
-        **_row(found),
+        **_row(objective_row),
         "hours": [{"at": hour.at, "bad": hour.bad, "total": hour.total} for hour in burnt.hours],
         "subjects": [{"subject": subject.subject, "bad": subject.bad} for subject in burnt.subjects],
         "incidents": [

@@ -37,12 +37,12 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
         for folder in sorted(folders)
         for path in event_archive.parquet_files(folder.folder(request.data))
     ]
-    found, skipped = run_over_sound_files(
+    compared_values, skipped = run_over_sound_files(
         spark, request, paths, lambda events: _count_values(events, here, there)
     )
-    if found is None:
+    if compared_values is None:
         return ChunkResult(0, {}, skipped)
-    ours, theirs = ({name: sliced[at] for name, sliced in found.items()} for at in (0, 1))
+    ours, theirs = ({name: sliced[at] for name, sliced in compared_values.items()} for at in (0, 1))
     table = counts_table(ours, theirs)
     written = files.write_table(request.data, counts_file(queue, here, there), request.token, table)
     return ChunkResult(request.input_rows, written, skipped)

@@ -78,7 +78,7 @@ def windows(counted: pa.Table, day: str, window_seconds: int, history: int, hori
     kinds = np.array(counted["type"].to_pylist(), object)
     known_from = int(number.min()) if len(number) else begin
     parts = []
-    for kind in [ALL_TYPES, *sorted({str(each) for each in kinds} - {ALL_TYPES})]:
+    for kind in [ALL_TYPES, *sorted({str(event_kind) for event_kind in kinds} - {ALL_TYPES})]:
         of_kind = slice(None) if kind == ALL_TYPES else kinds == kind
         totals = np.zeros(2 * count)
         place = number[of_kind] - (begin - count)

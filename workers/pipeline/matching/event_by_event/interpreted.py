@@ -70,9 +70,9 @@ class Interpreted:
             self._automata[key] = self._match_automaton(), group
         machine = self._automata[key][0]
         before_us = machine.deadline_us()
-        found = machine.take(event, mask)
+        taken_match = machine.take(event, mask)
         self._watch(key, before_us)
-        return [FoundMatches(key, group, taken) for taken in found]
+        return [FoundMatches(key, group, taken) for taken in taken_match]
 
     def _watch(self, key: str, before_us: int | None) -> None:
         deadline_us = self._automata[key][0].deadline_us()

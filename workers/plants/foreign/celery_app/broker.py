@@ -195,12 +195,12 @@ class RedisBroker:
         """Return the lengths of all requested queues: Redis removes a list that is empty."""
         names = list(queues)
         keys = [self._layout.lists_of(name) for name in names]
-        found = iter(self._counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
+        counts = iter(self._counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
         lengths = {}
         for name, of_queue in zip(names, keys, strict=True):
             counted: dict[int, int] = {}
             for priority, _ in of_queue:
-                counted[priority] = counted.get(priority, 0) + next(found)
+                counted[priority] = counted.get(priority, 0) + next(counts)
             waiting = {priority: count for priority, count in counted.items() if count}
             lengths[name] = QueueLength(sum(waiting.values()), waiting if len(waiting) > 1 else {})
         return lengths

@@ -180,7 +180,10 @@ class RemoteControl:
         except FAILURES as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         items_of_answers = (
-            item for each in answers or () if isinstance(each, Mapping) for item in each.items()
+            item
+            for raw_answer in answers or ()
+            if isinstance(raw_answer, Mapping)
+            for item in raw_answer.items()
         )
         known = [(name_of(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]

@@ -157,7 +157,7 @@ def _kinds(
         for name, limit in limits_of_worker.items()
         if limit
     }
-    names = dict.fromkeys([*begun, *limited, *(each.name for each in tasks if each.name)])
+    names = dict.fromkeys([*begun, *limited, *(seen_task.name for seen_task in tasks if seen_task.name)])
     return PlantSection(
         title="Task types",
         about=f"results and run times of the last {len(tasks)} tasks",

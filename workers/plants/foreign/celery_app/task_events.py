@@ -137,7 +137,7 @@ class TaskEvents:
         pool = self.pools.get(worker)
         if pool is None or not limited:
             return len(pool.waiting) if pool else 0
-        tasks = (self._tasks.get(each) for each in pool.waiting)
+        tasks = (self._tasks.get(waiting_task) for waiting_task in pool.waiting)
         return sum(task is None or task.name not in limited for task in tasks)
 
     def task(self, task_id: str) -> SeenTask | None:

@@ -199,7 +199,7 @@ def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) 
     return DeclaredOperator(
         name,
         False,
-        tuple(fields.text(each, f"{where}.after") for each in after),
+        tuple(fields.text(upstream_name, f"{where}.after") for upstream_name in after),
         tasks,
         minimum,
         maximum,

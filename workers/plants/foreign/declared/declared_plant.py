@@ -157,7 +157,7 @@ class DeclaredPlant(Adapter):
             pending = self._get_pending(name, seen)
             order = TaskOrder(seen if pending is None else pending.tasks, tasks[name])
             orders.append(CountedOrder(each, order, seen))
-        return [each for each in orders if each.order.before != each.order.tasks]
+        return [order_ for order_ in orders if order_.order.before != order_.order.tasks]
 
     def _get_pending(self, name: str, seen: int) -> LastTaskOrder | None:
         """Return the last order while the sensor does not show it yet; after that only the sensor counts."""

@@ -90,7 +90,10 @@ class SensorReader:
             for sensor in sensors
         }
         wait(asked.values(), round_seconds())
-        return {each.name: self._read_sensor(each, asked.get(each.name), now) for each in wanted}
+        return {
+            wanted_sensor.name: self._read_sensor(wanted_sensor, asked.get(wanted_sensor.name), now)
+            for wanted_sensor in wanted
+        }
 
     def close(self) -> None:
         """Close the reader; requests in progress end by their own timeout."""

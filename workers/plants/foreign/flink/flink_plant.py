@@ -220,8 +220,8 @@ class FlinkPlant(Adapter):
         Also note whether the cluster's configuration says that another controller sets tasks.
         """
         status, rows = self._client.ask("GET", "jobmanager/config")
-        found = rows if status == 200 and isinstance(rows, list) else []
-        said = {str(row.get("key")): str(row.get("value")) for row in found if isinstance(row, dict)}
+        free_rows = rows if status == 200 and isinstance(rows, list) else []
+        said = {str(row.get("key")): str(row.get("value")) for row in free_rows if isinstance(row, dict)}
         is_on = any(said.get(key, "").lower() == "true" for key in AUTOSCALER)
         self._autoscaled = AUTOSCALED if is_on else None
         free = self._get_mapping("overview").get("slots-available")
@@ -342,14 +342,14 @@ def _tasks(count: Any) -> int:
 
 def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
     """Return the vertices by distinct names that fit into a map of operators."""
-    found: dict[str, Vertex] = {}
+    vertices_by_name: dict[str, Vertex] = {}
     for vertex in vertices:
         plain = " ".join(vertex.name.replace(";", ",").split())[:MAX_NAME] or vertex.id
         name, number = plain, 2
-        while name in found:
+        while name in vertices_by_name:
             name, number = f"{plain} {number}", number + 1
-        found[name] = vertex
-    return found
+        vertices_by_name[name] = vertex
+    return vertices_by_name
 
 
 def _least(requirements: Mapping[str, Any], vertex: str) -> int:

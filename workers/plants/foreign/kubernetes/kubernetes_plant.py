@@ -367,7 +367,7 @@ def _read_creation_time(document: Any) -> float | None:
 def _rollout(name: str, document: Any) -> list[str | float | None]:
     status, ordered = document.get("status") or {}, _count_desired_replicas(document)
     there, updated, ready = (
-        _count(status, each) for each in ("replicas", "updatedReplicas", "readyReplicas")
+        _count(status, field_name) for field_name in ("replicas", "updatedReplicas", "readyReplicas")
     )
     state = "rolled out" if (updated or 0) >= ordered <= (ready or 0) else "in progress"
     return [name, ordered, there, ready, updated, _revision(document) or None, state]

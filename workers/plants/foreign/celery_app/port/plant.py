@@ -129,7 +129,7 @@ class CeleryPlant(Adapter):
         at, ready, held = self._monotonic(), shares(pools, self._lengths), self._list_reserved_tasks(pools)
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
-        before = {each.pool.worker: each for each in self._measured}
+        before = {measured_pool.pool.worker: measured_pool for measured_pool in self._measured}
         blurred = self._same.list_blurred_workers(pools)
         # A late worker keeps its last measures: zero started tasks would be a guess.
         self._measured = [
@@ -331,7 +331,7 @@ class CeleryPlant(Adapter):
         """Return the completions; a late worker keeps its last ones."""
         samples_by_worker: dict[str, PoolSamples] = {}
         with self._listener.lock:
-            for pool in [each for each in pools if each.fixed is None][:MAX_POOLS]:
+            for pool in [pool_ for pool_ in pools if pool_.fixed is None][:MAX_POOLS]:
                 samples, events = None, self._listener.events.pools.get(pool.worker)
                 if pool.worker not in self._fresh:
                     samples = self._completions.get(pool.worker)
