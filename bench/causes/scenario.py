@@ -86,7 +86,7 @@ def play(shop: Shop, kinds: list[str], chance: Random) -> Outcome:
     return Outcome(
         kinds=kinds,
         queues=queues,
-        found_cause=found_cause,
+        found=found_cause,
         notified_seconds=None if notified is None else round(notified, 1),
         incidents=[f"{row['title']}: {row['sentence']}" for row in watch.incidents()],
         changes=[f"{row['kind']}: {row['words']}" for row in changes],
