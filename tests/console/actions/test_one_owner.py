@@ -59,7 +59,10 @@ def test_the_ladder_of_a_plant_has_a_page_that_says_that_it_only_advises_and_is_
     target = {"plant": "shop"}
     ladder = Loop.objects.create(name="ladder/plant:shop", law="ladder", mode="advise", target=target)
     answer = browsers["viewer"].get(f"/loops/{ladder.pk}/")
-    assert answer.status_code == 200 and "At an attached plant it only advises" in answer.content.decode()
+    assert (
+        answer.status_code == 200
+        and "On an attached plant, this loop only advises" in answer.content.decode()
+    )
     with pytest.raises(BadInput, match="applies nothing there"):
         put(ladder, "auto")
 

@@ -75,7 +75,7 @@ def test_explorations_are_listed_with_their_reason_and_their_rest(plant, browser
 def test_a_loop_that_has_seen_nothing_or_too_little_says_so(plant, browsers):
     loop = Loop.objects.get(law="concurrency")
     text = shown_to(browsers["viewer"], loop).content.decode()
-    assert "No measurements yet" in text and "explored nothing yet" in text
+    assert "No measurements yet" in text and "No explorations yet" in text
     for _ in range(2):
         plant.work(station(6))
         plant.tick()
@@ -83,8 +83,8 @@ def test_a_loop_that_has_seen_nothing_or_too_little_says_so(plant, browsers):
     plant.work(station(6))
     plant.tick()
     text = shown_to(browsers["viewer"], loop).content.decode()
-    assert "Measured with 2 processes only" in text and "explored nothing yet" in text
-    assert "next exploration is due" in text and "What if" not in text
+    assert "Measured with 2 processes only" in text and "No explorations yet" in text
+    assert "next exploration is due" in text and 'name="threads"' not in text
 
 
 def test_where_more_processes_do_harm_the_page_says_from_which_number_on(plant, browsers):

@@ -230,7 +230,7 @@ OBSERVED = {"queue_length": 0, "removed": 0, "started": 0, "waiting_to_run": 0}
 def test_an_entry_is_decided_once_more_and_the_page_says_by_which_code(viewer, loop):
     entry = entry_of(loop, observation=OBSERVED, parameters={"events_per_worker": 5000}, code="0123456789ab")
     page = viewer.get(f"/ledger/{entry.pk}/").content.decode()
-    assert "0123456789ab" in page and "differs; the code has changed since" in page
+    assert "0123456789ab" in page and "The decision differs. The code has changed since then." in page
     replay = viewer.get(f"/api/v1/ledger/{entry.pk}/replay").json()
     assert replay["same"] is False and "terms" in replay["differences"]
     assert replay["recorded_code"] == "0123456789ab" != replay["code"]

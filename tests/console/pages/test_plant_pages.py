@@ -399,7 +399,7 @@ def test_the_forecast_of_another_plant_stands_on_its_loop_s_page_and_whether_the
         east(kind=kind)
         page = source_of(browsers["viewer"].get(f"/loops/{loop.pk}/"))
         assert "events/s at the plant" in page and 'class="spread"' in page, kind
-        assert ("by what comes now" in page) == only_shown, kind
+        assert ("For information only:" in page) == only_shown, kind
 
 
 def test_consumer_groups_are_shown_with_their_lag_furthest_behind_first(browsers, east):

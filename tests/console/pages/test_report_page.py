@@ -17,9 +17,9 @@ def test_a_report_s_page_and_the_api_say_the_same(browsers, stored_snapshot):
     assert document["objectives"][0]["missed"] and document["incidents"][0]["title"] == "Node n1 is lost"
     for part in ("Node n1 is lost", "the sale begins at nine", "12% less cost"):
         assert part in page and part in document["text"], part
-    assert "98.00" in page and "known only from" not in page
+    assert "98.00" in page and "data since" not in page
     assert document["objectives"][0]["known_from"] is None
     earlier = "?until=2025-12-29T07:00:00Z"
-    assert "known only from" in viewer.get(f"/reports/{earlier}").content.decode()
+    assert "data since" in viewer.get(f"/reports/{earlier}").content.decode()
     assert viewer.get(f"/api/v1/reports{earlier}").json()["objectives"][0]["known_from"]
     assert "takes" in viewer.get("/reports/?until=never").content.decode()

@@ -409,7 +409,7 @@ def test_what_people_wrote_is_text_and_never_markup(viewer, past):
 
 def test_a_range_without_data_says_so_in_a_sentence(viewer, past):
     answer = viewer.get("/timeline/", {"from": "2026-11-19T03:00:00Z", "to": "2026-11-19T04:00:00Z"})
-    assert "Nothing was measured in this range" in answer.content.decode()
+    assert "No measurements in this range" in answer.content.decode()
     assert "No snapshot for this time" in answer.content.decode()
 
 

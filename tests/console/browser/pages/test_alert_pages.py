@@ -311,7 +311,7 @@ def test_who_is_notified_and_why_not_is_read_on_every_screen(
         if name == "receivers":
             expect(page.locator("main")).to_contain_text("replies go to /api/v1/chat/chat")
             page.get_by_label("Channel").select_option("apprise")
-            expect(page.get_by_label("what the chat proves its answers by")).to_be_visible()
+            expect(page.get_by_label("the secret that authenticates chat replies")).to_be_visible()
         page.screenshot(path=tmp_path / f"{name}-{viewport['width']}-{theme}.png", full_page=True)
         assert violations(page) == [] and overhang(page) <= 0
         if name == "alert":

@@ -111,7 +111,7 @@ def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alert
     expect(page.locator("#alerts-watch")).to_be_hidden()
     checked(60.0)
     expect(page.locator("#disconnected")).to_contain_text("Observer silent")
-    expect(page.locator("#alerts-watch")).to_contain_text("Alerts are not evaluated since")
+    expect(page.locator("#alerts-watch")).to_contain_text("Alert evaluation is not running (last run:")
 
 
 def test_what_is_old_by_days_is_shown_with_its_day(open_page, observer):

@@ -281,22 +281,22 @@ def test_what_an_incident_explains_is_folded_below_it(operator, alert):
     page = operator.get("/alerts/")
     [incident] = page.context["incidents"]
     assert incident.alert == alert and [row.alert.title for row in incident.explained] == ["alert behind"]
-    assert "explains 1 more alert" in page.content.decode()
+    assert "Explains 1 more alert" in page.content.decode()
 
 
 def test_when_nobody_checks_alerts_the_page_says_so(operator, alert):
-    assert "Alerts are not evaluated" not in operator.get("/alerts/").content.decode()
+    assert "Alert evaluation is not running" not in operator.get("/alerts/").content.decode()
     look(-60)
     page = operator.get("/alerts/").content.decode()
-    assert "Alerts are not evaluated since" in page and "Start the alerter" in page
+    assert "Alert evaluation is not running (last run:" in page and "Start the alerter" in page
 
 
 def test_the_alerter_is_not_blamed_while_the_control_server_is_away(operator, alert, settings):
     look(-60)
     settings.REDIS_URL = AWAY
     page = operator.get("/alerts/").content.decode()
-    assert "Alerts are not evaluated since" in page and "Start the alerter" not in page
-    assert "The alerter needs the control server, which does not answer" in page
+    assert "Alert evaluation is not running (last run:" in page and "Start the alerter" not in page
+    assert "The alerter needs the control server, which is not responding" in page
 
 
 def test_who_has_the_page_open_sees_that_alerts_are_not_evaluated(operator, alert):

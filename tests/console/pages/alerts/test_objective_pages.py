@@ -85,7 +85,7 @@ def text_of(answer: Any) -> str:
 
 
 def test_who_promises_nothing_reads_what_an_objective_is(operator):
-    assert "No objective yet." in text_of(operator.get("/service-levels/"))
+    assert "No objectives yet." in text_of(operator.get("/service-levels/"))
 
 
 def test_an_objective_is_made_by_its_form_and_audited(operator):
@@ -96,7 +96,7 @@ def test_an_objective_is_made_by_its_form_and_audited(operator):
     entry = AuditEntry.objects.get(action="objective.change")
     assert (entry.target, entry.reason) == ("late", FIELDS["reason"])
     page = text_of(operator.get("/service-levels/late/"))
-    assert "wait_seconds <= 30" in page and "queue alert" in page and "Nothing has been counted" in page
+    assert "wait_seconds <= 30" in page and "queue alert" in page and "No data yet." in page
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert Message.objects.get().content["kind"] == "test"
     page = administrator.get("/alerts/receivers/").content.decode()
     assert "Receiver test" in page and "Signature verification key" in page
-    assert "Key to verify" not in browsers["operator"].get("/alerts/receivers/").content.decode()
+    assert "Signature verification key" not in browsers["operator"].get("/alerts/receivers/").content.decode()
     desk = Receiver.objects.get(name="desk")
     refused = fetch(administrator, f"/alerts/receivers/{desk.pk}/delete", REASON)
     assert "is named by node-lost" in refused.json()["errors"]["receiver"][0]

@@ -34,7 +34,7 @@ def loop(people):
 def test_its_page_says_so_and_shows_what_the_loop_works_with(browsers, loop, stored_snapshot):
     answer = browsers["operator"].get(f"/loops/{loop.pk}/")
     page = " ".join(answer.content.decode().split())
-    assert "Overrides of its parameters and guard do not count" in page and "minimum_rate" in page
+    assert "Overrides of parameters and guard settings are ignored" in page and "minimum_rate" in page
     bench = answer.context["bench"]
     rows = {row.name: row for row in [*bench.main, *(row for topic in bench.topics for row in topic.rows)]}
     assert rows["maximum_rate"].effective != 2 and rows["maximum_rate"].override is None

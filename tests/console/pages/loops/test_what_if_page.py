@@ -40,7 +40,7 @@ def test_the_address_asks_and_the_page_answers(browsers, loop):
     found = page.context["rerun"]
     assert page.context["changed"] == {"guard.maximum": 2}
     assert (len(found.steps), found.did.total, found.would.total <= 20) == (10, 50.0, True)
-    assert "open loop" in page.content.decode() and "<path" in page.content.decode()
+    assert "Open loop:" in page.content.decode() and "<path" in page.content.decode()
     row = next(row for row in page.context["rows"] if row.name == "guard.maximum")
     assert row.would == "2"
 
