@@ -85,7 +85,7 @@ def test_one_broken_event_is_named_and_hides_no_other(lines):
 
 @pytest.mark.parametrize("lines", BROKEN.values(), ids=BROKEN)
 def test_a_calendar_without_an_event_that_can_be_read_is_refused(lines):
-    with pytest.raises(BadInput, match=r'no event that can be read: Event 1 "old" \(UID 2\)'):
+    with pytest.raises(BadInput, match=r'has no readable event: Event 1 "old" \(UID 2\)'):
         shifts(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
 
 

@@ -107,8 +107,8 @@ def test_who_administers_a_group_without_a_name_is_heard(alert):
 
 def test_a_topic_in_the_address_is_a_place_in_its_chat(alert, monkeypatch):
     monkeypatch.setenv("WEIR_SECRET_CHAT", "tgram://123456:ABC/-100123:7/@Ops")
-    assert "Noted" in post(telegram(f"{alert.pk} of a topic", chat=-100123)).json()["text"]
-    assert "Noted" in post(telegram(f"{alert.pk} by name", chat=-5, username="ops")).json()["text"]
+    assert "Added to alert" in post(telegram(f"{alert.pk} of a topic", chat=-100123)).json()["text"]
+    assert "Added to alert" in post(telegram(f"{alert.pk} by name", chat=-5, username="ops")).json()["text"]
 
 
 def test_text_that_cannot_be_stored_is_refused_in_words(alert):

@@ -344,9 +344,9 @@ def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}), "is no deployment"),
+        (httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}), "returned an invalid deployment"),
         (httpx.Response(500, json={"message": "etcdserver: request timed out"}), "timed out"),
-        (httpx.Response(200, content=b"<html>"), "is not JSON"),
+        (httpx.Response(200, content=b"<html>"), "invalid or incomplete JSON"),
     ],
 )
 def test_half_of_a_plant_is_not_taken_for_all_of_it(bad, reason):

@@ -91,7 +91,7 @@ def test_an_unreadable_status_of_the_pipeline_leaves_the_nodes_standing(plant, c
 @pytest.mark.parametrize("count", [b"many", b"1_0", b"\xff"])
 def test_a_count_of_workers_that_is_none_hides_no_other(count, plant, control):
     beat_all(control, 1)
-    control.hset(keys.WORK.of("alert", "n1"), mapping={"started": 7, "events": count})
+    control.hset(keys.WORK.build("alert", "n1"), mapping={"started": 7, "events": count})
     assert plant.observe().queues["alert"].containers["n1"].workers_started == 7
 
 

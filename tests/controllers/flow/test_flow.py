@@ -188,7 +188,7 @@ def test_after_a_person_set_a_limit_the_law_sets_its_own():
         queue.tick()
     for _ in range(3):
         queue.tick(manual={"admit": 500.0})
-    queue.state = LAW.resumed(queue.parameters, queue.state)
+    queue.state = LAW.resume_state(queue.parameters, queue.state)
     assert queue.tick().action["admit"] > 3_000.0
 
 

@@ -262,7 +262,7 @@ def test_setting_once_more_what_is_in_force_neither_cools_down_nor_waits():
 class PoolEcho(Echo):
     """A law that sees how many stand: nine."""
 
-    def in_force(self, parameters, observation):
+    def read_value_in_force(self, parameters, observation):
         return 9.0
 
 
@@ -294,7 +294,7 @@ class Counter(Echo):
         decision = replace(decision, terms={"start": observation["wanted"]})
         return {"started": state["asked"] + observation["wanted"]}, decision
 
-    def corrected(self, parameters, before, after, action):
+    def correct_state(self, parameters, before, after, action):
         return {"started": before["asked"] + (action["start"] if action else 0)}
 
 

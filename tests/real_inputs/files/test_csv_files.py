@@ -104,7 +104,7 @@ TRACES = {
     "quoted cells": ('"t","rate"\n"0","5"\n"1","7"\n', [5.0, 7.0]),
     "an empty cell": ("t,rate\n0,\n", "line 2: rate"),
     "NaN": ("t,rate\n0,5\n1,NaN\n", "line 3: rate"),
-    "a negative number": ("t,rate\n0,-1\n", "from 0 up"),
+    "a negative number": ("t,rate\n0,-1\n", "numbers of at least 0"),
     "zeros alone": ("t,rate\n0,0\n", "above 0"),
     "semicolons": ("t;rate\n0;5\n", "separated by semicolons"),
     "underscores": ("t,rate\n0,1_000\n", "line 2: rate"),

@@ -362,7 +362,7 @@ def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
     assert exclaim.measure("executions") == 1_800.0
     assert exclaim.measure("inputs") == 1_800.0  # what the spout emitted
     assert exclaim.measure("service_seconds") == pytest.approx(0.001)
-    assert exclaim.by_task("executions_variance") == {"exclaim_1": 36.0, "exclaim_2": 36.0}
+    assert exclaim.group_by_task("executions_variance") == {"exclaim_1": 36.0, "exclaim_2": 36.0}
     assert topology.operators["count"].measure("outputs") is None  # it emits to no stream
 
 

@@ -45,7 +45,7 @@ def joined(measures, group, replicas=2):
 
 
 def observed(measures, group, replicas=2):
-    return measures.joined({"shop": shop(replicas), "events": group}, OPTIONS)["shop"]
+    return measures.join_groups({"shop": shop(replicas), "events": group}, OPTIONS)["shop"]
 
 
 BEHIND = {"lag_events": 4_000, "lag_seconds": 40.0, "in_per_second": 120.0, "out_per_second": 100.0}

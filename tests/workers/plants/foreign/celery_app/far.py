@@ -23,7 +23,7 @@ class MemoryOrders:
     def __init__(self):
         self.noted = {}
 
-    def pending(self, worker, pid):
+    def count_pending(self, worker, pid):
         return self.noted.get((worker, pid))
 
     def note(self, worker, pid, processes):
@@ -170,10 +170,10 @@ class FakeCelery:
     def lengths(self, queues):
         return {name: QueueLength(self.queues[name]) for name in queues if name in self.queues}
 
-    def unacknowledged(self):
+    def count_unacknowledged(self):
         return self.unacknowledged_now
 
-    def missing(self):
+    def list_missing(self):
         return []
 
     def close(self):

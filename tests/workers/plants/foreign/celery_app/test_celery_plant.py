@@ -76,7 +76,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
         far.begun[ONE] += 4
         topology = plant.topology()
     assert inputs.joint(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
-    assert "run times follow from Little's law" in " ".join(plant.missing())
+    assert "run times follow from Little's law" in " ".join(plant.list_missing())
     assert "enable_events" not in far.asked
 
 
@@ -115,7 +115,7 @@ def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(
     later.topology()
     later.close()
     assert far.events_off == [ONE]
-    assert far.noted_workers.all() == {}
+    assert far.noted_workers.load_all() == {}
 
 
 def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
@@ -208,7 +208,7 @@ def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they
     begin_unheard(far, plant, 20)
     assert shown(plant, "Busy", "Waiting") == [2, 5]
     assert far.events_on == [ONE, ONE]
-    assert "do not arrive" in " ".join(plant.missing())
+    assert "do not arrive" in " ".join(plant.list_missing())
     task(far, 9, "received")
     far.now += 1.0
     plant.topology()
@@ -232,7 +232,7 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
     topology = plant.topology()
     assert list(topology.operators) == ["queue celery"]
     assert not inputs.list_steered_paths(topology)
-    assert "worker_enable_remote_control" in plant.missing()[0]
+    assert "worker_enable_remote_control" in plant.list_missing()[0]
     assert plant.sections()[2].rows[0][:2] == ["celery", 12]
 
 
@@ -264,7 +264,7 @@ def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source()
     sources = [each for each in topology.operators.values() if each.kind == "source"]
     assert sorted(each.name for each in sources) == ["queue q0 and 7 more", "queue q8", "queue q9"]
     assert len(topology.paths) == 101 + 100 + 1
-    assert any("10 queues are shown as 3 sources" in each for each in plant.missing())
+    assert any("10 queues are shown as 3 sources" in each for each in plant.list_missing())
 
 
 def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
@@ -273,7 +273,7 @@ def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
         far.paused.add((f"w{n}@a", f"q{n}"))
     plant = far.plant()
     assert len(plant.topology().links) == 600
-    assert any("828 paths are left out" in each for each in plant.missing())
+    assert any("828 paths are left out" in each for each in plant.list_missing())
 
 
 def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
@@ -519,9 +519,9 @@ def test_workers_that_were_asked_for_events_are_known_to_whoever_observes_next(n
     noted.forget([])
     noted.note({ONE: (7, 100.5)})
     noted.note({TWO: (None, 101.0)})
-    assert noted.all() == {ONE: (7, 100.5), TWO: (None, 101.0)}
+    assert noted.load_all() == {ONE: (7, 100.5), TWO: (None, 101.0)}
     noted.forget([ONE, "celery@three"])
-    assert noted.all() == {TWO: (None, 101.0)}
+    assert noted.load_all() == {TWO: (None, 101.0)}
 
 
 @pytest.fixture(params=["memory", "shared"])
@@ -534,11 +534,11 @@ def orders(request):
 
 
 def test_an_order_is_of_one_life_of_a_worker(orders):
-    assert orders.pending(ONE, 7) is None
+    assert orders.count_pending(ONE, 7) is None
     orders.note(ONE, 7, 5)
-    assert orders.pending(ONE, 7) == 5
-    assert orders.pending(ONE, 8) is None
-    assert orders.pending(TWO, 7) is None
+    assert orders.count_pending(ONE, 7) == 5
+    assert orders.count_pending(ONE, 8) is None
+    assert orders.count_pending(TWO, 7) is None
 
 
 def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
@@ -555,7 +555,7 @@ def test_a_worker_that_grows_and_can_not_be_called_back_is_named_where_another_o
     far.late = {"pool_grow": [TWO]}
     with pytest.raises(PlantUnavailable, match=f"Part of it has happened.*: {ONE} could not"):
         far.plant().set_parallelism({ONE: 3, TWO: 5})
-    assert far.noted.pending(ONE, 7) == 3
+    assert far.noted.count_pending(ONE, 7) == 3
 
 
 def test_a_worker_that_was_as_ordered_is_not_called_back():

@@ -183,4 +183,4 @@ def test_of_many_pools_only_some_are_counted_and_it_is_said(far):
     many = FakeCelery({f"celery@{number:03}": 1 for number in range(MAX_POOLS + 3)})
     plant = many.plant()
     plant.topology()
-    assert "3 more pools have no concurrency loop" in " ".join(plant.missing())
+    assert "3 more pools have no concurrency loop" in " ".join(plant.list_missing())

@@ -442,8 +442,8 @@ def resumed(request):
 def test_who_took_a_queue_up_again_is_known_to_whoever_observes(resumed):
     resumed.note("celery", {ONE: (7, 10.0)})
     resumed.note("celery", {ONE: (7, 10.0), TWO: (9, 20.0)})
-    assert resumed.all() == {"celery": {ONE: (7, 10.0), TWO: (9, 20.0)}}
+    assert resumed.load_all() == {"celery": {ONE: (7, 10.0), TWO: (9, 20.0)}}
     resumed.note("celery", {TWO: (9, 20.0)})  # the other was restarted
-    assert resumed.all() == {"celery": {TWO: (9, 20.0)}}
+    assert resumed.load_all() == {"celery": {TWO: (9, 20.0)}}
     resumed.forget("celery")
-    assert resumed.all() == {}
+    assert resumed.load_all() == {}

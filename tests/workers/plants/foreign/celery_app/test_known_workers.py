@@ -42,7 +42,7 @@ def pool(worker: str) -> WorkerPool:
 
 
 def gone(plant):
-    return [each for each in plant.missing() if "has not answered" in each]
+    return [each for each in plant.list_missing() if "has not answered" in each]
 
 
 def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_not(far):
@@ -123,7 +123,7 @@ def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(know
     for number in range(MAX_MISSED + 20):
         missed.observe(float(number), [pool(f"celery@{number}")], ())
     found = missed.seconds()
-    assert len(found) == MAX_MISSED == len(known.all()) - 1  # and the worker that answers
+    assert len(found) == MAX_MISSED == len(known.load_all()) - 1  # and the worker that answers
     assert "celery@0" not in found and f"celery@{MAX_MISSED + 18}" in found
 
 
@@ -197,11 +197,11 @@ def test_of_two_workers_of_one_name_nothing_is_measured_and_none_is_set(pids):
     operator = topology.operators[ONE]
     assert "two workers have this name" in operator.fixed
     assert operator.measure("inputs") is None
-    assert [each for each in plant.missing() if each.startswith(f"{ONE}: two workers")]
+    assert [each for each in plant.list_missing() if each.startswith(f"{ONE}: two workers")]
     far.pids = (7,)
     for _ in range(120):
         topology = plant.topology()
         far.now += 1.0
     assert topology.operators[ONE].fixed is None
     assert topology.operators[ONE].measure("inputs") == pytest.approx(20.0, rel=0.1)
-    assert not [each for each in plant.missing() if "two workers" in each]
+    assert not [each for each in plant.list_missing() if "two workers" in each]

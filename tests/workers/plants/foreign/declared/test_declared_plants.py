@@ -111,7 +111,7 @@ def test_measures_follow_from_what_is_measured(plant):
     assert (topology.at, topology.window_seconds) == (5.0, 10.0)
     assert topology.paths == {"path1": ("clients", "web", "render")}
     assert (web.measure("inputs"), web.measure("outputs")) == (400.0, 400.0)
-    assert web.by_task("utilisation") == {
+    assert web.group_by_task("utilisation") == {
         "web_1": 1.0,
         "web_2": 1.0,
     }  # 40/s of 0.1 s exceed the capacity of two

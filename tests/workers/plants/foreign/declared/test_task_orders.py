@@ -146,9 +146,9 @@ def task_orders(request):
 
 
 def test_the_last_order_of_an_operator_is_known_to_whoever_orders_next(task_orders):
-    assert task_orders.pending("web") is None
+    assert task_orders.get_pending("web") is None
     task_orders.note("web", LastTaskOrder(3, 2), 30.0)
-    assert task_orders.pending("web") == LastTaskOrder(3, 2)
-    assert task_orders.pending("render") is None
+    assert task_orders.get_pending("web") == LastTaskOrder(3, 2)
+    assert task_orders.get_pending("render") is None
     task_orders.forget("web")
-    assert task_orders.pending("web") is None
+    assert task_orders.get_pending("web") is None

@@ -181,10 +181,10 @@ class Wide(KafkaCluster):
     def _group_names(self):
         return ["billing"]
 
-    def _described(self, names):
+    def _describe_groups(self, names):
         return {"billing": ("empty", ())}
 
-    def _committed(self, names, topics):
+    def _load_committed(self, names, topics):
         return {"billing": dict.fromkeys(self.partitions, 10)}
 
     def _offsets(self):
