@@ -38,7 +38,7 @@ def test_a_queue_is_paused_from_a_phone_and_resumed(open_page, observer):
     held = page.locator("#queue-pauses .override")
     expect(held).to_contain_text("Intake paused")
     expect(held).to_contain_text("a disk is changed")
-    held.get_by_role("button", name="End now").click()
+    held.get_by_role("button", name="End override").click()
     expect(page.locator("#toasts")).to_contain_text("Intake ended")
 
 
