@@ -58,7 +58,7 @@ def test_an_approval_puts_the_values_in_force_and_the_proposal_leaves_the_page(o
     page = open_page(f"/loops/{loop}/", viewport=DESKTOP)
     part = page.locator("section", has=page.locator("#tuning-title"))
     part.get_by_label("Reason").fill("the record speaks for it")
-    part.get_by_role("button", name="Approve abababab").click()
+    part.get_by_role("button", name="Approve tuning abababab").click()
     expect(page.locator("#tuning-title")).to_have_count(0)
     page.goto("/overrides/")
     expect(page.locator("main")).to_contain_text("the record speaks for it")
@@ -69,7 +69,7 @@ def test_the_time_that_the_page_proposes_as_an_end_is_taken_wherever_it_is_read(
     part = page.locator("section", has=page.locator("#tuning-title"))
     part.get_by_label("Expires").select_option("until")
     part.get_by_label("Reason").fill("an hour from now in New York")
-    part.get_by_role("button", name="Approve abababab").click()
+    part.get_by_role("button", name="Approve tuning abababab").click()
     expect(page.locator("#tuning-title")).to_have_count(0)
     page.goto("/overrides/")
     approved = page.locator("[data-override]", has_text="an hour from now in New York").first

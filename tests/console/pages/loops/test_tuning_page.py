@@ -52,7 +52,7 @@ def test_the_page_shows_the_values_beside_those_in_force_and_what_they_would_sav
     page = operator.get(f"/loops/{tuning.loop_id}/").content.decode()
     section = page[page.index('id="tuning-title"') :].split("</section>")[0]
     assert "25 % less" in " ".join(section.split())
-    assert all(shown in section for shown in ("0.05", "0.8", "2026-03-09", "Approve abababab"))
+    assert all(shown in section for shown in ("0.05", "0.8", "2026-03-09", "Approve tuning abababab"))
 
 
 def test_a_page_without_a_proposal_says_nothing_of_one(operator, loop):
@@ -61,7 +61,7 @@ def test_a_page_without_a_proposal_says_nothing_of_one(operator, loop):
 
 def test_who_only_sees_is_offered_no_decision(browsers, stored_snapshot, tuning):
     page = browsers["viewer"].get(f"/loops/{tuning.loop_id}/").content.decode()
-    assert 'id="tuning-title"' in page and "Approve abababab" not in page
+    assert 'id="tuning-title"' in page and "Approve tuning abababab" not in page
 
 
 def test_an_approved_tuning_stands_as_an_override_that_ends_and_is_audited(operator, tuning):
@@ -93,7 +93,7 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())
     assert "This tuning can no longer be approved: fill_share of the loop has changed since" in page
-    assert "Approve abababab" not in page
+    assert "Approve tuning abababab" not in page
 
 
 def test_an_approval_without_a_reason_changes_nothing(operator, tuning):
