@@ -49,7 +49,7 @@ def test_no_module_spells_a_key():
 def test_every_key_is_used_and_its_parts_are_filled_in():
     used = set()
     for path in SOURCES:
-        for name, filled in re.findall(r"\bkeys\.([A-Z_]+)\b(\.of\(|\.pattern)?", path.read_text("utf-8")):
+        for name, filled in re.findall(r"\bkeys\.([A-Z_]+)\b(\.build\(|\.pattern)?", path.read_text("utf-8")):
             assert name in KEYS or name in {"OF_QUEUE", "KEYS"}, f"{named(path)}: keys.{name} is no key"
             assert filled or "{" not in KEYS.get(name, ""), f"{named(path)}: keys.{name} takes parts"
             used.add(name)
