@@ -91,13 +91,13 @@ def sentinels_of(url: str) -> Sentinels | None:
     """
     scheme, netloc, rest = split_url(url)
     if scheme in SINGLE and not is_of_one_server(url):
-        raise _build_refusal(f"takes {ONE_SERVER}; in a password, write / as %2F, ? as %3F, and # as %23.")
+        raise _build_refusal(
+            f"must have the form {ONE_SERVER}. In a password, write / as %2F, ? as %3F, and # as %23."
+        )
     if scheme in SINGLE:
         return None
     if scheme != SENTINEL:
-        raise _build_refusal(
-            f"takes an address that starts with redis://, rediss:// or unix://, or is {FORM}."
-        )
+        raise _build_refusal(f"must start with redis://, rediss:// or unix://, or have the form {FORM}.")
     login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
     name, database = _name(urlsplit(rest))
@@ -117,10 +117,10 @@ def _hosts(places: str) -> tuple[tuple[str, int], ...]:
         port = int(match[2] or SENTINEL_PORT) if match else 0
         if match is None or not 0 < port < 2**16:
             raise _build_refusal(
-                f"takes sentinels as host:port, separated by commas; sentinel {place} is invalid."
+                f"must list sentinels as host:port, separated by commas; sentinel {place} is invalid."
             )
         if (match[1].strip("[]"), port) in hosts:
-            raise _build_refusal(f"names sentinel {place} twice; each must be different.")
+            raise _build_refusal(f"lists sentinel {place} twice. List each sentinel once.")
         hosts.append((match[1].strip("[]"), port))
     return tuple(hosts)
 
@@ -129,11 +129,11 @@ def _name(parts: SplitResult) -> tuple[str, int]:
     """Return the name that the sentinels monitor, and the number of the database."""
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):
-        raise _build_refusal(f"needs the name that the sentinels monitor after the hosts: {FORM}.")
+        raise _build_refusal(f"must have the name that the sentinels monitor after the hosts: {FORM}.")
     if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MAX_DATABASE):
-        raise _build_refusal(f"takes a database from 0 to {MAX_DATABASE} after the name {name}.")
+        raise _build_refusal(f"must have a database from 0 to {MAX_DATABASE} after the name {name}.")
     if parts.query or parts.fragment:
-        raise _build_refusal("takes nothing after the database.")
+        raise _build_refusal("must have nothing after the database.")
     return name, int(database or 0)
 
 

@@ -118,7 +118,7 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     checks.whole(1).validate(move.points, f"{where}.points", end=".")
     if move.points > most:
         raise BadInput(
-            f"{where}.points", f"must be at most the {most} that {move.source} has, not {move.points}."
+            f"{where}.points", f"must be at most {most}, the points on {move.source}, not {move.points}."
         )
 
 

@@ -264,7 +264,7 @@ def extend(
     """Extend an override, counted from now. Raises `BadInput` (field override if it is over)."""
     until = Expiry(minutes, expires_at).compute(now)
     if override.expires_at is None:
-        raise BadInput("override", "has no expiry to extend; end it, or set it again with one.")
+        raise BadInput("override", "has no expiry to extend. End it, or set it again with an expiry.")
     # One conditional write: an override that somebody ended just now is not restored.
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     with transaction.atomic():

@@ -413,7 +413,7 @@ def test_a_roll_back_is_refused_once_the_points_have_moved_on(plant, user):
     plan = advance(by_hand(plant, user), plant)
     advance(by_hand(plant, user, {"n1": 900, "n2": 50, "n3": 50}), plant)
     snapshot = plant.pass_seconds(1)
-    with pytest.raises(ValueError, match="50 that n2 holds"):
+    with pytest.raises(ValueError, match="at most 50, the points on n2"):
         proposals.roll_back(plan, user, "It was wrong.", snapshot=snapshot, now=plant.now)
 
 

@@ -69,7 +69,7 @@ def test_whatever_moves_pass_the_check_keep_the_sum_and_the_minimum_of_container
         (Move("alert", "n0", "n5", 10), "moves[0].to", "drained"),
         (Move("alert", "n0", "n1", 0), "moves[0].points", "from 1"),
         (Move("alert", "n0", "n1", 601), "moves[0].points", "600"),
-        (Move("alert", "n2", "n1", 1), "moves[0].points", "0 that n2 holds"),
+        (Move("alert", "n2", "n1", 1), "moves[0].points", "at most 0, the points on n2"),
         (Move("alert", "n0", "n1", 600), "moves", "2 \\(minimum_containers\\)"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_service_that_can_less_than_before_is_followed_at_once(control):
     for _ in range(4):
         run.tick()
     assert 3 <= run.until_rest(120.0) <= 5
-    assert any("throughput went" in entry.reason for entry in run.entries)
+    assert any("throughput changed" in entry.reason for entry in run.entries)
 
 
 @pytest.mark.thorough

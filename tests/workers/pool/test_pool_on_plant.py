@@ -113,5 +113,5 @@ def test_the_loop_finds_the_knee_of_a_slow_service_and_follows_it(
     service.change(3)
     until(lambda: rig.rests(range(2, 5)), WAIT_SECONDS, 0.0)
     reasons = LedgerEntry.objects.filter(loop=loop).values_list("reason", flat=True)
-    assert any("throughput went" in reason for reason in reasons)
+    assert any("throughput changed" in reason for reason in reasons)
     assert all(1 <= size <= 16 for size in rig.sizes)

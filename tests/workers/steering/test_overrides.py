@@ -337,7 +337,7 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     assert (
         override_document.status(override).expires_at is override_document.status(override).notice_at is None
     )
-    with pytest.raises(BadInput, match="no end"):
+    with pytest.raises(BadInput, match="no expiry"):
         overrides.extend(override, now=START, minutes=5)
     overrides.end(override, by=owner, now=after(days=401))
     assert limit_at(loop, after(days=401)) == 500
