@@ -19,7 +19,7 @@ from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
 FENCE = re.compile(r"^```diagram\n(.*?)^```$", re.M | re.S)
-ARROW = re.compile(r"^(?P<source>[^:>]+?) -> (?P<target>[^:>]+?)(?:: (?P<label>.+))?$")
+ARROW = re.compile(r"^(?P<source>(?:(?! -> )[^:])+) -> (?P<target>(?:(?! -> )[^:])+)(?:: (?P<label>.+))?$")
 CHARACTER, LINE = 7.2, 18  # px of the font
 PADDING, GAP, ROW = 12, 34, 74  # px
 

@@ -161,7 +161,7 @@ def test_a_server_that_loads_its_file_has_longer_than_one_that_is_not_there(tmp_
         monkeypatch.setattr(launch, "say", lambda text: (said.append(text), server.thaw()))
         server.freeze()
         launch.wait_for_servers(seconds=0.0)
-        assert len(said) == 1 and "loads its file" in said[0]
+        assert len(said) == 1 and "is loading its file" in said[0]
         server.kill()
         with pytest.raises(SystemExit, match="does not answer"):
             launch.wait_for_servers(seconds=0.0)

@@ -166,7 +166,7 @@ def test_a_page_whose_statement_hangs_behind_a_lock_says_so(postgres_url: str, t
 def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path: Path) -> None:
     sent, document, page = json.loads(run("postgres://weir:secret@127.0.0.1:1/weir", tmp_path, "-c", ASKED))
     assert sent[0] == page[0] == document[0] == 503 and page[2] == document[2] == "5"
-    assert "refresh" not in sent[1] and "Whether what you sent was done is not known" in sent[1]
+    assert "refresh" not in sent[1] and "The outcome of your request is unknown" in sent[1]
     said = json.loads(document[1])["detail"]
     assert said.startswith("The database does not answer.") and "no loop decides" in said
     assert said in unescape(page[1]) and 'http-equiv="refresh" content="5"' in page[1]
