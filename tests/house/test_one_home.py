@@ -80,6 +80,7 @@ TELL_TRUTH_VALUES = {
     "queues/checks.py",
     "queues/events/block.py",
     "queues/events/columns.py",
+    "queues/text/numbers.py",
     "workers/pipeline/events/attributes.py",
     "workers/pipeline/patterns/predicate.py",
     "workers/control/parts/actions.py",

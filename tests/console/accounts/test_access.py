@@ -60,6 +60,8 @@ class Knocker:
 
     def status(self, browser: Client, door: str, **headers: str) -> int:
         cookies = copy.deepcopy(browser.cookies)
+        if door == "GET metrics":  # free for this machine alone
+            headers = {"HTTP_HOST": "localhost", **headers}
         try:
             return taken_back(functools.partial(knock, browser, door, self.things, **headers))
         finally:
