@@ -260,9 +260,9 @@ def _handle_refusal(
     """Handle a pool with another size than ordered: order again, and finally accept the size as its limit."""
     exploration, refused = memory.exploration, memory.refused + 1
     why = f" ({error})" if error else ""
-    differs = f"{format_count(threads, 'thread')}, not the {memory.threads} that were set{why}"
+    differs = f"{format_count(threads, 'thread')} instead of {memory.threads}{why}"
     if refused < parameters["patience"]:
-        reason = _set(memory.threads, f"the pool has {differs}; it is set again")
+        reason = _set(memory.threads, f"the pool has {differs}; retrying")
         return replace(memory, refused=refused), _act(memory, exploration.phase, reason, "pool")
     limit = memory.limit
     if threads < memory.threads and threads >= parameters["minimum"]:

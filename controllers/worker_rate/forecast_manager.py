@@ -354,7 +354,7 @@ def _cause(parameters: Values, manager: Manager, observation: Values, need: _Nee
     if need.full:
         return f"{format_count(round(need.found, 1), 'event')} fill {format_count(need.full, 'worker')} of {size}"
     if manager.pledged >= length:
-        return f"workers under way will take the {format_count(length, 'event')}"
+        return f"active workers will take the {format_count(length, 'event')}"
     if need.rest <= 0:
         return f"{format_count(round(need.found, 1), 'event')} do not fill a worker of {size}"
     rest, limit = format_count(need.rest, "event"), number(need.patience_seconds)
@@ -366,7 +366,7 @@ def _remarks(parameters: Values, manager: Manager, observation: Values) -> list[
     length = observation["queue_length"]
     remarks = [queue_remark(length)]
     if manager.pledged > 0:
-        remarks.append(f"assigned to workers under way: {number(min(manager.pledged, length))}")
+        remarks.append(f"assigned to active workers: {number(min(manager.pledged, length))}")
     if manager.arrivals is not None:
         per_second = manager.arrivals.level / parameters["interval_seconds"]
         remarks.append(f"arrivals: {number(round(per_second, 1))}/s")

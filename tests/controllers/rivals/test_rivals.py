@@ -42,7 +42,7 @@ def test_every_rival_keeps_the_points_the_minimum_and_moves_only_what_is_there(s
     for move in [*balance, *scaling]:
         assert 1 <= move.points <= now.points[move.queue].get(move.source, 0)
         assert now.available[move.target] and move.target != move.source
-        now = now.after([move])
+        now = now.apply([move])
     for before, held in zip(plant.points, now.points, strict=True):
         assert sum(held.values()) == 1000 and len(held) >= min(2, len(before))
 
@@ -71,4 +71,4 @@ def test_the_greedy_band_moves_the_largest_container_that_fits_to_the_least_load
     plant = allocation(observation(nodes, small))
     balance, scaling = GreedyBand().decide(plant, np.random.default_rng(0))
     assert scaling == [] and all(move.points == 600 and move.target == 2 for move in balance)
-    assert plant.after(balance).loads.max() <= 1.09 * 400 / 3 + 1e-9 or len(balance) == 2
+    assert plant.apply(balance).loads.max() <= 1.09 * 400 / 3 + 1e-9 or len(balance) == 2

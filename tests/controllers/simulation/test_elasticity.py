@@ -68,7 +68,7 @@ def test_a_pause_delays_what_comes_by_its_rest():
 
 def test_the_measured_is_what_the_operators_were_offered_and_passed():
     chain = chain_after([1000.0] * 50, 2)
-    parse, _, analyse, sink = chain.measured()
+    parse, _, analyse, sink = chain.measure()
     assert parse.rate_per_second == pytest.approx(1000) and analyse.rate_per_second == pytest.approx(800)
     assert sink.executed_events == pytest.approx(480 * 50) and sink.emitted_events == 0
     assert analyse.utilisation == pytest.approx(0.8 * 1.3 / 2, rel=0.05)

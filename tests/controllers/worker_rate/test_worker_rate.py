@@ -59,7 +59,7 @@ def test_what_workers_under_way_will_take_gets_no_second_worker():
     half = {"length": 42_000, "removed": 10_700, "started": 5, "waiting_to_run": 6, "running": 3}
     _, decisions = run(values, burst, half)
     assert started(decisions) == [11, 0]
-    assert decisions[1].reason.startswith("No action: workers in progress will take the 42,000 events.")
+    assert decisions[1].reason.startswith("No action: active workers will take the 42,000 events.")
 
 
 def test_a_few_events_get_a_worker_before_they_wait_too_long():
