@@ -101,7 +101,7 @@ class ChunkLease:
 
     @contextmanager
     def guard_transaction(self) -> Iterator[None]:
-        """Run a transaction in which the lease is held. Raises Overtaken, and then nothing was done.
+        """Run a transaction in which the lease is held. Raises ChunkLeaseLost, and then nothing was done.
 
         The chunk's row is locked before the number is compared.
         """
@@ -112,7 +112,7 @@ class ChunkLease:
             yield
 
     def commit(self, output: ChunkResult, seconds: float) -> None:
-        """Publish the output and mark the chunk as done, both or neither. Raises Overtaken."""
+        """Publish the output and mark the chunk as done, both or neither. Raises ChunkLeaseLost."""
         data = self.surroundings.data
         try:
             with self.guard_transaction():

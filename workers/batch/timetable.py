@@ -8,7 +8,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from queues.text.numbers import digits
 
-BY_HAND = "when asked"
+BY_HAND = "on request"
 ANY = "*"
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 STEPS = ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes"))

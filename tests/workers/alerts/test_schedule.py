@@ -90,7 +90,7 @@ def test_an_own_zone_that_nobody_knows_matters_only_to_a_time_without_a_zone(zon
         return text.replace(b"VERSION:2.0\r\n", f"VERSION:2.0\r\nX-WR-TIMEZONE:{zone}\r\n".encode())
 
     assert schedule.shifts(of(WEEKLY), NOW) == schedule.shifts(WEEKLY, NOW) != []
-    with pytest.raises(BadInput, match="no known time zone in X-WR-TIMEZONE"):
+    with pytest.raises(BadInput, match="names an unknown time zone in X-WR-TIMEZONE"):
         schedule.shifts(of(calendar(event("eva", ";VALUE=DATE:20260105", ";VALUE=DATE:20260106"))), NOW)
 
 
@@ -159,7 +159,7 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
         (calendar(*[event("a", ":20200105T000000Z", ":20200106T000000Z")] * 501), "more than 500 events"),
         (
             b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:never\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
-            "no event that can be read: Event 1 has DTSTART never",
+            "has no readable event: Event 1 has DTSTART never",
         ),
     ],
 )
@@ -344,7 +344,7 @@ def test_a_receiver_that_a_schedule_falls_back_on_is_not_deleted(rota):
 def test_a_receiver_that_a_schedule_falls_back_on_stays_switched_on_and_no_schedule(
     rota, channel, given, enabled, field
 ):
-    with pytest.raises(BadInput, match="rota names it") as caught:
+    with pytest.raises(BadInput, match="rota uses it") as caught:
         receivers.define("desk", channel, given, enabled=enabled)
     assert caught.value.field == field
     receivers.define("rota", "schedule", rota.settings, enabled=False)

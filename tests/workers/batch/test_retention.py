@@ -607,7 +607,7 @@ def test_of_the_newest_day_no_handled_event_goes_by_the_room_it_takes(
 def test_a_file_of_handled_events_that_is_small_enough_is_not_read(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(handled_rows, "measured")
+    monkeypatch.delattr(handled_rows, "measure_rows")
     handled(keeper, 5)
     assert keeper.run(handled_megabytes=1).progress["rows"] == 0
 

@@ -99,7 +99,7 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
     """
     named = [schedule for schedule in schedules_of(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
-    by = f"{', '.join(sorted(used)[:5])} uses it when nobody is on call; choose another one there first."
+    by = f"{', '.join(sorted(used)[:5])} uses it when nobody is on call. Choose another receiver there first."
     if used and channel == Receiver.Channel.SCHEDULE:
         raise BadInput("channel", f"can't become a schedule: {by}")
     if used and not enabled:

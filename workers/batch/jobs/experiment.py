@@ -80,7 +80,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
 
 
 def work(lease: Any) -> ChunkResult:
-    """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, Overtaken."""
+    """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, ChunkLeaseLost."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
     final = series_file(experiment.pk, law)
     temporary = files.build_hidden_path(final, lease.token)

@@ -39,7 +39,7 @@ def work(lease: Any) -> ChunkResult:
     since, before = (datetime.fromisoformat(lease.content[name]) for name in ("since", "before"))
     rows = 0
     for loop in Loop.objects.order_by("pk").iterator():
-        for count in folds.fold(loop, since, before, lease.guarded):
+        for count in folds.fold(loop, since, before, lease.guard_transaction):
             rows += count
             lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
     return ChunkResult(rows)

@@ -486,7 +486,9 @@ def _delete_runs(lease: Any) -> ChunkResult:
 
 def _delete_records(lease: Any) -> ChunkResult:
     rows = 0
-    for count in old_records.deleted(datetime.fromisoformat(lease.content["before"]), lease.guarded):
+    for count in old_records.deleted(
+        datetime.fromisoformat(lease.content["before"]), lease.guard_transaction
+    ):
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
     return ChunkResult(rows)
@@ -518,7 +520,7 @@ def _delete_handled(lease: Any) -> ChunkResult:
     if before_us <= handled_rows.LONG_AGO_US:
         return ChunkResult(0)
     rows = 0
-    for count in handled_rows.delete_rows(lease.surroundings.data, before_us, lease.guarded):
+    for count in handled_rows.delete_rows(lease.surroundings.data, before_us, lease.guard_transaction):
         rows += count
         lease.check({"rows": rows, "share": None, "chunk": lease.chunk.identifier})
     return ChunkResult(rows)

@@ -41,7 +41,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
 
 
 def work(lease: Any) -> ChunkResult:
-    """Learn from one loop's record and note why nothing is proposed, if so. Raises Overtaken."""
+    """Learn from one loop's record and note why nothing is proposed, if so. Raises ChunkLeaseLost."""
     loop = Loop.objects.get(pk=lease.content["loop"])
     now = lease.surroundings.now
     learned = tuning.learn(loop, now, lease.content["days"], lease.check)

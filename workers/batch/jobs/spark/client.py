@@ -39,7 +39,7 @@ class SparkProcess:
     def work(self, lease: Any) -> ChunkResult:
         """Process a lease's chunk.
 
-        Raises BadInput, SparkFailed; Overtaken from the lease, after stopping Spark.
+        Raises BadInput, SparkFailed; ChunkLeaseLost from the lease, after stopping Spark.
         """
         self._ask(lease)
         try:
