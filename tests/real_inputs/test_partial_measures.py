@@ -344,7 +344,10 @@ def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}), "returned an invalid deployment"),
+        (
+            httpx.Response(200, json={"metadata": {}, "spec": {"replicas": "many"}}),
+            "returned an invalid deployment",
+        ),
         (httpx.Response(500, json={"message": "etcdserver: request timed out"}), "timed out"),
         (httpx.Response(200, content=b"<html>"), "invalid or incomplete JSON"),
     ],

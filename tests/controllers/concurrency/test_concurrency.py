@@ -476,7 +476,9 @@ def test_a_state_of_an_older_weir_knows_no_trial_and_is_taken():
 def test_a_refusal_names_what_the_pool_says_of_it():
     parameters = read()
     _, decision = look(parameters, LAW.initial_state(parameters), 3, [1.0] * 60, trouble="no memory")
-    assert "the pool has 3 threads instead of 1 (no memory)" in decision.reason and decision.limited_by == "pool"
+    assert (
+        "the pool has 3 threads instead of 1 (no memory)" in decision.reason and decision.limited_by == "pool"
+    )
 
 
 def test_a_station_is_found_from_its_points_and_a_bend_is_taken_for_scalability():

@@ -54,6 +54,6 @@ class AnswerLimit:
             self._until = now + self._seconds
         self._bytes += size
         if self._bytes > self._most_bytes:
-            raise OSError(f"its answer is longer than {self._most_bytes} bytes")
+            raise OSError(f"its answer has more than {self._most_bytes} bytes")
         if now > self._until:
             raise OSError(f"no complete answer within {self._seconds:g} s")

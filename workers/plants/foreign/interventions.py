@@ -98,7 +98,7 @@ def prepare_intervention(
     Raise `BadInput`, naming `subject` or `value`, and what the plant raises.
     """
     if not subject or len(subject) > LONGEST:
-        raise BadInput("subject", f"must have 1 to {LONGEST} characters: {kind.subject}.")
+        raise BadInput("subject", f"must have 1 to {LONGEST} characters ({kind.subject}).")
     if len(value) > LONGEST:
         raise BadInput("value", f"must have at most {LONGEST} characters.")
     value = value if kind.value else ""

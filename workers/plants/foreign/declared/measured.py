@@ -118,10 +118,11 @@ def tasks_of(declared: DeclaredOperator, known: Known) -> int:
     """Return the current number of tasks. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
     value = known(declared.tasks)
     if value is None:
-        raise PlantUnavailable(f"Sensor {declared.tasks} returned no number of tasks of {declared.name}.")
+        raise PlantUnavailable(f"Sensor {declared.tasks} returned no task count for {declared.name}.")
     if value < 0 or value > MAX_TASKS or abs(value - round(value)) > 1e-6:
         raise InvalidPlantResponse(
-            f"Sensor {declared.tasks} returned {value:g} tasks of {declared.name}, which is not possible."
+            f"Sensor {declared.tasks} returned {value:g} tasks for {declared.name}; the count must be a whole"
+            f" number from 0 to {MAX_TASKS:,}."
         )
     return round(value)
 

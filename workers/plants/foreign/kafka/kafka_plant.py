@@ -101,10 +101,9 @@ class KafkaPlant(Adapter):
         if not self._cluster.left:
             return ""
         return (
-            f"{self._cluster.left:,} partitions that groups read are not followed, because they"
-            " are beyond the first"
-            f" {cluster.MAX_PARTITIONS:,} by name: only a minimum of the lag of their groups is"
-            " known, and no rates."
+            f"{self._cluster.left:,} of the partitions that groups read are not followed: Weir follows the first"
+            f" {cluster.MAX_PARTITIONS:,} by name. The lag of their groups is a minimum, and their rates are"
+            " unknown."
         )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:

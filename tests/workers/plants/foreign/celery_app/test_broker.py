@@ -80,7 +80,7 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
 def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
-    for ask in (lambda: found.lengths(["orders"]), found.unacknowledged):
+    for ask in (lambda: found.lengths(["orders"]), found.count_unacknowledged):
         with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
             ask()
 

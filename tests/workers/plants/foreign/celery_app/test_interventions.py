@@ -105,7 +105,7 @@ def test_a_revoked_task_is_revoked_at_every_worker_and_nothing_is_in_force(far, 
         (LIMIT, "shop.work", "1/s\n", "must be a rate such as 10/s"),
         (LIMIT, "shop.none", "1/s", "must be the name of a task that workers know"),
         (REVOKE, "8ae73293", "kill", "terminate"),
-        (PAUSE, "x" * 300, "", "at most 255"),
+        (PAUSE, "x" * 300, "", "1 to 255 characters"),
     ],
 )
 def test_what_can_t_be_is_refused_and_nothing_is_done(far, control, begin, kind, subject, value, said):
@@ -175,7 +175,7 @@ def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control
 
 
 def test_what_is_not_in_force_can_t_be_undone(far, control):
-    with pytest.raises(BadInput, match="has no pause that is in force"):
+    with pytest.raises(BadInput, match="has no active pause"):
         undo(far, control, PAUSE, "celery")
 
 
@@ -326,7 +326,7 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
 def test_a_worker_that_can_t_be_undone_is_not_asked(far, begin):
     far.late = {"active_queues": [TWO]}
     plant = far.plant()
-    plant.before(PAUSE, "celery", "")
+    plant.read_before(PAUSE, "celery", "")
     far.late = {}
     with pytest.raises(PlantUnavailable, match=f"Not asked, .*: {TWO}"):
         plant.intervene(PAUSE, "celery", "")

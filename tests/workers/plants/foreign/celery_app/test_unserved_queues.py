@@ -16,7 +16,7 @@ def far():
 
 def unserved(plant):
     plant.topology()
-    return {name: (each.waiting, each.seconds) for name, each in plant.unserved_queues().items()}
+    return {name: (each.waiting, each.seconds) for name, each in plant.list_unserved_queues().items()}
 
 
 def test_a_queue_whose_worker_has_ended_is_unserved_for_as_long_as_tasks_wait(far):
@@ -91,7 +91,7 @@ def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(f
     far.processes = {}
     far.now += 5.0
     plant.topology()
-    assert plant.missed_workers() == {}
+    assert plant.list_missed_workers() == {}
     far.now += 15.0
     plant.topology()
-    assert plant.missed_workers() == {ONE: 20.0}
+    assert plant.list_missed_workers() == {ONE: 20.0}

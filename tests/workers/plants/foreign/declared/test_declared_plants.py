@@ -134,7 +134,10 @@ def test_what_is_not_known_is_none_and_never_zero(far, plant):
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [(vector(), "web_now says nothing of the tasks of web"), (vector(2.5), "web has 2.5 tasks")],
+    [
+        (vector(), "web_now returned no task count for web"),
+        (vector(2.5), "web_now returned 2.5 tasks for web"),
+    ],
 )
 def test_tasks_that_nobody_knows_leave_the_operator_unknown_and_the_others_standing(
     far, plant, answer, reason
@@ -165,7 +168,7 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
 @pytest.mark.parametrize(
     ("answer", "error", "said_of_it"),
     [
-        (lambda request: vector(1, 2), InvalidPlantResponse, "gives 2 series"),
+        (lambda request: vector(1, 2), InvalidPlantResponse, "returned 2 series"),
         (
             lambda request: httpx.Response(200, content=b'{"status": "succ'),
             InvalidPlantResponse,
@@ -447,7 +450,7 @@ def test_a_command_gets_its_arguments_as_they_are_and_none_of_our_secrets(tmp_pa
 
 def test_a_command_that_fails_or_hangs_says_so(tmp_path, monkeypatch):
     plant = command(tmp_path, monkeypatch, "echo no room >&2; exit 3")
-    with pytest.raises(InvalidPlantResponse, match="ended with 3: no room"):
+    with pytest.raises(InvalidPlantResponse, match="ended with exit status 3: no room"):
         plant.set_parallelism({"work": 4})
     monkeypatch.setattr("workers.plants.foreign.declared.call.COMMAND_SECONDS", 0.1)
     plant = command(tmp_path, monkeypatch, "sleep 30")

@@ -210,7 +210,7 @@ def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
     plant._ask_of_the_past = lambda: None
     plant.topology()
     said = [row for section in plant.sections() for row in section.rows]
-    found = [f"{wide.left} of the partitions", f"after the first {most:,} by name"] if at_least else []
+    found = [f"{wide.left} of the partitions", f"follows the first {most:,} by name"] if at_least else []
     assert len(said) == at_least and all(each in said[0][0] for each in found)
 
 

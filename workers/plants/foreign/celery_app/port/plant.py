@@ -393,7 +393,7 @@ class CeleryPlant(Adapter):
             else:
                 left += [pool.worker] if self._get_ordered_size(pool) != before else []
         if left:
-            return f" The change was made in part, or may have been: {', '.join(left)} could not be reverted."
+            return f" Part of the change may be in effect: {', '.join(left)} could not be reverted."
         return " The changes to other workers were reverted." if done else ""
 
     def _resize(self, pool: WorkerPool, count: int) -> None:
