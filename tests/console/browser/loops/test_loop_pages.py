@@ -111,7 +111,7 @@ def test_a_value_out_of_range_is_refused_as_it_is_typed(open_page, observer, wor
     page = open_page(worker_loop)
     live(page, observer)
     page.get_by_label("Upper limit").fill("0")
-    expect(page.locator("#steer [data-difference]")).to_contain_text("takes at least 1")
+    expect(page.locator("#steer [data-difference]")).to_contain_text("must be at least 1")
     expect(page.locator("#steer button.primary")).to_be_disabled()
 
 

@@ -68,7 +68,7 @@ def test_a_click_opens_the_operator_and_its_tasks_can_be_set(open_page, at_work,
     drawer.get_by_label("Tasks").fill("4")
     drawer.get_by_label("Reason").fill("it is busy")
     drawer.get_by_role("button", name="Set tasks").click()
-    expect(page.get_by_text("hosts has 4 tasks within two batches").first).to_be_visible()
+    expect(page.get_by_text("hosts will have 4 tasks within two batches").first).to_be_visible()
     assert json.loads(control.get("weir:pipeline:controls:performance"))["tasks"] == {"hosts": 4}
 
 
