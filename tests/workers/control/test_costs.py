@@ -157,5 +157,5 @@ def test_a_price_is_set_and_taken_away_again(db):
     assert plant_settings.change("price.node_hour", None, None, NOW) == (0, None)
     with pytest.raises(BadInput, match="takes a number from 0"):
         plant_settings.change("price.node_hour", -1, None, NOW)
-    with pytest.raises(BadInput, match="is not set already"):
+    with pytest.raises(BadInput, match="is already not set"):
         plant_settings.change("price.node_hour", None, None, NOW)

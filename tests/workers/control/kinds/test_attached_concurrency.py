@@ -85,7 +85,7 @@ def test_where_only_idle_processes_end_a_busy_pool_is_asked_until_it_is_smaller(
     app.row = {"orders": {ONE: {"tasks": app.ordered[-1][ONE], "at": 1.0, "by": "loop", "now": largest}}}
     app.work(station(6))
     (entry,) = app.tick(5.0, LAW)
-    assert "only idle processes are stopped); it is asked again" in entry.reason
+    assert "only idle processes are stopped); it is set again" in entry.reason
     app.is_idle, app.row = True, {}
     app.tick(5.0, LAW)
     assert app.tasks[ONE] < largest
@@ -106,7 +106,7 @@ def test_no_sample_is_taken_twice_and_another_count_begins_anew(app):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"state": "stale", "age_seconds": 9.0, "error": "late"}, "was last seen 9 s ago: late"),
+        ({"state": "stale", "age_seconds": 9.0, "error": "late"}, "was last observed 9 s ago: late"),
         (
             {"state": "unseen", "topology": None, "age_seconds": None, "error": "away"},
             "has not been observed yet: away",

@@ -98,9 +98,8 @@ def test_of_a_plant_to_which_nothing_comes_or_of_which_too_little_is_known_nothi
     sensed = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
     assert "there are no arrivals" in sensed.measured.idle
     app.row = {"state": "stale", "age_seconds": 9.0, "error": "late"}
-    assert (
-        "was last seen 9 s ago" in sensor(TARGET, app.snapshot(), None, app.now.timestamp()).measured.invalid
-    )
+    stale = sensor(TARGET, app.snapshot(), None, app.now.timestamp()).measured
+    assert "was last observed 9 s ago" in stale.invalid
 
 
 def test_it_can_not_be_put_on_auto_or_manual(app, user):
