@@ -63,7 +63,7 @@ def test_a_table_is_shown_with_its_cost_and_the_reason_for_it(browsers, plant):
 def test_another_bound_is_shown_before_it_is_in_force_and_then_put_in_force_for_a_time(browsers, plant):
     loop = Loop.objects.get(law="shedding")
     page = page_of(browsers["operator"], loop, latency_bound_seconds="9", **{"weight-outage": "3"})
-    assert "Current → new" in page and "through in 9 s" in page
+    assert "Current → new" in page and "to process events within 9 s" in page
     assert not Override.objects.exists()
     posted = {"latency_bound_seconds": "9", "weight-outage": "3", "reason": "look", "minutes": "10"}
     assert browsers["viewer"].post(f"/loops/{loop.pk}/weigh", posted).status_code == 403

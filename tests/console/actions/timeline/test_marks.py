@@ -133,7 +133,7 @@ def test_the_page_lists_the_newest_marks_and_says_how_many_more_there_are(
         marks.add(OPERATOR, title=f"mark {at}", at=now - MINUTE * at, now=now)
     page = browsers["viewer"].get("/timeline/")
     assert [each.title for each in page.context["marks"]] == ["mark 1", "mark 0"]
-    assert "3 older than these" in " ".join(page.content.decode().split())
+    assert "contains 3 older marks" in " ".join(page.content.decode().split())
 
 
 def test_the_command_marks_a_deploy():

@@ -41,7 +41,7 @@ def test_many_of_one_rule_are_folded_and_hide_no_other(operator, stored_snapshot
     shown = operator.get("/alerts/").context["incidents"]
     assert [row.alert.rule_name for row in shown].count("queue-behind") == 4
     assert sum(len(row.more) for row in shown) == 26
-    assert "and 26 more of queue-behind" in operator.get("/alerts/").content.decode()
+    assert "26 more from queue-behind" in operator.get("/alerts/").content.decode()
 
 
 def test_the_chart_of_an_open_alert_follows_whatever_it_watches():
@@ -309,7 +309,7 @@ def test_who_has_the_page_open_sees_that_alerts_are_not_evaluated(operator, aler
 def test_a_note_from_a_chat_says_where_it_is_from(operator, alert):
     alert.events.create(kind="note", text="the rack has no power")
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert ">From a chat<" in page and ">None<" not in page
+    assert ">Chat user<" in page and ">None<" not in page
 
 
 @pytest.mark.parametrize("page", [1, 2])

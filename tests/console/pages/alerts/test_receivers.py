@@ -24,7 +24,7 @@ def test_a_receiver_is_made_tested_and_kept_while_a_rule_names_it(browsers, aler
     assert "Signature verification key" not in browsers["operator"].get("/alerts/receivers/").content.decode()
     desk = Receiver.objects.get(name="desk")
     refused = fetch(administrator, f"/alerts/receivers/{desk.pk}/delete", REASON)
-    assert "is named by node-lost" in refused.json()["errors"]["receiver"][0]
+    assert "is used by node-lost" in refused.json()["errors"]["receiver"][0]
     assert fetch(administrator, f"/alerts/receivers/{hook.pk}/delete", REASON).status_code == 200
     assert not Receiver.objects.filter(name="hook").exists()
 

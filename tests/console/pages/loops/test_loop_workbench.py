@@ -245,8 +245,8 @@ def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(
             reason="No action: the demand is met.",
         )
     part = operator.get(f"/loops/{loop.pk}/predicted?would-backlog_bound_seconds=5").content.decode()
-    assert "of the last 4 decisions" in part or "Nothing was decided" in part
-    assert "can't be predicted" in part.replace("&#x27;", "'") or "Nothing was decided" in part
+    assert "of the last 4 decisions" in part or "No decisions in the last" in part
+    assert "can't be predicted" in part.replace("&#x27;", "'") or "No decisions in the last" in part
 
 
 def test_a_pool_of_an_attached_plant_has_its_own_words_as_its_workers_stay(operator):
