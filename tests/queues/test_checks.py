@@ -50,7 +50,7 @@ def test_what_is_no_finite_number_is_refused_as_one(check, value):
 @given(value=anything)
 def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value):
     try:
-        check.of(value, "a.field")
+        check.validate(value, "a.field")
     except BadInput as error:
         assert error.field == "a.field"
         assert error.message.startswith(f"takes {check.takes}, not ")

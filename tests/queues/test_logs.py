@@ -32,7 +32,7 @@ def logged(form: str, program: str) -> list[str]:
 def test_a_line_for_people_says_what_it_is_about():
     (line, plain) = logged(
         "text",
-        "with logs.about(loop='flow/a'), logs.about(decision=12):\n    log.warning('%s waits', 'n1')\n"
+        "with logs.add_context(loop='flow/a'), logs.add_context(decision=12):\n    log.warning('%s waits', 'n1')\n"
         "log.info('on')\n",
     )
     assert line.endswith("WARNING weir.test [loop flow/a, decision 12]: n1 waits")
@@ -43,7 +43,7 @@ def test_a_line_for_programs_is_one_json_object_also_with_a_traceback():
     (line,) = logged(
         "json",
         "try:\n    1 / 0\nexcept ZeroDivisionError:\n"
-        "    with logs.about(batch=3):\n        log.exception('a line\\nand more')\n",
+        "    with logs.add_context(batch=3):\n        log.exception('a line\\nand more')\n",
     )
     found = json.loads(line)
     assert (found["level"], found["logger"], found["message"]) == ("ERROR", "weir.test", "a line\nand more")
@@ -71,7 +71,7 @@ def test_text_from_outside_does_not_steer_a_terminal():
 
 
 def test_an_id_from_outside_begins_no_line_of_its_own():
-    (line,) = logged("text", f"with logs.about(batch='1\\n{FORGED}'):\n    log.warning('it fails')\n")
+    (line,) = logged("text", f"with logs.add_context(batch='1\\n{FORGED}'):\n    log.warning('it fails')\n")
     assert line.endswith(f"[batch 1\\n{FORGED}]: it fails")
 
 

@@ -172,8 +172,8 @@ class _Step:
             return ""
         held = f"{plan.empties} has points of {', '.join(queues)}"
         if plan.kind == Plan.Kind.RELEASE:
-            return f"{held} again: it is needed."
-        return f"{held}, which came after the plan was made: take the node back, and drain it anew."
+            return f"{held} again, because it is needed."
+        return f"{held} that were added after the plan was created. Return it to service, then drain it."
 
     def _silent(self, plan: Plan) -> str:
         """Return why it is not emptied now: nothing can be taken from an OFFLINE node, and loops that move
@@ -284,7 +284,7 @@ def segment_on(topology: Topology, queue: str, node: str) -> Segment:
 def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
     blocks = left["length_blocks"]
     if blocks and kind == "pipeline":
-        return f"The pipeline has {blocks} blocks of {queue} on {node} to read."
+        return f"The pipeline has {blocks} unread blocks of {queue} on {node}."
     # Marked ones are pending, too: a pass that ended has left them.
     if blocks > left["pending_blocks"] - left["leaving_blocks"]:
         return f"{blocks} blocks of {queue} wait on {node} to be transferred."

@@ -212,7 +212,7 @@ def test_a_drain_of_a_node_on_which_a_queue_is_made_meanwhile_ends_and_says_whic
     plan.refresh_from_db()
     assert (plan.state, plan.note) == (
         "failed",
-        "n3 has points of orders, which came after the plan was made: take the node back, and drain it anew.",
+        "n3 has points of orders that were added after the plan was created. Return it to service, then drain it.",
     )
     assert not plans.list_running_plans().exists()
 
@@ -235,7 +235,7 @@ def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user)
     plan = advance(drained(plant, user), plant)
     assert plan.state == "running"
     assert "Workers hold 1 blocks of alert on n3." in plan.note
-    assert "The pipeline has 2 blocks of telemetry on n3 to read." in plan.note
+    assert "The pipeline has 2 unread blocks of telemetry on n3." in plan.note
     assert 0.5 < plan_document.progress_share(plan) < 1
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
     plant.segment("telemetry", "n3").trim("+")
@@ -270,7 +270,7 @@ def test_letters_that_find_no_room_hold_up_no_queue_behind_theirs(plant, user, n
         nodes[node].client().config_set("maxmemory", 1)
     plan = advance(plan, plant)
     assert plan.state == "running" and "is full" in plan.note
-    assert "The pipeline has 2 blocks of telemetry on n3 to read." in plan.note
+    assert "The pipeline has 2 unread blocks of telemetry on n3." in plan.note
     for node in ("n1", "n2"):
         nodes[node].client().config_set("maxmemory", 2**28)
     plant.segment("telemetry", "n3").trim("+")
