@@ -138,7 +138,7 @@ def test_operators_read_what_patterns_emit_and_edges_follow(tmp_path):
 def test_operators_that_read_one_another_in_a_circle_are_refused_by_name(tmp_path):
     document = copy.deepcopy({key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS)
     document["operators"][0]["patterns"][0]["pattern"] = "SEQ(A; twice)"
-    with pytest.raises(BadInput, match=r"circle: .*(low → high → low|high → low → high)") as refused:
+    with pytest.raises(BadInput, match=r"cycle: .*(low → high → low|high → low → high)") as refused:
         application_of(document, tmp_path)
     assert refused.value.field == "operators"
 
