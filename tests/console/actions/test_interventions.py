@@ -80,7 +80,7 @@ def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audi
     said = browsers["operator"].post(
         "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
     )
-    assert said.status_code == 422 and "it is in force until it is undone" in str(said.json())
+    assert said.status_code == 422 and "it stays active until it is undone" in str(said.json())
     assert far.paused
     assert [(action, "did not answer" in failed) for action, failed in entries()] == [
         ("plant.intervene", False),

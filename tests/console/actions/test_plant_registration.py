@@ -106,11 +106,11 @@ def test_of_two_who_change_a_registration_at_once_the_later_is_refused(control, 
         RegisteredPlant.objects.update(url="http://10.0.0.9:8001")
 
     monkeypatch.setattr(adapters, "check", overtaken)
-    with pytest.raises(BadInput, match="digest: shop was changed meanwhile"):
+    with pytest.raises(BadInput, match="digest: shop was changed in the meantime"):
         registered("score")
     assert RegisteredPlant.objects.get().url == "http://10.0.0.9:8001"
     monkeypatch.setattr(adapters, "check", lambda row: RegisteredPlant.objects.all().delete())
-    with pytest.raises(BadInput, match="name: shop was removed meanwhile"):
+    with pytest.raises(BadInput, match="name: shop was removed in the meantime"):
         registered("score")
     assert not RegisteredPlant.objects.exists()
 

@@ -51,7 +51,7 @@ def unchanged(tuning: Tuning) -> bool:
 def test_the_page_shows_the_values_beside_those_in_force_and_what_they_would_save(operator, tuning):
     page = operator.get(f"/loops/{tuning.loop_id}/").content.decode()
     section = page[page.index('id="tuning-title"') :].split("</section>")[0]
-    assert "25 % less" in " ".join(section.split())
+    assert "reduced the cost by 25 % on the plant model" in " ".join(section.split())
     assert all(shown in section for shown in ("0.05", "0.8", "2026-03-09", "Approve tuning abababab"))
 
 
