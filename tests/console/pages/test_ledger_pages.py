@@ -110,7 +110,8 @@ def test_a_filter_that_can_not_be_read_shows_nothing_and_says_where(query, viewe
 
 
 @pytest.mark.parametrize(
-    ("page", "label"), [("/ledger/", "ledger"), ("/audit/", "audit"), ("/dead-letters/", "dead letters")]
+    ("page", "label"),
+    [("/ledger/", "the ledger"), ("/audit/", "the audit log"), ("/dead-letters/", "dead letters")],
 )
 @pytest.mark.parametrize(
     ("text", "field"),
@@ -125,7 +126,7 @@ def test_the_form_of_a_filter_keeps_the_time_range_that_a_link_brought(
     page, label, text, field, browsers, stored_snapshot
 ):
     answer = browsers["administrator"].get(page, {"from": text, "to": text})
-    form = form_of(answer, f"Filter the {label}")
+    form = form_of(answer, f"Filter {label}")
     assert (form["from"], form["to"]) == (field, field)
 
 
