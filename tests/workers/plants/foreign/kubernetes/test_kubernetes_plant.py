@@ -460,7 +460,7 @@ def test_a_workload_that_is_none_is_said_and_no_fault_of_ours(clock, plant_of, d
     address = PlantAddress(name="shop", url="http://shop", options=options, transport=transport)
     with closing(KubernetesPlant(address, clock)) as plant:
         for ask in (plant.topology, plant.sections, lambda: plant.set_parallelism({"parse": 3})):
-            with pytest.raises(InvalidPlantResponse, match="no deployment"):
+            with pytest.raises(InvalidPlantResponse, match="returned an invalid deployment"):
                 ask()
 
 
