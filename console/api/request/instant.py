@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from console.input.instant import TAKES, is_representable
+from queues.checks import is_number
 from queues.events.times import number_us
 from queues.text.numbers import any_number
 
@@ -14,7 +15,7 @@ from queues.text.numbers import any_number
 def _of_number(given: Any) -> Any:
     """Return the time of a number by its size, as of an event's: s, ms, µs or ns since 1970."""
     number = any_number(given) if isinstance(given, str) else given
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if not is_number(number):
         return given
     try:
         return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=number_us(number))
