@@ -52,7 +52,11 @@ def test_pages_say_that_a_snapshot_of_another_version_can_not_be_read(browsers, 
     answer = browsers["viewer"].get(page)
     assert answer.status_code == 200
     said = unescape(answer.content.decode())
-    assert "The snapshot can't be read by this version" in said and "not yet" not in said and "No report yet" not in said
+    assert (
+        "The snapshot can't be read by this version" in said
+        and "not yet" not in said
+        and "No report yet" not in said
+    )
 
 
 def test_while_the_snapshot_is_of_another_version_programs_get_a_refusal(browsers, control):

@@ -13,7 +13,10 @@ pytestmark = pytest.mark.django_db
 def test_a_silence_is_previewed_then_set_then_ended(operator, alert):
     posted = matcher("n*", operator="~")
     said = fetch(operator, "/alerts/silences/preview", posted).json()
-    assert said["sentence"].startswith("The silence hides 1 open alert") and said["rows"][0]["title"] == alert.title
+    assert (
+        said["sentence"].startswith("The silence hides 1 open alert")
+        and said["rows"][0]["title"] == alert.title
+    )
     assert not Silence.objects.exists()
     assert fetch(operator, "/alerts/silences/add", {**posted, **REASON, "minutes": "60"}).status_code == 200
     look(2)
