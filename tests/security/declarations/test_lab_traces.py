@@ -5,10 +5,13 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import User
 
+from console.accounts.access import Actor
 from console.actions.lab.traces import MAX_TRACE_BYTES, MAX_TRACE_LINES, save_upload
 from queues.errors import BadInput
 
+PERSON = Actor("ada", "operator", user=User(pk=7, username="ada"))
 MANY = MAX_TRACE_LINES + 1
 BOMBS = {
     "lines that end as on Unix": b"rate\n" + b"1\n" * MANY,
@@ -28,19 +31,19 @@ BOMBS = {
 def test_a_trace_that_costs_more_than_its_size_is_refused(bomb: bytes, pack, tmp_path: Path):
     name = "t.csv" if pack is bytes else "t.csv.gz"
     with pytest.raises(BadInput) as refused:
-        save_upload(tmp_path, name, BytesIO(pack(bomb)), "rate")
+        save_upload(tmp_path, name, BytesIO(pack(bomb)), "rate", PERSON)
     assert refused.value.field in ("trace", "column")
-    assert list(tmp_path.glob("traces/*")) == []
+    assert list(tmp_path.glob("traces/*/*")) == []
 
 
 def test_bytes_that_unpack_to_gigabytes_are_refused_after_four_megabytes(tmp_path: Path):
     packed = gzip.compress(b"\0" * (64 * 2**20))
     with pytest.raises(BadInput, match="decompresses to more than 4 MiB"):
-        save_upload(tmp_path, "t.csv.gz", BytesIO(packed), "rate")
+        save_upload(tmp_path, "t.csv.gz", BytesIO(packed), "rate", PERSON)
 
 
 @pytest.mark.parametrize("line_break", [b"\n", b"\r", b"\r\n"])
 def test_a_trace_of_any_system_is_read(line_break: bytes, tmp_path: Path):
     text = line_break.join([b'at,"ra', b'te",rate', b"0,1,2", b"1,1,3"]) if line_break == b"\n" else None
     text = text or line_break.join([b"at,rate", b"0,2", b"1,3"])
-    assert save_upload(tmp_path, "t.csv", BytesIO(text), "rate").values.tolist() == [2.0, 3.0]
+    assert save_upload(tmp_path, "t.csv", BytesIO(text), "rate", PERSON).values.tolist() == [2.0, 3.0]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import orjson
 import pytest
+from django.contrib.auth.models import User
 
+from console.accounts.access import Actor
 from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files
 from queues.errors import BadInput, Forbidden, WeirError
@@ -35,6 +37,9 @@ HOSTILE_NAMES = [
     "x" * 256,
     "x/" * 3_000 + "x",
 ]
+
+
+PERSON = Actor("ada", "operator", user=User(pk=7, username="ada"))
 
 
 @pytest.fixture
@@ -199,13 +204,13 @@ def test_partitions_and_days_that_a_task_names_stay_in_their_archive(folder):
 
 @pytest.mark.parametrize("name", ["../evil.csv", "/etc/evil.csv", "traces/../../evil.csv"])
 def test_an_uploaded_trace_lies_among_the_traces_whatever_its_name(name, folder):
-    trace = save_upload(folder, name, io.BytesIO(b"rate\n1\n2\n"), "rate")
-    assert trace.path == "traces/evil.csv" and files_below(folder.parent) == ["data/traces/evil.csv"]
+    trace = save_upload(folder, name, io.BytesIO(b"rate\n1\n2\n"), "rate", PERSON)
+    assert trace.path == "traces/7/evil.csv" and files_below(folder.parent) == ["data/traces/7/evil.csv"]
 
 
 def test_an_uploaded_trace_goes_through_no_link(folder, tmp_path):
-    (folder / "traces").mkdir()
-    (folder / "traces" / "evil.csv").symlink_to(tmp_path / "outside.csv")
+    (folder / "traces" / "7").mkdir(parents=True)
+    (folder / "traces" / "7" / "evil.csv").symlink_to(tmp_path / "outside.csv")
     with pytest.raises(Forbidden, match="a link"):
-        save_upload(folder, "evil.csv", io.BytesIO(b"rate\n1\n2\n"), "rate")
+        save_upload(folder, "evil.csv", io.BytesIO(b"rate\n1\n2\n"), "rate", PERSON)
     assert files_below(tmp_path) == []
