@@ -56,7 +56,7 @@ class Absence(StrEnum):
     """The reason why a page has no snapshot, in the words of its strip."""
 
     STARTING = "The plant is starting. Figures appear with the first snapshot."
-    UNANSWERED = "The control server does not answer. The state of the plant is unknown."
+    UNANSWERED = "The control server is not responding. The state of the plant is unknown."
     UNREAD = "The snapshot can't be read by this version. The state of the plant is unknown."
     UNKEPT = "No snapshot of that time is available. The state of the plant is unknown."
     NO_ROLE = "You need a role to see the plant."
