@@ -25,7 +25,7 @@ def check(owner: Any, open_runs: int, now: datetime) -> None:
     if open_runs >= max_runs:
         raise RateLimited(
             "run",
-            f"{owner.get_username()} has {open_runs} runs waiting or running; the limit is {max_runs} "
+            f"{owner.get_username()} has {open_runs} runs queued or running; the limit is {max_runs} "
             f"({OPEN_RUNS}). Wait until one ends, or cancel one.",
             RETRY_SECONDS,
         )

@@ -254,7 +254,7 @@ def test_a_command_line_that_can_not_be_read_is_refused_in_one_line(capsys, name
     [
         ("LAW: is missing;", ["decide"]),
         ("--colour: is unknown;", ["decide", "flow", "--colour"]),
-        ("--delay: invalid int value: 'a\\nb'", ["design", "identify", "-", "--delay", "a\nb"]),
+        ("--delay: invalid whole number value: 'a\\nb'", ["design", "identify", "-", "--delay", "a\nb"]),
         ("what: invalid choice: 'dance'", ["lab", "dance"]),
         ("--seed: expected one argument", ["lab", "run", "--seed"]),
     ],

@@ -227,7 +227,7 @@ def test_a_node_killed_while_publishing_loses_nothing(
                 nodes["n2"].kill()
             yield batch
 
-    monkeypatch.setattr("console.management.commands.publish.limited", killing)
+    monkeypatch.setattr("console.management.commands.publish.limit_events", killing)
     count = 120_000
     path = jsonl(tmp_path / "e.jsonl", count)
     code, document, _ = publish(capsys, "alert", str(path), "--limit", str(count))

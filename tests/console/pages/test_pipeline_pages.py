@@ -207,7 +207,7 @@ def test_a_new_application_does_not_take_the_place_of_another(client_of, at_work
         (("[telemetry]", "[nowhere]"), "nowhere is not a queue"),
         (("sink: alert", "sink: nowhere"), "nowhere is not a queue"),
         (("[telemetry]", "[alert]"), "alert"),
-        (("SEQ(busy; load)", "SEQ(busy; outage)"), "circle"),
+        (("SEQ(busy; load)", "SEQ(busy; outage)"), "cycle"),
         (("name: performance", "name: other"), "other"),
         ((DECLARATION, "  "), "text"),
     ],

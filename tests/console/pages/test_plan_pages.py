@@ -96,7 +96,7 @@ def test_a_division_that_was_made_from_other_points_is_refused(operator, plant, 
     projection.set_points(plant.control, "alert", {"n1": 300, "n2": 367, "n3": 333})
     answer = fetch(operator, "/queues/alert/points", wanted)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == ["digest"]
-    assert "The division of alert was changed meanwhile" in answer.content.decode()
+    assert "The division of alert was changed in the meantime" in answer.content.decode()
     assert not Plan.objects.exists()
     page = form_of(operator.get("/queues/alert/"), "/queues/alert/points")
     fetch(operator, "/queues/alert/points", {**page, "points-n1": "200", "points-n2": "467", **REASON})

@@ -99,7 +99,7 @@ def test_another_plant_is_shown_and_can_be_chosen_in_the_frame(browsers, east):
         ),
         (
             {"error": "east returned 200 with invalid or incomplete JSON."},
-            ["Error", "half"],
+            ["Error", "incomplete JSON"],
         ),
         ({"state": "unseen", "age_seconds": None, "topology": None, "error": "east: no"}, ["No report yet"]),
     ],

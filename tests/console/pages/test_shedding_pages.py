@@ -94,7 +94,7 @@ def test_weights_put_in_force_leave_a_bound_that_a_colleague_has_set_meanwhile(b
 @pytest.mark.parametrize("asked", [{"latency_bound_seconds": "-1"}, {"weight-outage": "many"}])
 def test_a_bound_or_weight_that_is_none_is_refused_by_name_and_the_page_is_whole(browsers, plant, asked):
     page = page_of(browsers["operator"], Loop.objects.get(law="shedding"), **asked)
-    assert "Nothing was changed." in page and "hosts binds" in page
+    assert "Nothing was changed." in page and "hosts is the bottleneck" in page
 
 
 def test_a_queue_is_set_never_to_shed_on_its_page_and_then_it_does_not(browsers, plant):

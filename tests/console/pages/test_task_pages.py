@@ -265,7 +265,7 @@ def test_an_operator_may_change_a_task_but_not_its_job(browsers, secrets):
 def test_the_page_of_a_task_whose_job_has_gone_says_so(operator):
     Task.objects.filter(name="parts").update(job="python:no.such.JOB")
     page = operator.get("/tasks/parts/")
-    assert page.status_code == 200 and "can&#x27;t be imported" in page.content.decode()
+    assert page.status_code == 200 and "cannot be imported" in page.content.decode()
     assert refused(fetch(operator, "/tasks/parts/run", REASON)) == ["job"]
 
 

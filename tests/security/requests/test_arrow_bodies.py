@@ -53,7 +53,7 @@ REFUSED = {
     "an unknown column": (stream(columns(kind=pa.array(["a"]))), "kind"),
     "a column twice": (
         stream(pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["type", "type"])),
-        "twice",
+        "duplicate column",
     ),
     "no column": (stream(pa.RecordBatch.from_arrays([], names=[])), "no column"),
     "metadata over the limit": (

@@ -109,7 +109,7 @@ def test_a_failure_has_its_id_and_nothing_of_its_cause(address, browsers, monkey
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(CAUSE)
 
-    for place in ("console.api.routes.control.described", "console.pages.loops.loops.described"):
+    for place in ("console.api.routes.control.describe_loops", "console.pages.loops.loops.describe_loops"):
         monkeypatch.setattr(place, fail)
     monkeypatch.setattr("console.api.routes.plant_control.topology_now", fail)
     browser = browsers["viewer"]

@@ -109,7 +109,7 @@ def test_a_drain_is_stale_once_a_queue_that_it_does_not_move_has_points_on_its_n
     refused = refusal(
         lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
     )
-    assert "Queue orders has points on n3" in refused.message
+    assert "Queue orders has had points on n3" in refused.message
 
 
 @pytest.mark.parametrize("flag", ["drained", "cordoned"])

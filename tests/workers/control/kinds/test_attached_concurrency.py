@@ -85,7 +85,7 @@ def test_where_only_idle_processes_end_a_busy_pool_is_asked_until_it_is_smaller(
     app.row = {"orders": {ONE: {"tasks": app.ordered[-1][ONE], "at": 1.0, "by": "loop", "now": largest}}}
     app.work(station(6))
     (entry,) = app.tick(5.0, LAW)
-    assert "only idle processes are stopped); it is set again" in entry.reason
+    assert "only idle processes are stopped); retrying" in entry.reason
     app.is_idle, app.row = True, {}
     app.tick(5.0, LAW)
     assert app.tasks[ONE] < largest
