@@ -51,7 +51,7 @@ def test_types_that_are_few_keep_their_names(spark: SparkSession):
 def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
     spark: SparkSession, invented: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(training, "MAX_KNOWN_TYPES", 3)
+    monkeypatch.setattr(training, "MAX_TYPES", 3)
     counted = training._counts(events(spark, invented), 3_600)
     table = training.windows(counted, DAY, 3_600, 2, 3)
     assert set(table["type"].to_pylist()) == {"", *FREQUENT, OTHERS}
@@ -61,7 +61,7 @@ def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
 def test_statistics_have_a_row_for_the_rarest_types_together(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(statistics, "MAX_KNOWN_TYPES", 3)
+    monkeypatch.setattr(statistics, "MAX_TYPES", 3)
     slices, quantiles = statistics._measure(events(spark, 500), 590)
     rows = statistics.describe(Partition(DAY, "q"), slices, quantiles, {}).to_pylist()
     assert {row["type"]: row["events"] for row in rows} == {**FREQUENT, "": 20, OTHERS: 500}

@@ -108,7 +108,7 @@ def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
     foresight.rows({"shop": ORDERS}, NOON)
     foresight.wait()
     row = foresight.rows({"shop": ORDERS}, NOON)["shop"]
-    assert row.mean_per_second is None and "2 of the 4 minutes" in row.refused
+    assert row.mean_per_second is None and "2 of 4 minutes" in row.refused
 
 
 def test_a_fault_in_foreseeing_ends_nothing_and_is_said():

@@ -162,7 +162,7 @@ def test_a_person_stops_it_starts_it_and_starts_it_anew(application, running, co
 def test_one_that_fails_is_started_anew_in_a_new_process(application, running):
     running.start_error = RuntimeError("no worker")
     application.step(DECLARED)
-    with pytest.raises(SessionExpired, match="as anna wants it"):
+    with pytest.raises(SessionExpired, match="as anna requested"):
         application.step(DECLARED, replace_fields(BY_ANNA, restart=1))
 
 

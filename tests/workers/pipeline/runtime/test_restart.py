@@ -46,7 +46,7 @@ def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, cont
 
 def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_refused(tmp_path, control):
     planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(Combined().to_document()))
-    with pytest.raises(BadInput, match="is of run none"):
+    with pytest.raises(BadInput, match="belongs to run none"):
         open_checkpoint(tmp_path / "elsewhere", control, "app")
     control.delete("weir:pipeline:run:app")
     with pytest.raises(BadInput, match="has no state"):
