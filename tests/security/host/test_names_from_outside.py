@@ -154,7 +154,7 @@ def test_a_backup_with_a_link_or_a_device_is_refused(kind, tmp_path):
 @pytest.mark.parametrize("at", ["soon", 1e300, -1, None, [1]])
 def test_a_backup_with_a_time_that_is_none_is_refused(at, tmp_path):
     path = forged(tmp_path / "forged.backup", {"files/a": b"x"}, modified={"a": at})
-    with pytest.raises(BadInput, match="of .a. is invalid"), archive.open_backup(path):
+    with pytest.raises(BadInput, match="is invalid"), archive.open_backup(path):
         pass
 
 
