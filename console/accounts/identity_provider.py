@@ -151,7 +151,7 @@ def get_setting(attribute: str, *default: Any) -> Any:
 def read_proof_time(request: HttpRequest, now: float) -> float:
     """Return when the provider last asked for credentials, according to this login; 0 if it does not say.
 
-    A provider's existing session admits anybody at an open browser without a question, so it proves nothing.
+    An existing provider session doesn't prove who uses the browser, so it is not accepted.
     """
     told = request.session.get(AUTHENTICATED_AT)
     if not isinstance(told, int | float) or not math.isfinite(told):

@@ -105,9 +105,7 @@ def alive(of: User | None = None) -> QuerySet[UserSession]:
 
 @transaction.atomic
 def end(actor: Actor, session: UserSession) -> None:
-    """End a session: a user's own, or anybody's for those who manage users. Its websocket closes within
-    seconds.
-    """
+    """End a session. Users may end their own; user managers, all. Its websocket closes within seconds."""
     demand(actor, "account.change" if session.user == actor.user else "user.manage")
     about = {"since": session.created_at.isoformat(), "address": session.address, "agent": session.agent}
     audit_log.record(actor, "session.end", session.user.get_username(), before=about)

@@ -165,7 +165,7 @@ def _is_within(parent: Actor, action: str) -> bool:
 def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
     """Revoke a token and its children now; return False if it had ended already.
 
-    Permitted for a person's own tokens, a token's descendants, and for those who manage users anybody's.
+    Users may do this for their own tokens and descendants; user managers, for all tokens.
     """
     demand(actor, "token.mint" if is_own(actor, token) else "user.manage")
     if not _end_tokens(ApiToken.objects.filter(pk=token.pk), now):

@@ -39,7 +39,7 @@ BUDGETED = frozenset({"export", "filter", "proposal.make", "token.create"})
 
 @dataclass
 class _Minute:
-    """What was recorded of one actor within a minute."""
+    """The entries recorded for one actor within a minute."""
 
     since: float
     noted: set[Hashable] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What people without a login see of a plant: which part has a problem, and never why.
+"""The public status of a plant: the parts that have a problem, without the reason.
 
 A finding's sentence may contain an address, a person's name, or the text of an error. A subject's name and an
 alert's title contain none of that, except those of worker hosts, which are named after their hosts, of

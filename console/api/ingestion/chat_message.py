@@ -167,7 +167,7 @@ def _read_telegram(posted: Fields) -> ChatMessage:
 
 
 def _read_posted(posted: Fields) -> ChatMessage:
-    """Of Slack, Mattermost, Rocket.Chat and Zulip, which differ in few fields."""
+    """Read a post of Slack, Mattermost, Rocket.Chat, or Zulip; they differ in few fields."""
     if posted.get("type") == "url_verification":
         challenge = _text(posted, "challenge")
         return replace(IGNORED, challenge=challenge if len(challenge) <= MAX_CHALLENGE else "")

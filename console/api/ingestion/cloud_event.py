@@ -72,7 +72,7 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
 
 
 def _is_ping(headers: Mapping[str, str], document: Any) -> bool:
-    """Whether a Git host tries the address: its ping is no CloudEvent."""
+    """Return whether this is the ping of a Git host, which is not a CloudEvent."""
     is_named = any(headers.get(name) == "ping" for name in PING_HEADERS)
     return is_named or (isinstance(document, dict) and {"zen", "hook_id"} <= document.keys())
 

@@ -94,7 +94,7 @@ class OverrideEnd(OverrideRow):
 
 
 class OverrideUndo(ApiAnswer):
-    """What was undone; empty if it had ended already."""
+    """The reverted changes; empty if the intervention had already ended."""
 
     ended: list[OverrideRow]
     again: Annotated[

@@ -63,7 +63,7 @@ class ReceiverRow(ApiAnswer):
 
 
 class ChatReply(ApiAnswer):
-    """What the chat displays, in the format of its service."""
+    """A message in the format of the chat service."""
 
     text: NotRequired[
         Annotated[str, Field(description="Of Slack, Mattermost, Rocket.Chat, Teams and Telegram.")]
@@ -81,7 +81,7 @@ class ReceiverWithMessages(ReceiverRow):
 
 
 class DeadMansSwitchStatus(ApiAnswer):
-    """Whether the dead man's switch address was called."""
+    """The last call of the dead man's switch address."""
 
     called_at: Annotated[
         datetime | None, Field(description="null: never; none is set, or it was never possible.")
