@@ -12,8 +12,8 @@ from queues import environment as variables
 # They only use their input, so they don't load Django's applications.
 PLAIN = ("decide", "design", "lab", "match", "split")
 DATABASE_REMEDY = (
-    "Start it, check DATABASE_URL, and run `manage.py migrate` if a table is missing; `manage.py doctor`"
-    " finds other problems, and --traceback shows where it failed."
+    "Start the database, check DATABASE_URL, and run `manage.py migrate` if a table is missing."
+    " `manage.py doctor` finds other problems; --traceback shows the failing code."
 )
 RUN = "weir run [--port N] [--data DIR]   starts a plant on this machine; see weir run --help.\n"
 
@@ -52,5 +52,5 @@ def _load_database_commands() -> None:
             raise
         why = str(error).strip().partition("\n")[0]
         sys.exit(
-            f"{sys.argv[1]}: the database rejected the query, or did not answer ({why}). {DATABASE_REMEDY}"
+            f"{sys.argv[1]}: the database rejected the query, or did not respond ({why}). {DATABASE_REMEDY}"
         )

@@ -169,7 +169,7 @@ class UserSession(models.Model):
     agent = models.CharField(max_length=200, default="", blank=True)
 
     def __str__(self) -> str:
-        return f"{self.user_id} since {self.created_at:%Y-%m-%d %H:%M:%S}"
+        return f"session of user {self.user_id} since {self.created_at:%Y-%m-%d %H:%M:%S}"
 
 
 class Submission(models.Model):
@@ -250,7 +250,7 @@ class RecoveryCode(models.Model):
     used_at = models.DateTimeField(null=True, default=None)
 
     def __str__(self) -> str:
-        return f"of {self.user_id}"
+        return f"recovery code of user {self.user_id}"
 
 
 class AssistantProposal(models.Model):

@@ -72,7 +72,9 @@ ALLOWED_HOSTS = [*_HOSTS, "127.0.0.1"] if WEIR_PRODUCTION else _HOSTS
 try:
     WEIR_TRUSTED_PROXIES = networks_of(variables.TRUSTED_PROXIES.text())
 except ValueError as error:
-    raise ImproperlyConfigured(f"WEIR_TRUSTED_PROXIES takes networks such as 10.0.3.0/24: {error}") from None
+    raise ImproperlyConfigured(
+        f"WEIR_TRUSTED_PROXIES must be networks such as 10.0.3.0/24: {error}"
+    ) from None
 CSRF_TRUSTED_ORIGINS = [f"https://{host}" for host in _HOSTS] if WEIR_PRODUCTION else []
 
 INSTALLED_APPS = [
@@ -282,7 +284,7 @@ for _network in WEIR_EGRESS_ALLOW.split():
         ipaddress.ip_network(_network)
     except ValueError:
         raise ImproperlyConfigured(
-            f"WEIR_EGRESS_ALLOW takes networks such as 127.0.0.0/8 10.1.0.0/16, not {_network!r}."
+            f"WEIR_EGRESS_ALLOW must be networks such as 127.0.0.0/8 10.1.0.0/16, not {_network!r}."
         ) from None
 
 # Mail: the server as one address, so that it can't be configured partly.

@@ -98,7 +98,9 @@ def parameter(of: Law, name: str) -> Parameter:
     if of.actuator is not None:
         known[of.actuator] = actuator_parameter(of)
     if name not in known:
-        raise BadInput("name", f"{name} is not known; {of.name} takes {', '.join(known)} and mode")
+        raise BadInput(
+            "name", f"{name} is not known; the names for {of.name} are {', '.join(known)}, and mode"
+        )
     return known[name]
 
 

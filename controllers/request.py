@@ -32,13 +32,13 @@ def answer(name: str, document: Any) -> dict[str, Json]:
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
     if request.get("law", name) != name:
-        raise BadInput("law", f"takes {name}, the requested law, not {request['law']!r}")
+        raise BadInput("law", f"must be {name}, the requested law, not {request['law']!r}")
     if request.get("guard") is not None:
         return _parse_guarded_request(law, request)
     if request.get("manual") is not None:
         raise BadInput(
             "manual",
-            "requires the guard too, because a person's value passes it; add guard, or remove manual",
+            "requires guard, because the guard limits manual values; add guard or remove manual",
         )
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = catalog.read_state(law, parameters, request.get("state"))
@@ -61,7 +61,7 @@ def _observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> l
         return [_observation(law, parameters, request["observation"], "observation")]
     given = request.get("observations")
     if not isinstance(given, list) or not given:
-        raise BadInput("observations", "takes a list of one or more observations")
+        raise BadInput("observations", "must be a list of one or more observations")
     return [_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)]
 
 
@@ -92,7 +92,7 @@ def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
     observations = _observations(law, parameters, request)
     if len(observations) != 1:
         raise BadInput(
-            "observations", "takes exactly one when guard is given, because the guard applies to one instant"
+            "observations", "must have exactly one entry with guard, because the guard applies to one instant"
         )
     manual = read_manual(law, request.get("manual"))
     return _decide_through_guard(law, parameters, state, observations[0], request["guard"], manual, applies)
@@ -122,7 +122,9 @@ def _decide_through_guard(
     refuse_unknown(given, GUARD_KEYS, "guard")
     for key in ("unfit", "idle"):
         if given.get(key) is not None and not isinstance(given[key], str):
-            raise BadInput(f"guard.{key}", "takes null, or a sentence why the measurement can't be used")
+            raise BadInput(
+                f"guard.{key}", "must be null, or a sentence that says why the measurement can't be used"
+            )
     times = {key: given[key] for key in ("now_seconds", "age_seconds") if given.get(key) is not None}
     read = read_values((SECONDS, AGE), times, "guard")
     return guard.decide(

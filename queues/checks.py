@@ -30,7 +30,7 @@ UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Check:
-    """A check. takes: what it accepts, as it follows "takes". read: returns the stored value, or raises
+    """A check. takes: what it accepts, as it follows "must be". read: returns the stored value, or raises
     `ValueError`.
     """
 
@@ -52,7 +52,7 @@ class Check:
         except BadInput:
             raise
         except ValueError:
-            raise kind(field, f"takes {self.takes}, not {shorten_for_message(value)}{end}") from None
+            raise kind(field, f"must be {self.takes}, not {shorten_for_message(value)}{end}") from None
 
 
 def shorten_for_message(value: Any, most: int = MAX_SHOWN) -> str:
@@ -103,8 +103,9 @@ def _validate_value(good: bool, value: Any) -> Any:
 
 
 def _range(least: float, most: float) -> str:
-    low = "" if least == -math.inf else f" from {least:g}"
-    return low if most == math.inf else f"{low} to {most:g}"
+    if most == math.inf:
+        return "" if least == -math.inf else f" of at least {least:g}"
+    return f" of at most {most:g}" if least == -math.inf else f" from {least:g} to {most:g}"
 
 
 def number(least: float = -math.inf, most: float = math.inf, noun: str = "a number") -> Check:
@@ -116,7 +117,7 @@ def number(least: float = -math.inf, most: float = math.inf, noun: str = "a numb
 
 def greater_than(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
     """Accept a finite number greater than `least`."""
-    end = "" if most == math.inf else f" up to {most:g}"
+    end = "" if most == math.inf else f" and at most {most:g}"
 
     def read(value: Any) -> float:
         try:
@@ -183,7 +184,7 @@ def storable(value: Any) -> Any:
     return [storable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def text(noun: str = "a text", blank: bool = True) -> Check:
+def text(noun: str = "a string", blank: bool = True) -> Check:
     """Accept text. blank: it may be empty. `refuse_longer` limits its length."""
     return Check(
         noun, lambda value: _validate_value(isinstance(value, str) and (blank or value.strip() != ""), value)
@@ -197,7 +198,7 @@ def non_empty_text(most: int) -> Check:
         kept = value.strip() if isinstance(value, str) else ""
         return str(_validate_value(0 < len(kept) <= most, kept))
 
-    return Check(f"1 to {most} characters", read)
+    return Check(f"a string of 1 to {most} characters", read)
 
 
 def name(most: int = 60) -> Check:
@@ -207,7 +208,7 @@ def name(most: int = 60) -> Check:
         good = isinstance(value, str) and NAME.match(value) is not None and len(value) <= most
         return str(_validate_value(good, value))
 
-    return Check(f"letters, digits, dot, - and _ ({most} at most)", read)
+    return Check(f"a name of letters, digits, dots, - and _ (at most {most})", read)
 
 
 def matching_text(form: re.Pattern[str], noun: str) -> Check:
@@ -259,7 +260,7 @@ def mapping_of(check: Check, noun: str = "") -> Check:
         good = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
         return {name: check.read(each) for name, each in _validate_value(good, value).items()}
 
-    return Check(noun or f"an object of name: {check.takes}", read)
+    return Check(noun or f"an object in which each value is {check.takes}", read)
 
 
 def record(**checks: Check) -> Check:
@@ -269,7 +270,7 @@ def record(**checks: Check) -> Check:
         good = isinstance(value, Mapping) and set(value) == set(checks)
         return {name: checks[name].read(each) for name, each in _validate_value(good, value).items()}
 
-    return Check(f"an object of {', '.join(checks)}", read)
+    return Check(f"an object with the fields {', '.join(checks)}", read)
 
 
 def truth() -> Check:
@@ -303,7 +304,7 @@ def refuse_unknown(
     known: Collection[str],
     where: str,
     kind: type[BadInput] = BadInput,
-    message: str = "is not known; known: {known}",
+    message: str = "is unknown; known names: {known}",
 ) -> None:
     """Raise `kind` that names the first unknown name, and lists the known ones."""
     for name in names:
@@ -316,4 +317,4 @@ def refuse_longer(value: Any, most: int, where: str, noun: str = "") -> None:
     expensive.
     """
     if len(value) > most:
-        raise Forbidden(where, f"takes at most {most}{noun}, not {len(value)}")
+        raise Forbidden(where, f"must have at most {most}{noun or ' items'}, not {len(value)}")

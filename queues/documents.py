@@ -91,7 +91,7 @@ def _bounded_integer(digits: str) -> float:
 def read_json(text: str | bytes, name: str = "document") -> Any:
     """Return the value of a JSON text. Raises `BadInput` that names the position, or `name` for the whole."""
     if len(text) > MAX_JSON_BYTES:
-        raise Forbidden(name, f"takes at most {MAX_JSON_BYTES // 2**20} MiB")
+        raise Forbidden(name, f"must have at most {MAX_JSON_BYTES // 2**20} MiB")
     try:
         value = json.loads(
             text.removeprefix("\ufeff") if isinstance(text, str) else decoded_text(text),
@@ -101,9 +101,9 @@ def read_json(text: str | bytes, name: str = "document") -> Any:
             object_pairs_hook=_object,
         )
     except RecursionError:
-        raise Forbidden(name, f"is nested deeper than {MAX_DEPTH}") from None
+        raise Forbidden(name, f"is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
-        raise BadInput(name, f"is not JSON ({_describe_location(error)})") from None
+        raise BadInput(name, f"is not valid JSON ({_describe_location(error)})") from None
     return check_value(value, name)
 
 
@@ -126,12 +126,12 @@ def _check(value: Any, depth: int) -> None:
         _check_text(value)
     elif kind is float:
         if not math.isfinite(value):
-            raise _At("takes a finite number")
+            raise _At("must be a finite number")
     elif kind is _Refused:
         raise _At(value.why)
     elif kind is dict or kind is list:
         if depth >= MAX_DEPTH:
-            raise _At(f"is nested deeper than {MAX_DEPTH}", Forbidden)
+            raise _At(f"is nested deeper than {MAX_DEPTH} levels", Forbidden)
         _check_parts(value, depth)
 
 
@@ -163,22 +163,22 @@ def _check_text(text: Any) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _At("has half of a surrogate pair, which is not text") from None
+            raise _At("contains an unpaired surrogate, which is not valid Unicode") from None
 
 
 def _constant(token: str) -> _Refused:
-    return _Refused(f"{token} is not a finite number; numbers must be finite")
+    return _Refused(f"must be a finite number, not {token}")
 
 
 def _float(text: str) -> float | _Refused:
     """Parse a number. 1e999 overflows to infinity, and is rejected like Infinity."""
     value = float(text)
-    return value if math.isfinite(value) else _Refused(f"{text[:20]} is not a finite number")
+    return value if math.isfinite(value) else _Refused(f"must be a finite number, not {text[:20]}")
 
 
 def _integer(text: str) -> int | _Refused:
     if len(text) > MAX_DIGITS:
-        return _Refused(f"takes numbers of at most {MAX_DIGITS} digits, not {len(text)}")
+        return _Refused(f"must have at most {MAX_DIGITS} digits, not {len(text)}")
     return int(text)
 
 
@@ -188,7 +188,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                made[key] = _Refused("is given twice")
+                made[key] = _Refused("is a duplicate key")
             seen.add(key)
     return made
 
@@ -216,19 +216,19 @@ class YamlDocument:
 def read_yaml(text: str, name: str = "document") -> YamlDocument:
     """Parse a YAML text. Raises `BadInput` that names the position in it (or `name`) and the line."""
     if len(text) > MAX_YAML_CHARACTERS:
-        raise Forbidden(name, f"takes at most {MAX_YAML_CHARACTERS} characters, not {len(text)}")
+        raise Forbidden(name, f"must have at most {MAX_YAML_CHARACTERS} characters, not {len(text)}")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadInput(name, "has half of a surrogate pair, which is not text") from None
+        raise BadInput(name, "contains an unpaired surrogate, which is not valid Unicode") from None
     try:
         return _Builder(name).document(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
-        raise BadInput(name, f"is not YAML: {error.problem or error.context}{line}") from None
+        raise BadInput(name, f"is not valid YAML: {error.problem or error.context}{line}") from None
     except yaml.YAMLError:
-        raise BadInput(name, "is not YAML: it has characters that YAML does not allow") from None
+        raise BadInput(name, "is not valid YAML: it contains characters that YAML does not allow") from None
 
 
 class _Builder:
@@ -246,22 +246,22 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self._refuse("", event, "takes one document")
+                    self._refuse("", event, "must contain one document")
                 self._made.value = self._value(next(events), "", 0)
         return self._made
 
     def _value(self, event: Any, path: str, depth: int) -> Any:
         self._values += 1
         if self._values > MAX_YAML_VALUES:
-            self._refuse(path, event, f"takes at most {MAX_YAML_VALUES} values", Forbidden)
+            self._refuse(path, event, f"must have at most {MAX_YAML_VALUES} values", Forbidden)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            self._refuse(path, event, "takes no anchors and aliases (& and *)", Forbidden)
+            self._refuse(path, event, "must not contain anchors or aliases (& or *)", Forbidden)
         if event.tag not in (None, "!"):
-            self._refuse(path, event, "takes no tags (!)", Forbidden)
+            self._refuse(path, event, "must not contain tags (!)", Forbidden)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
         if depth >= MAX_DEPTH:
-            self._refuse(path, event, f"is nested deeper than {MAX_DEPTH}", Forbidden)
+            self._refuse(path, event, f"is nested deeper than {MAX_DEPTH} levels", Forbidden)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path, depth)
         return self._build_mapping(path, depth)
@@ -278,11 +278,11 @@ class _Builder:
         made: dict[Any, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                self._refuse(path, event, "takes plain keys", Forbidden)
+                self._refuse(path, event, "must have plain keys", Forbidden)
             key = self._value(event, path, depth + 1)
             inner = f"{path}.{_format_key(key)}".removeprefix(".")
             if key in made:
-                self._refuse(inner, event, "is given twice")
+                self._refuse(inner, event, "is a duplicate key")
             self._made.lines[inner] = _line(event)
             made[key] = self._value(next(self._events), inner, depth + 1)
         return made
@@ -297,7 +297,7 @@ class _Builder:
             return value
         if len(value) > MAX_DIGITS:
             if _NUMBER.match(value):
-                self._refuse(path, event, f"takes numbers of at most {MAX_DIGITS} digits, not {len(value)}")
+                self._refuse(path, event, f"must have at most {MAX_DIGITS} digits, not {len(value)}")
             return value
         try:
             return read_plain_scalar(value)

@@ -65,7 +65,7 @@ class Switch(Variable):
         """Return whether it is on. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text not in ("", "0", "1"):
-            raise BadInput(self.name, "takes 1 or 0.")
+            raise BadInput(self.name, "must be 1 or 0.")
         return text == "1" if text else default
 
 
@@ -79,7 +79,7 @@ class OneOf(Variable):
         """Return the word. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text not in self.words_known:
-            raise BadInput(self.name, f"takes one of {', '.join(self.words_known)}.")
+            raise BadInput(self.name, f"must be one of {', '.join(self.words_known)}.")
         return text
 
 
@@ -90,7 +90,7 @@ class WholeNumber(Variable):
         """Return the number. Raises `BadInput` that names the variable."""
         text = self.text(environment)
         if text and not (text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER):
-            raise BadInput(self.name, f"takes a whole number of at most {MAX_NUMBER} digits.")
+            raise BadInput(self.name, f"must be a whole number of at most {MAX_NUMBER} digits.")
         return int(environment.get(self.name) or (self.default if default is None else default))
 
 
@@ -105,9 +105,7 @@ class Seconds(Variable):
         text = self.text(environment)
         value = decimal_number(text) or 0.0
         if not MIN_SECONDS <= value <= self.most:
-            raise BadInput(
-                self.name, f"takes seconds from {MIN_SECONDS:g} to {self.most:g}, not {text[:40]!r}"
-            )
+            raise BadInput(self.name, f"must be {MIN_SECONDS:g} to {self.most:g} s, not {text[:40]!r}")
         return value
 
 
@@ -125,39 +123,44 @@ class Address(Variable):
         except ValueError:
             well_formed = False
         if text and (not well_formed or "@" in parts.netloc):
-            raise BadInput(self.name, "takes an address such as http://collector:4318, without user.")
+            raise BadInput(
+                self.name, "must be an address such as http://collector:4318, without user and password."
+            )
         return text
 
 
 # The plant on this machine.
 DATA = Folder(
     "WEIR_DATA",
-    "where a local plant keeps its database, node files, checkpoints and secrets",
+    "data folder of a local plant: database, node files, checkpoints, and secrets",
     ".weir",
-    unset=".weir in the checkout; for an installed wheel, .weir in the home folder",
+    unset=".weir in the checkout, or in the home folder for an installed wheel",
 )
-DATABASE_URL = Variable("DATABASE_URL", "the console's database", unset="SQLite in WEIR_DATA", secret=True)
+DATABASE_URL = Variable(
+    "DATABASE_URL", "URL of the console's database", unset="SQLite in WEIR_DATA", secret=True
+)
 STATEMENT_SECONDS = WholeNumber(
-    "WEIR_STATEMENT_SECONDS", "how long a page's statement may take at PostgreSQL, s (0: unlimited)", "30"
+    "WEIR_STATEMENT_SECONDS", "PostgreSQL statement timeout for pages, s (0: unlimited)", "30"
 )
 LOCK_SECONDS = WholeNumber(
     "WEIR_LOCK_SECONDS",
-    "how long a background process waits for a lock at PostgreSQL, s (0: unlimited)",
+    "PostgreSQL lock timeout for background processes, s (0: unlimited)",
     "10",
 )
 TRANSACTION_SECONDS = WholeNumber(
     "WEIR_TRANSACTION_SECONDS",
-    "how long a background process's transaction may be idle at PostgreSQL, s (0: unlimited)",
+    "PostgreSQL idle transaction timeout for background processes, s (0: unlimited)",
     "60",
 )
 REDIS_URL = Variable(
     "REDIS_URL",
-    "the control server: broker, leases, live state; redis://…, or sentinel://user:password@host1,host2/NAME/0",
-    unset="that of ./run's plant in WEIR_DATA",
+    "URL of the control server (broker, leases, and live state): redis://…, or"
+    " sentinel://user:password@host1,host2/NAME/0",
+    unset="the control server of ./run's plant",
     secret=True,
 )
 NODE_LOGIN = Variable(
-    "WEIR_NODE_LOGIN", "user:password of this process at nodes whose URLs contain no login", secret=True
+    "WEIR_NODE_LOGIN", "user:password of this process for nodes whose URLs contain no login", secret=True
 )
 NODES = Variable(
     "WEIR_NODES", "for manage.py seed: the nodes, as name=redis://host:port/0, separated by spaces"
@@ -165,148 +168,148 @@ NODES = Variable(
 ADMIN_PASSWORD = Variable(
     "WEIR_ADMIN_PASSWORD",
     "for manage.py seed: the first administrator's password",
-    unset="a random one",
+    unset="random",
     secret=True,
 )
 
 SUPERVISOR = Variable(
     "WEIR_SUPERVISOR",
-    "set by ./run for its processes: the socket of their supervisor",
+    "socket of the supervisor; set by ./run",
     unset="no supervisor",
 )
 
 # Production and access.
-PRODUCTION = Switch("WEIR_PRODUCTION", "1 requires secrets from the environment and https cookies")
+PRODUCTION = Switch("WEIR_PRODUCTION", "1: requires secrets from the environment, and HTTPS-only cookies")
 SECRET_KEY = Variable(
     "WEIR_SECRET_KEY",
-    "signs sessions; required when WEIR_PRODUCTION is set",
+    "key that signs sessions; required if WEIR_PRODUCTION is 1",
     unset="stored in WEIR_DATA",
     secret=True,
 )
 AUDIT_KEY = Variable(
     "WEIR_AUDIT_KEY",
-    "seals the audit log; of several words the first seals, and all verify",
+    "keys of the audit log, separated by spaces: the first key seals, and all keys verify",
     unset="WEIR_SECRET_KEY",
     secret=True,
 )
 WITHOUT_PAGES = Switch(
-    "WEIR_WITHOUT_PAGES", "1: a production process that serves no pages, and needs no WEIR_SECRET_KEY"
+    "WEIR_WITHOUT_PAGES", "1: this production process serves no pages and needs no WEIR_SECRET_KEY"
 )
 HEARTBEAT_FILE = Variable(
     "WEIR_HEARTBEAT_FILE",
-    "a file that a process touches every few seconds while it is alive, for health checks",
+    "file that the process touches every few seconds, for health checks",
     unset="none",
 )
 HOSTS = Variable(
     "WEIR_HOSTS",
-    "host names that requests may use, separated by spaces",
+    "allowed host names of requests, separated by spaces",
     "localhost 127.0.0.1 [::1] testserver",
     unset="localhost",
 )
 TRUSTED_PROXIES = Variable(
-    "WEIR_TRUSTED_PROXIES", "networks of proxies whose X-Forwarded-For and -Proto are trusted"
+    "WEIR_TRUSTED_PROXIES",
+    "networks of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted",
 )
 HSTS_SECONDS = WholeNumber(
     "WEIR_HSTS_SECONDS",
-    "how long browsers must use https only, s (0: the header is not sent)",
-    unset="a year in production, otherwise 0",
+    "HSTS max-age, s (0: no header)",
+    unset="1 year in production, otherwise 0",
 )
 HSTS_SUBDOMAINS = Switch(
-    "WEIR_HSTS_SUBDOMAINS", "1: also for the host name's subdomains", unset="1 in production, otherwise 0"
+    "WEIR_HSTS_SUBDOMAINS", "1: HSTS includes subdomains", unset="1 in production, otherwise 0"
 )
 SSL_REDIRECT = Switch(
     "WEIR_SSL_REDIRECT",
-    "1 redirects http to https, except /healthz and /readyz",
+    "1: redirects HTTP to HTTPS, except /healthz and /readyz",
     unset="1 in production, otherwise 0",
 )
 METRICS_LOOPBACK = Switch(
     "WEIR_METRICS_LOOPBACK",
-    "1: /metrics needs no token from this machine",
+    "1: requests for /metrics from this machine need no token",
     unset="0 in production, otherwise 1",
 )
 LIVE_SOCKETS_PER_PERSON = WholeNumber(
-    "WEIR_LIVE_SOCKETS_PER_PERSON", "maximum number of live connections (/live/) per person", "20"
+    "WEIR_LIVE_SOCKETS_PER_PERSON", "maximum number of live connections (/live/) per user", "20"
 )
 LIVE_SOCKETS = WholeNumber("WEIR_LIVE_SOCKETS", "maximum number of live connections per web process", "500")
 CONNECTIONS_PER_ADDRESS = WholeNumber(
     "WEIR_CONNECTIONS_PER_ADDRESS",
-    "connections of one client address (for IPv6: one /64) to a web process, except trusted proxies",
+    "maximum number of connections per client address (IPv6: per /64) to a web process, except trusted"
+    " proxies",
     "256",
 )
 CONNECTIONS = WholeNumber(
     "WEIR_CONNECTIONS",
-    "maximum number of connections per web process; fewer if its limit of open files requires it",
+    "maximum number of connections per web process; lower if the open file limit requires it",
     "4096",
 )
 EGRESS_ALLOW = Variable(
-    "WEIR_EGRESS_ALLOW", "internal networks that addresses entered by people may lead to: 127.0.0.0/8 …"
+    "WEIR_EGRESS_ALLOW", "internal networks that addresses entered by users may resolve to: 127.0.0.0/8 …"
 )
 HANDLERS = Variable(
     "WEIR_HANDLERS",
-    "Python code that pages and the API may name (handlers of queues and jobs of tasks): packages, modules or"
-    " whole paths, separated by commas",
+    "Python code that users may set as queue handlers and task jobs: packages, modules, or full paths,"
+    " separated by commas",
     unset="none",
 )
 KUBERNETES_CA = Folder(
     "WEIR_KUBERNETES_CA",
-    "a PEM file of the authorities that certificates of Kubernetes API servers are checked against",
-    unset="the pod's own in its cluster, otherwise those that the host trusts",
+    "PEM file with the CA certificates for Kubernetes API servers",
+    unset="the cluster's CA in a pod, otherwise the host's CA certificates",
 )
 
 # External login.
 OIDC_ISSUER = Variable(
     "WEIR_OIDC_ISSUER",
-    "the OpenID Connect provider, https://login.example.org/realm",
-    unset="none: no login by OpenID Connect",
+    "URL of the OpenID Connect provider: https://login.example.org/realm",
+    unset="none: no OpenID Connect login",
 )
 OIDC_CLIENT_ID = Variable(
-    "WEIR_OIDC_CLIENT_ID", "Weir's name at the provider; its callback is /oidc/callback/"
+    "WEIR_OIDC_CLIENT_ID", "client ID at the provider; the callback path is /oidc/callback/"
 )
-OIDC_CLIENT_SECRET = Variable(
-    "WEIR_OIDC_CLIENT_SECRET", "the secret with which Weir authenticates at the provider", secret=True
-)
+OIDC_CLIENT_SECRET = Variable("WEIR_OIDC_CLIENT_SECRET", "client secret at the provider", secret=True)
 OIDC_ROLES = Variable(
     "WEIR_OIDC_ROLES",
-    'groups and the roles that they give: ops=operator "Domain Admins"=administrator',
+    'roles by group: ops=operator "Domain Admins"=administrator',
 )
-OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "the claim that lists a user's groups", "groups")
-OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "the requested scopes", "openid profile email")
+OIDC_GROUPS = Variable("WEIR_OIDC_GROUPS", "claim that lists a user's groups", "groups")
+OIDC_SCOPES = Variable("WEIR_OIDC_SCOPES", "requested scopes", "openid profile email")
 
 # Messages.
 PUBLIC_URL = Variable(
     "WEIR_PUBLIC_URL",
-    "the public address of the console; it is used in messages",
+    "public URL of the console, used in messages",
     "http://localhost:8000",
-    unset="http://localhost:8000; ./run's own address",
+    unset="http://localhost:8000; with ./run, its address",
 )
 CONSOLE_URL = Address(
     "WEIR_CONSOLE_URL",
-    "where the observer checks whether the console answers (totals.console_available): http://web:8000",
-    unset="none: not checked; ./run checks its own",
+    "URL at which the observer checks the console (totals.console_available): http://web:8000",
+    unset="none: not checked; with ./run, its console",
 )
 SMTP_URL = Variable(
     "WEIR_SMTP_URL",
-    "the mail server: smtp://user:password@host:587 (smtps: TLS from the start)",
-    unset="none: no mail",
+    "mail server: smtp://user:password@host:587 (smtps: implicit TLS)",
+    unset="none: no e-mail",
     secret=True,
 )
 ALIVE_URL = Variable(
     "WEIR_ALIVE_URL",
-    "a dead man's switch: an address that is called while observer, alerter, and delivery work",
-    unset="no address is called",
+    "dead man's switch: URL that Weir requests while the observer, the alerter, and delivery work",
+    unset="none: no requests",
     secret=True,
 )
-ALIVE_SECONDS = Seconds("WEIR_ALIVE_SECONDS", "how often WEIR_ALIVE_URL is called", "60")
-MAIL_FROM = Variable("WEIR_MAIL_FROM", "the sender of e-mail", "weir@localhost")
+ALIVE_SECONDS = Seconds("WEIR_ALIVE_SECONDS", "interval between requests of WEIR_ALIVE_URL, s", "60")
+MAIL_FROM = Variable("WEIR_MAIL_FROM", "sender address of e-mail", "weir@localhost")
 LOG_LEVEL = OneOf(
     "WEIR_LOG_LEVEL",
-    "the minimum level that is logged: DEBUG, INFO, WARNING or ERROR",
+    "minimum log level: DEBUG, INFO, WARNING, or ERROR",
     "INFO",
     words_known=("DEBUG", "INFO", "WARNING", "ERROR"),
 )
 LOG_FORMAT = OneOf(
     "WEIR_LOG_FORMAT",
-    "text: lines for people; json: one object per line",
+    "log format: text (lines) or json (one object per line)",
     "text",
     words_known=("text", "json"),
 )
@@ -315,7 +318,7 @@ LOG_FORMAT = OneOf(
 # Traces and metrics for an OpenTelemetry collector: OpenTelemetry's own names, which its library reads too.
 OTLP_ENDPOINT = Address(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "the collector that traces and metrics are sent to (OTLP over HTTP): http://collector:4318",
+    "collector for traces and metrics (OTLP over HTTP): http://collector:4318",
     unset="none: nothing is sent",
 )
 OTLP_HEADERS = Variable(
@@ -325,76 +328,76 @@ OTLP_HEADERS = Variable(
 )
 OTLP_CERTIFICATE = Variable(
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
-    "the file of the authority that signed the collector's certificate",
-    unset="those that Python trusts",
+    "CA certificate file for the collector",
+    unset="Python's default CA certificates",
 )
-OTLP_SERVICE = Variable("OTEL_SERVICE_NAME", "the service's name at the collector", "weir")
+OTLP_SERVICE = Variable("OTEL_SERVICE_NAME", "service name at the collector", "weir")
 OTLP_RESOURCE = Variable(
-    "OTEL_RESOURCE_ATTRIBUTES", "further attributes of every process: deployment.environment=test,…"
+    "OTEL_RESOURCE_ATTRIBUTES", "additional attributes of every process: deployment.environment=test,…"
 )
 OTLP_SAMPLER = Variable(
     "OTEL_TRACES_SAMPLER",
-    "which traces are sent: all of them, or a share with parentbased_traceidratio",
+    "trace sampler: parentbased_always_on (all traces) or parentbased_traceidratio (a share)",
     "parentbased_always_on",
 )
 OTLP_SAMPLER_SHARE = Variable(
-    "OTEL_TRACES_SAMPLER_ARG", "the share, from 0 to 1, for parentbased_traceidratio", unset="1"
+    "OTEL_TRACES_SAMPLER_ARG", "share of traces for parentbased_traceidratio, 0 to 1", unset="1"
 )
 
 # The pipeline and Spark.
 SPARK_MASTER = Variable(
     "SPARK_MASTER",
-    "the Spark cluster, spark://host:7077",
+    "URL of the Spark master: spark://host:7077",
     unset="local[2] for the pipeline, local[1] for batch jobs",
 )
 SPARK_DRIVER_HOST = Variable(
     "SPARK_DRIVER_HOST",
-    "the name under which a cluster reaches the driver",
+    "host name at which a cluster reaches the driver",
     unset="this host's address on the route to the master",
 )
 SPARK_SECRET = Variable(
     "WEIR_SPARK_SECRET",
-    "for a Spark cluster: the secret by which master, workers, and drivers authenticate one another",
+    "for a Spark cluster: authentication secret of its master, workers, and drivers",
     secret=True,
 )
 PIPELINE_APPLICATION = Folder(
     "WEIR_PIPELINE_APPLICATION",
-    "the declaration (YAML) of the application",
-    unset="the one that ships with Weir",
+    "YAML declaration of the application",
+    unset="the default application",
 )
 PIPELINE_TRIGGER_SECONDS = Seconds(
     "WEIR_PIPELINE_TRIGGER_SECONDS",
-    "minimum time between the starts of two batches; a batch starts when there is something to process",
+    "minimum time between batch starts, s; a batch starts when events are available",
     "0.1",
 )
 PIPELINE_PATIENCE_SECONDS = Seconds(
-    "WEIR_PIPELINE_PATIENCE_SECONDS", "how long a planned batch waits for an unavailable node", "30"
+    "WEIR_PIPELINE_PATIENCE_SECONDS", "timeout of a planned batch that waits for an unavailable node, s", "30"
 )
 PIPELINE_STUCK_SECONDS = Seconds(
     "WEIR_PIPELINE_STUCK_SECONDS",
-    "a process that has all it needs and finishes nothing for this long ends itself",
+    "time without progress after which a process that is not blocked exits, s",
     "120",
 )
 
 # Other programs, and other consoles.
-HERON = Variable("WEIR_HERON", "the command that scales a Heron topology", "heron")
+HERON = Variable("WEIR_HERON", "command that scales a Heron topology", "heron")
 PLANT_COMMANDS = Variable(
     "WEIR_PLANT_COMMANDS",
-    "commands that declared plants may call, separated by ;, each given by the words that a call must start"
-    " with, including options: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
+    "allowed commands of declared plants, separated by ;. A call must start with the same words, including"
+    " options: /usr/local/bin/scale-pool; /usr/bin/systemctl start worker@",
     unset="none",
 )
 PLANT_TIMEOUT_SECONDS = Seconds(
     "WEIR_PLANT_TIMEOUT_SECONDS",
-    "how long an attached plant may take to answer one request, at most 10; all sensors of a declared"
-    " plant may take twice that, an order four times that, and a measurement is stale after three times that",
+    "request timeout for attached plants, s (at most 10). Declared plants: 2 times this for all sensors, 4"
+    " times for an order. A measurement is stale after 3 times this.",
     "2",
     most=10.0,
 )
 PLANT_FILES = Variable(
     "WEIR_PLANT_FILES", "folders whose files declared plants may read, separated by spaces", unset="none"
 )
-URL = Variable("WEIR_URL", "for manage.py weir: a remote console", unset="this one")
+URL = Variable("WEIR_URL", "for manage.py weir: URL of a remote console", unset="this console")
 TOKEN = Variable("WEIR_TOKEN", "for manage.py weir: the token for WEIR_URL", secret=True)
 
 DECLARED: tuple[Variable, ...] = tuple(
@@ -428,7 +431,7 @@ def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     if any(
         "\ud800" <= hidden_name <= "\udfff" for hidden_name in secret
     ):  # how Python represents such a byte
-        raise BadInput(name, "contains a byte that is not UTF-8; set it again, in UTF-8.")
+        raise BadInput(name, "must be UTF-8; set the variable again in UTF-8.")
     return secret
 
 

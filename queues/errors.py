@@ -71,8 +71,8 @@ class QueuePaused(WeirError):  # noqa: N818
 
     def __init__(self, queue: str, reason: str, retry_seconds: int) -> None:
         super().__init__(
-            f"Intake of {queue} is paused for {retry_seconds} s more: {reason} "
-            "Nothing was stored; publish again then."
+            f"Intake of {queue} is paused for another {retry_seconds} s: {reason} "
+            "Nothing was stored. Publish again after the pause."
         )
         self.queue, self.reason, self.retry_seconds = queue, reason, retry_seconds
 
@@ -88,11 +88,11 @@ CONNECTION_REASONS = {
     "network is unreachable": "there is no route to its network",
     "connection reset by peer": "it closed the connection",
     "broken pipe": "it closed the connection",
-    "timed out": "it took too long",
-    "timeout": "it took too long",
-    "name or service not known": "no such host is known",
-    "no address associated with hostname": "no such host is known",
-    "temporary failure in name resolution": "the name of its host can't be resolved at present",
+    "timed out": "it timed out",
+    "timeout": "it timed out",
+    "name or service not known": "its host name is unknown",
+    "no address associated with hostname": "its host name is unknown",
+    "temporary failure in name resolution": "its host name can't be resolved",
 }
 MAX_CHARACTERS = 200
 

@@ -7,7 +7,7 @@ from queues import checks
 
 NAME = RegexValidator(
     checks.QUEUE_NAME.pattern,
-    "name takes a lower-case letter, then letters, digits, - or _ (40 at most).",
+    "name must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _.",
 )
 
 
@@ -20,8 +20,8 @@ class Node(models.Model):
     capacity_memory_bytes = models.BigIntegerField(default=512 * 2**20, validators=[MinValueValidator(1)])
     busy_threshold = models.FloatField(default=0.70)
     toobusy_threshold = models.FloatField(default=0.90)
-    drained = models.BooleanField(default=False, help_text="gives all it holds, gets nothing")
-    cordoned = models.BooleanField(default=False, help_text="keeps what it holds, gets nothing new")
+    drained = models.BooleanField(default=False, help_text="moves all its points away, receives none")
+    cordoned = models.BooleanField(default=False, help_text="keeps its points, receives no new points")
     # Since when no heartbeat arrives, written by recovery. A process that takes over continues the count.
     offline_since = models.DateTimeField(null=True, default=None)
 
@@ -45,7 +45,7 @@ class Queue(models.Model):
     handler = models.CharField(
         max_length=200,
         default="emulate",
-        help_text="webhook, sql, parquet, emulate or python:dotted.path (jobs queues)",
+        help_text="webhook, sql, parquet, emulate, or python:dotted.path (jobs queues)",
     )
     handler_options = models.JSONField(default=dict, blank=True)
     events_per_worker = models.PositiveIntegerField(default=5_000, validators=[MinValueValidator(1)])

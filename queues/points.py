@@ -13,11 +13,13 @@ def check_points(points: object, field: str = "points", least: int = 1) -> dict[
     `BadInput`.
     """
     if not isinstance(points, Mapping) or not points:
-        raise BadInput(field, 'takes an object of node names and points, such as {"n1": 500, "n2": 500}.')
+        raise BadInput(
+            field, 'must be a JSON object of node names and points, such as {"n1": 500, "n2": 500}.'
+        )
     for node, value in points.items():
         checks.whole(least, TOTAL).validate(value, f"{field}.{node}", end=".")
     if sum(points.values()) != TOTAL:
-        raise BadInput(field, f"sum to {sum(points.values())}; they must sum to {TOTAL}.")
+        raise BadInput(field, f"must sum to {TOTAL}, not {sum(points.values())}.")
     return dict(points)
 
 
@@ -39,10 +41,10 @@ def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> d
     least 1.
     """
     if not nodes or len(set(nodes)) != len(nodes) or len(nodes) > TOTAL:
-        raise BadInput("nodes", f"takes 1 to {TOTAL} different node names.")
+        raise BadInput("nodes", f"must have 1 to {TOTAL} different node names.")
     wanted = {node: weights[node] if weights else 1.0 for node in nodes}
     if any(not 0 < weight < float("inf") for weight in wanted.values()):
-        raise BadInput("weights", "takes finite numbers above 0.")
+        raise BadInput("weights", "must be finite numbers above 0.")
     extra = apportion(TOTAL - len(nodes), wanted) if weights else apportion(TOTAL, wanted)
     return {node: extra[node] + 1 for node in nodes} if weights else extra
 
@@ -56,9 +58,11 @@ def move(points: Mapping[str, int], source: str, target: str, amount: int) -> di
     if source not in before:
         raise BadInput("from", f"{source} has no points; the nodes with points are {', '.join(before)}.")
     if source == target:
-        raise BadInput("to", "takes another node than from.")
+        raise BadInput("to", "must not be the same node as from.")
     if not checks.is_whole(amount, 1, before[source]):
-        raise BadInput("points", f"takes a whole number from 1 to {before[source]}, the points of {source}.")
+        raise BadInput(
+            "points", f"must be a whole number from 1 to {before[source]}, the points of {source}."
+        )
     after = {**before, target: before.get(target, 0) + amount, source: before[source] - amount}
     return {node: value for node, value in after.items() if value}
 
@@ -83,7 +87,9 @@ def restore(points: Mapping[str, int], node: str, amount: int) -> dict[str, int]
     spare = {name: value - 1 for name, value in others.items()}
     most = sum(spare.values())
     if not checks.is_whole(amount, 1, most):
-        raise BadInput("points", f"takes a whole number from 1 to {most}: each other node keeps at least 1.")
+        raise BadInput(
+            "points", f"must be a whole number from 1 to {most}: every other node keeps at least 1."
+        )
     taken = apportion(amount, spare)
     after = {name: before[name] - taken.get(name, 0) for name in before}
     return {**after, node: before.get(node, 0) + amount}

@@ -41,7 +41,7 @@ def private_folder(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = path.stat().st_mode
     if mode & stat.S_ISVTX:
-        raise BadInput("folder", f"{path} is shared by all users of this machine; name one of your own")
+        raise BadInput("folder", f"{path} is shared by all users of this machine; use a folder of your own")
     if mode & OTHERS:
         path.chmod(0o700)
 

@@ -67,7 +67,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
             control.set(keys.TOPOLOGY, document)
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
-                f"The control server does not answer ({connection_reason(error)}); nothing was changed."
+                f"The control server is not responding ({connection_reason(error)}); nothing was changed."
             ) from error
     return topology
 
@@ -145,9 +145,7 @@ def change_queue(
         live = row.containers.filter(points__gt=0).count()
         # It may be short already, as nodes were lost: that prevents no other change.
         if "minimum_containers" in fields and not 1 <= row.minimum_containers <= live:
-            message = (
-                f"takes 1 to {live}, as many containers as the queue has; move points to more nodes first."
-            )
+            message = f"must be 1 to {live}, the queue's number of containers; move points to more nodes first."
             raise BadInput("minimum_containers", message)
         row.save(update_fields=list(fields))
         _check_readable(thresholds)
@@ -262,7 +260,7 @@ def _write_points(
         if name not in nodes:
             raise BadInput(f"points.{name}", "is not a node.")
     if len(checked) < least:
-        message = f"takes {least} containers or more (minimum_containers), not {len(checked)}."
+        message = f"must have at least {least} containers (minimum_containers), not {len(checked)}."
         raise BadInput("points", message)
     # Events in a container that loses its points are still consumed there: it drains, and is removed when
     # empty.
@@ -306,7 +304,7 @@ def _node(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:
     )
     if not 0 < spec.busy < spec.toobusy:
         raise BadTopology(
-            f"nodes.{node.name}.busy", f"takes a share above 0 and below toobusy ({spec.toobusy})."
+            f"nodes.{node.name}.busy", f"must be a share above 0 and below toobusy ({spec.toobusy})."
         )
     return spec
 

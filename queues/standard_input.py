@@ -13,7 +13,7 @@ def standard_input(field: str) -> TextIO:
     Raises `BadInput` that names the field if it is closed.
     """
     if sys.stdin is None:
-        raise BadInput(field, "standard input is closed; give a file, or open standard input")
+        raise BadInput(field, "standard input is closed; pass a file, or open standard input")
     if isinstance(sys.stdin, io.TextIOWrapper):
         # The default is the locale's encoding, which changes names and reads half of what is not text.
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")

@@ -114,11 +114,13 @@ class Topology:
         try:
             document = json.loads(text, object_pairs_hook=_once)
         except ValueError as error:
-            raise BadTopology(keys.TOPOLOGY, f"is not JSON ({error}); project the topology again.") from None
+            raise BadTopology(
+                keys.TOPOLOGY, f"is not JSON ({error}); run manage.py seed to write it again."
+            ) from None
         _check_keys(document, keys.TOPOLOGY, ("revision", "nodes", "queues"))
         for part in ("nodes", "queues"):
             if not isinstance(document[part], dict):
-                raise BadTopology(part, "takes an object.")
+                raise BadTopology(part, "must be a JSON object.")
         nodes = {name: _node(name, value) for name, value in document["nodes"].items()}
         queues = {name: _queue(name, value) for name, value in document["queues"].items()}
         return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).check()
@@ -194,9 +196,9 @@ def _node(name: str, document: Any) -> NodeSpec:
         _number(document["toobusy"], f"{where}.toobusy"),
     )
     if not busy < toobusy:
-        raise BadTopology(f"{where}.toobusy", f"takes a share above busy ({busy}), not {toobusy}.")
+        raise BadTopology(f"{where}.toobusy", f"must be a share above busy ({busy}), not {toobusy}.")
     if not isinstance(document["url"], str) or "://" not in document["url"]:
-        raise BadTopology(f"{where}.url", "takes a URL such as redis://127.0.0.1:6380/0.")
+        raise BadTopology(f"{where}.url", "must be a URL such as redis://127.0.0.1:6380/0.")
     return NodeSpec(
         name,
         document["url"],
@@ -217,7 +219,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
     except BadInput as error:
         raise BadTopology(error.field, error.message) from None
     if not isinstance(document["handler_options"], dict):
-        raise BadTopology(f"{where}.handler_options", "takes an object.")
+        raise BadTopology(f"{where}.handler_options", "must be a JSON object.")
     return QueueSpec(
         name=name,
         kind=checks.choice(KINDS, " or ".join(KINDS)).validate(
@@ -238,7 +240,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
 
 def _check_name(name: str, where: str) -> None:
     if not checks.QUEUE_NAME.match(name):
-        message = "takes a name of a lower-case letter, then letters, digits, - or _ (40 at most)."
+        message = "must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _."
         raise BadTopology(where, message)
 
 
@@ -248,14 +250,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadTopology(twice[:40], f"is a duplicate in {keys.TOPOLOGY}; project the topology again.")
+        raise BadTopology(
+            twice[:40], f"is a duplicate in {keys.TOPOLOGY}; run manage.py seed to write it again."
+        )
     return made
 
 
 def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
     """Raise an error that names the first missing or unknown key."""
     if not isinstance(document, dict):
-        raise BadTopology(where, "takes an object.")
+        raise BadTopology(where, "must be a JSON object.")
     for key in keys:
         if key not in document:
             raise BadTopology(f"{where}.{key}", "is missing.")

@@ -148,7 +148,7 @@ class Override(models.Model):
     )
 
     def __str__(self) -> str:
-        until = f"until {self.expires_at:%H:%M:%S}" if self.expires_at else "until it is ended"
+        until = f"until {self.expires_at:%H:%M:%S}" if self.expires_at else "without expiry"
         return f"{self.name} = {self.value} {until}"
 
 
@@ -276,7 +276,7 @@ class Plan(models.Model):
     # Fencing: the lease number of the tick that advanced it last.
     fence = models.PositiveBigIntegerField(default=0)
     advanced_at = models.DateTimeField(null=True, default=None)
-    bytes_per_second = models.PositiveBigIntegerField(default=16 * 2**20, help_text="of transfers, at most")
+    bytes_per_second = models.PositiveBigIntegerField(default=16 * 2**20, help_text="maximum for transfers")
 
     class Meta:
         indexes = [models.Index(fields=["state", "created_at"])]
@@ -292,9 +292,9 @@ class Task(models.Model):
     job = models.CharField(max_length=200)  # a name in workers.batch.catalog, or python:dotted.path
     parameters = models.JSONField(default=dict)
     requirements = models.JSONField(default=list)  # of "spark", "memory": they select the worker role
-    single_instance = models.BooleanField(default=True, help_text="never two runs, never two workers at once")
-    parallel = models.PositiveSmallIntegerField(default=1, help_text="workers at once, at most")
-    deadline = models.TimeField(null=True, default=None, help_text="a run is to be done by then (UTC)")
+    single_instance = models.BooleanField(default=True, help_text="at most one run and one worker at a time")
+    parallel = models.PositiveSmallIntegerField(default=1, help_text="maximum number of workers at a time")
+    deadline = models.TimeField(null=True, default=None, help_text="time by which a run has to end (UTC)")
     enabled = models.BooleanField(default=True)
     # The schedule: interval or crontab, read by beat. Null: only on request.
     periodic = models.OneToOneField(

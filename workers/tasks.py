@@ -43,7 +43,7 @@ from workers.steering import enforcing, overrides
 hosts.install()
 logger = logging.getLogger(__name__)
 _attached_ticks = AttachedTicks()
-_attached_undoing = AttachedTicks("The interventions at %s were not undone; this is retried.")
+_attached_undoing = AttachedTicks("The interventions at %s were not undone; Weir retries this.")
 END_PAUSES_SECONDS = (1.0, 3.0, 6.0)  # a restart, or a fail-over
 BATCH_PRIORITY, REQUESTED_PRIORITY = 7, 8  # consumers of most queues come first, requested runs last
 

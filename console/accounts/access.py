@@ -196,7 +196,7 @@ class Actor:
         machine.
         """
         if self.user is None:
-            raise PermissionDenied(f"{self.name} has no account, which this requires.")
+            raise PermissionDenied(f"{self.name} has no account; this action requires an account.")
         return self.user
 
     def permissions(self) -> dict[str, bool]:
@@ -325,7 +325,7 @@ def admit(actor: Actor, action: str) -> None:
     held = actor.role or "no role"
     why = f"{action} requires the role {ACTIONS[action]}; {actor.name} has {held}."
     if actor.token is not None and action in SESSIONS_ONLY | BY_NAME_ONLY:
-        why = f"{action} is not permitted for {actor.name}: log in, or name it in a token's actions."
+        why = f"{action} is not permitted for {actor.name}: log in, or use a token whose actions include it."
     _refuse(actor, action, why)
 
 
@@ -360,7 +360,7 @@ def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -
         own = actor.queues or frozenset()
         beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - own))
         mine = ", ".join(sorted(own)) or "none"
-        _refuse(actor, action, f"{action} concerns {beyond}; {actor.name} is limited to the queues {mine}.")
+        _refuse(actor, action, f"{action} affects {beyond}; {actor.name} is limited to the queues {mine}.")
 
 
 def demand_confirmed(actor: Actor) -> None:
@@ -437,7 +437,7 @@ def _line(token: ApiToken) -> Iterator[ApiToken]:
         if token.parent is None:
             return
         token = token.parent
-    raise PermissionDenied(f"{token.name} has too many ancestors.")
+    raise PermissionDenied(f"{token.name} has too many parent tokens.")
 
 
 def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:

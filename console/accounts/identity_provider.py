@@ -86,11 +86,13 @@ def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
         endpoints = [document[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
         endpoints.append(document["jwks_uri"])
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-        raise ProviderError("The OpenID Connect provider's description can't be read.") from error
+        raise ProviderError("The OpenID Connect provider's discovery document can't be read.") from error
     if str(document.get("issuer", "")).rstrip("/") != issuer:
-        raise ProviderError("The OpenID Connect provider describes another issuer.")
+        raise ProviderError(
+            "The OpenID Connect provider returned a different issuer; check WEIR_OIDC_ISSUER."
+        )
     if issuer.startswith("https:") and not all(str(endpoint).startswith("https:") for endpoint in endpoints):
-        raise ProviderError("The OpenID Connect provider names an address without https.")
+        raise ProviderError("The OpenID Connect provider returned an address without https.")
     return document
 
 
@@ -104,7 +106,7 @@ def _bounds() -> dict[str, Any]:
             content += chunk
             if len(content) > MAX_ANSWER_BYTES or time.monotonic() > deadline:
                 answer.close()
-                raise ProviderError("The OpenID Connect provider's answer is too large or too slow.")
+                raise ProviderError("The OpenID Connect provider's response is too large or too slow.")
         answer._content = bytes(content)
 
     # Without redirects: a secret or a code is only sent to the address that the provider names.
@@ -116,7 +118,7 @@ def _json_object(answer: requests.Response) -> dict[str, Any]:
     answer.raise_for_status()
     document = answer.json()
     if not isinstance(document, dict):
-        raise ProviderError("The OpenID Connect provider's answer is not a JSON object.")
+        raise ProviderError("The OpenID Connect provider's response is not a JSON object.")
     return document
 
 
@@ -128,7 +130,7 @@ def algorithms() -> list[str]:
     supported = [algorithm for algorithm in KEY_TYPES if isinstance(offered, list) and algorithm in offered]
     if not supported:
         raise ProviderError(
-            f"The OpenID Connect provider supports none of the signatures {', '.join(KEY_TYPES)}."
+            f"The OpenID Connect provider supports none of the signature algorithms {', '.join(KEY_TYPES)}."
         )
     return supported
 
@@ -196,7 +198,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         """Return the claims of an ID token that answers the login with this nonce."""
         claims = self._verify_jws(token, self.retrieve_matching_jwk(token))
         if not named.get("nonce") or named["nonce"] != claims.get("nonce"):
-            raise SuspiciousOperation("The ID token answers another login: its nonce is not the one sent.")
+            raise SuspiciousOperation("The ID token belongs to another login: its nonce does not match.")
         return claims
 
     def _verify_jws(
@@ -237,7 +239,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         matching = [key for key in keys if named is None or key.get("kid") == named]
         if len(matching) != 1:
             raise SuspiciousOperation(
-                f"The provider has no key, or several, that may have signed the token ({algorithm})."
+                f"The provider does not have exactly one key that matches the token ({algorithm})."
             )
         try:
             return jwt.PyJWK(matching[0], algorithm)
@@ -266,7 +268,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         else:
             told = _json_object(answer)
         if told.get("sub") != payload["sub"]:
-            raise SuspiciousOperation("The user info is about somebody else than the ID token.")
+            raise SuspiciousOperation("The user info and the ID token have different subjects.")
         self.request.session[AUTHENTICATED_AT] = payload.get("auth_time")
         return {**told, **payload}
 
@@ -281,7 +283,7 @@ def _signed_by(token: str) -> str:
     """Return the algorithm that a token names. Raises `SuspiciousOperation` for one that is not accepted."""
     algorithm = jwt.get_unverified_header(token).get("alg")
     if algorithm not in algorithms():
-        raise SuspiciousOperation("The token's signature algorithm is not one that the provider offers.")
+        raise SuspiciousOperation("The token's signature algorithm is not offered by the provider.")
     return str(algorithm)
 
 
@@ -309,7 +311,7 @@ def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple
     if not user.is_active:
         return None, "the account is disabled"
     _follow(user, role, actor)
-    return (user, "") if role else (None, "none of the user's groups has a role any more")
+    return (user, "") if role else (None, "none of the user's groups has a role now")
 
 
 def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
@@ -332,7 +334,7 @@ def role_by_groups(claims: Mapping[str, Any]) -> str | None:
     is_elsewhere = (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True
     if is_elsewhere and not claims.get(claim):
         raise ProviderError(
-            f"The OpenID Connect provider left out the claim {claim}: a user has too many groups. "
+            f"The OpenID Connect provider omitted the claim {claim} because the user has too many groups. "
             "Configure it to send only the groups assigned to Weir, or app roles (WEIR_OIDC_GROUPS=roles)"
             "."
         )
@@ -376,5 +378,5 @@ def _follow(user: User, role: str | None, actor: Actor) -> None:
         people.end_access(user)
     noted = {"before": {"role": before}, "after": {"role": role}}
     audit_log.record(
-        actor, "user.role", user.get_username(), reason="According to the provider's groups.", **noted
+        actor, "user.role", user.get_username(), reason="Role set from the provider's groups.", **noted
     )

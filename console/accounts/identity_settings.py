@@ -20,9 +20,9 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     parts = urlsplit(issuer)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
-        raise ValueError("WEIR_OIDC_ISSUER takes an address that starts with https://.")
+        raise ValueError("WEIR_OIDC_ISSUER must be an address that starts with https://.")
     if missing := [name.name for name in NEEDED if not name.is_set(environment)]:
-        raise ValueError(f"{', '.join(missing)} must be set if WEIR_OIDC_ISSUER is.")
+        raise ValueError(f"{', '.join(missing)} must be set if WEIR_OIDC_ISSUER is set.")
     return {
         "issuer": issuer,
         "client_id": variables.OIDC_CLIENT_ID.text(environment),
@@ -41,11 +41,12 @@ def _roles(words: list[str]) -> dict[str, str]:
         group = unquote(group)
         if not group or role not in ROLES:
             raise ValueError(
-                f"WEIR_OIDC_ROLES takes group=role pairs of {', '.join(ROLES)}, not {word[:60]!r}. "
-                'Write ops=operator; put a group with blanks in quotes: "Domain Admins"=administrator.'
+                f"WEIR_OIDC_ROLES must have group=role pairs with a role of {', '.join(ROLES)}, "
+                f"not {word[:60]!r}. "
+                'Example: ops=operator. Quote a group that contains spaces: "Domain Admins"=administrator.'
             )
         if roles.setdefault(group, role) != role:
-            raise ValueError(f"WEIR_OIDC_ROLES gives the group {group[:60]!r} two roles; give it one.")
+            raise ValueError(f"WEIR_OIDC_ROLES gives the group {group[:60]!r} two roles; give it one role.")
     if not roles:
-        raise ValueError("WEIR_OIDC_ROLES takes at least one group=role pair, such as ops=operator.")
+        raise ValueError("WEIR_OIDC_ROLES must have at least one group=role pair, such as ops=operator.")
     return roles

@@ -36,7 +36,7 @@ def create(actor: Actor, username: str, role: str, reason: str, password: str = 
     demand(actor, "user.manage")
     why = read_reason(reason)
     if not USERNAME.match(username):
-        raise BadInput("username", "takes letters, digits and @ . + - _ (150 at most).")
+        raise BadInput("username", "must have 1 to 150 letters, digits, or the characters @ . + - _.")
     if User.objects.filter(username__iexact=username).exists():
         raise BadInput("username", f"{username} is already taken.")
     _check_role(role)
@@ -56,7 +56,7 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     _check_role(role)
     if role == before:
         raise BadInput("role", f"of {user.get_username()} is already {role}.")
-    _check_local(user, "role", "follows the groups of its provider; change them there.")
+    _check_local(user, "role", "is set by the groups of the identity provider; change them there.")
     if role != "administrator":
         _keep_an_administrator(user)
     else:
@@ -76,14 +76,14 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
     demand(actor, "user.manage")
     why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(queues_of(user) or ())
     if role_of(user) == "administrator" and wanted:
-        raise BadInput("queues", "can't limit an administrator, who could remove the limit.")
+        raise BadInput("queues", "can't be limited for an administrator, who could remove the limit.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := [queue for queue in wanted if queue not in known]:
         raise BadInput(
             "queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}.")
         )
     if wanted == before:
-        raise BadInput("queues", f"of {user.get_username()} already has these.")
+        raise BadInput("queues", f"of {user.get_username()} already have this value.")
     QueueLimit.objects.filter(user=user).delete()
     if wanted:
         QueueLimit.objects.create(user=user, queues=wanted)
@@ -111,7 +111,7 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
     if user.is_active == on:
         raise BadInput("username", f"{user.get_username()} is already {'enabled' if on else 'disabled'}.")
     if not on and user == actor.user:
-        raise BadInput("username", "is you; ask somebody else to disable you.")
+        raise BadInput("username", "is your own; ask another administrator to disable your account.")
     if not on:
         _keep_an_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=on)
@@ -128,7 +128,9 @@ def reset_password(actor: Actor, user: User, reason: str, password: str = "") ->
     """
     demand(actor, "user.manage")
     why = read_reason(reason)
-    _check_local(user, "username", "logs in at its provider and has no password here.")
+    _check_local(
+        user, "username", "belongs to an account of the identity provider, which has no password in Weir."
+    )
     given = _set_password(user, password)
     user.save(update_fields=["password"])
     end_access(user)
@@ -161,7 +163,7 @@ def _check_local(user: User, field: str, why: str) -> None:
 
 def _check_role(role: str) -> None:
     if role not in ROLES:
-        raise BadInput("role", f"takes {', '.join(ROLES)}, not {role[:40]!r}.")
+        raise BadInput("role", f"must be one of {', '.join(ROLES)}, not {role[:40]!r}.")
 
 
 def _group(role: str) -> Group:
@@ -175,5 +177,6 @@ def _keep_an_administrator(leaving: User) -> None:
     others = [user for user in active if user.pk != leaving.pk]
     if role_of(leaving) == "administrator" and not any(role_of(other) == "administrator" for other in others):
         raise BadInput(
-            "username", (f"{leaving.get_username()} is the last administrator; create another first.")
+            "username",
+            (f"{leaving.get_username()} is the last administrator; create another administrator first."),
         )

@@ -40,7 +40,7 @@ def find_pending(user: User) -> SecondFactor | None:
 def begin(user: User) -> SecondFactor:
     """Create a key, to be confirmed by a first code. Raises `BadInput` if there is a confirmed one."""
     if find_confirmed(user):
-        raise BadInput("code", "is already set up; disable it first.")
+        raise BadInput("code", "is not needed: a second factor is already set up; disable it first.")
     SecondFactor.objects.filter(user=user).delete()
     made = SecondFactor(user=user, name="app", confirmed=False)
     made.keep_key(secrets.token_bytes(KEY_BYTES))
@@ -55,10 +55,10 @@ def confirm(user: User, code: str) -> list[str]:
     """
     made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
     if made is None:
-        raise BadInput("code", "is not being set up; start again.")
+        raise BadInput("code", "is not expected: no setup is in progress; start again.")
     if not made.verify_token(_plain(code)):
         raise BadInput(
-            "code", ("is not the app's current code; wait for the next one, and check the app's clock.")
+            "code", ("is not the app's current code; wait for the next code, and check the app's clock.")
         )
     made.confirmed = True
     made.save(update_fields=["confirmed"])

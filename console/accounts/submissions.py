@@ -64,7 +64,9 @@ def once(request: HttpRequest, actor: Any) -> None:
     if request.method != "POST" or not key or hasattr(request, "weir_submission"):
         return
     if not GOOD.match(key):
-        raise AnsweredError(refusal(422, "takes 8 to 64 letters, digits, dots, colons, - and _."))
+        raise AnsweredError(
+            refusal(422, "must have 8 to 64 letters, digits, dots, colons, hyphens, and underscores.")
+        )
     fingerprint = fingerprint_of(request)
     now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
     Submission.objects.filter(at__lt=now - RETAINED).delete()
@@ -131,13 +133,13 @@ def _again(found: Submission, request: HttpRequest, fingerprint: str) -> HttpRes
     if found.path != request.path[:300] or found.fingerprint not in ("", fingerprint):
         return refusal(422, f"{found.key} was used for another request; choose a new key for each change.")
     if found.status is None:
-        return refusal(409, "is being carried out, or its process died; check whether it was done.")
+        return refusal(409, "is in progress, or its process exited; check whether the change was made.")
     if not found.content_type:
-        return refusal(409, "was carried out; its answer is shown only once.")
+        return refusal(409, "was already used; its response is shown only once.")
     try:
         body = sealing.unseal(found.body, PURPOSE, f"{found.actor} {found.key}")
     except sealing.UnsealableError:
-        return refusal(409, "was carried out; its answer is no longer stored.")
+        return refusal(409, "was already used; its response is no longer stored.")
     response = HttpResponse(body, status=found.status, content_type=found.content_type)
     if found.location:
         response["Location"] = found.location

@@ -23,7 +23,7 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
     """This address sent too many wrong tokens and has to wait."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"{MOST} wrong tokens came from your address; wait {seconds} s.")
+        super().__init__(f"More than {MOST} invalid tokens came from your address; try again in {seconds} s.")
         self.seconds = seconds
 
 
@@ -32,7 +32,7 @@ def actor_of(secret: str | None, now: datetime, address: str | None, request_id:
     actor = actor_of_token(secret, now, address) if secret else None
     if actor is not None or address is None:
         return actor
-    count(address, request_id, "unknown token", "no such token, or it ended")
+    count(address, request_id, "unknown token", "token unknown, expired, or revoked")
     return None
 
 
@@ -53,6 +53,6 @@ def _count_failure(address: str) -> int:
             pipe.ttl(key)
             count, _, left = pipe.execute()
     except redis.RedisError as error:
-        logger.warning("Wrong tokens are not counted: %s", error)
+        logger.warning("Invalid tokens can't be counted: %s", error)
         return 0
     return max(1, left) if count > MOST else 0

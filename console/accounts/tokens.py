@@ -79,7 +79,7 @@ def make(
     account = actor.account
     owner = User.objects.select_for_update().filter(pk=account.pk, is_active=True).first()
     if owner is None:
-        raise BadInput("owner", f"{account.get_username()} may not log in.")
+        raise BadInput("owner", f"{account.get_username()} is not allowed to log in.")
     queues = scope.queues or sorted(actor.queues or ())
     actions = scope.actions or _inherit_actions(actor)
     expires_at = now + timedelta(days=days)
@@ -105,20 +105,20 @@ def describe_token(token: ApiToken) -> dict[str, Any]:
 
 def _check(actor: Actor, name: str, role: str, days: Any) -> None:
     if not NAME.match(name):
-        raise BadInput("name", "takes letters, digits, dot, - and _ (80 at most).")
+        raise BadInput("name", "must have 1 to 80 letters, digits, dots, hyphens, or underscores.")
     if ApiToken.objects.filter(name=name).exists():
-        raise BadInput("name", f"{name} is already taken; choose another.")
+        raise BadInput("name", f"{name} is already taken; choose another name.")
     if role not in ApiToken.Role.values:
-        raise BadInput("role", f"takes {', '.join(ApiToken.Role.values)}, not {role[:40]!r}.")
+        raise BadInput("role", f"must be one of {', '.join(ApiToken.Role.values)}, not {role[:40]!r}.")
     if role not in grantable_roles(actor):
-        raise BadInput("role", f"{role} is more than {actor.name} may do.")
+        raise BadInput("role", f"{role} exceeds the permissions of {actor.name}.")
     most = plant_settings.value("token.maximum_days")
     checks.whole(1, most).validate(days, "days", end=".")
 
 
 def _check_queues(actor: Actor, queues: Collection[str]) -> None:
     if len(queues) > MAX_SCOPES:
-        raise BadInput("queues", f"takes at most {MAX_SCOPES} names.")
+        raise BadInput("queues", f"must have at most {MAX_SCOPES} names.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := sorted(set(queues) - known):
         raise BadInput(
@@ -132,14 +132,14 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
     for action in actions:
         if action in SESSIONS_ONLY or (action not in ACTIONS and action not in FAMILIES):
             named = ", ".join(sorted(set(ACTIONS) - SESSIONS_ONLY))
-            raise BadInput("actions", f"takes families ({', '.join(sorted(FAMILIES))}) or {named}.")
+            raise BadInput("actions", f"must be families ({', '.join(sorted(FAMILIES))}) or {named}.")
         mine = [
             known_action
             for known_action in ACTIONS
             if action in (known_action, family_of(known_action)) and actor.may(known_action)
         ]
         if not mine or (actor.token is not None and not _is_within(actor, action)):
-            raise BadInput("actions", f"{action} is more than {actor.name} may do.")
+            raise BadInput("actions", f"{action} exceeds the permissions of {actor.name}.")
 
 
 def _inherit_actions(parent: Actor) -> list[str]:
@@ -150,7 +150,7 @@ def _inherit_actions(parent: Actor) -> list[str]:
     actions = sorted((parent.actions or frozenset()) - BY_NAME_ONLY)
     if parent.actions is not None and not actions:
         own = ", ".join(sorted(parent.actions))
-        raise BadInput("actions", f"{parent.name} may do nothing that it could hand on, only {own}.")
+        raise BadInput("actions", f"{parent.name} has no actions to delegate, only {own}.")
     return actions
 
 
@@ -173,7 +173,9 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
     audit_log.record(actor, "token.revoke", token.name, before={"role": token.role})
     for child in token.children.filter(revoked_at=None):
         _end_tokens(ApiToken.objects.filter(pk=child.pk), now)
-        audit_log.record(actor, "token.revoke", child.name, reason=f"It was made with {token.name}.")
+        audit_log.record(
+            actor, "token.revoke", child.name, reason=f"Its parent token {token.name} was revoked."
+        )
     return True
 
 

@@ -43,7 +43,7 @@ class DeadLetterReport:
             return said
         named = "; ".join(f"{refusal['letter']} {refusal['why']}" for refusal in self.refused[:NAMED])
         more = len(self.refused) - NAMED
-        return f"{said} Refused: {named}{f'; and {more:,} more' if more > 0 else ''}."
+        return f"{said} Failed: {named}{f'; and {more:,} more' if more > 0 else ''}."
 
 
 def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: str = "") -> DeadLetterReport:
@@ -53,7 +53,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     failed.
     """
     if action not in ACTIONS:
-        raise BadInput("action", f"takes {' or '.join(ACTIONS)}.")
+        raise BadInput("action", f"must be {' or '.join(ACTIONS)}.")
     queues = sorted({name.queue for name in names})
     demand(actor, f"dead_letters.{action}", queues)
     why = read_reason(reason)
@@ -69,7 +69,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     if not report.letters:
         if failed is not None:
             raise failed
-        raise BadInput("letter", report.sentence().partition("Refused: ")[2])
+        raise BadInput("letter", report.sentence().partition("Failed: ")[2])
     return report
 
 
@@ -83,15 +83,15 @@ def list_matching(
     letters = dead_letters.search(criteria, actor)
     if letters.unreachable:
         raise BadInput(
-            "letter", f"{', '.join(letters.unreachable)} does not answer; choose dead letters one by one."
+            "letter", f"{', '.join(letters.unreachable)} is not responding; choose dead letters one by one."
         )
     there = letters.limit_to(through)
     if there.digest != digest:
         raise BadInput(
             "letter",
             (
-                f"{count:,} were shown, and {len(there.letters):,} are left: the others were requeued, "
-                "fixed, or discarded in the meantime. Open the list again."
+                f"list has changed: {count:,} were shown and {len(there.letters):,} remain; the others "
+                "were requeued, fixed, or discarded in the meantime. Open the list again."
             ),
         )
     return [letter.name for letter in there.letters]
@@ -109,7 +109,7 @@ def fix(
     if held.unreadable:
         raise BadInput("event", "is unreadable, so it can't be changed: download it, or discard it.")
     if not 0 <= row < len(held.events):
-        raise BadInput("event", f"takes a position from 0 to {len(held.events) - 1}, not {row}.")
+        raise BadInput("event", f"must be a position from 0 to {len(held.events) - 1}, not {row}.")
     before = held.events[row]
     # An omitted field keeps its value; an empty one (null) becomes empty.
     wanted = {field: before[field] for field in EDITABLE} | dict(event)
@@ -124,7 +124,7 @@ def fix(
     noted(after={"letter": new_id, "event": _plain(mended)})
     letter = dead_letters.find(name.queue, name.node, new_id)
     if letter is None:
-        raise BadInput("letter", f"{new_id} was immediately requeued or discarded by somebody else.")
+        raise BadInput("letter", f"{new_id} was immediately requeued or discarded by another user.")
     return letter
 
 
@@ -161,16 +161,16 @@ def _run_at(
             answers |= getattr(place, action)(chunk)
         except (NodeUnavailable, NodeFull) as error:
             full, why = isinstance(error, NodeFull), str(error).rstrip(".")
-            asked = dict.fromkeys(chunk, f"{'stays' if full else 'may be done or not'}: {why}")
-            return {**dict.fromkeys(mine, f"stays: {why}"), **answers, **asked}, error
+            asked = dict.fromkeys(chunk, f"{'unchanged' if full else 'state unknown'}: {why}")
+            return {**dict.fromkeys(mine, f"unchanged: {why}"), **answers, **asked}, error
     return answers, None
 
 
 def _check_confirmation(queues: Sequence[str], confirm: str) -> None:
     if len(queues) != 1:
-        raise BadInput("queue", "filter to one queue to discard: its name confirms it.")
+        raise BadInput("queue", "must be a single queue to discard: its name confirms the discard.")
     if confirm != queues[0]:
-        raise BadInput("confirm", f"takes the name {queues[0]}: discarded letters can't be restored.")
+        raise BadInput("confirm", f"must be the name {queues[0]}: discarded dead letters can't be restored.")
 
 
 def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -156,11 +156,11 @@ class DeadLetterFilter:
         """Return itself. Raises `BadInput` that names an invalid field."""
         for field in ("error", "type", "worker"):
             if len(getattr(self, field)) > MAXIMUM_TEXT:
-                raise BadInput(field, f"takes at most {MAXIMUM_TEXT} characters.")
+                raise BadInput(field, f"must have at most {MAXIMUM_TEXT} characters.")
         if self.queue and not Queue.objects.filter(name=self.queue).exists():
             raise BadInput("queue", f"{self.queue[:40]} is unknown.")
         if self.since and self.until and self.since >= self.until:
-            raise BadInput("to", "takes a time after from.")
+            raise BadInput("to", "must be a time after from.")
         return self
 
     def fits(self, letter: NamedDeadLetter) -> bool:
@@ -342,7 +342,7 @@ def parse_names(names: Iterable[str]) -> list[Name]:
     """Parse the names of dead letters. Raises `BadInput` for an invalid name, and if there are none."""
     parsed = [Name.read(text) for text in names]
     if not parsed:
-        raise BadInput("letter", "choose at least one dead letter.")
+        raise BadInput("letter", "is missing; choose at least one dead letter.")
     for name in parsed:
         place_of(name)
     return parsed

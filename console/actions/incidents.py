@@ -69,7 +69,7 @@ def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incid
         since, until = incidents.span(incident.alert, now)
         retention.keep(since, until, _reason(alert_id), owner=actor.user)
     elif not gone:
-        raise BadInput("retained", "is false already: retention deletes the incident's data as usual.")
+        raise BadInput("retained", "is already false: retention deletes the incident's data as usual.")
     return incident
 
 

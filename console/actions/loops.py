@@ -44,7 +44,7 @@ def override(
     if "mode" in values and not scope.is_wide:
         raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
     if not values:
-        raise BadInput("value", "is already in force; change at least one.")
+        raise BadInput("value", "is already in force; change at least one value.")
     return [
         _put(actor, "override.set", name, value, scope, expiry, reason=reason, now=now, beside=values)
         for name, value in values.items()
@@ -140,10 +140,10 @@ def extend_override(
         most = timedelta(days=plant_settings.value("override.maximum_days"))
         expires_at = (before or now) + parse_minutes(minutes, most)
     elif minutes is not None:
-        raise BadInput("expires_at", "takes either minutes or a time.")
+        raise BadInput("expires_at", "can't be combined with minutes; set one of the two.")
     elif before is not None and overrides.holds(override, now) and expires_at <= before:
         raise BadInput(
-            "expires_at", f"is not later: it is in force {describe_end(override)}; end it instead."
+            "expires_at", f"is not later: the override is in force {describe_end(override)}; end it instead."
         )
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
@@ -219,9 +219,9 @@ def set_mode(
     """
     demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
     if mode not in Loop.Mode.values:
-        raise BadInput("mode", f"takes {', '.join(Loop.Mode.values)}, not {mode!r}.")
+        raise BadInput("mode", f"must be one of {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if value is not None and mode != Loop.Mode.MANUAL:
-        raise BadInput("value", f"is only for manual; {mode} takes no value.")
+        raise BadInput("value", f"is only for manual; {mode} has no value.")
     if expiry == NEVER_SAID:
         if mode in Loop.HANDED_OVER:
             raise BadInput("minutes", f"is missing; {mode} is temporary and needs a duration.")
@@ -244,7 +244,9 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
     ]
     if wide := [override_ for override_ in held if override_.loop_id is None]:
         where = f"{Scope.build(wide[-1])} by {wide[-1].owner}"
-        raise BadInput("mode", f"is held on {where}; end that override, or set {mode} for a time.")
+        raise BadInput(
+            "mode", f"is overridden for {where}; end that override, or set {mode} for a limited time."
+        )
     for override in held:
         overrides.end(override, by=actor.user, now=now)
     lock_until_commit(overrides.LOCK)

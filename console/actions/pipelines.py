@@ -126,8 +126,8 @@ def _demand_newest(newest: PipelineVersion | None, since: int | None) -> None:
     if newest is not None and since is not None and newest.number != since:
         by = f"{newest.owner.get_username()} ({newest.reason[:200]})"
         said = (
-            f"{newest.number} was created in the meantime by {by}: check what your text would "
-            "change in it, then declare it."
+            f"{newest.number} was created in the meantime by {by}: compare your text with it, "
+            "then declare your text again."
         )
         raise BadInput("version", said)
 

@@ -117,7 +117,7 @@ def _seconds_of(minutes: float) -> float:
     """Return the seconds. Raises `BadInput` that names minutes."""
     least, most = holding.MIN_SECONDS / 60.0, holding.MAX_SECONDS / 60.0
     if not least <= minutes <= most:
-        raise BadInput("minutes", f"takes minutes from {least:.2g} to {most:g}, not {minutes:g}")
+        raise BadInput("minutes", f"must be {least:.2g} to {most:g}, not {minutes:g}")
     return 60.0 * minutes
 
 
@@ -164,7 +164,7 @@ def take(
     """
     demand(actor, "plant.scale")
     if not holding.MIN_SECONDS <= seconds <= holding.MAX_SECONDS:
-        takes = f"takes {holding.MIN_SECONDS:g} to {holding.MAX_SECONDS:g} seconds, not {seconds!r}"
+        takes = f"must be {holding.MIN_SECONDS:g} to {holding.MAX_SECONDS:g}, not {seconds!r}"
         raise BadInput("seconds", takes)
     now = timezone.now().timestamp()
     return holding.hold(control, plant, holder_name(actor, controller), now, seconds)
@@ -208,7 +208,7 @@ def resume(actor: Actor, plant: str, reason: str) -> int:
 def holder_name(actor: Actor, controller: str = "") -> str:
     """Return the name of the holder: the token or person, and which of its controllers."""
     if len(controller) > MAX_NAME:
-        raise BadInput("controller", f"takes at most {MAX_NAME} characters, not {len(controller)}")
+        raise BadInput("controller", f"must have at most {MAX_NAME} characters, not {len(controller)}")
     return f"{actor.name}/{controller}" if controller else actor.name
 
 
@@ -265,7 +265,9 @@ def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:
     """Return the intervention of that name. Raises `BadInput` that lists the available ones."""
     known = {intervention.name: intervention for intervention in adapters.kind_named(row.kind).interventions}
     if name not in known:
-        raise BadInput("kind", f"takes {', '.join(known) or 'none at this plant'}, not {name[:40]!r}.")
+        raise BadInput(
+            "kind", f"must be one of {', '.join(known) or 'no kinds at this plant'}, not {name[:40]!r}."
+        )
     return known[name]
 
 

@@ -46,7 +46,7 @@ class Registration:
         """Return a sentence about it, or ""."""
         names = ", ".join(self.advising)
         anew = (
-            (f"Existing loops of that name advise again ({names}); set those that should act to auto.")
+            (f"Existing loops of this plant were set to advise ({names}); to let them act, set them to auto.")
             if names
             else ""
         )

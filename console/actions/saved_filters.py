@@ -21,14 +21,16 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
     demand(actor, "account.change")
     name, kept = name.strip(), _remove_position(query)
     if page not in SavedFilter.Page.values:
-        raise BadInput("page", f"takes {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
+        raise BadInput("page", f"must be {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
     if not 1 <= len(name) <= MAX_NAME:
-        raise BadInput("name", f"takes 1 to {MAX_NAME} characters.")
+        raise BadInput("name", f"must have 1 to {MAX_NAME} characters.")
     if not 1 <= len(kept) <= MAX_QUERY:
-        raise BadInput("query", f"takes a filter of 1 to {MAX_QUERY:,} characters; choose one first.")
+        raise BadInput("query", f"must have 1 to {MAX_QUERY:,} characters; choose a filter first.")
     others = list_filters(user, page).exclude(name=name)
     if others.count() >= MOST:
-        raise BadInput("name", f"exceeds the limit: a page has at most {MOST} filters. Remove one first.")
+        raise BadInput(
+            "name", f"exceeds the limit: a page has at most {MOST} filters. Remove a filter first."
+        )
     row, _ = SavedFilter.objects.update_or_create(user=user, page=page, name=name, defaults={"query": kept})
     audit_log.record(actor, "filter.save", str(row), after={"page": page, "name": name, "query": kept})
     return row
@@ -40,7 +42,7 @@ def remove(actor: Actor, user: Any, number: int) -> None:
     demand(actor, "account.change")
     row = SavedFilter.objects.filter(user=user, pk=number).first()
     if row is None:
-        raise BadInput("filter", "does not exist among your filters.")
+        raise BadInput("filter", "is not one of your filters.")
     audit_log.record(actor, "filter.remove", str(row), before={"query": row.query})
     row.delete()
 

@@ -58,8 +58,8 @@ def agreement(
     floor, unit = floor_of(field)
     raise BadInput(
         field,
-        f"is {value} {unit}, less than {floor} {unit}, which requires a second person. Your proposal was "
-        "recorded; the change is made when another person sends the same request within 24 hours.",
+        f"is {value} {unit}, less than {floor} {unit}, which requires a second user. Your proposal was "
+        "recorded; to approve it, another user must send the same request within 24 hours.",
     )
 
 

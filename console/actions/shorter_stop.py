@@ -19,4 +19,4 @@ def demand_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: d
     if longer is None or asked is None or (longer.expires_at is not None and asked >= longer.expires_at):
         return
     by = f"{describe_end(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
-    raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end that one.")
+    raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end it.")

@@ -141,7 +141,7 @@ def _check_own(actor: Actor, name: str, job: str) -> None:
 
 def _define(name: str, definition: WantedTask, single_instance: bool | None) -> Task:
     if definition.job.startswith(OWN) and not definition.job.removeprefix(OWN).strip():
-        raise BadInput("job", "takes python: and the dotted path of a Job.")
+        raise BadInput("job", "must be python: followed by the dotted path of a Job.")
     return task_definitions.define(
         name,
         definition.job,

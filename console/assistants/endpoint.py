@@ -19,10 +19,10 @@ from console.assistants.tools import Tools
 from console.web.refusal import RequestRefused, refuse
 
 PATH = "/mcp"
-NO_TOKEN = "takes an API token (Authorization: Bearer …); create one in Settings or with manage.py token."
-FROM_A_PAGE = "is sent by browsers only; assistants send none."
-POST_ALONE = "accepts only POST: there are no events to wait for."
-UNANSWERED = "the token can't be checked: the database does not answer."
+NO_TOKEN = "must be an API token (Bearer …); create a token in Settings or with manage.py token."
+FROM_A_PAGE = "must not be sent: this endpoint is not for browsers."
+POST_ALONE = "must be POST: there is no event stream."
+UNANSWERED = "The token can't be checked: the database is not responding."
 
 
 class AssistantEndpoint:

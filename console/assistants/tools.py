@@ -33,10 +33,9 @@ DECISION = (
     "error",
 )
 OPERATING = (
-    "Weir is an operations console over an event-processing plant. Read with plant_state, subject, why, "
-    "what_changed, search_ledger and what_if. You can't change anything: propose puts "
-    "one action before people, "
-    "who have five minutes to approve it on the page of its address; proposal returns its result."
+    "Weir is an operations console for an event-processing plant. Read with plant_state, subject, why, "
+    "what_changed, search_ledger, and what_if. You can't change anything. To suggest an action, call "
+    "propose: users have five minutes to approve the action on its page. proposal returns the result."
 )
 
 
@@ -139,7 +138,7 @@ class Tools:
         The recorded observations do not respond to the changed actions.
         """
         if len(values) > MAX_VALUES:
-            raise Refused(f"values: takes at most {MAX_VALUES} values, not {len(values):,}.")
+            raise Refused(f"values: must have at most {MAX_VALUES} values, not {len(values):,}.")
         number = self._loop_id(loop)
         changed = [f"{name}={value!r}" for name, value in values.items()]
         answer: dict[str, Any] = self._get(f"/loops/{number}/what-if", {"set": changed, "hours": hours})
@@ -169,8 +168,8 @@ class Tools:
         age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
         if age_seconds > LIVE_SECONDS:
             raise Refused(
-                f"plant: it was last observed {age_seconds:.0f} s ago, so its current state is unknown; "
-                "people have to check that the observer runs. The ledger and what_changed still work."
+                f"plant: last observed {age_seconds:.0f} s ago; its current state is unknown. "
+                "Ask a user to check the observer. The ledger and what_changed still work."
             )
         return snapshot, round(age_seconds, 1)
 
@@ -189,7 +188,7 @@ class Tools:
     def _compute_start(self, hours: float) -> float:
         """Return the Unix time of so many hours ago."""
         if not 0 < hours <= MAX_HOURS:
-            raise Refused(f"hours: takes more than 0 and at most {MAX_HOURS:,} (ten years).")
+            raise Refused(f"hours: must be more than 0 and at most {MAX_HOURS:,} (ten years).")
         return self._clock() - 3_600 * hours
 
     def _loop_id(self, name: str) -> int:

@@ -166,11 +166,11 @@ class AuditFilter:
     def check(self) -> "AuditFilter":
         """Return itself. Raises `BadInput` that names an invalid field."""
         if len(self.text) > MAXIMUM_TEXT:
-            raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
+            raise BadInput("text", f"must have at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
         if self.address and not _is_address(self.address):
-            raise BadInput("address", "takes one IP address, such as 192.0.2.7.")
+            raise BadInput("address", "must be an IP address, such as 192.0.2.7.")
         if self.since and self.until and self.since >= self.until:
-            raise BadInput("to", "takes a time after from.")
+            raise BadInput("to", "must be after from.")
         return self
 
     def choose(self, entries: QuerySet[AuditEntry]) -> QuerySet[AuditEntry]:

@@ -249,7 +249,7 @@ def _faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding]:
     about = f"{sequence} ({at}, {row['actor']}, {row['action']})"
     content = {name: row[name] for name in CONTENT}
     if not is_genuine(content, sequence, row["previous"], digest):
-        text = f"Entry {about} is not what the console wrote: it was altered or inserted."
+        text = f"Entry {about} does not match its digest: it was altered or inserted."
         yield Finding(
             "altered", sequence, text, hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest()[:16]
         )
@@ -276,7 +276,10 @@ def _load_previous_digest(first: int | None) -> Iterator[Finding]:
 def _too_many(entries: int, last: int) -> Iterator[Finding]:
     if entries > last:
         yield Finding(
-            "inserted", last, (f"The table has {entries} rows, and the chain has {last}."), str(entries)
+            "inserted",
+            last,
+            (f"The table has {entries} rows, but the chain has {last} entries."),
+            str(entries),
         )
 
 
@@ -293,7 +296,7 @@ def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
         there = digests.get(head.sequence)
         if there is not None and there != head.digest:
             text = (
-                f"Entry {head.sequence} differs from the one that {head.place} recorded: "
+                f"Entry {head.sequence} differs from the entry that {head.place} recorded: "
                 "the chain was rewritten."
             )
             yield Finding("altered", head.sequence, text, there[:16])

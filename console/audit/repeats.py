@@ -116,7 +116,7 @@ def spend_budget(action: str, account: str) -> None:
         seconds = math.ceil(int(wait_ms) / 1000)
         raise RateLimited(
             "audit",
-            f"takes at most {MAX_AT_ONCE} entries such as {action} at once from one account, then one every "
+            f"accepts at most {MAX_AT_ONCE} entries such as {action} at once per account, then one every "
             f"{SECONDS_FOR_ONE} s. Nothing was done; try again in {seconds} s.",
             seconds,
         )

@@ -106,9 +106,9 @@ def _read(text: str | bytes, place: str) -> Head:
         head = Head(int(document["sequence"]), str(document["digest"]), place)
         seal = str(document["seal"])
     except (ValueError, KeyError, TypeError):
-        raise Forged(f"{place} contains no statement about the audit log.") from None
+        raise Forged(f"{place} contains no valid head of the audit log.") from None
     if not any(hmac.compare_digest(_seal(head, key), seal) for key in _keys()):
-        raise Forged(f"{place} contains a head of the audit log without a seal by a key of this console.")
+        raise Forged(f"{place} contains a head of the audit log whose seal matches no key of this console.")
     return head
 
 

@@ -24,10 +24,10 @@ SUSPENDED = "SUSPENDED"  # our own: the supervisor knows no such state
 WORDS = {
     "RUNNING": "running",
     "STARTING": "starting",
-    "BACKOFF": "starting again",
+    "BACKOFF": "restarting",
     "STOPPING": "stopping",
     "EXITED": "ended",
-    "FATAL": "does not start",
+    "FATAL": "failed to start",
     "STOPPED": "not started",
     "SUSPENDED": "suspended",
     "UNKNOWN": "unknown",
@@ -111,7 +111,7 @@ def process(name: str) -> ProcessRow:
     if process_row is None:
         raise BadInput(
             "process",
-            (f"{name[:40]} is not a process here; choose one of {', '.join(row.name for row in rows)}."),
+            (f"must be one of {', '.join(row.name for row in rows)}, not {name[:40]}."),
         )
     return process_row
 
@@ -159,7 +159,7 @@ def _ask(method: str, *arguments: Any) -> Any:
         with supervisor_at(variables.SUPERVISOR.text()) as supervisor:
             return getattr(supervisor, method)(*arguments)
     except OSError as error:
-        raise NoSupervisor(f"The supervisor does not answer ({error}).") from error
+        raise NoSupervisor(f"The supervisor is not responding ({error}).") from error
 
 
 class _Connection(UnixStreamHTTPConnection):  # type: ignore[misc]  # it has no types

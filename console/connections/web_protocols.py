@@ -76,7 +76,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.head_bytes += len(data)
         super().data_received(data)
         if not self.has_head and self.head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"The request head takes at most {MAX_HEAD_BYTES} bytes.")
+            self.send_400_response(f"The request head must have at most {MAX_HEAD_BYTES} bytes.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -107,7 +107,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.has_head, self.head_bytes = True, 0
         is_upgrade = self.parser.should_upgrade()
         if is_upgrade and any(name in BODY_HEADERS and value != b"0" for name, value in self.headers):
-            raise ValueError("a request with an Upgrade has a body")
+            raise ValueError("a request with an Upgrade header must not have a body")
         connection_table().head_received(self.transport)
         super().on_headers_complete()
         if is_upgrade and not self._should_upgrade():

@@ -68,7 +68,7 @@ def _describe_waiting(figures: FirstReportFigures) -> str:
     if not figures.events:
         return "Waiting: no arrivals."
     one, other = was / figures.events, advised / figures.events
-    said = f"Waiting time of an event: {_seconds(one)} measured, {_seconds(other)} estimated with the advice"
+    said = f"Mean waiting time: {_seconds(one)} measured, {_seconds(other)} estimated with the advice"
     if _seconds(one) == _seconds(other):
         return f"{said}: no difference."
     return f"{said}: {_seconds(abs(other - one))} {'more' if other > one else 'less'}."
@@ -87,7 +87,7 @@ def _describe_assumptions(figures: FirstReportFigures) -> list[str]:
     )
     return [
         f"Actual figures are measured over {minutes:.0f} minutes.",
-        "Figures with the advice are estimated: the same arrivals, the same speed of a task, and independent"
-        " decisions, since the plant did not follow the previous ones.",
+        "Figures with the advice are estimates. They assume the same arrivals, the same task speed, and"
+        " independent decisions.",
         f"The advice would have changed tasks {format_count(figures.changes, 'time')}{pauses}.",
     ]

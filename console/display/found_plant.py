@@ -12,7 +12,7 @@ def sentences(plant: FoundPlant) -> list[str]:
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]
     steer = f"Weir can set: {_format_names([_range(part) for part in settable])}." if settable else ""
-    nothing = "" if settable else "Weir can't set anything there at present."
+    nothing = "" if settable else "Weir can't currently set anything there."
     seen = f"Weir would only observe: {_format_names([f'{part.name} ({part.fixed})' for part in fixed])}."
     every = [
         _end_sentence(plant.what),
@@ -25,13 +25,13 @@ def sentences(plant: FoundPlant) -> list[str]:
         steer,
         nothing,
         seen if fixed else "",
-        *(f"It would need: {_end_sentence(need)}" for need in plant.needs),
+        *(f"Required: {_end_sentence(need)}" for need in plant.needs),
     ]
     return [sentence for sentence in every if sentence]
 
 
 def _range(part: FoundPart) -> str:
-    now = "unknown tasks" if part.tasks is None else f"{part.tasks} now"
+    now = "tasks unknown" if part.tasks is None else f"{part.tasks} now"
     if part.minimum is None or part.maximum is None:
         return f"{part.name} ({now})"
     return f"{part.name} ({now}, {part.minimum:,} to {part.maximum:,})"

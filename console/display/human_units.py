@@ -7,7 +7,7 @@ from queues import checks
 
 MEBIBYTE = 2.0**20
 DIGITS = 12
-SHARES = ("share", "probability", "utilisation", "s of work per s")
+SHARES = ("share", "probability", "utilization", "s of work per s")
 
 
 @dataclass(frozen=True)

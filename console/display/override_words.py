@@ -21,7 +21,7 @@ def instead_words(overrides: Iterable[Override]) -> str:
         f"{row['owner']}'s {short(row['value'])} on {row['scope']}{' (ended)' if row['ended'] else ''}"
         for row in rows
     ]
-    return f" In place of {', '.join(words)}." if words else ""
+    return f" Replaces {', '.join(words)}." if words else ""
 
 
 def title_of(override: Override) -> str:
@@ -33,7 +33,7 @@ def describe_ended(ended: Override, again: Override | None = None) -> str:
     """Return that an override has ended, and what is in force in its place."""
     if again is not None:
         value, owner = short(again.value), again.owner.get_username()
-        return f"{title_of(ended)} is {value} again, by {owner} {describe_end(again)}."
+        return f"{title_of(ended)} is {value} again, set by {owner} {describe_end(again)}."
     back = "" if ended.instead_of is None else f": back to {short(ended.instead_of)}"
     return f"{title_of(ended)} ended{back}."
 

@@ -60,15 +60,15 @@ def port_number(text: str) -> int:
     """What there is none of would be taken for another one by the check whether it is free."""
     port = digits(text)
     if port is None or port > MAX_PORT:
-        raise argparse.ArgumentTypeError(f"takes a number from 0 to {MAX_PORT}, not {text[:MAX_SHOWN]!r}")
+        raise argparse.ArgumentTypeError(f"must be 0 to {MAX_PORT}, not {text[:MAX_SHOWN]!r}")
     return port
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Starts Weir on this machine; Ctrl-C stops it."
+        prog=PROGRAM, description="Start Weir on this machine. Press Ctrl-C to stop it."
     )
-    parser.add_argument("--prepare", action="store_true", help="only install and migrate")
+    parser.add_argument("--prepare", action="store_true", help="install and migrate only")
     parser.add_argument(
         "--port", type=port_number, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
     )
@@ -87,14 +87,14 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--host", default=LOOPBACK, help="address to listen on (default 127.0.0.1)")
     options = parser.parse_args(arguments)
     if options.prepare and options.restore:
-        parser.error("--restore needs a running plant, and --prepare starts none: leave one of them out.")
+        parser.error("--restore can't be combined with --prepare: it needs a running plant.")
     return options
 
 
 def can_begin(data: Path, page: PageAddress) -> bool:
     """Return whether the page's address is free, once the processes of a killed launcher have ended."""
     if ended := end_leftovers(data):
-        say(f"{ended} remaining processes of an earlier {PROGRAM} were ended.")
+        say(f"Ended the remaining processes of an earlier {PROGRAM}: {ended}.")
     remove_of_dead_launchers()
     return page.is_free()
 
@@ -167,10 +167,10 @@ def wait_for_servers(seconds: float = 30.0) -> None:
                 loads = isinstance(error, redis.BusyLoadingError | redis.TimeoutError)
                 if time.monotonic() > (loaded_by if loads else deadline):
                     raise SystemExit(
-                        f"A Redis server does not answer ({error}); see the logs folder."
+                        f"A Redis server is not responding ({error}); see the logs folder."
                     ) from error
                 if loads and not said:
-                    say("A server is loading its file, or does not answer; waiting for it.")
+                    say("A server is loading its file or is not responding; waiting for it.")
                     said = True
                 time.sleep(0.05)
 
@@ -189,7 +189,7 @@ def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
 
 
 def _unusable(data: Path, error: OSError) -> SystemExit:
-    return SystemExit(f"--data: {data} is not a writable folder ({error.strerror}); choose another.")
+    return SystemExit(f"--data: {data} is not a writable folder ({error.strerror}); choose another folder.")
 
 
 def take_lock(data: Path) -> IO[str]:
@@ -205,7 +205,7 @@ def take_lock(data: Path) -> IO[str]:
     except OSError:
         with lock:
             lock.seek(0)
-            say(f"Weir already runs from {data}: {lock.read().strip() or 'it is starting'}")
+            say(f"Weir is already running from {data}: {lock.read().strip() or 'it is starting'}")
         raise SystemExit(0) from None
     lock.truncate(0)  # the address of its last start is not that of this one
     return lock
@@ -251,7 +251,8 @@ def close_to_others(data: Path) -> None:
         owner = data.stat().st_uid
         if owner != os.getuid():
             raise SystemExit(
-                f"{data} belongs to another user (uid {owner}), who could change it; choose your own."
+                f"{data} belongs to another user (uid {owner}), who could change it; "
+                "choose another folder with --data."
             )
         mended = mend(data)
     except BadInput as error:
@@ -260,11 +261,11 @@ def close_to_others(data: Path) -> None:
         raise _unusable(data, error) from None
     if mended.changed:
         say(
-            f"{mended.changed} files in {data} were accessible to other users; access "
-            "is now restricted to you."
+            f"Access to {data} is now restricted to you. "
+            f"Files that other users could access: {mended.changed}."
         )
     if mended.foreign:
-        say(f"{mended.foreign} files in {data} belong to other users and were not changed.")
+        say(f"Files in {data} that belong to other users and were not changed: {mended.foreign}.")
 
 
 def archive_classes_later(data: Path) -> None:
@@ -296,7 +297,7 @@ def announce(address: str, password: str | None) -> None:
     say(f"Weir is at {address}")
     if password:
         say(f"First login: admin / {password}  (change it in Settings)")
-    say("Ctrl-C stops everything.")
+    say("Press Ctrl-C to stop.")
 
 
 def follow(supervisor: Supervisor) -> int:
@@ -333,10 +334,10 @@ def main(arguments: list[str]) -> int:
     lock = take_lock(data)
     page = PageAddress(options.host, options.port or free_port())
     if not options.prepare and not can_begin(data, page):
-        where = (
-            "" if page.host == LOOPBACK else (f", or {page.host} is not an address of this machine (--host)")
-        )
-        say(f"Port {page.port} is used by another program; choose one with --port N{where}.")
+        is_local = page.host == LOOPBACK
+        where = "" if is_local else f", or {page.host} is not an address of this machine"
+        options_named = "--port" if is_local else "--port or --host"
+        say(f"Port {page.port} is used by another program{where}; change {options_named}.")
         return 1
     lead_to(page)
     let_in(page)
@@ -365,7 +366,7 @@ def main(arguments: list[str]) -> int:
             password = preparation.password()
         supervisor.start_plant()
         if not wait_for_page(page):
-            say(f"The page does not answer yet; see {data}/logs/web.log")
+            say(f"The page is not responding yet; see {data}/logs/web.log")
         write_address(lock, page.announced)
         announce(page.announced, password)
         archive_classes_later(data)

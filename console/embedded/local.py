@@ -18,8 +18,7 @@ def check_whole(data: Path) -> None:
     if (data / RESTORING).exists():
         raise BadInput(
             variables.DATA.name,
-            f"names {data}, where a restore has started and not ended; empty it, and "
-            "the plant's database and "
+            f"names {data}, where a restore did not finish. Empty the folder and the plant's database and "
             "servers, then restore again.",
         )
 
@@ -56,7 +55,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(kept, dict):
         raise BadInput(
             variables.DATA.name,
-            f"has {path}, which is damaged; delete that file: the next start creates "
-            "another, with new ports.",
+            f"contains {path}, which is damaged. Delete the file; the next start creates it with new ports.",
         )
     return kept

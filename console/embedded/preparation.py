@@ -76,7 +76,7 @@ def refuse_a_newer_database() -> None:
 
     if newer := list_newer_migrations():
         raise SystemExit(
-            f"The database is from a newer Weir (it has {newer[0]}); install that "
+            f"The database is from a newer version of Weir (migration {newer[0]}). Install that "
             "version. Nothing was changed."
         )
 

@@ -137,9 +137,9 @@ class Supervisor:
                 supervisor.getState()
                 return
             if child.poll() is not None:
-                raise SystemExit(f"The supervisor did not start:\n{self.said.read()}")
+                raise SystemExit(f"The supervisor failed to start:\n{self.said.read()}")
             if time.monotonic() > deadline:
-                raise SystemExit(f"The supervisor does not answer; see {self.data}/logs/supervisor.log.")
+                raise SystemExit(f"The supervisor is not responding; see {self.data}/logs/supervisor.log.")
             time.sleep(0.05)
 
     def _program(self, process: Process, *, autostart: bool) -> str:
@@ -184,7 +184,7 @@ class Supervisor:
                 down.discard(match[1])
                 yield f"{match[1]} is running again"
             elif match := GAVE_UP.search(line):
-                yield f"{match[1]} does not start; see {self.data}/logs/{match[1]}.log"
+                yield f"{match[1]} failed to start; see {self.data}/logs/{match[1]}.log"
 
     def record_exit(self, name: str, how: str) -> None:
         """Record how a process ended, for the page of processes."""
@@ -267,7 +267,10 @@ def _plain(folder: Path | str) -> str:
     escaped.
     """
     if COMMENT.search(str(folder)):
-        raise SystemExit(f"{folder} has a space before ; or #, where its supervisor would stop reading.")
+        raise SystemExit(
+            f"{folder} has a space before ; or #, which starts a comment for the supervisor. "
+            "Choose another folder."
+        )
     return str(folder).replace("%", "%%")
 
 

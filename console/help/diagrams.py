@@ -54,7 +54,7 @@ def parse_arrows(text: str) -> tuple[Arrow, ...]:
     for line in filter(None, map(str.strip, text.splitlines())):
         match = ARROW.match(line)
         if match is None:
-            raise ValueError(f"a diagram takes lines such as 'a -> b: label', not {line!r}")
+            raise ValueError(f"a diagram must have lines such as 'a -> b: label', not {line!r}")
         arrows.append(Arrow(match["source"], match["target"], match["label"] or ""))
     return tuple(arrows)
 

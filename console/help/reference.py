@@ -79,7 +79,7 @@ def index() -> str:
 
 def laws_index() -> str:
     rows = ((f"[{name}]({name}.md)", _first(law), f"`{law.actuator or '-'}`") for name, law in LAWS.items())
-    return "# Control laws\n\n" + table(("Law", "What it decides", "Actuator"), rows)
+    return "# Control laws\n\n" + table(("Law", "Decision", "Actuator"), rows)
 
 
 def law_page(law: Law) -> str:
@@ -92,7 +92,7 @@ def law_page(law: Law) -> str:
             "## Parameters\n",
             parameters(law.parameters),
             "## Guard\n",
-            "A guard is between the law and the plant; its settings are overridden as `guard.NAME`.\n",
+            "A guard limits the actions of the law. Override its settings as `guard.NAME`.\n",
             parameters(guard.settings_of(law), law.guard_defaults),
             "## Observation\n",
             parameters(law.observation),
@@ -108,7 +108,7 @@ def _first(law: Law) -> str:
 
 def loops() -> str:
     """Return a line for each kind of loop, from its own description."""
-    heads = ("Law", "One for each", "Purpose", "Measures", "Sets", "Every", "Initial mode")
+    heads = ("Law", "Scope", "Purpose", "Measures", "Sets", "Interval", "Initial mode")
     rows = (
         (
             f"[{name}](laws/{name}.md)",
@@ -138,7 +138,7 @@ def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | N
         )
         for parameter in declared
     )
-    return table(("Name", "Meaning", "Default", "Takes"), rows)
+    return table(("Name", "Meaning", "Default", "Allowed values"), rows)
 
 
 def _value(value: object, declared: Parameter) -> str:
@@ -157,7 +157,7 @@ def _takes(declared: Parameter) -> str:
         numbers = f"{number(declared.minimum)} to {number(declared.maximum)}"
         return numbers if declared.unit in ("1", numbers) else f"{numbers} {declared.unit}".strip()
     inner = ", ".join(f"`{item.name}`" for item in declared.items)
-    said = declared.takes().removeprefix("takes ")
+    said = declared.takes().removeprefix("must be ")
     return f"{said}: {inner}" if inner and declared.kind != "map" else said
 
 
@@ -174,11 +174,11 @@ def alert_rules() -> str:
         )
         for name, rule in FIRST_RULES.items()
     )
-    heads = ("Rule", "Fires", "Clears at", "After", "Severity")
+    heads = ("Rule", "Fires", "Clears at", "Duration", "Severity")
     return (
         "# Alert rules\n\nA plant starts with these rules; users change them under *Alerts, Rules*.\n\n"
         + table(heads, rows)
-        + "\n## Numbers of a rule\n\n"
+        + "\n## Numeric fields of a rule\n\n"
         + parameters(NUMBERS)
     )
 
@@ -194,7 +194,7 @@ def conditions() -> str:
         )
         for condition in CONDITIONS.values()
     )
-    return "# Alert conditions\n\n" + table(("Condition", "Meaning", "Unit", "Of each", "Reads"), rows)
+    return "# Alert conditions\n\n" + table(("Condition", "Meaning", "Unit", "Subject", "Source"), rows)
 
 
 def handlers() -> str:
@@ -202,7 +202,7 @@ def handlers() -> str:
     modules = {name: inspect.getmodule(make) for name, make in HANDLERS.items()}
     told = (f"## {name}\n\n{inspect.getdoc(module)}\n" for name, module in modules.items())
     return (
-        "# Handlers\n\nA jobs queue names one of these as its `handler`, or `python:dotted.path` of a"
+        "# Handlers\n\nThe `handler` of a jobs queue is a name from this page, or `python:dotted.path` of a"
         " callable ([how to write one](../extend/a-handler.md)).\n\n" + "\n".join(told)
     )
 
@@ -210,8 +210,9 @@ def handlers() -> str:
 def rule_functions() -> str:
     rows = ((f"`{name}`", function.takes()) for name, function in sorted(FUNCTIONS.items()))
     return (
-        "# Functions of pipeline rules\n\nThey have the semantics of Spark SQL, and see one event at a time."
-        " `in_subnet(address, '10.0.0.0/8')` is Weir's own.\n\n" + table(("Function", "Takes"), rows)
+        "# Functions of pipeline rules\n\nThe functions have the semantics of Spark SQL and process one event"
+        " at a time. `in_subnet(address, '10.0.0.0/8')` is specific to Weir.\n\n"
+        + table(("Function", "Arguments"), rows)
     )
 
 
@@ -221,7 +222,7 @@ def scenarios() -> str:
         f"Metrics: {', '.join(scenario.metrics)}.\n\n{parameters(scenario.settings)}"
         for scenario in SCENARIOS.values()
     )
-    return "# Scenarios of the lab\n\n`manage.py lab run NAME` runs one.\n\n" + "\n".join(told)
+    return "# Scenarios of the lab\n\n`manage.py lab run NAME` runs a scenario.\n\n" + "\n".join(told)
 
 
 def commands() -> str:
@@ -234,7 +235,7 @@ def commands() -> str:
     )
     return (
         "# Commands\n\n`manage.py NAME --help` lists the options. Input and output are JSON documents; exit"
-        " status 0 is done, 1 failed, 2 bad input.\n\n" + table(("Command", "What it does"), rows)
+        " status 0: done, 1: failed, 2: invalid input.\n\n" + table(("Command", "Purpose"), rows)
     )
 
 
@@ -248,10 +249,9 @@ def environment() -> str:
     """Return every environment variable of Weir's processes (`queues.environment`)."""
     rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.rows())
     return (
-        "# Environment variables\n\nAn empty variable counts as not set. Secrets "
-        "that handlers, receivers, and"
-        " plants name are in variables of their own, `WEIR_SECRET_…` or `WEIR_…_TOKEN`; passwords of the"
-        " servers' users in `WEIR_PASSWORD_…`.\n\n" + table(("Variable", "Default", "Meaning"), rows)
+        "# Environment variables\n\nAn empty variable counts as not set. Handlers, receivers, and "
+        "plants name the variables of their secrets, `WEIR_SECRET_…` or `WEIR_…_TOKEN`. The passwords of"
+        " the servers' users are in `WEIR_PASSWORD_…`.\n\n" + table(("Variable", "Default", "Meaning"), rows)
     )
 
 

@@ -51,8 +51,8 @@ AUDITED = {
 SCALED, FAILED = "plant.scale", "failed."
 TRIED = timedelta(seconds=30)  # time within which an attempted action has failed
 MAX_TRIED = 10_000
-APPEARED = {"came": "appears", "left": "is gone", "restarted": "restarted"}
-APPEARED_MANY = {"came": "appear", "left": "are gone"}  # of events
+APPEARED = {"came": "appeared", "left": "disappeared", "restarted": "restarted"}
+APPEARED_MANY = {"came": "appeared", "left": "disappeared"}  # of events
 MAX_ROWS = 300  # of one source
 MAX_VALUES = 3  # of one change, in words
 REASON_SHOWN = 160
@@ -162,7 +162,7 @@ def _explain_end(override: Override) -> tuple[str, str]:
     """Return (how, who ended it); nobody if it expired, even if that was recorded later."""
     at, until = override.ended_at, override.expires_at
     if at is None or (until is not None and until <= at):
-        return "ran out", ""
+        return "expired", ""
     return "ended", override.ended_by.get_username() if override.ended_by else ""
 
 
@@ -217,7 +217,7 @@ def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
             kind="declaration",
             at=version.created_at,
             parts=frozenset({f"application/{version.application}"}),
-            words=f"{version.application} declared, version {version.number}: "
+            words=f"Application {version.application} declared, version {version.number}: "
             f"{version.reason[:REASON_SHOWN]}",
             by=version.owner.get_username(),
             ref=f"declaration:{version.application}:{version.number}",
@@ -362,8 +362,8 @@ def _group_loop_changes(groups: Sequence[dict[str, Any]], kind: str) -> Iterator
     newest = [row["newest"] for row in groups]
     reasons = dict(LedgerEntry.objects.filter(pk__in=newest).values_list("pk", "reason"))
     for row in groups:
-        times = "once" if row["count"] == 1 else f"{row['count']} times, last"
-        said = " with harm" if kind == "harmful" else ""
+        times = "once" if row["count"] == 1 else f"{row['count']} times, most recently"
+        said = " with harmful effect" if kind == "harmful" else ""
         yield FoundChange(
             kind=f"{kind} {row['loop__law']}",
             at=row["newest_at"],

@@ -24,7 +24,7 @@ from workers.history.stretches import (
 )
 
 SHORTEST, LONGEST, MAX_READ = timedelta(minutes=1), timedelta(days=7), timedelta(hours=6)
-AGAINST = {"before": "the stretch before", "day": "the same hours a day before", "week": "a week before"}
+AGAINST = {"before": "the previous range", "day": "the same time a day earlier", "week": "a week earlier"}
 SHIFTS = {"day": timedelta(days=1), "week": timedelta(days=7)}
 MAX_ROWS = 60
 _ONE_AT_A_TIME = threading.Lock()
@@ -50,11 +50,11 @@ class Comparison:
 def stretches_of(since: datetime, until: datetime, against: str) -> tuple[TimeRange, TimeRange]:
     """Return the range and its reference, in whole seconds. Raises `BadInput` that names to or against."""
     if against not in AGAINST:
-        raise BadInput("against", f"takes {', '.join(AGAINST)}, not {against[:40]!r}.")
+        raise BadInput("against", f"must be one of {', '.join(AGAINST)}, not {against[:40]!r}.")
     longest = min(LONGEST, SHIFTS.get(against, LONGEST))
     if not SHORTEST <= until - since <= longest:
         days = "1 day" if longest.days == 1 else f"{longest.days} days"
-        raise BadInput("to", f"takes a time from 1 minute to {days} after from.")
+        raise BadInput("to", f"must be 1 minute to {days} after from.")
     here = TimeRange(float(int(since.timestamp())), float(int(until.timestamp())))
     shift = SHIFTS[against].total_seconds() if against in SHIFTS else here.until - here.since
     return here, here.shift(shift)
@@ -68,12 +68,14 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     """
     here, there = stretches_of(since, until, against)
     if queue and not checks.QUEUE_NAME.match(queue):
-        raise BadInput("queue", "takes the name of a queue.")
+        raise BadInput("queue", "must be the name of a queue.")
     counted = read_counts(data, queue, here, there)
     if counted is None and until - since > MAX_READ:
-        raise ReadLimitExceeded("to", f"is longer than 6 hours; {INSTEAD}")
+        raise ReadLimitExceeded("to", f"must be at most 6 hours after from; {INSTEAD}")
     if not _ONE_AT_A_TIME.acquire(blocking=False):
-        raise ComparisonRuns("from", "waits for another comparison; try again in a few seconds.")
+        raise ComparisonRuns(
+            "from", "can't be compared while another comparison runs; try again in a few seconds."
+        )
     try:
         return _compare_stretches(here, there, queue, data, counted)
     finally:

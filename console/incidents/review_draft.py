@@ -48,13 +48,13 @@ TO_WRITE = "_To be written._"
 def _head(alert: Alert) -> str:
     incident = incidents.incident_of(alert)
     roles = ", ".join(f"{role} {_line(who)}" for role, who in sorted(incident.roles.items()) if who)
-    end = _format_time(alert.resolved_at) if alert.resolved_at else "now: still open"
+    end = _format_time(alert.resolved_at) if alert.resolved_at else "now (still open)"
     sentence = _line(alert.worst_sentence or alert.sentence)
     rows = [
         f"- Severity: {incidents.severity_of(alert)}",
-        f"- Alert {alert.pk}, rule {_line(alert.rule_name)}: {sentence or 'no sentence'}",
+        f"- Alert {alert.pk}, rule {_line(alert.rule_name)}: {sentence or 'no description'}",
         f"- From {_format_time(alert.began_at)} to {end}",
-        f"- Roles: {roles or 'nobody was named'}",
+        f"- Roles: {roles or 'none assigned'}",
     ]
     return "\n".join([f"# Review: {_line(alert.title)}", "", *rows])
 
@@ -75,13 +75,13 @@ def _times(alert: Alert) -> Iterator[str]:
 def _changes(alert: Alert) -> list[str]:
     rows = [change for change in changes_of(alert) if change.steps is not None][:MAX_CHANGES]
     if not rows and incidents.incident_of(alert).changes_at is None:
-        return ["The changes before it have not been searched yet."]
+        return ["Changes before the incident have not been searched yet."]
     if not rows:
-        return ["No upstream change in the 3 h before."]
+        return ["No upstream changes in the 3 h before the incident."]
     lines = []
     for at, each in enumerate(rows, 1):
         by = f", by {_line(each.by)}" if each.by else ""
-        before = f"; such a change preceded {each.before} of {each.incidents} earlier incidents of this kind"
+        before = f"; a similar change preceded {each.before} of {each.incidents} earlier similar incidents"
         record = before if each.incidents else ""
         lines.append(f"{at}. {_line(each.words)} ({formatted(each.delay_seconds, 'age')} before{by}{record})")
     return lines

@@ -63,7 +63,7 @@ class Boundary(MiddlewareMixin):
             return _first_refusal(request, request.GET.lists())
         except TooManyFieldsSent:
             most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
-            return build_refusal(request, 400, "query", f"takes at most {most:,} parameters.")
+            return build_refusal(request, 400, "query", f"must have at most {most:,} parameters.")
 
     def process_view(self, request: HttpRequest, *view: Any) -> HttpResponse | None:
         if request.method != "POST" or request.content_type not in FORMS or _reads_itself(request):
@@ -72,9 +72,9 @@ class Boundary(MiddlewareMixin):
             files = [(name, [file.name for file in held]) for name, held in request.FILES.lists()]
             return _first_refusal(request, chain(request.POST.lists(), files))
         except RequestDataTooBig:
-            return build_refusal(request, 413, "body", "is larger than a form may be.")
+            return build_refusal(request, 413, "body", "is too large for a form.")
         except (SuspiciousOperation, MultiPartParserError, UnreadablePostError):
-            return build_refusal(request, 400, "body", "is not a readable form.")
+            return build_refusal(request, 400, "body", "must be a valid form.")
 
 
 def _reads_itself(request: HttpRequest) -> bool:
@@ -87,7 +87,7 @@ def _first_refusal(
 ) -> HttpResponse | None:
     for name, values in fields:
         if not is_plain(name):
-            return build_refusal(request, 422, "request", f"A field's name {UNSTORABLE}")
+            return build_refusal(request, 422, "request", f"A field name {UNSTORABLE}")
         if not all(is_plain(value or "") for value in values):
             return build_refusal(request, 422, name, UNSTORABLE)
     return None
@@ -124,7 +124,7 @@ class Documents(Parser):
         try:
             return document_of(request.body)
         except orjson.JSONDecodeError as fault:
-            error = BadInput("body", f"is not JSON: {fault}.")
+            error = BadInput("body", f"must be valid JSON: {fault}.")
             cast(WebRequest, request).weir_unreadable = (400, error)
             raise error from None
 
@@ -141,9 +141,9 @@ def _excess(body: bytes, most_bytes: int) -> str:
     characters.
     """
     if len(body) > most_bytes:
-        return f"takes at most {most_bytes} bytes of JSON."
+        return f"must have at most {most_bytes} bytes."
     if len(body) > MAX_DOCUMENT_BYTES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_DOCUMENT_VALUES:
-        return f"takes at most {MAX_DOCUMENT_VALUES} values in more than {MAX_DOCUMENT_BYTES} bytes of JSON."
+        return f"must have at most {MAX_DOCUMENT_VALUES} values when larger than {MAX_DOCUMENT_BYTES} bytes."
     return ""
 
 
@@ -154,12 +154,12 @@ def document_of(body: bytes) -> Any:
     read = json_of(body)
     for field, value, depth in _values(read):
         if depth > MAX_DEPTH:
-            raise BadInput(field, f"is nested deeper than {MAX_DEPTH} levels.")
+            raise BadInput(field, f"must be nested at most {MAX_DEPTH} levels deep.")
         if isinstance(value, str) and not is_plain(value):
             raise BadInput(field, UNSTORABLE)
         # A larger whole number is parsed as a float; NaN is not in the range either.
         if isinstance(value, float | int) and not -MAX_NUMBER <= value < MAX_NUMBER:
-            raise BadInput(field, "takes a finite number of at most 64 bits.")
+            raise BadInput(field, "must be a finite number of at most 64 bits.")
     return read
 
 
@@ -170,7 +170,7 @@ def json_of(body: bytes) -> Any:
     try:
         return parse_json(body)
     except RecursionError:
-        raise BadInput("body", f"is nested deeper than {MAX_DEPTH} levels.") from None
+        raise BadInput("body", f"must be nested at most {MAX_DEPTH} levels deep.") from None
 
 
 def _values(document: Any) -> Iterator[tuple[str, Any, int]]:

@@ -33,9 +33,9 @@ def number_of(text: str, field: str) -> int | float:
     """A finite number; a whole one stays whole."""
     value = decimal_number(text)
     if value is None:
-        raise BadInput(field, f"takes a number, not {text[:40]!r}.")
+        raise BadInput(field, f"must be a number, not {text[:40]!r}.")
     if not math.isfinite(value):
-        raise BadInput(field, "takes a finite number.")
+        raise BadInput(field, "must be a finite number.")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -90,7 +90,7 @@ def time_of(text: str, field: str) -> datetime:
     except ValueError:
         parsed = None
     if parsed is None:
-        raise BadInput(field, f"takes a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
+        raise BadInput(field, f"must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}.")
     if not is_representable(parsed):
         raise BadInput(field, TAKES)
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

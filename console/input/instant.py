@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-TAKES = "takes a time from 1970 to 2199, such as 2026-01-31T12:00:00Z."
+TAKES = "must be a time from 1970 to 2199, such as 2026-01-31T12:00:00Z."
 
 
 def is_representable(moment: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 from queues.checks import UNSTORABLE_CHARACTER
 
-UNSTORABLE = "takes text in UTF-8, without NUL and without unpaired surrogates."
+UNSTORABLE = "must be UTF-8 text without NUL and unpaired surrogates."
 
 
 def is_plain(text: str) -> bool:

@@ -37,10 +37,10 @@ def _check(field: Any, value: Any) -> None:
         if not is_plain(value):
             raise BadInput(field.name, UNSTORABLE)
         if field.max_length is not None and len(value) > field.max_length:
-            raise BadInput(field.name, f"takes at most {field.max_length} characters, not {len(value)}.")
+            raise BadInput(field.name, f"must have at most {field.max_length} characters, not {len(value)}.")
     elif isinstance(value, int | float) and isinstance(field, models.IntegerField | models.FloatField):
         least, most = BaseDatabaseOperations.integer_field_ranges.get(
             field.get_internal_type(), (-math.inf, math.inf)
         )
         if not (math.isfinite(value) and least <= value <= most):
-            raise BadInput(field.name, f"takes a number from {least} to {most}.")
+            raise BadInput(field.name, f"must be {least} to {most}.")

@@ -76,7 +76,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         if self.listener is None or self.closing:
             return
         if _length(text_data, bytes_data) > MAX_FRAME_BYTES:
-            await self.close(TOO_BIG, "A message takes at most 4,096 bytes.")
+            await self.close(TOO_BIG, "A message must have at most 4,096 bytes.")
         elif _asks_for_snapshot(text_data):
             self.fanout.answer(self.listener)
         else:
@@ -128,7 +128,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             except Exception as error:  # any error, since nobody else would check again
                 log.warning("the permission to read live figures could not be checked: %s", error)
                 unanswered += 1
-        await self.close(UNANSWERED, "Your permission can't be checked; connect again.")
+        await self.close(UNANSWERED, "Your permission can't be checked; reconnect.")
 
     async def _find_allowed_actor(self) -> Actor | None:
         """Return the actor who may watch; None if there is none, and the socket is closed."""

@@ -27,14 +27,16 @@ class Places:
         """Take a place in the process, before anything else is done for the socket. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS
         if len(self._holders) >= limit:
-            raise NoPlace(TRY_LATER, f"This console has {limit} live connections, which is the maximum.")
+            raise NoPlace(
+                TRY_LATER, f"This console has {limit} live connections, the maximum; try again later."
+            )
         self._holders[socket] = None
 
     def claim(self, socket: Any, person: Any) -> None:
         """Assign the socket to this person. Raises `NoPlace`."""
         limit = settings.WEIR_LIVE_SOCKETS_PER_PERSON
         if sum(holder == person for holder in self._holders.values()) >= limit:
-            raise NoPlace(TOO_MANY, f"You have {limit} live connections, which is the maximum; close a page.")
+            raise NoPlace(TOO_MANY, f"You have {limit} live connections, the maximum; close a page.")
         self._holders[socket] = person
 
     def leave(self, socket: Any) -> None:

@@ -146,5 +146,7 @@ def view_named(name: str) -> View:
     if which and kind == "node":
         return View(name, containers=PLACE, loops=LASTING, node=which)
     if name not in VIEWS:
-        raise BadInput("of", f"takes {', '.join(VIEWS)}, queue:NAME or node:NAME, not {name[:60]!r}")
+        raise BadInput(
+            "of", f"must be one of {', '.join(VIEWS)}, queue:NAME, or node:NAME, not {name[:60]!r}"
+        )
     return VIEWS[name]

@@ -25,7 +25,7 @@ def read_document(path: str) -> dict[str, Any]:
     """
     document = read_json(_text(path))
     if not isinstance(document, dict):
-        raise BadInput("document", "must be one JSON object")
+        raise BadInput("document", "must be a JSON object")
     return document
 
 
@@ -39,7 +39,7 @@ def _text(path: str) -> str:
     except OSError as error:
         raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a JSON file or -") from None
     except UnicodeDecodeError:
-        raise BadInput("document", "is not written in UTF-8; give one JSON object") from None
+        raise BadInput("document", "is not UTF-8; give a JSON object in UTF-8") from None
 
 
 def _drop_output() -> None:
@@ -64,7 +64,7 @@ class JsonCommand(OneLineCommand):
         return parser
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        raise TypeError(f"{type(self).__name__} gives no answer")
+        raise TypeError(f"{type(self).__name__} must implement answer()")
 
     def human(self, document: dict[str, Any]) -> str | None:
         """Return the table that a terminal shows instead of JSON, if a command has one."""
@@ -95,5 +95,5 @@ class JsonCommand(OneLineCommand):
         try:
             return json.dumps(document, allow_nan=False)
         except ValueError:
-            self.stderr.write("document: its numbers give results that are not finite; use smaller ones")
+            self.stderr.write("document: its results are not finite; use smaller numbers")
             sys.exit(2)

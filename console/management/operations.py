@@ -53,7 +53,9 @@ class Operation:
                 _put(query, name, self.query[name], text)
             else:
                 known = [*self.query, *self.body]
-                takes = f"takes {', '.join(f'--{each}' for each in known)}" if known else "takes no options"
+                takes = (
+                    f"accepts {', '.join(f'--{each}' for each in known)}" if known else "accepts no options"
+                )
                 raise BadInput(f"--{name}", f"is unknown; {' '.join(self.words)} {takes}.")
         return query, body
 
@@ -86,7 +88,7 @@ def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Ope
         raise BadInput(
             "command",
             f"{' '.join(words)[:60]!r} is unknown; "
-            + (f"similar commands: {'; '.join(near)}." if near else "manage.py weir lists them all."),
+            + (f"similar commands: {'; '.join(near)}." if near else "manage.py weir lists all commands."),
         )
     return max(fitting, key=lambda each: sum(not PLACE.fullmatch(word) for word in each.words))
 
@@ -132,7 +134,7 @@ def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) 
         into[name] = [*into.get(name, []), *whole]
         return
     if name in into:
-        raise BadInput(f"--{name}", "is given twice.")
+        raise BadInput(f"--{name}", "is given twice; give it once.")
     into[name] = _value(name, kinds, text)
 
 
@@ -144,11 +146,11 @@ def _value(name: str, kinds: set[str], text: str) -> Any:
         if number is not None:
             return number
         if "string" not in kinds:
-            raise BadInput(f"--{name}", f"takes a number, not {text[:40]!r}.")
+            raise BadInput(f"--{name}", f"must be a number, not {text[:40]!r}.")
     if "string" in kinds:
         return text
     if "boolean" in kinds:
-        raise BadInput(f"--{name}", f"takes true or false, not {text[:40]!r}.")
+        raise BadInput(f"--{name}", f"must be true or false, not {text[:40]!r}.")
     return _json(name, text)
 
 
@@ -156,4 +158,4 @@ def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise BadInput(f"--{name}", f"takes JSON, not {text[:40]!r}.") from None
+        raise BadInput(f"--{name}", f"must be JSON, not {text[:40]!r}.") from None

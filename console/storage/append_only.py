@@ -11,7 +11,7 @@ protects again at its end.
 from typing import Any
 
 TABLE = "console_auditentry"
-REFUSAL = "The audit is append-only."
+REFUSAL = "The audit log is append-only."
 
 _SQLITE = {
     f"{TABLE}_{verb}": (

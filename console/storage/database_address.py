@@ -41,10 +41,10 @@ def settings_of(url: str) -> dict[str, Any]:
     try:
         options: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
     except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError):
-        raise _build_refusal("takes postgres://user:password@host:5432/name, or sqlite:///file.") from None
+        raise _build_refusal("must be postgres://user:password@host:5432/name, or sqlite:///file.") from None
     if options["ENGINE"] != POSTGRESQL:
         if len(hosts) > 1:
-            raise _build_refusal("takes several hosts for PostgreSQL only.")
+            raise _build_refusal("must have one host, except for PostgreSQL.")
         return options
     given = options.get("OPTIONS", {})
     if len(hosts) > 1:
@@ -70,7 +70,7 @@ def _keep_first_host(url: str, hosts: list[str]) -> str:
 def _place(host: str) -> tuple[str, str]:
     match = HOST.fullmatch(host)
     if match is None:
-        raise _build_refusal("takes several servers as host:port, separated by commas.")
+        raise _build_refusal("must name servers as host:port, separated by commas.")
     return match[1].strip("[]"), match[2] or DEFAULT_PORT
 
 

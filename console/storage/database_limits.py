@@ -19,15 +19,14 @@ from console.storage.database_address import POSTGRESQL
 OVER_TIME = frozenset({"57014", "55P03", "25P03"})
 STATEMENT_LIMIT = "statement_timeout"
 TOO_LONG = (
-    "The database did not answer in time: another statement blocks this one, or it is overloaded. Try "
-    "again; if it keeps happening, see what it waits for in the database's pg_stat_activity."
+    "The database did not respond in time: it is overloaded, or another statement blocks this one. Try "
+    "again. If it keeps happening, check pg_stat_activity for blocked statements."
 )
 
 
 AWAY = (
-    "The database does not answer. Until it does, no page can be shown, and no loop decides: values in "
-    "force stay for a while, workers and the pipeline continue with what they have, "
-    "and nothing acknowledged is "
+    "The database is not responding. Until it responds, no page can be shown and no loop decides. Current "
+    "values stay in force for a while, and workers and the pipeline continue. No acknowledged event is "
     "lost. Check the database and its disk."
 )
 # SQLSTATE's classes of a failing connection, of insufficient resources, and of a server that stops or starts;

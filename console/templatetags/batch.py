@@ -9,6 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.display.formats import formatted
+from controllers.framework.reason import format_count
 
 register = template.Library()
 
@@ -62,7 +63,7 @@ def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString
     bars = format_html_join("", "{}", ((_bar(run, seconds, longest, linked),) for run, seconds in ended))
     if linked:
         return format_html('<ol class="durations large">{}</ol>', bars)
-    label = f"The last {len(ended)} runs took up to {lasting(longest)}"
+    label = f"The last {format_count(len(ended), 'run')} took up to {lasting(longest)}"
     return format_html('<span class="durations" role="img" aria-label="{}">{}</span>', label, bars)
 
 

@@ -34,12 +34,12 @@ class Act:
 
 def hold(name: str, loop: LoopStatus) -> Act:
     """Return the action that holds a loop for a time."""
-    stays = "what it set stays"
+    stays = "the values that it set stay"
     if loop.actuator is not None:
         stays = f"its actuator stays at {formatted(loop.actuator)}"
     return Act(
         f"Hold {name}",
-        f"The loop sets nothing more: {stays}. It continues automatically after the time below, in its "
+        f"The loop stops acting: {stays}. It resumes automatically after the time below, in its "
         f"current mode ({loop.mode}).",
         f"/api/v1/loops/{loop.id}/mode",
         {"mode": "hold"},
@@ -49,9 +49,9 @@ def hold(name: str, loop: LoopStatus) -> Act:
 
 PAUSES = {
     pausing.INTAKE: "Publishers are rejected; waiting events are still processed. "
-    "Nothing acknowledged is lost. It ends automatically after the time below.",
-    pausing.CONSUMPTION: "No worker takes its events: claimed events are finished, and the rest waits. "
-    "It ends automatically after the time below.",
+    "No acknowledged event is lost. The pause ends automatically after the time below.",
+    pausing.CONSUMPTION: "Workers claim no more events: claimed events are finished, and the rest wait. "
+    "The pause ends automatically after the time below.",
 }
 
 
@@ -70,7 +70,7 @@ def acknowledge(alert: AlertStatus) -> Act:
     """Return the action that acknowledges an alert."""
     return Act(
         f"Acknowledge incident {alert.id}",
-        f"{alert.title}: you acknowledge it. Nobody else is notified until its rule's timeout.",
+        f"{alert.title}: no further notifications are sent until the rule's timeout.",
         f"/api/v1/alerts/{alert.id}/acknowledge",
         reason="note",
     )
@@ -78,12 +78,12 @@ def acknowledge(alert: AlertStatus) -> Act:
 
 def end(override: OverrideStatus) -> Act:
     """Return the action that ends a manual change now."""
-    back = "the value without it"
+    back = "the value without the override"
     if override.instead_of is not None:
         back = formatted(override.instead_of)
     return Act(
         f"End {override.name} of {override.scope}",
-        f"{override.name} is {formatted(override.value)} by {override.owner} ({override.reason}). It ends "
-        f"now, and returns to {back}.",
+        f"{override.owner} set {override.name} to {formatted(override.value)} ({override.reason}). "
+        f"The override ends now; {override.name} returns to {back}.",
         f"/api/v1/overrides/{override.id}/end",
     )

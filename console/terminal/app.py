@@ -117,7 +117,7 @@ class Top(App[None]):
         except Refused as error:
             seen = before.add_error(str(error))
         except Exception as error:  # requested again whatever the answer was
-            seen = before.add_error(f"The console's answer is not a snapshot ({type(error).__name__}).")
+            seen = before.add_error(f"The console's response is not a snapshot ({type(error).__name__}).")
         self.call_from_thread(self._saw, seen, rows)
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
@@ -159,7 +159,7 @@ class Top(App[None]):
         self._base.query_one("#connection").set_class(not fresh.is_live, "old")
         self._base.set_class(not fresh.is_live, "old")
         if snapshot is not None:
-            was, health = "" if fresh.is_live else "Was: ", snapshot.health
+            was, health = "" if fresh.is_live else "Last known: ", snapshot.health
             headline = f"{plain_text(health.sentence)} {plain_text(health.doing)}".strip()
             style = "" if health.state == NORMAL else STYLES.get(health.state, "")
             self._write("headline", was + headline, style)

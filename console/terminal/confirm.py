@@ -16,10 +16,11 @@ from console.terminal.plain_text import plain_text
 from queues.text.numbers import read_number
 
 UNKNOWN_WHETHER = (
-    "It is unknown whether it was done. Enter sends it again with the same key: it is never done twice."
+    "The result is unknown. Press Enter to send the action again with the same key; "
+    "it is never applied twice."
 )
 DO = "Enter: confirm · Escape: cancel, nothing is done"
-AGAIN = "Escape: close; it may still be done"
+AGAIN = "Escape: close; the action may still be applied"
 Sender = Callable[[Act, str, float | None, str], None]
 
 
@@ -52,14 +53,14 @@ class Confirm(ModalScreen[Act | None]):
             if self.act.minutes is not None:
                 yield Label("Duration in minutes", markup=False)
                 yield Input(f"{self.act.minutes:g}", id="minutes", compact=True)
-            yield Label("Reason, for the audit log", markup=False)
+            yield Label("Reason (recorded in the audit log)", markup=False)
             yield Input(id="why", placeholder="why", compact=True)
             yield Static("", id="said", markup=False)
             yield Static(DO, id="keys", markup=False)
 
     def action_leave(self) -> None:
         if self._may_be_done:
-            self._notify("It is unknown whether it was done")
+            self._notify("Result unknown")
         self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -68,7 +69,7 @@ class Confirm(ModalScreen[Act | None]):
         try:
             minutes = self._minutes()
         except ValueError:
-            self._say("minutes: takes a number above 0.", "#minutes")
+            self._say("minutes: must be more than 0.", "#minutes")
             return
         if not why:
             self._say("reason: is missing; give a reason in a sentence.", "#why")
@@ -100,7 +101,7 @@ class Confirm(ModalScreen[Act | None]):
         if self.is_current:
             self.dismiss(self.act)
         else:
-            self._notify("Done after all")
+            self._notify("Done")
 
     def _report_no_answer(self) -> None:
         self._is_sent = False
@@ -114,7 +115,7 @@ class Confirm(ModalScreen[Act | None]):
         if self.is_current:
             self._say(words)
         else:
-            self._notify(f"Refused ({words})")
+            self._notify(f"Rejected ({words})")
 
     def _notify(self, words: str) -> None:
         """Show the result, even if the screen was closed."""

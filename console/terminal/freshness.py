@@ -62,7 +62,7 @@ def freshness(seen: Seen, now: float) -> ConnectionState:
     """Return the state: live only while answers arrive and contain a recent snapshot."""
     if seen.snapshot is None:
         waited = formatted(now - seen.began_at, "age")
-        return ConnectionState("Not connected", seen.error or f"no answer for {waited}", is_live=False)
+        return ConnectionState("Not connected", seen.error or f"no response for {waited}", is_live=False)
     age = seen.age_at(now)
     shown = f"all data shown is {formatted(age, 'age')} old"
     unanswered = now - (seen.answered_at if seen.answered_at is not None else seen.began_at)
@@ -70,7 +70,9 @@ def freshness(seen: Seen, now: float) -> ConnectionState:
         return ConnectionState("Disconnected", f"{shown}. {seen.error}", is_live=False)
     if unanswered >= SILENT_AFTER_SECONDS:
         waited = formatted(unanswered, "age")
-        return ConnectionState("Disconnected", f"{shown}. No answer for {waited}.", is_live=False)
+        return ConnectionState("Disconnected", f"{shown}. No response for {waited}.", is_live=False)
     if age >= SILENT_AFTER_SECONDS:
-        return ConnectionState("Observer silent", f"{shown}. The console answers.", is_live=False)
+        return ConnectionState(
+            "Observer not responding", f"{shown}. The console is responding.", is_live=False
+        )
     return ConnectionState("Live", f"{formatted(age, 'age')} old", is_live=True)

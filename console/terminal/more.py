@@ -35,7 +35,7 @@ class More(ModalScreen[None]):
             yield Static(Text(plain_text(self._title), style="bold"))
             for sentence in self._sentences:
                 yield Static(Text(plain_text(sentence)))
-            yield Static(Text("Loading changes before it …" if self._changes else ""), id="changes")
+            yield Static(Text("Loading earlier changes …" if self._changes else ""), id="changes")
             yield Static("Escape: back", markup=False)
 
     def on_mount(self) -> None:
@@ -47,9 +47,9 @@ class More(ModalScreen[None]):
         try:
             lines = change_lines(self._changes())
         except Refused as error:
-            lines = [f"The changes are unknown: {error}"]
+            lines = [f"Changes not available: {error}"]
         except (KeyError, TypeError, ValueError, AttributeError):
-            lines = ["The changes are unknown: the console's answer is not a list of changes."]
+            lines = ["Changes not available: the console's response is not a list of changes."]
         self.app.call_from_thread(self._show, lines)
 
     def _show(self, lines: Sequence[str]) -> None:
@@ -61,9 +61,9 @@ def change_lines(answer: Any) -> list[str]:
     changes = answer["changes"]
     if not changes:
         reach = formatted(answer["reach_seconds"], "age")
-        return [f"No changes at it or upstream of it in the {reach} before."]
+        return [f"No changes here or upstream in the previous {reach}."]
     return [
-        "Changes before it, the most likely cause first:",
+        "Earlier changes, the most likely cause first:",
         *(_change_line(change) for change in changes[:MAX_CHANGES]),
     ]
 

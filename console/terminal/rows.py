@@ -185,13 +185,13 @@ def _hand(hand: ManualChange, now: float) -> TerminalRow:
     return TerminalRow(
         f"{hand.kind} {hand.of} {hand.value}",
         (cell(ends_in(hand.until, now)), cell(words), cell(hand.of), cell(hand.owner), cell(hand.reason)),
-        details=[f"{words} of {hand.of}: end it on its page"],
+        details=[f"{words} of {hand.of}: end this change on its page"],
     )
 
 
 def ends_in(until: float | None, now: float) -> str:
     """Return the time left."""
-    return "no end" if until is None else formatted(max(0.0, until - now), "countdown")
+    return "no expiry" if until is None else formatted(max(0.0, until - now), "countdown")
 
 
 def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
@@ -201,15 +201,15 @@ def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
     once = list({row.key: row for row in rows}.values())
     if len(once) <= MAX_ROWS:
         return once
-    more = f"{len(once) - MAX_ROWS:,} more are not shown here; the pages have all."
+    more = f"{len(once) - MAX_ROWS:,} more rows are not shown; see the pages of the console."
     return [*once[:MAX_ROWS], TerminalRow("(more)", [cell("…"), cell(more)])]
 
 
 WORST = ("State", "Subject", "Finding")
 INCIDENTS = ("Severity", "Since", "Incident", "Suppressed")
 LOOPS = ("Mode", "Loop", "Effect", "Reason")
-QUEUES = ("State", "Queue", "Waiting", "Wait s", "In /s", "Out /s", "Paused")
-FORCE = ("Ends in", "What", "Subject", "By", "Reason")
+QUEUES = ("State", "Queue", "Waiting", "Wait, s", "In /s", "Out /s", "Paused")
+FORCE = ("Ends in", "Change", "Subject", "By", "Reason")
 LISTINGS = (
     TerminalTable("worst", "Worst first", WORST, worst_rows, "No data about the plant."),
     TerminalTable("incidents", "Incidents", INCIDENTS, incident_rows, "No open incidents."),

@@ -32,7 +32,7 @@ def table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[
         return ["time", *series], _figures(window, control, data, series)
     if what == "events":
         return list(EVENT_HEADER), _pages(_events(window))
-    raise BadInput("what", f"takes figures or events, not {what[:40]!r}.")
+    raise BadInput("what", f"must be figures or events, not {what[:40]!r}.")
 
 
 def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]) -> Iterator[Rows]:

@@ -31,7 +31,7 @@ class RolloutMarks:
 
 
 def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> None:
-    text = f"Rolled out at {plant}; it was revision {before}."
+    text = f"Rolled out at {plant}; the previous revision was {before}."
     marks.add_rollout(_author(plant), title=_title(part, revision), text=text, now=now)
 
 

@@ -96,11 +96,11 @@ def window_of(query: Mapping[str, str], now: datetime) -> Window:
 
 def _build_fixed(since: datetime, until: datetime, at: datetime | None) -> Window:
     if until <= since:
-        raise BadInput("to", "is not after from; a range ends after its start.")
+        raise BadInput("to", "must be after from.")
     if until - since > timedelta(minutes=MAX_MINUTES):
         raise BadInput("from", f"is more than {MAX_MINUTES // 1_440} days before to; choose a shorter range.")
     if at is not None and not since <= at <= until:
-        raise BadInput("at", "is outside of from and to.")
+        raise BadInput("at", "must be between from and to.")
     return Window(since, max(until, since + LEAST), at=at)
 
 
@@ -113,7 +113,7 @@ def _minutes(query: Mapping[str, str]) -> int:
     text = query.get("minutes", "").strip()
     minutes = number_of(text, "minutes") if text else FIRST_MINUTES
     if not 1 <= minutes <= MAX_MINUTES:
-        raise BadInput("minutes", f"takes 1 to {MAX_MINUTES:,}.")
+        raise BadInput("minutes", f"must be 1 to {MAX_MINUTES:,}, not {minutes:g}.")
     return round(minutes)
 
 

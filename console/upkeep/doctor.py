@@ -82,7 +82,7 @@ def java() -> Iterator[Symptom]:
         with tempfile.TemporaryDirectory() as folder:
             find_java_home(variables.PROCESS, Path(folder) / "java")
     except WeirError as error:
-        yield Symptom("error", f"Spark has no Java: {error}", "Install Java 17, or set JAVA_HOME.")
+        yield Symptom("error", f"Spark can't find Java: {error}", "Install Java 17, or set JAVA_HOME.")
 
 
 def secrets() -> Iterator[Symptom]:
@@ -100,11 +100,11 @@ def secrets() -> Iterator[Symptom]:
             if len(word) < MIN_SECRET or len(set(word)) < MIN_CHARACTERS:
                 text = f"{variable.name} is easily guessed."
                 yield Symptom(
-                    "error", text, "Set a new one; bin/compose-secrets generates some.", variable.name
+                    "error", text, "Set a new value; bin/compose-secrets generates secrets.", variable.name
                 )
     if (settings.WEIR_DATA / FIRST_LOGIN).exists():
         text = "The first administrator's password is still in a file of the data folder."
-        yield Symptom("warning", text, "Log in, and set a password of your own.")
+        yield Symptom("warning", text, "Log in and change the password.")
 
 
 def links() -> Iterator[Symptom]:
@@ -125,7 +125,7 @@ def data_folder() -> Iterator[Symptom]:
     disk = shutil.disk_usage(folder)
     free = disk.free / disk.total
     if free < WARNED_FREE_SHARE:
-        text = f"Only {free:.0%} of the disk of {folder} is free."
+        text = f"Only {100 * free:.0f} % of the disk of {folder} is free."
         remedy = "Free some space, or shorten the retention (Settings, Retention)."
         yield Symptom("error" if free < MIN_FREE_SHARE else "warning", text, remedy)
 
@@ -133,13 +133,13 @@ def data_folder() -> Iterator[Symptom]:
 def database() -> Iterator[Symptom]:
     """Check that it answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
     if newer := list_newer_migrations():
-        text = f"The database is from a newer Weir: it has {newer[0]}."
+        text = f"The database is from a newer version of Weir: it has {newer[0]}."
         yield Symptom("error", text, "Install that version, or restore a backup of this one.")
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
-        text = f"{len(missing)} migrations are missing, the first {missing[0][0]}."
-        yield Symptom("error", text, "manage.py migrate")
+        text = f"Missing migrations: {len(missing)}, the first is {missing[0][0]}."
+        yield Symptom("error", text, "Run manage.py migrate.")
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(
@@ -167,7 +167,7 @@ def nodes() -> Iterator[Symptom]:
         try:
             yield from _server(f"node {node.name}", node_connection(node.url))
         except redis.RedisError as error:
-            text = f"node {node.name} does not answer: {error}"
+            text = f"node {node.name} is not responding: {error}"
             yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")
 
 
@@ -181,10 +181,10 @@ def agents() -> Iterator[Symptom]:
         seen = latest_snapshot()
         for name, node in sorted(seen.nodes.items() if seen else ()):
             if node.state in SILENT:
-                age = "" if node.age_seconds is None else f", for {node.age_seconds:.0f} s"
+                age = "" if node.age_seconds is None else f" for {node.age_seconds:.0f} s"
                 remedy = f"Start it: python -m queues.nodes.agent {name}; check its REDIS_URL and its clock."
                 yield Symptom(
-                    "error", (f"The agent of node {name} does not report{age}."), remedy, f"node {name}"
+                    "error", (f"The agent of node {name} has not reported{age}."), remedy, f"node {name}"
                 )
 
 
@@ -195,11 +195,11 @@ def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         yield Symptom("error", f"{name} runs version {version}.", "Install Valkey or Redis 7 or newer.", name)
     if not about.get("aof_enabled"):
-        text = f"{name} stores nothing on disk: what it acknowledged is lost when it ends."
+        text = f"{name} stores nothing on disk: acknowledged writes are lost when it stops."
         yield Symptom("error", text, "Start it with appendonly yes.", name)
     elif about.get("aof_last_write_status", "ok") != "ok":
-        text = f"{name} can't write its file; it accepts nothing new."
-        yield Symptom("error", text, "Check the disk of its folder: is it full, or missing?", name)
+        text = f"{name} can't write its append-only file; it rejects all writes."
+        yield Symptom("error", text, "Check whether the disk of its folder is full or missing.", name)
     if about.get("rdb_last_bgsave_status", "ok") != "ok":
         text = f"{name} could not write its last snapshot: with snapshots enabled it rejects all writes."
         remedy = 'Start it with save "", since its append-only file is enough; check the disk of its folder.'
@@ -220,11 +220,11 @@ def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
         return
     # As the server itself calculates it: without the buffers of replicas and of its file.
     used = (about["used_memory"] - about.get("mem_not_counted_for_evict", 0)) / about["maxmemory"]
-    remedy = "Have its backlog processed, or start it with a larger maxmemory."
+    remedy = "Process its backlog, or start it with a larger maxmemory."
     if used >= 1:
-        yield Symptom("error", f"The memory of {name} is full: it rejects all writes.", remedy, name)
+        yield Symptom("error", f"The memory of {name} is full: {name} rejects all writes.", remedy, name)
     elif used >= WARNED_MEMORY_SHARE:
-        yield Symptom("warning", f"{used:.0%} of the memory of {name} is used.", remedy, name)
+        yield Symptom("warning", f"{100 * used:.0f} % of the memory of {name} is used.", remedy, name)
 
 
 def _offset_seconds(client: redis.Redis) -> float:
@@ -239,7 +239,7 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
     if abs(ahead_seconds) > MAX_CLOCK_SECONDS:
         where = "ahead of" if ahead_seconds > 0 else "behind"
         text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} this host's."
-        yield Symptom("error", text, "Synchronize both hosts by NTP (chrony, timesyncd).", name)
+        yield Symptom("error", text, "Synchronize both hosts with NTP (chrony, timesyncd).", name)
 
 
 def worker_hosts() -> Iterator[Symptom]:
@@ -247,7 +247,7 @@ def worker_hosts() -> Iterator[Symptom]:
     seconds, _ = control().time()
     for name, reason in unreadable_reports(control()).items():
         text = f"The report of worker host {name} can't be read ({reason})."
-        yield Symptom("error", text, "Run it in the same version of Weir as the console.", name)
+        yield Symptom("error", text, "Run it with the same version of Weir as the console.", name)
     for name, report in host_reports(control()).items():
         if is_at_work(report, seconds):
             yield from clock(f"worker host {name}", report.ahead_seconds or 0.0)
@@ -264,7 +264,7 @@ def fail_over() -> Iterator[Symptom]:
         text = "No replica follows the control server: writes that need two copies are rejected."
         yield Symptom("error", text, "Start the replicas; check masteruser and masterauth.", "control server")
     elif len(online) == COPIES:
-        text = f"{COPIES} replica follows the control server; if it ends, too, nothing is accepted."
+        text = f"Only {COPIES} replica follows the control server; if it fails, all writes are rejected."
         yield Symptom("warning", text, "Start the missing server.", "control server")
     most = 0
     for host, port in sentinels.hosts:
@@ -273,14 +273,14 @@ def fail_over() -> Iterator[Symptom]:
                 asked: Any = sentinel  # redis-py types a client's answers as either form
                 most = max(most, asked.sentinel_master(sentinels.name)["num-other-sentinels"] + 1)
         except redis.RedisError as error:
-            text = f"The sentinel at {host}:{port} does not answer: {error}"
+            text = f"The sentinel at {host}:{port} is not responding: {error}"
             yield Symptom("warning", text, "Start it: a failover needs a majority of them.", f"{host}:{port}")
     if most > len(sentinels.hosts):
         # A majority of those that are named may be a minority of those that exist, which elected another
         # primary.
-        text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels, which is no majority."
+        text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels."
         yield Symptom(
-            "error", text, ("Name all of them in every process's REDIS_URL."), variables.REDIS_URL.name
+            "error", text, ("Name all sentinels in the REDIS_URL of every process."), variables.REDIS_URL.name
         )
 
 
@@ -298,10 +298,12 @@ def audit() -> Iterator[Symptom]:
     """Check whether the chain is intact, as far as AUDIT_SECONDS permit."""
     verdict = Checker(settings.WEIR_DATA, AUDIT_SECONDS).step()
     for finding in verdict.findings[:3]:
-        yield Symptom("error", finding.text, "manage.py audit verify; docs/operate/alerts/audit-altered.md")
+        yield Symptom(
+            "error", finding.text, "Run manage.py audit verify; see docs/operate/alerts/audit-altered.md"
+        )
     if verdict.unchecked:
         text = f"{verdict.unchecked} entries of the audit log were not checked within {AUDIT_SECONDS:.0f} s."
-        yield Symptom("warning", text, "manage.py audit verify checks all.")
+        yield Symptom("warning", text, "Run manage.py audit verify to check all entries.")
 
 
 # Check, and the remedy if it can't be made.
@@ -310,11 +312,11 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
     "java": (java, ""),
     "secrets": (secrets, ""),
     "links": (links, ""),
-    "data folder": (data_folder, "Set WEIR_DATA to a folder of this user."),
+    "data folder": (data_folder, "Set WEIR_DATA to a folder that this user owns."),
     "database": (database, "Start the database; check DATABASE_URL."),
     "control server": (control_server, "Start it; check REDIS_URL, its user and password."),
     "fail-over": (fail_over, "Start the sentinels and the control server; check REDIS_URL."),
-    "nodes": (nodes, "Fix the topology: manage.py seed, or Settings."),
+    "nodes": (nodes, "Fix the topology with manage.py seed or under Settings."),
     "agents": (agents, "Start the database and the control server first."),
     "worker hosts": (worker_hosts, "Start the control server; check REDIS_URL."),
     "processes": (processes, "Start the database and the control server first."),

@@ -235,7 +235,7 @@ class _Place:
             if not any(admission.held(names, person) > _count_for_client(most) for names, most in limits):
                 return
             admission.refused[self.line.name] += 1
-        message = "you have too many requests in progress; wait for their answers."
+        message = "Too many of your requests are in progress. Wait until they end, then try again."
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
     def wrap_receive(self, receive: Any) -> Any:
@@ -301,5 +301,5 @@ class _Place:
     def refusal(self) -> RequestRefused:
         self.admission.refused[self.line.name] += 1
         waiting = len(self.admission.waiting[self.line.name])
-        message = f"the console is overloaded: {waiting} requests like this one are waiting; try again."
+        message = f"The console is overloaded: {waiting} similar requests are waiting. Try again."
         return RequestRefused(self.line.status, message, retry_after_seconds=1, field="")

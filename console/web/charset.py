@@ -13,7 +13,7 @@ import orjson
 from console.web import problem
 
 TAKEN = ("utf-8", "utf8", "us-ascii", "ascii")
-REFUSAL = {"errors": {"content-type": ["takes the charset utf-8, or none."]}}
+REFUSAL = {"errors": {"content-type": ["must have the charset utf-8 or none."]}}
 
 
 class Utf8Only:

@@ -37,8 +37,8 @@ DETAILS = {
     400: "The request can't be read.",
     403: "This is not permitted.",
     404: "This address does not exist.",
-    409: "Somebody else made a conflicting change at the same time, so yours was rejected. Reload the page,"
-    " check the current state, and send it again if necessary.",
+    409: "Another user made a conflicting change at the same time, so your change was rejected. Reload the"
+    " page, check the current state, and send your change again if necessary.",
     413: "The body is too large.",
     429: "Too many attempts; wait and send again.",
     500: "The console failed. The cause is in the log of the web process, under this request_id.",
@@ -154,7 +154,7 @@ class Problems(MiddlewareMixin):
         the database permitted one of them. Or it did not answer, or not in time.
         """
         if (sentence := _explain_unavailable(exception)) is not None:
-            logger.warning("%s got no answer from the database: %s", request.path, exception)
+            logger.warning("%s got no response from the database: %s", request.path, exception)
             return _answer_database_error(request, sentence)
         if isinstance(exception, RateLimited):
             response = HttpResponse(str(exception), status=429, content_type="text/plain; charset=utf-8")

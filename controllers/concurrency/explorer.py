@@ -87,11 +87,11 @@ STATE = (
         required=True,
         most=MAX_POINTS,
     ),
-    Parameter("doubling", "flag", "Whether probes double.", kind="flag", required=True),
+    Parameter("doubling", "flag", "True: probes double.", kind="flag", required=True),
     Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),
     *STEADY,
     Parameter(
-        "curve", "curve", "Curve behind the last choice.", kind="variant", or_null=True, variants=CURVES
+        "curve", "curve", "Curve that the last choice used.", kind="variant", or_null=True, variants=CURVES
     ),
 )
 
@@ -131,7 +131,7 @@ def check_search(document: Mapping[str, Any], where: str) -> None:
     threads = [point["threads"] for point in document["points"]]
     for at, count in enumerate(threads):
         if count in threads[:at]:
-            raise BadInput(f"{where}.points[{at}].threads", f"takes each number once; {count} appears twice")
+            raise BadInput(f"{where}.points[{at}].threads", f"must be unique; {count} appears twice")
 
 
 def count_needed_samples(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> float:

@@ -99,20 +99,21 @@ class Concurrency:
         if q <= least_q(p):
             raise BadInput(
                 "parameters.q",
-                f"breaks condition (1), q > p(p+1)/(p+2): for p = {p:g} it takes more than {least_q(p):.6g}",
+                f"breaks condition (1), q > p(p+1)/(p+2): for p = {p:g}, q must be more than {least_q(p):.6g}",
             )
         if q >= p:
-            raise BadInput("parameters.q", f"takes less than p ({p:g}): no step brings more than its share")
+            raise BadInput("parameters.q", f"must be less than p ({p:g}): no step gains more than its share")
         if w < least_w(p, q):
             raise BadInput(
                 "parameters.w",
-                f"breaks condition (2), w >= 1 - (p/q - 1)^2: for p = {p:g} and q = {q:g} it takes at least "
+                f"breaks condition (2), w >= 1 - (p/q - 1)^2: for p = {p:g} and q = {q:g}, w must be at least "
                 f"{least_w(p, q):.6g}",
             )
         check_range(parameters)
         if parameters["most_samples"] < parameters["initial_samples"]:
             raise BadInput(
-                "parameters.most_samples", f"takes at least initial_samples ({parameters['initial_samples']})"
+                "parameters.most_samples",
+                f"must be at least initial_samples ({parameters['initial_samples']})",
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
@@ -232,7 +233,7 @@ def _move_into_range(parameters: Values, memory: Memory) -> tuple[Memory, Decisi
         trial=replace(memory.trial, threads=0),
     )
     allowed = f"{parameters['minimum']} to {parameters['maximum']}"
-    cause = f"{format_count(memory.threads, 'thread')} are outside the range of {allowed}"
+    cause = f"the range of {allowed} does not include {format_count(memory.threads, 'thread')}"
     return after, _act(after, exploration.phase, _set(threads, cause), "range")
 
 
@@ -280,8 +281,8 @@ def _explain_missing_rate(sample: ThroughputSample) -> str:
     if sample.count == 0:
         return "no completions, so all threads are idle or stuck"
     if sample.count == 1:
-        return "one sample has no variance, and more are needed"
-    return "all completions came at the same time, so they give no rate"
+        return "one sample has no variance; more samples are needed"
+    return "all completions have the same time, so the rate is unknown"
 
 
 def _set(threads: int, cause: str, *, before: int | None = None, remarks: Sequence[str] = ()) -> str:
@@ -389,7 +390,7 @@ def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen:
             return "testing one more step, because throughput alone cannot show unused capacity"
         return None
     if trial.is_behind(parameters, memory.trial, rest, seen["mean_threads"]):
-        return f"hosts have {seen['mean_threads']:.3g} on average, so one more step is tested"
+        return f"hosts have {seen['mean_threads']:.3g} threads on average, so one more step is tested"
     return None
 
 

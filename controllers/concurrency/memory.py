@@ -39,11 +39,11 @@ STATE = (
         items=SAMPLE,
     ),
     Parameter(
-        "refused", "observations", "Consecutive observations of another pool size.", 0, 0, 1e9, "integer"
+        "refused", "observations", "Consecutive observations of a different pool size.", 0, 0, 1e9, "integer"
     ),
     Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MAX_THREADS, "integer"),
-    Parameter("epoch", "explorations", "Number of the exploration, over all hosts.", 0, 0, 1e9, "integer"),
-    Parameter("followed", "flag", "Whether nobody controlled the pool.", False, kind="flag"),
+    Parameter("epoch", "explorations", "Number of the exploration, across all hosts.", 0, 0, 1e9, "integer"),
+    Parameter("followed", "flag", "True: no loop controlled the pool.", False, kind="flag"),
     Parameter(
         "trial",
         "trial",
@@ -71,7 +71,9 @@ def _check_trial(trial: Values | None, machine: Values, where: str) -> None:
     if trial is None or not trial["threads"]:
         return
     if machine["phase"] != "steady" or not machine["threads"] or not machine["steady_per_second"]:
-        raise BadInput(where, "takes 0 unless machine is steady, with threads and steady_per_second over 0")
+        raise BadInput(
+            where, "must be 0 unless machine is steady, with threads and steady_per_second above 0"
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ STEADY = (
     Parameter(
         "steady_per_second", "per second", "Throughput at the start.", None, 0, MAX_PER_SECOND, required=True
     ),
-    Parameter("steady_seconds", "s", "Duration.", None, 0, 1e15, required=True),
-    Parameter("doubted", "flag", "Whether the last check differed.", kind="flag", required=True),
+    Parameter("steady_seconds", "s", "Time in the steady state.", None, 0, 1e15, required=True),
+    Parameter("doubted", "flag", "True: the last check differed.", kind="flag", required=True),
     Parameter("steps", "steps", "Steps of all explorations.", None, 0, MAX_STEPS, "integer", required=True),
 )

@@ -97,7 +97,7 @@ def cycle_from(document: Mapping[str, Any]) -> Cycle:
 def check_cycle(document: Mapping[str, Any], where: str) -> None:
     """Raise `BadInput` for a phase without its reference measurement or the size to return to."""
     if document["phase"] == "remove" and document["back_to"] < 1:
-        raise BadInput(f"{where}.back_to", "takes at least 1 in the phase remove")
+        raise BadInput(f"{where}.back_to", "must be at least 1 in the remove phase")
 
 
 def more(threads: int, parameters: Values) -> int:

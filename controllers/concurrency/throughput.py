@@ -46,11 +46,11 @@ MEASUREMENT = (
 SAMPLE = (
     Parameter("count", "samples", "Number of samples.", None, 0, MAX_SAMPLES, "integer", required=True),
     Parameter("total", "s", "Sum of the times.", None, 0, MAX_SAMPLES * MAX_SECONDS, required=True),
-    Parameter("squares", "s²", "Sum of their squares.", None, 0, 1e36, required=True),
+    Parameter("squares", "s²", "Sum of the squared times.", None, 0, 1e36, required=True),
     Parameter(
         "largest",
         "s",
-        "The largest hundredth and one more.",
+        "Largest 1 % of the samples, plus one.",
         None,
         0,
         MAX_SECONDS,
@@ -136,13 +136,13 @@ def check_sample(document: Mapping[str, Any], where: str) -> None:
     largest, count = document["largest"], document["count"]
     expected = min(count, _count_kept(count))
     if len(largest) != expected:
-        raise BadInput(f"{where}.largest", f"takes {expected} of {count} samples, not {len(largest)}")
+        raise BadInput(f"{where}.largest", f"must have {expected} of {count} samples, not {len(largest)}")
     for name, most in (
         ("total", math.fsum(largest)),
         ("squares", math.fsum(sample**2 for sample in largest)),
     ):
         if document[name] < most * (1 - 1e-9):
-            raise BadInput(f"{where}.{name}", f"takes at least the sum of the largest, {most:g}")
+            raise BadInput(f"{where}.{name}", f"must be at least {most:g}, the sum over largest")
 
 
 def _count_kept(count: int) -> int:

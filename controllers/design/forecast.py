@@ -179,7 +179,7 @@ class Forecaster:
         Raise `BadInput` for an empty past or arrays of different lengths.
         """
         if at_seconds.size == 0 or at_seconds.shape != rates_per_second.shape:
-            raise BadInput("rates_per_second", "takes one rate for each time, at least one")
+            raise BadInput("rates_per_second", "must have one rate per time, and at least one")
         at = at_seconds[-MAX_POINTS:] / self._day_seconds
         rates = rates_per_second[-MAX_POINTS:]
         level = float(rates.mean()) or 1.0

@@ -16,7 +16,7 @@ from queues.errors import BadInput
 
 INPUT = (
     Parameter("p", "share", "Threads added per step.", None, 1e-6, 10, required=True),
-    Parameter("q", "share", "Gain that they have to bring.", None, 1e-6, 10, required=True),
+    Parameter("q", "share", "Minimum gain from these threads.", None, 1e-6, 10, required=True),
     Parameter("w", "share", "Threads removed before exploring.", None, 0, 1, required=True),
 )
 # Table 1 with w of the third row as condition (2) requires (ERRATA E10): p → q, w.
@@ -61,7 +61,7 @@ def answer(document: Any) -> dict[str, Json]:
     given = read_document(INPUT, document)
     p, q, w = (float(given[name]) for name in "pqw")
     if q >= p:
-        raise BadInput("q", f"takes less than p ({p:g}): no step brings more than its share")
+        raise BadInput("q", f"must be less than p ({p:g}): no step gains more than its share")
     conditions = {
         "q_above": least_q(p),
         "q_holds": q > least_q(p),

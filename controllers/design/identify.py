@@ -16,7 +16,7 @@ from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
 MIN_TRANSITIONS = 8
-CONSTANT = "is constant; vary what is admitted so that its effect becomes visible"
+CONSTANT = "is constant; vary the admitted amount so that its effect becomes visible"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
     return IdentifiedModel(
         float(values[0]),
         _unscale(float(values[1]), y_power - u_power, "b"),
-        _unscale(offset, y_power, "its offset"),
+        _unscale(offset, y_power, "the offset"),
         _unscale(math.sqrt(squares / freedom), y_power, "the residual"),
         1.0 - squares / spread,
         len(after),
@@ -64,7 +64,7 @@ def identify(u: Floats, y: Floats, delay: int = 0) -> IdentifiedModel:
 def _check_length(u: Floats, delay: int) -> None:
     if len(u) - 1 - delay < MIN_TRANSITIONS:
         needed = MIN_TRANSITIONS + 1 + delay
-        raise BadInput("rows", f"are {len(u)}; at least {needed} are needed to separate a and b from noise")
+        raise BadInput("rows", f"must be at least {needed} to separate a and b from noise, not {len(u)}")
 
 
 def _check_varied(name: str, series: Floats) -> None:
@@ -99,7 +99,9 @@ def _fit(regressors: Floats, after: Floats) -> tuple[Floats, float]:
         # c is indistinguishable from the others: the fit without it may still succeed
         if regressors.shape[1] == 3:
             return np.zeros(3), math.inf
-        raise BadInput("u", "follows y exactly, so their effects can't be separated; vary it independently")
+        raise BadInput(
+            "u", "follows y exactly, so the effects of u and y can't be separated; vary u independently"
+        )
     left = after - regressors @ (values / scale)
     return np.asarray(values / scale), float(left @ left)
 

@@ -93,7 +93,7 @@ def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
     ):
         if matrix.shape != shape:
             rows, columns = matrix.shape
-            raise BadInput(name, f"takes {shape[0]} rows of {shape[1]}, not {rows} of {columns}")
+            raise BadInput(name, f"must have {shape[0]} rows of {shape[1]}, not {rows} of {columns}")
     for name, weight in (("Q", q), ("R", r)):
         _check_weight(name, weight)
 
@@ -101,7 +101,7 @@ def check(a: Floats, b: Floats, q: Floats, r: Floats) -> None:
 def _check_weight(name: str, weight: Floats) -> None:
     scale = max(float(np.abs(weight).max(initial=0.0)), 1e-300)
     if np.abs(weight - weight.T).max(initial=0.0) > SYMMETRIC_WITHIN * scale:
-        raise BadInput(name, "is not symmetric; a weight equals its transpose")
+        raise BadInput(name, "must be symmetric (equal to its transpose)")
     if np.linalg.eigvalsh(weight).min(initial=0.0) < -SYMMETRIC_WITHIN * scale:
         raise BadInput(name, "has a negative eigenvalue; a weight can't reward a deviation")
 

@@ -53,7 +53,7 @@ INPUT = (
     Parameter(
         "capacity",
         "customers",
-        "Capacity of the one station, including servers.",
+        "Capacity of the single station, including servers.",
         None,
         1,
         100_000,
@@ -81,18 +81,18 @@ def answer(document: Any) -> dict[str, Json]:
 def _check(given: Mapping[str, Any], stations: list[Station]) -> None:
     names = [station.name for station in stations]
     if not names:
-        raise BadInput("stations", "takes at least one")
+        raise BadInput("stations", "must have at least one entry")
     _check_names(names, "stations")
     kinds = [kind for kind in KINDS if given[kind] is not None]
     if len(kinds) != 1:
         raise BadInput(
-            "document", f"takes exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
+            "document", f"must have exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
         )
     if given["capacity"] is not None and (len(stations) != 1 or given["arrivals_per_second"] is None):
-        raise BadInput("capacity", "takes one station and arrivals_per_second beside it")
+        raise BadInput("capacity", "requires a single station and arrivals_per_second")
     idle = not given["think_seconds"] and not any(station.demand_seconds for station in stations)
     if given["customers"] is not None and idle:
-        raise BadInput("stations", "takes at least one with service and visits, or think_seconds")
+        raise BadInput("stations", "must have a station with service and visits, or set think_seconds")
 
 
 def _check_names(names: list[str], where: str) -> None:
@@ -114,7 +114,7 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
             sizes |= {f"classes[{at}].{name}.{station}": value for station, value in row[name].items()}
     for field, value in sizes.items():
         if value is not None and 0 < value < LEAST:
-            raise BadInput(field, f"takes 0, or a number from {LEAST:g} up, not {value:g}")
+            raise BadInput(field, f"must be 0 or at least {LEAST:g}, not {value:g}")
 
 
 def _check_populations(classes: list[Customers]) -> None:
@@ -123,7 +123,9 @@ def _check_populations(classes: list[Customers]) -> None:
     for klass in classes:
         populations *= klass.count + 1
         if populations > MAX_POPULATIONS:
-            raise BadInput("classes", f"make more populations than the maximum of {MAX_POPULATIONS}")
+            raise BadInput(
+                "classes", f"must make at most {MAX_POPULATIONS} populations; reduce the customers"
+            )
 
 
 def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> dict[str, Json]:
@@ -140,7 +142,7 @@ def _group_by_class(stations: list[Station], rows: list[Mapping[str, Any]]) -> d
     ]
     for at, each in enumerate(classes):
         if each.count and not each.think_seconds and not _is_served(each):
-            raise BadInput(f"classes[{at}]", "takes a station with service and visits, or think_seconds")
+            raise BadInput(f"classes[{at}]", "must have a station with service and visits, or think_seconds")
     _check_populations(classes)
     return {
         "classes": {
@@ -159,7 +161,7 @@ def _read_by_station(
     names = [station.name for station in stations]
     for name in given:
         if name not in names:
-            raise BadInput(f"{where}.{name}", f"is no station; the stations are {', '.join(names)}")
+            raise BadInput(f"{where}.{name}", f"is not a station; the stations are {', '.join(names)}")
     return {name: float(given.get(name, default)) for name in names}
 
 

@@ -81,7 +81,7 @@ def compute_settling_samples(pole: float) -> float:
     E3: 5 at 0.449).
     """
     if not 0 < abs(pole) < 1:
-        raise BadInput("pole", f"takes a number between 0 and 1 in size, not {pole:g}")
+        raise BadInput("pole", f"must have an absolute value between 0 and 1, not {pole:g}")
     return -4 / math.log(abs(pole))
 
 
@@ -114,9 +114,9 @@ def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
     Raise `BadInput` naming a, b, or the poles.
     """
     if model.b == 0:
-        raise BadInput("b", "takes a number other than 0: without an effect nothing can be controlled")
+        raise BadInput("b", "must not be 0: without an effect nothing can be controlled")
     if len(poles) not in (2, 3):
-        raise BadInput("poles", f"takes two poles (kp, ki) or three (kd too), not {len(poles)}")
+        raise BadInput("poles", f"must have two poles (kp, ki) or three (kp, ki, kd), not {len(poles)}")
     check_conjugate(poles)
     polynomial = [float(coefficient) for coefficient in np.real(np.poly(np.asarray(poles)))]
     gains = (
@@ -132,7 +132,7 @@ def _check_size(model: Model, gains: Gains) -> None:
     """Raise `BadInput` naming the divisor of gains that are too large: a for kd, otherwise b."""
     for field, divisor, values in (("a", model.a, (gains.kd,)), ("b", model.b, (gains.kp, gains.ki))):
         if not all(abs(value) <= MAX_GAIN for value in values):
-            raise BadInput(field, f"is too small for such poles: {divisor:g} makes gains above {MAX_GAIN:g}")
+            raise BadInput(field, f"is too small for these poles: {divisor:g} makes gains above {MAX_GAIN:g}")
 
 
 def _place_without_kd(model: Model, polynomial: Sequence[float], form: str) -> Gains:
@@ -157,7 +157,7 @@ def _place_with_kd(model: Model, polynomial: Sequence[float], form: str) -> Gain
         kp = (kd * a - last) / b
         return Gains(kp, (first - a + kd * (1 + a)) / b - kp, kd, form)
     if a == 0:
-        raise BadInput("a", "takes a number other than 0 with three poles and no delay; give two poles")
+        raise BadInput("a", "must not be 0 with three poles and no delay; use two poles")
     kd = last / a
     kp = (a - kd * (1 + a) - first) / b
     return Gains(kp, (second - kd + 1 + a) / b - kp, kd, form)
@@ -182,7 +182,7 @@ def feedback(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
     """
     size = len(a)
     if len(poles) != size:
-        raise BadInput("poles", f"takes {size}, one for each row of A, not {len(poles)}")
+        raise BadInput("poles", f"must have {size} poles, one per row of A, not {len(poles)}")
     check_conjugate(poles)
     with np.errstate(all="ignore"):  # overflow shows in the result
         columns = [b[:, 0]]
@@ -193,7 +193,7 @@ def feedback(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
         for coefficient in np.real(np.poly(np.asarray(poles))):
             value = value @ a + coefficient * np.eye(size)
         if not (np.isfinite(reached).all() and np.isfinite(value).all()):
-            raise BadInput("A", f"or the poles are too large: powers up to {size} overflow")
+            raise BadInput("A", f"is too large, or the poles are: powers up to {size} overflow")
         if np.linalg.matrix_rank(reached) < size:
             raise BadInput("B", "can't move every state of A: the pair is not controllable")
         gain = np.asarray(np.linalg.solve(reached.T, np.eye(size)[-1]) @ value)[None, :]

@@ -151,7 +151,7 @@ def solve_closed_classes(stations: Sequence[Station], classes: Sequence[Customer
     """
     for at, station in enumerate(stations):
         if station.servers > 1:
-            raise BadInput(f"stations[{at}].servers", "takes 0 or 1 when there are several classes")
+            raise BadInput(f"stations[{at}].servers", "must be 0 or 1 with several classes")
     service = np.asarray([[klass.service_seconds[s.name] for s in stations] for klass in classes])
     visits = np.asarray([[klass.visits[s.name] for s in stations] for klass in classes])
     queues: dict[tuple[int, ...], Floats] = {}
@@ -198,8 +198,8 @@ def open_network(stations: Sequence[Station], arrivals_per_second: float) -> Sol
         if station.servers and work >= station.servers:
             raise BadInput(
                 f"stations[{at}]",
-                f"{station.name} is offered {work:.4g} s of work per second and has {station.servers} "
-                f"server(s); it takes fewer arrivals than "
+                f"{station.name} receives {work:.4g} s of work per second and has {station.servers} "
+                f"server(s); reduce the arrivals below "
                 f"{station.servers / max(station.demand_seconds, 1e-300):.4g} per second",
             )
         results[station.name] = _evaluate_open_station(station, rate, work)

@@ -17,9 +17,9 @@ from queues.checks import refuse_unknown
 from queues.errors import BadInput
 
 MODEL = (
-    Parameter("a", "1", "Share of y that stays.", None, -1e6, 1e6, required=True),
-    Parameter("b", "y's unit per u's", "What one u adds to y.", None, -1e15, 1e15, required=True),
-    Parameter("delay", "samples", "Samples until u takes effect, after the next.", 0, 0, 1, "integer"),
+    Parameter("a", "1", "Share of y that remains after a sample.", None, -1e6, 1e6, required=True),
+    Parameter("b", "y's unit per u's", "Effect of one u on y.", None, -1e15, 1e15, required=True),
+    Parameter("delay", "samples", "Additional samples until u takes effect.", 0, 0, 1, "integer"),
 )
 FORM = Parameter("form", "choice", "i-p: proportional on y.", "i-p", kind="choice", choices=FORMS)
 GAINS = (
@@ -29,7 +29,12 @@ GAINS = (
     FORM,
 )
 TIME = Parameter(
-    "time", "choice", "Samples, or continuous.", "discrete", kind="choice", choices=("discrete", "continuous")
+    "time",
+    "choice",
+    "Discrete or continuous time.",
+    "discrete",
+    kind="choice",
+    choices=("discrete", "continuous"),
 )
 MAX_STATES, GREATEST = 1_000, 1e100  # squares of larger elements overflow
 
@@ -53,7 +58,7 @@ def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
     a, b = _matrix(given, "A"), _matrix(given, "B")
     _check_square(a)
     if b.shape != (len(a), 1):
-        raise BadInput("B", f"takes {len(a)} rows of 1, not {b.shape[0]} of {b.shape[1]}")
+        raise BadInput("B", f"must have {len(a)} rows of 1, not {b.shape[0]} of {b.shape[1]}")
     return {"K": placement.feedback(a, b, wanted).tolist()}
 
 
@@ -99,19 +104,19 @@ def _poles(given: Mapping[str, Any], time: str) -> list[complex]:
     """Read the poles, each a number or [re, im], all stable. Raise `BadInput` naming the first invalid one."""
     listed = given.get("poles")
     if not isinstance(listed, list) or not listed:
-        raise BadInput("poles", "takes a list of poles, each a number or [re, im]")
+        raise BadInput("poles", "must be a list of poles, each a number or [re, im]")
     return [_pole(each, f"poles[{at}]", time) for at, each in enumerate(listed)]
 
 
 def _pole(given: Any, where: str, time: str) -> complex:
     parts = given if isinstance(given, list) else [given, 0.0]
     if len(parts) != 2 or not all(_is_number(part) for part in parts):
-        raise BadInput(where, "takes a number, or [re, im] with two finite numbers")
+        raise BadInput(where, "must be a number, or [re, im] with two finite numbers")
     pole = complex(parts[0], parts[1])
     if time == "discrete" and abs(pole) >= 1:
-        raise BadInput(where, f"takes a pole inside the unit circle, not one of size {abs(pole):g}")
+        raise BadInput(where, f"must be inside the unit circle, not of size {abs(pole):g}")
     if time == "continuous" and pole.real >= 0:
-        raise BadInput(where, f"takes a pole left of the imaginary axis, not {pole.real:g}")
+        raise BadInput(where, f"must have a real part below 0, not {pole.real:g}")
     return pole
 
 
@@ -119,25 +124,25 @@ def _matrix(given: Mapping[str, Any], name: str) -> Floats:
     """Read a list of rows of equal length with finite numbers. Raise `BadInput` naming the row or element."""
     rows = given.get(name)
     if not isinstance(rows, list) or not rows:
-        raise BadInput(name, "takes a list of rows, each a list of numbers")
+        raise BadInput(name, "must be a list of rows, each a list of numbers")
     if len(rows) > MAX_STATES:
-        raise BadInput(name, f"takes at most {MAX_STATES} rows, not {len(rows)}")
+        raise BadInput(name, f"must have at most {MAX_STATES} rows, not {len(rows)}")
     for at, row in enumerate(rows):
         if not isinstance(row, list) or not row or len(row) > MAX_STATES:
-            raise BadInput(f"{name}[{at}]", f"takes a list of 1 to {MAX_STATES} numbers")
+            raise BadInput(f"{name}[{at}]", f"must be a list of 1 to {MAX_STATES} numbers")
         if len(row) != len(rows[0]):
             raise BadInput(
-                f"{name}[{at}]", f"takes {len(rows[0])} numbers like the first row, not {len(row)}"
+                f"{name}[{at}]", f"must have {len(rows[0])} numbers like the first row, not {len(row)}"
             )
         for column, value in enumerate(row):
             if not _is_number(value):
-                raise BadInput(f"{name}[{at}][{column}]", "takes a finite number")
+                raise BadInput(f"{name}[{at}][{column}]", "must be a finite number")
     return np.array(rows, dtype=float)
 
 
 def _check_square(a: Floats) -> None:
     if a.shape[0] != a.shape[1]:
-        raise BadInput("A", f"takes as many columns as rows, not {a.shape[0]} rows of {a.shape[1]}")
+        raise BadInput("A", f"must have as many columns as rows, not {a.shape[0]} rows of {a.shape[1]}")
 
 
 def _is_number(value: Any) -> bool:

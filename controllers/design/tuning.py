@@ -102,7 +102,9 @@ class Improvement:
 def improvement(before: Sequence[float], after: Sequence[float], seed: int) -> Improvement:
     """Compare days in the same order. Raise ValueError if there is none, or the lengths differ."""
     if not before or len(before) != len(after):
-        raise ValueError(f"takes as many days before as after, at least 1; got {len(before)}, {len(after)}")
+        raise ValueError(
+            f"must have as many days before as after, and at least 1, not {len(before)} and {len(after)}"
+        )
     gained = np.asarray(before, dtype=float) - np.asarray(after, dtype=float)
     drawn = np.random.default_rng(seed).integers(0, gained.size, (SAMPLES, gained.size))
     confidence = float((gained[drawn].sum(axis=1) > 0).mean())

@@ -58,7 +58,7 @@ PARAMETERS = (
     ),
     Parameter("minimum", "events per interval", "Minimum admitted amount.", 0.0, 0.0, 1e12),
     Parameter("maximum", "events per interval", "Maximum admitted amount.", 1e6, 0.0, 1e12),
-    Parameter("a", "1", "Model: share of the free space that stays; omitted: no model.", None, 0.0, 1.05),
+    Parameter("a", "1", "Model: share of the free space that remains; omitted: no model.", None, 0.0, 1.05),
     Parameter(
         "b", "bytes per event", "Model: effect of one event, below 0; omitted: none.", None, -1e15, 1e15
     ),
@@ -66,7 +66,7 @@ PARAMETERS = (
     Parameter(
         "tuning",
         "choice",
-        "fixed: the gains as given. adaptive: they follow the plant, starting from the model.",
+        "fixed: use the given gains. adaptive: adjust the gains to the plant, starting from the model.",
         "fixed",
         kind="choice",
         choices=("fixed", "adaptive"),
@@ -81,7 +81,7 @@ PARAMETERS = (
     Parameter(
         "deadband",
         "share",
-        "A limit that does not bind stays while the new one is this close.",
+        "Keep an unreached limit while the new limit is this close.",
         0.0,
         0.0,
         1.0,
@@ -92,7 +92,7 @@ OBSERVATION = (
     Parameter(
         "applied",
         "events",
-        "Amount really admitted since the last decision; null: as commanded.",
+        "Amount actually admitted since the last decision; null: as commanded.",
         None,
         0.0,
         1e12,
@@ -151,7 +151,7 @@ STATE = (
     Parameter(
         "estimate",
         "model",
-        "Estimate of the plant; null while none is tracked.",
+        "Estimate of the plant; null: none.",
         kind="object",
         required=True,
         or_null=True,
@@ -206,15 +206,15 @@ class Flow:
         if parameters["minimum"] > parameters["maximum"]:
             raise BadInput(
                 "parameters.minimum",
-                f"takes at most maximum ({parameters['maximum']:g}), not {parameters['minimum']:g}",
+                f"must be at most maximum ({parameters['maximum']:g}), not {parameters['minimum']:g}",
             )
         for name, other in (("a", "b"), ("b", "a")):
             if parameters[name] is None and parameters[other] is not None:
-                raise BadInput(f"parameters.{name}", f"is missing; a model has a and b, and {other} is given")
+                raise BadInput(f"parameters.{name}", f"is missing; a model with {other} needs both a and b")
         if (model := model_of(parameters)) is not None:
             _check_gains(model, gains_of(parameters))
         elif parameters["tuning"] == "adaptive":
-            raise BadInput("parameters.a", "is missing; adaptive tuning starts from a model, a and b")
+            raise BadInput("parameters.a", "is missing; adaptive tuning needs a model with a and b")
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Accept every observation: any two numbers are consistent."""
@@ -229,7 +229,7 @@ class Flow:
         if covariance and not is_covariance(covariance):
             raise BadInput(
                 f"{where}.estimate.covariance",
-                f"takes {COVARIANCES} numbers of a symmetric matrix without a variance below 0, or none",
+                f"must be {COVARIANCES} numbers of a symmetric matrix without a variance below 0, or empty",
             )
 
     def resume_state(self, parameters: Values, state: Json) -> Json:
@@ -292,9 +292,9 @@ def _check_gains(model: Model, gains: Gains) -> None:
         field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
         raise BadInput(
             f"parameters.{field}",
-            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on the model a {model.a:g}, "
+            f"kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable in the model a {model.a:g}, "
             f"b {model.b:g}, delay {model.delay}: spectral radius {radius:.4g}, must be less than 1; "
-            "use design place to get gains",
+            "run manage.py design place to compute stable gains",
         )
 
 

@@ -55,7 +55,9 @@ PARAMETERS = (
     B,
     Parameter("q", "1/s²", "Weight of a difference.", 1.0, 0.0, 1e9),
     Parameter("integral", "1/s²", "Weight of a lasting difference.", 0.25, 1e-9, 1e9),
-    Parameter("r", "1/share²", "Weight of a change of shares: higher is calmer.", 4.0, 1e-9, 1e12),
+    Parameter(
+        "r", "1/share²", "Weight of a change of shares; higher values change shares less.", 4.0, 1e-9, 1e12
+    ),
     Parameter(
         "minimum_share",
         "share of all",
@@ -68,7 +70,7 @@ PARAMETERS = (
     Parameter(
         "resolution_seconds",
         "s",
-        "A smaller difference is chance, for example a batch that started a little later.",
+        "Smaller differences count as noise, such as a batch that started later.",
         0.5,
         0.0,
         3_600.0,
@@ -91,11 +93,11 @@ PARAMETERS = (
         0.0,
         1.0,
     ),
-    Parameter("a_of", "1", "Replicas with another a.", {}, kind="map", items=(A,)),
-    Parameter("b_of", "s per share of all", "Replicas with another b.", {}, kind="map", items=(B,)),
+    Parameter("a_of", "1", "a by replica, if it differs.", {}, kind="map", items=(A,)),
+    Parameter("b_of", "s per share of all", "b by replica, if it differs.", {}, kind="map", items=(B,)),
 )
-SECONDS = Parameter("seconds", "s", "a of a replica.", None, 0.0, 1e9)
-SHARE = Parameter("share", "share", "b of a replica.", None, 0.0, 1e12)
+SECONDS = Parameter("seconds", "s", "Response time of a replica.", None, 0.0, 1e9)
+SHARE = Parameter("share", "share", "Share of a replica.", None, 0.0, 1e12)
 OBSERVATION = (
     Parameter(
         "response_times_seconds",
@@ -111,7 +113,7 @@ OBSERVATION = (
     Parameter(
         "events_per_second",
         "events/s",
-        "Load of all replicas; null: enough to compare them.",
+        "Load of all replicas; null: high enough to compare them.",
         None,
         0.0,
         1e15,
@@ -119,13 +121,16 @@ OBSERVATION = (
     Parameter(
         "utilisation",
         "share of the time",
-        "Utilization of the busiest replica; null: enough.",
+        "Utilization of the busiest replica; null: high enough.",
         None,
         0.0,
         1.0,
     ),
     Parameter(
-        "incomparable", "sentence", "Why response times are not comparable; null: they are.", kind="text"
+        "incomparable",
+        "sentence",
+        "Reason why response times can't be compared; null: they can.",
+        kind="text",
     ),
     Parameter(
         "starved", "sentence", "Replicas whose share is too small for a report; null: none.", kind="text"
@@ -134,7 +139,7 @@ OBSERVATION = (
 DIFFERENCE = Parameter("difference", "s", "Difference of a replica.", None, -1e9, 1e9)
 STATE = (
     Parameter("differences", "s", "Last differences.", kind="map", items=(DIFFERENCE,), required=True),
-    Parameter("returning", "flag", "Whether the shares are returning to equal.", False, kind="flag"),
+    Parameter("returning", "flag", "True: the shares are returning to equal.", False, kind="flag"),
 )
 MINIMUM_SHARE, MINIMUM_OF_EQUAL = 0.02, 0.5  # default without a parameter
 WORTH_EXPECTING = 0.1
@@ -234,21 +239,21 @@ class Balance:
         names = list(observation["response_times_seconds"])
         if not 2 <= len(names) <= MAX_REPLICAS:
             raise BadInput(
-                f"{where}.response_times_seconds", f"takes 2 to {MAX_REPLICAS} replicas, not {len(names)}"
+                f"{where}.response_times_seconds", f"must have 2 to {MAX_REPLICAS} replicas, not {len(names)}"
             )
         _check_replicas(names, observation["shares"], f"{where}.shares")
         if not sum(observation["shares"].values()) > 0:
-            raise BadInput(f"{where}.shares", "sum to 0; at least one replica needs a share")
+            raise BadInput(f"{where}.shares", "must not sum to 0; give at least one replica a share")
         for key in ("a_of", "b_of"):
             for name in parameters[key]:
                 if name not in observation["response_times_seconds"]:
                     raise BadInput(
-                        f"parameters.{key}.{name}", f"is no replica; the replicas are {', '.join(names)}"
+                        f"parameters.{key}.{name}", f"is not a replica; the replicas are {', '.join(names)}"
                     )
         if minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
-                f"takes at most {1 / len(names):.4g} with {len(names)} replicas, "
+                f"must be at most {1 / len(names):.4g} with {len(names)} replicas, "
                 f"not {parameters['minimum_share']:g}",
             )
         _check_models(parameters, names)
@@ -316,10 +321,12 @@ def project_shares(shares: Floats, minimum_share: float, total: float) -> Floats
 def _check_replicas(names: Sequence[str], shares: Mapping[str, Any], where: str) -> None:
     for name in names:
         if name not in shares:
-            raise BadInput(f"{where}.{name}", "is missing; every replica with a response time has a share")
+            raise BadInput(f"{where}.{name}", "is missing; every replica with a response time needs a share")
     for name in shares:
         if name not in names:
-            raise BadInput(f"{where}.{name}", "has no response time; every replica with a share has one")
+            raise BadInput(
+                f"{where}.{name}", "has no response time; every replica with a share needs a response time"
+            )
 
 
 def _check_models(parameters: Values, names: Sequence[str]) -> None:
@@ -328,7 +335,7 @@ def _check_models(parameters: Values, names: Sequence[str]) -> None:
         _design_gains(parameters, names)
     except BadInput as error:
         raise BadInput(
-            "parameters.b_of", f"leaves no regulator with the other models: {error.message}"
+            "parameters.b_of", f"allows no regulator together with the other models: {error.message}"
         ) from None
 
 
@@ -354,7 +361,7 @@ def too_little(parameters: Values, observation: Values) -> str | None:
     """Explain why response times are not comparable at this load, or return None."""
     rate, least = observation.get("events_per_second"), parameters["least_events_per_second"]
     if rate is not None and rate < least:
-        return f"at {number(rate)} events/s (minimum {number(least)}) the load is too low to compare response times"
+        return f"the load of {number(rate)} events/s is too low to compare response times (minimum: {number(least)})"
     used, least = observation.get("utilisation"), parameters["least_utilisation"]
     if used is not None and used < least:
         return f"no replica is busy for {percent(least)} of the time"

@@ -56,7 +56,7 @@ PARAMETERS = (
     Parameter(
         "stale_seconds",
         "s",
-        "Maximum age of a measurement; older ones hold the loop.",
+        "Maximum age of a measurement; older measurements hold the loop.",
         STALE_SECONDS,
         0.1,
         3_600.0,
@@ -83,8 +83,8 @@ PARAMETERS = (
     Parameter(
         "cost_cap",
         "money per h",
-        "Maximum cost of the actuator per hour, at the plant's price of a worker-hour: started workers or "
-        "processes. 0: no cap. Nothing is capped without that price, or while the duration of a worker is "
+        "Maximum cost per hour of started workers or processes, at the plant's price of a worker-hour. "
+        "0: no cap. No cap applies without that price or while the duration of a worker is "
         "unknown.",
         0.0,
         0.0,
@@ -121,14 +121,16 @@ STATE = (
     Parameter(
         "spent",
         "money",
-        "Spending in each 5 min of the last 65.",
+        "Spending per 5 min over the last 65 min.",
         [],
         0.0,
         1e12,
         "numbers",
         most=cost_cap.SLOTS,
     ),
-    Parameter("spent_slot", "5 min since 1970", "Newest slot; null: none.", None, -1e12, 1e12, "integer"),
+    Parameter(
+        "spent_slot", "5 min since 1970", "Newest 5 min slot; null: none.", None, -1e12, 1e12, "integer"
+    ),
 )
 
 
@@ -197,7 +199,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
     if settings["minimum"] > settings["maximum"]:
         raise BadInput(
             f"{where}.minimum",
-            f"takes at most maximum ({settings['maximum']:g}), not {settings['minimum']:g}",
+            f"must be at most maximum ({settings['maximum']:g}), not {settings['minimum']:g}",
         )
     return settings
 
@@ -260,7 +262,7 @@ def decide_manually(law: Law, manual: Values) -> Decision:
         )
     value = float(next(iter(manual.values())))
     words = ", ".join(f"{name} to {value:g}" for name, value in manual.items())
-    reason = format_reason(f"Set {words}", "manual mode, set by a person")
+    reason = format_reason(f"Set {words}", "manual mode, set by a user")
     return Decision(dict(manual), reason, {**manual, "manual": dict(manual)}, raw=value)
 
 
@@ -392,7 +394,7 @@ def _cap(
 
 def _cap_words(cap: float, unit_cost: float, spent: Sequence[float]) -> str:
     before = f"{sum(spent):.4g} spent, " if spent else ""
-    return f"limited by the {COST_CAP} of {cap:g} per h ({before}{unit_cost:.4g} for each)"
+    return f"limited by the {COST_CAP} of {cap:g} per h ({before}{unit_cost:.4g} per unit)"
 
 
 def _record_spending(

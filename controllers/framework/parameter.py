@@ -18,13 +18,13 @@ from queues.errors import BadInput
 
 MAX_SHOWN = 40
 OTHER_KINDS = {
-    "text": "takes text that is not empty",
-    "flag": "takes true or false",
-    "names": "takes a list of lists of names",
-    "object": "takes an object",
-    "variant": "takes an object",
-    "rows": "takes a list of objects",
-    "map": "takes an object of names and values",
+    "text": "must be text that is not empty",
+    "flag": "must be true or false",
+    "names": "must be a list of lists of names",
+    "object": "must be a JSON object",
+    "variant": "must be a JSON object",
+    "rows": "must be a list of objects",
+    "map": "must be a JSON object of names and values",
 }
 LISTS = ("numbers", "integers", "rows")
 
@@ -67,7 +67,7 @@ class Parameter:
 
     def _takes(self) -> str:
         if self.kind == "choice":
-            return f"takes one of {', '.join(self.choices)}"
+            return f"must be one of {', '.join(self.choices)}"
         if self.kind in LISTS and self.most is not None:
             return f"{self._takes_items()}, at most {self.most}"
         return self._takes_items()
@@ -77,10 +77,10 @@ class Parameter:
             return OTHER_KINDS[self.kind]
         span = f"from {self.minimum:g} to {self.maximum:g} ({self.unit})"
         if self.kind == "table":
-            return f"takes lists of numbers {span}, all as long"
+            return f"must be lists of numbers {span}, all of the same length"
         if self.kind in ("numbers", "integers"):
-            return f"takes a list of {'whole ' if self.kind == 'integers' else ''}numbers {span}"
-        return f"takes {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
+            return f"must be a list of {'whole ' if self.kind == 'integers' else ''}numbers {span}"
+        return f"must be {'a whole number' if self.kind == 'integer' else 'a number'} {span}"
 
     def check(self, value: Any, where: str) -> Any:
         """Return the value, or raise `BadInput` for `where.name` with what it takes."""
@@ -184,7 +184,7 @@ def _are_names(value: Any) -> bool:
 def read_object(document: Any, where: str) -> Mapping[str, Any]:
     """Return the document if it is a JSON object, or raise `BadInput`."""
     if not isinstance(document, Mapping):
-        raise BadInput(where, f"takes an object, not {checks.shorten_for_message(document, MAX_SHOWN)}")
+        raise BadInput(where, f"must be a JSON object, not {checks.shorten_for_message(document, MAX_SHOWN)}")
     return document
 
 
@@ -214,7 +214,7 @@ def check_range(parameters: Mapping[str, Any]) -> None:
     """Raise `BadInput` if `minimum` is above `maximum`."""
     low, high = parameters["minimum"], parameters["maximum"]
     if low > high:
-        raise BadInput("parameters.minimum", f"takes at most maximum ({high}), not {low}")
+        raise BadInput("parameters.minimum", f"must be at most maximum ({high}), not {low}")
 
 
 def read_document(declared: Sequence[Parameter], document: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ OBSERVATION = (
     Parameter(
         "missed",
         "events",
-        "Missed events per window: with the minimum of tasks, with one more, and so on.",
+        "Missed events per window: with the minimum tasks, one more task, and so on.",
         maximum=1e15,
         kind="table",
         required=True,
@@ -83,12 +83,12 @@ class ParallelismForecast:
         """Raise `BadInput` for no windows, or a current number outside the range of the columns."""
         missed, low = observation["missed"], _first(parameters, observation)
         if not missed:
-            raise BadInput(f"{where}.missed", "takes at least one window")
+            raise BadInput(f"{where}.missed", "must have at least one window")
         high = low + len(missed[0]) - 1
         if not low <= observation["current"] <= high:
             raise BadInput(
                 f"{where}.current",
-                f"takes {low} to {high}, what missed has columns for, not {observation['current']}",
+                f"must be {low} to {high}, the columns of missed, not {observation['current']}",
             )
 
     def initial_state(self, parameters: Values) -> Json:

@@ -71,7 +71,7 @@ PARAMETERS = (
     Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MAX_TASKS, "integer"),
     Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MAX_TASKS, "integer"),
     Parameter(
-        "target_utilisation", "utilisation", "Target utilization of each task after a change.", 0.8, 0.1, 0.99
+        "target_utilisation", "utilization", "Target utilization of each task after a change.", 0.8, 0.1, 0.99
     ),
     Parameter(
         "tolerance",
@@ -87,18 +87,18 @@ PARAMETERS = (
     Parameter(
         "interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7
     ),
-    Parameter("pause_seconds", "s", "Time for which a change stops everything.", 20.0, 0, 1e5),
+    Parameter("pause_seconds", "s", "Time that a change stops all processing.", 20.0, 0, 1e5),
     Parameter("change_seconds", "s", "Additional cost of a change, over all tasks.", 5.0, 0, 1e5),
     Parameter(
         "tasks_of",
         "tasks",
-        "Tasks of operators that a person has set.",
+        "Tasks by operator, as set by a user.",
         {},
         kind="map",
         items=(Parameter("tasks", "tasks", "Tasks of this operator.", None, 1, MAX_TASKS, "integer"),),
     ),
     Parameter(
-        "effective_share", "share", "Share of the expected gain; a rescale with less has failed.", 0.3, 0, 1
+        "effective_share", "share", "Share of the expected gain below which a rescale has failed.", 0.3, 0, 1
     ),
     Parameter("blocked_seconds", "s", "Time until an ineffective change is tried again.", 1800.0, 0, 1e7),
 )
@@ -110,9 +110,11 @@ OPERATOR = (
     Parameter(
         "service_seconds", "s", "Service time of an event in a task; null: not measured.", None, 0, 1e6
     ),
-    Parameter("backlog_events", "events", "Events waiting there.", 0.0, 0, 1e15),
+    Parameter("backlog_events", "events", "Events waiting for the operator.", 0.0, 0, 1e15),
     Parameter("variability", "mean of c²", "Variability of arrivals and service.", 1.0, 0, 1e6),
-    Parameter("latency_seconds", "s", "Time that an event spends there besides waiting.", 0.0, 0, 1e6),
+    Parameter(
+        "latency_seconds", "s", "Time that an event spends in the operator besides waiting.", 0.0, 0, 1e6
+    ),
     *TAKEN,
 )
 OBSERVATION = (
@@ -158,7 +160,7 @@ MEMORY = (
     Parameter(
         "tasks",
         "tasks",
-        "Tasks of the points.",
+        "Tasks at the measured points.",
         None,
         1,
         MAX_TASKS,
@@ -169,7 +171,7 @@ MEMORY = (
     Parameter(
         "service_seconds",
         "s",
-        "Service times of the points.",
+        "Service times at the measured points.",
         maximum=1e6,
         kind="numbers",
         required=True,
@@ -178,32 +180,35 @@ MEMORY = (
     Parameter(
         "seen_per_second",
         "events/s",
-        "Events counted at the source and here.",
+        "Events counted at the source and the operator.",
         maximum=1e15,
         kind="numbers",
         most=2,
     ),
     Parameter(
-        "waited", "flag", "Whether events waited before it at the last observation.", False, kind="flag"
+        "waited", "flag", "True: events waited for the operator at the last observation.", False, kind="flag"
     ),
-    Parameter("blocked_until_seconds", "s", "End of the block, or null.", None, 0, 1e13),
+    Parameter("blocked_until_seconds", "s", "Time until which changes are blocked, or null.", None, 0, 1e13),
     Parameter(
-        "blocked_per_second", "events/s", "Load offered here when it was blocked, or null.", None, 0, 1e12
+        "blocked_per_second",
+        "events/s",
+        "Offered load when the operator was blocked, or null.",
+        None,
+        0,
+        1e12,
     ),
-    Parameter("blocked_tasks", "tasks", "Tasks when it was blocked, or null.", None, 1, MAX_TASKS, "integer"),
+    Parameter("blocked_tasks", "tasks", "Tasks when blocked, or null.", None, 1, MAX_TASKS, "integer"),
     Parameter("expected", "gain", "Expectation of the last rescale, or null.", kind="object", items=EXPECTED),
 )
 STATE = (
     Parameter(
         "operators",
         "by name",
-        "What was learned, by operator.",
+        "Learned values by operator.",
         kind="map",
         required=True,
         items=(
-            Parameter(
-                "operator", "operator", "What was learned about one operator.", kind="object", items=MEMORY
-            ),
+            Parameter("operator", "operator", "Learned values of one operator.", kind="object", items=MEMORY),
         ),
     ),
 )
@@ -244,7 +249,7 @@ class ParallelismJoint:
         if len(means) != len(deviations):
             raise BadInput(
                 f"{where}.deviation_per_second",
-                f"takes one number per window ({len(means)}), not {len(deviations)}",
+                f"must have one number per window ({len(means)}), not {len(deviations)}",
             )
 
     def initial_state(self, parameters: Values) -> Json:
@@ -308,14 +313,14 @@ def _plan_tasks(
 
 def _check_memory(row: Values, where: str) -> None:
     if len(row["tasks"]) != len(row["service_seconds"]):
-        raise BadInput(f"{where}.service_seconds", f"takes one number per point ({len(row['tasks'])})")
+        raise BadInput(f"{where}.service_seconds", f"must have one number per point ({len(row['tasks'])})")
     if len(set(row["tasks"])) != len(row["tasks"]):
-        raise BadInput(f"{where}.tasks", f"takes each number of tasks once, not {row['tasks']}")
+        raise BadInput(f"{where}.tasks", f"must have each number of tasks only once, not {row['tasks']}")
     seen = row["seen_per_second"]
     if seen and (len(seen) != 2 or seen[0] < MIN_SEEN / 2):
         raise BadInput(
             f"{where}.seen_per_second",
-            f"takes two numbers, the first above 0, or null, not {shorten_for_message(seen)}",
+            f"must be two numbers, the first above 0, or null, not {shorten_for_message(seen)}",
         )
 
 
@@ -497,7 +502,7 @@ def _decision(
                 if needs.blocked
                 else []
             ),
-            *([f"set by a person: {format_names(list(by_hand))}"] if by_hand else []),
+            *([f"set by a user: {format_names(list(by_hand))}"] if by_hand else []),
         ],
     )
     limited = "effectiveness" if needs.blocked else _explain_maximum(parameters, known, needs)
@@ -543,5 +548,5 @@ def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], task
     if tasks == before:
         return f"{have} {do} not suffice, and more are not allowed"
     if not needs.keeps[0]:
-        return f"{have} {do} not suffice for the forecast load, {then} do"
+        return f"{have} {do} not suffice for the forecast load, but {then} do"
     return f"{format_count(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"

@@ -11,9 +11,9 @@ from controllers.parallelism.measured_topology import MAX_TASKS
 UNMEASURED = "unmeasured"  # the value of `limited_by` then
 # Fields of an observed operator.
 TAKEN = (
-    Parameter("minimum", "tasks", "Minimum tasks that its plant accepts.", 1, 1, MAX_TASKS, "integer"),
+    Parameter("minimum", "tasks", "Minimum tasks that the plant accepts.", 1, 1, MAX_TASKS, "integer"),
     Parameter(
-        "maximum", "tasks", "Maximum tasks that its plant accepts.", MAX_TASKS, 1, MAX_TASKS, "integer"
+        "maximum", "tasks", "Maximum tasks that the plant accepts.", MAX_TASKS, 1, MAX_TASKS, "integer"
     ),
 )
 

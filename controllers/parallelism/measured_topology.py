@@ -57,36 +57,36 @@ OPERATOR_MEASURES = (
     Parameter(
         "acked", "events", "For a source: events that were completely processed in the window.", None, 0, 1e18
     ),
-    Parameter("waiting", "events", "Events waiting in front of it; null: not counted.", None, 0, 1e18),
+    Parameter("waiting", "events", "Events waiting for the operator; null: not counted.", None, 0, 1e18),
 )
 LINK_MEASURES = (
     Parameter("latency_seconds", "s", "Time from sending to receiving.", None, 0, 1e12),
-    Parameter("batching_seconds", "s", "Part of it in the sender's buffer.", None, 0, 1e12),
+    Parameter("batching_seconds", "s", "Part of the latency spent in the sender's buffer.", None, 0, 1e12),
 )
 _OPERATOR = (
-    Parameter("kind", "kind", "Whether it only brings events in.", None, kind="choice",
+    Parameter("kind", "kind", "source: only emits events. operator: processes events.", None, kind="choice",
               choices=("source", "operator"), required=True),
     Parameter("parallelism", "tasks", "Current number of tasks.", None, 0, MAX_TASKS, "integer", required=True),
     Parameter("minimum", "tasks", "Minimum tasks that may be set.", 1, 0, MAX_TASKS, "integer"),
     Parameter("maximum", "tasks", "Maximum tasks that may be set.", MAX_TASKS, 0, MAX_TASKS, "integer"),
-    Parameter("fixed", "sentence", "Why its tasks can't be set; null: they can.", None, kind="text"),
+    Parameter("fixed", "sentence", "Reason why the tasks can't be set; null: they can.", None, kind="text"),
     *OPERATOR_MEASURES,
-    Parameter("unknown_tasks", "sentence", "Why it is not known how many it has; null: it is known.", None,
+    Parameter("unknown_tasks", "sentence", "Reason why the number of tasks is unknown; null: known.", None,
               kind="text"),
-    Parameter("tasks", "tasks", "What is measured of each, from the first.", (), kind="rows", items=MEASURES),
+    Parameter("tasks", "tasks", "Measurements by task, from the first.", (), kind="rows", items=MEASURES),
 )  # fmt: skip
 _LINK = (
     Parameter("source", "operator", "Sending operator.", None, kind="text", required=True),
     Parameter("target", "operator", "Receiving operator.", None, kind="text", required=True),
     Parameter("latency_seconds", "s", "Time from sending to receiving.", None, 0, 1e12),
-    Parameter("batching_seconds", "s", "Part of it in the sender's buffer.", None, 0, 1e12),
+    Parameter("batching_seconds", "s", "Part of the latency spent in the sender's buffer.", None, 0, 1e12),
 )
 DOCUMENT = (
     Parameter("plant", "name", "Plant of the topology.", None, kind="text", required=True),
     Parameter("at", "s since 1970", "Time of the measurement.", None, 0, LATEST_SECONDS, required=True),
     Parameter("window_seconds", "s", "Window of the counts.", None, 1e-3, 1e9, required=True),
-    Parameter("holder", "name", "Who controls it through the control API; null: nobody.", None, kind="text"),
-    Parameter("held_until", "s since 1970", "Expiry unless renewed.", None, 0, LATEST_SECONDS),
+    Parameter("holder", "name", "Client with control through the control API; null: none.", None, kind="text"),
+    Parameter("held_until", "s since 1970", "Expiry of the control unless renewed.", None, 0, LATEST_SECONDS),
     Parameter("operators", "by name", "All operators.", None, kind="map", required=True,
               items=(Parameter("operator", "operator", "One operator.", kind="object", items=_OPERATOR),)),
     Parameter("links", "links", "Links between operators.", (), kind="rows", items=_LINK),
@@ -141,7 +141,7 @@ class MeasuredOperator:
         if self.fixed is not None:
             raise BadInput(field_name, f"{self.name}'s tasks can't be set: {self.fixed}")
         if type(tasks) is not int or not self.minimum <= tasks <= self.maximum:
-            what = f"takes a whole number from {self.minimum} to {self.maximum} (tasks of {self.name})"
+            what = f"must be a whole number from {self.minimum} to {self.maximum} (tasks of {self.name})"
             raise BadInput(field_name, f"{what}, not {tasks!r}")
         return tasks
 
@@ -195,7 +195,7 @@ class MeasuredTopology:
             for end in (link.source, link.target):
                 if end not in self.operators:
                     raise BadInput(
-                        f"links[{place}]", f"{end} is no operator; known: {', '.join(self.operators)}"
+                        f"links[{place}]", f"{end} is not an operator; known: {', '.join(self.operators)}"
                     )
             self._after.setdefault(link.source, []).append(link.target)
         self.paths  # noqa: B018  a cycle is found when the paths are
@@ -208,15 +208,15 @@ class MeasuredTopology:
         fed = {link.target for link in self.links}
         starts = [name for name in self.operators if name not in fed]
         if self.operators and not starts:
-            raise BadInput("links", "form a cycle: no operator is first on a path")
+            raise BadInput("links", "must not form a cycle: no operator is first on a path")
         paths: list[tuple[str, ...]] = []
         for start in starts:
             for path in self._walk_paths(start):
                 if len(paths) == MAX_PATHS:
-                    raise BadInput("links", f"make more than {MAX_PATHS} paths")
+                    raise BadInput("links", f"must form at most {MAX_PATHS} paths")
                 paths.append(path)
         if missed := set(self.operators) - {name for path in paths for name in path}:
-            raise BadInput("links", f"lead from {min(missed)} back to it; a topology takes no cycle")
+            raise BadInput("links", f"must not form a cycle; {min(missed)} leads back to itself")
         return {f"path{number}": path for number, path in enumerate(paths, 1)}
 
     def _walk_paths(self, start: str) -> Iterator[tuple[str, ...]]:
@@ -229,7 +229,7 @@ class MeasuredTopology:
                 yield path
             for name in reversed(after):
                 if name in path:
-                    raise BadInput("links", f"lead from {name} back to it; a topology takes no cycle")
+                    raise BadInput("links", f"must not form a cycle; {name} leads back to itself")
                 begun.append((*path, name))
 
     @property
@@ -244,7 +244,9 @@ class MeasuredTopology:
             for link in self.links
         )
         if count > MAX_CHANNELS:
-            raise BadInput("plant", f"has {count:,} channels between its tasks, more than {MAX_CHANNELS:,}")
+            raise BadInput(
+                "plant", f"must have at most {MAX_CHANNELS:,} channels between its tasks, not {count:,}"
+            )
         return [
             Channel(source, target, link.latency_seconds, link.batching_seconds)
             for link in self.links
@@ -255,7 +257,9 @@ class MeasuredTopology:
     def operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
         """Return the operator with that name. Raise `BadInput` naming the known ones."""
         if name not in self.operators:
-            raise BadInput(field_name, f"{name} is no operator; known: {', '.join(self.operators) or 'none'}")
+            raise BadInput(
+                field_name, f"{name} is not an operator; known: {', '.join(self.operators) or 'none'}"
+            )
         return self.operators[name]
 
     def check_tasks(self, tasks: Mapping[str, Any], field_name: str = "tasks") -> dict[str, int]:
@@ -316,7 +320,7 @@ class MeasuredTopology:
 def _operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOperator:
     if len(row["tasks"]) > row["parallelism"]:
         raise BadInput(
-            f"{where}.operators.{name}.tasks", f"takes at most one per task ({row['parallelism']})"
+            f"{where}.operators.{name}.tasks", f"must have at most one entry per task ({row['parallelism']})"
         )
     return MeasuredOperator(name=name, **{**row, "tasks": tuple(row["tasks"])})
 

@@ -22,7 +22,7 @@ from typing import Any
 from controllers.framework.decision import Decision, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
-from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_reason
+from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.measured_paths import (
     TAKEN,
     hold_unmeasured,
@@ -34,21 +34,21 @@ from controllers.parallelism.queueing_topology import QueueingOperator, check_pa
 from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
 
 PARAMETERS = (
-    Parameter("bound_seconds", "s", "Latency that every path keeps.", 1.0, 1e-9, 1e6),
+    Parameter("bound_seconds", "s", "Maximum latency of every path.", 1.0, 1e-9, 1e6),
     Parameter("minimum", "tasks", "Minimum tasks of each operator.", 1, 1, MAX_TASKS, "integer"),
     Parameter("maximum", "tasks", "Maximum tasks of each operator.", 10, 1, MAX_TASKS, "integer"),
     Parameter(
         "batching_share",
         "share of the bound",
-        "Left to waiting and service; the rest is for batches.",
+        "Share for waiting and service; the rest is for batches.",
         0.8,
         0.001,
         1,
     ),
     Parameter(
         "bottleneck_threshold",
-        "utilisation",
-        "Utilization from which an operator is a bottleneck and is doubled.",
+        "utilization",
+        "Utilization from which an operator is a bottleneck and its tasks are doubled.",
         1.0,
         0.8,
         1.0,
@@ -56,14 +56,14 @@ PARAMETERS = (
     Parameter(
         "use_correction",
         "flag",
-        "Whether the ratio of measured to computed wait (e) is used; not if it includes the channel's latency.",
+        "True: use the ratio of measured to computed wait (e). Set false if e includes the channel's latency.",
         True,
         kind="flag",
     ),
     Parameter(
         "only_changes",
         "flag",
-        "Whether unchanged tasks are no action; then a loop cools down after changes only.",
+        "True: unchanged tasks are no action, so a loop cools down only after changes.",
         False,
         kind="flag",
     ),
@@ -82,7 +82,7 @@ OPERATOR = (
     Parameter("arrival_cv2", "variance over mean²", "Variability of the arrivals.", 1.0, 0, 1e6),
     Parameter("service_cv2", "variance over mean²", "Variability of the service.", 1.0, 0, 1e6),
     Parameter("correction", "times", "Ratio of measured to computed wait, e.", 1.0, 0, 1e6),
-    Parameter("latency_seconds", "s", "Other time that an event spends there.", 0.0, 0, 1e6),
+    Parameter("latency_seconds", "s", "Other time that an event spends in the operator.", 0.0, 0, 1e6),
     *TAKEN,
 )
 OBSERVATION = (
@@ -193,10 +193,11 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
     threshold, bound = parameters["bottleneck_threshold"], f"{parameters['bound_seconds']:g} s"
     busy = [name for name, each in operators.items() if each.utilisation >= threshold]
     if busy:
-        words = f"{format_names(busy)} {are(busy)} a bottleneck (utilization ≥ {threshold:g})"
-        return f"{words} and get twice the tasks; the others get the fewest that keep {bound}"
+        be, get = ("is a bottleneck", "gets") if len(busy) == 1 else ("are bottlenecks", "get")
+        words = f"{format_names(busy)} {be} (utilization ≥ {threshold:g}) and {get} twice the tasks"
+        return f"{words}; the other operators get the fewest tasks that keep the bound of {bound}"
     which = "the path keeps" if len(paths) == 1 else "all paths keep"
-    return f"these are the fewest tasks with which {which} {bound}"
+    return f"these are the fewest tasks with which {which} the bound of {bound}"
 
 
 def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:

@@ -77,17 +77,21 @@ def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str
     a cycle.
     """
     if not paths:
-        raise BadInput(field, "takes at least one path")
+        raise BadInput(field, "must have at least one path")
     for at, path in enumerate(paths):
         if not path:
-            raise BadInput(f"{field}[{at}]", "takes at least one operator")
+            raise BadInput(f"{field}[{at}]", "must have at least one operator")
         for place, name in enumerate(path):
             if name not in known:
-                raise BadInput(f"{field}[{at}][{place}]", f"{name} is no operator; known: {', '.join(known)}")
+                raise BadInput(
+                    f"{field}[{at}][{place}]", f"{name} is not an operator; known: {', '.join(known)}"
+                )
             if name in path[:place]:
-                raise BadInput(f"{field}[{at}][{place}]", f"{name} appears twice; a path takes no cycle")
+                raise BadInput(
+                    f"{field}[{at}][{place}]", f"{name} appears twice; a path must not have a cycle"
+                )
     if (loop := _cycle(paths)) is not None:
-        raise BadInput(field, f"lead from {loop} back to it; a topology takes no cycle")
+        raise BadInput(field, f"must not form a cycle; {loop} leads back to itself")
 
 
 def _cycle(paths: Sequence[Sequence[str]]) -> str | None:

@@ -47,7 +47,7 @@ def _usable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[
         return row
     unusable = dict(_unusable(row, measures))
     faults += [
-        f"{where}.{name}: takes a number from 0 to {most:g}, not {shorten_for_message(row[name])}."
+        f"{where}.{name}: must be a number from 0 to {most:g}, not {shorten_for_message(row[name])}."
         for name, most in unusable.items()
     ]
     return {**row, **dict.fromkeys(unusable)} if unusable else row

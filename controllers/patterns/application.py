@@ -204,7 +204,7 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
 
 def _refuse_twice(names: Sequence[str], field: str) -> None:
     if not names:
-        raise BadInput(field, "takes at least one pattern")
+        raise BadInput(field, "must have at least one pattern")
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:

@@ -104,7 +104,7 @@ def parse(text: object, field: str) -> Expression:
     Raise `BadInput` naming `field`, with the position, if the text is not a pattern.
     """
     if not isinstance(text, str) or not text.strip():
-        raise BadInput(field, "takes a pattern, such as SEQ(A; B; C)")
+        raise BadInput(field, "must be a pattern, such as SEQ(A; B; C)")
     expression = _Reader(text, field).expression()
     check(expression.root, field)
     _check_size(expression.root, field)
@@ -291,7 +291,7 @@ class _Reader:
         if self._token:
             self._refuse(
                 f"{self._token[:_SHOWN]!r} is not expected here; "
-                "put several steps into SEQ( ; ), AND( , ) or OR( , )"
+                "put several steps into SEQ( ; ), AND( , ), or OR( , )"
             )
         return Expression(root, at_first or self._at_first, at_last or self._at_last)
 
@@ -323,10 +323,10 @@ class _Reader:
     def _absent(self) -> Item:
         name = self._token
         if not self._is_symbol or name in (*_SEPARATORS, "NOT"):
-            self._refuse("NOT takes one symbol, such as NOT X")
+            self._refuse("NOT must be followed by one symbol, such as NOT X")
         self._advance()
         if self._token in ("+", "*", "?", "{"):
-            self._refuse(f"NOT {name} takes no quantifier, because it already forbids every such event")
+            self._refuse(f"NOT {name} can't have a quantifier, because it already forbids every such event")
         return Absent(Symbol(name))
 
     def _group(self, name: str, depth: int) -> Item:
@@ -347,11 +347,11 @@ class _Reader:
         if isinstance(item, Repeat):
             self._refuse("a second quantifier is not allowed; put the first one into a SEQ(…)")
         if isinstance(item, Absent):
-            self._refuse("NOT takes no quantifier")
+            self._refuse("NOT can't have a quantifier")
         least, most = self._counts()
         greedy = not self._skip("?")
         if not least_events(item) and most is None:
-            self._refuse("an item that repeats without a limit must take at least one event each time")
+            self._refuse("an item that repeats without a limit must match at least one event each time")
         return Repeat(item, least, most, greedy)
 
     def _counts(self) -> tuple[int, int | None]:
@@ -374,7 +374,9 @@ class _Reader:
         token = self._token
         plain = token.isascii() and token.isdigit() and len(token) <= 9
         if not plain or int(token) > MAX_REPEATS:
-            self._refuse(f"a quantifier takes whole numbers up to {MAX_REPEATS}, such as {{2}} or {{1,3}}")
+            self._refuse(
+                f"a quantifier must have whole numbers up to {MAX_REPEATS}, such as {{2}} or {{1,3}}"
+            )
         self._advance()
         return int(token)
 

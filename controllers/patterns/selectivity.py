@@ -26,7 +26,7 @@ from queues.errors import BadInput
 NUDGE, FOLLOWS = 1e-6, 1e-10
 RATE = Parameter("rate", "events/s", "Arrival rate of the type.", maximum=1e15)
 INPUT = (
-    Parameter("expression", "pattern", "Expression that makes a match.", kind="text", required=True),
+    Parameter("expression", "pattern", "Expression that defines a match.", kind="text", required=True),
     Parameter("rates", "events/s", "Arrival rate of each type.", kind="map", required=True, items=(RATE,)),
 )
 
@@ -102,7 +102,7 @@ def answer(document: Any) -> dict[str, Json]:
     given = read_document(INPUT, document)
     expression = needs_of(given["expression"], "expression")
     if not expression.symbols:
-        raise BadInput("expression", "needs no event; name at least one required event")
+        raise BadInput("expression", "must require at least one event")
     for symbol in expression.symbols:
         if symbol not in given["rates"]:
             raise BadInput(f"rates.{symbol}", f"is missing; it {RATE.takes()}")

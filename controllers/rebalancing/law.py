@@ -51,7 +51,7 @@ PARAMETERS = (
     Parameter(
         "goal",
         "choice",
-        "below-busy: fewest points until every node is below BUSY. band: fewest moves into the band.",
+        "below-busy: fewest points that bring every node below BUSY. band: fewest moves into the band.",
         "below-busy",
         kind="choice",
         choices=("below-busy", "band"),
@@ -72,7 +72,7 @@ PARAMETERS = (
     Parameter(
         "minimum_points",
         "points",
-        "Minimum points of a piece that arrives or stays.",
+        "Minimum points that a move adds to or leaves in a container.",
         50,
         1,
         TOTAL,
@@ -126,8 +126,8 @@ NODE = (
     Parameter("name", "name", "Name of the node.", kind="text", required=True),
     Parameter(
         "capacity",
-        "load at utilisation 1",
-        "Capacity that the thresholds are shares of.",
+        "load at utilization 1",
+        "Capacity to which the thresholds apply.",
         minimum=1e-9,
         maximum=1e15,
         required=True,
@@ -194,16 +194,16 @@ def _check_queue(parameters: Values, queue: Values, names: Collection[str], wher
             raise BadInput(f"{where}.containers.{node}", f"is not a node; the nodes are {', '.join(names)}")
     total = sum(queue["containers"].values())
     if total != TOTAL:
-        raise BadInput(f"{where}.containers", f"sum to {total} points; they must sum to {TOTAL}")
+        raise BadInput(f"{where}.containers", f"must sum to {TOTAL} points, not {total}")
     minimum = queue["minimum_containers"]
     if minimum is not None and minimum > len(names):
         raise BadInput(
-            f"{where}.minimum_containers", f"takes at most {len(names)}, the number of nodes, not {minimum}"
+            f"{where}.minimum_containers", f"must be at most {len(names)}, the number of nodes, not {minimum}"
         )
     if minimum is None and (parameters["minimum_containers"] or 1) > len(names):
         raise BadInput(
             "parameters.minimum_containers",
-            f"takes at most {len(names)}, the number of nodes, not {parameters['minimum_containers']}",
+            f"must be at most {len(names)}, the number of nodes, not {parameters['minimum_containers']}",
         )
 
 
@@ -217,7 +217,7 @@ def _different(rows: Sequence[Values], where: str) -> Collection[str]:
     """Return the names of the rows. Raise `BadInput` if there are none, or if names are duplicate."""
     names = [row["name"] for row in rows]
     if not names:
-        raise BadInput(where, "takes at least one entry")
+        raise BadInput(where, "must have at least one entry")
     seen: dict[str, None] = {}
     for at, name in enumerate(names):
         if name in seen:
@@ -265,7 +265,7 @@ class Rebalancing:
         if 2 * parameters["minimum_points"] > TOTAL:
             raise BadInput(
                 "parameters.minimum_points",
-                f"takes at most {TOTAL // 2}, so that a queue can have two pieces, "
+                f"must be at most {TOTAL // 2}, so that a queue can have two containers, "
                 f"not {parameters['minimum_points']}",
             )
 
@@ -417,7 +417,7 @@ def _explain(
     limit = BUSY if parameters["goal"] == "below-busy" else f"{parameters['band']:g} times the mean"
     if not found.feasible:
         missing = terms["missing_capacity"]
-        rules = "the rules for containers, pieces, and returns prevent it"
+        rules = "the limits on containers, points, and return moves prevent it"
         why = f"a capacity of {missing:g} is missing" if missing else rules
         return f"not every node can be below {limit}, because {why}"
     to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.at_node]

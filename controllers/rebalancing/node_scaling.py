@@ -121,7 +121,7 @@ OBSERVATION = (
     Parameter(
         "declined",
         "flag",
-        "Which of use, release, and restore were proposed and not approved on an equal plant.",
+        "Actions (use, release, restore) that were proposed for the same plant state and not approved.",
         {},
         kind="map",
         items=(Parameter("declined", "flag", "True: not approved.", False, kind="flag"),),
@@ -174,7 +174,7 @@ class NodeScaling:
         if parameters["margin"] > parameters["fill"]:
             raise BadInput(
                 "parameters.margin",
-                f"takes at most fill ({parameters['fill']:g}), not {parameters['margin']:g}",
+                f"must be at most fill ({parameters['fill']:g}), not {parameters['margin']:g}",
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
@@ -182,7 +182,7 @@ class NodeScaling:
         check_observation(parameters, observation, where)
         for name in observation.get("declined", {}):
             if name not in ACTS:
-                raise BadInput(f"{where}.declined.{name}", f"takes {', '.join(ACTS)}")
+                raise BadInput(f"{where}.declined.{name}", f"must be one of {', '.join(ACTS)}")
 
     def initial_state(self, parameters: Values) -> Json:
         """Return a state without quiet decisions and lost nodes."""
@@ -382,7 +382,7 @@ def _explain(
         return "a queue is below its minimum of containers"
     needed, used = measure(terms["needed_capacity"]), measure(terms["used_capacity"])
     have = f"the forecast load needs a capacity of {needed}, and {used} is in use"
-    return f"{have}; the rest suffices without {format_names(release)}" if release else have
+    return f"{have}; the other nodes suffice without {format_names(release)}" if release else have
 
 
 def _remarks(terms: Mapping[str, Any], short: bool, held_back: bool) -> list[str]:

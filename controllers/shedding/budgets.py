@@ -20,7 +20,7 @@ MIN_TO_KEEP, MIN_TO_ENABLE = 0.01, 0.02
 BUDGET_SECONDS = Parameter(
     "budget_seconds",
     "s",
-    "Minimum time that the rest of an error budget would last at the rate at which it is spent.",
+    "Minimum time that the remaining error budget would last at its current rate of use.",
     3_600.0,
     60.0,
     7_776_000.0,
@@ -28,15 +28,15 @@ BUDGET_SECONDS = Parameter(
 BUDGETS = Parameter(
     "budgets",
     "rows",
-    "Error budgets of objectives that pay for throttling (seconds) or shedding (events); none: no limit.",
+    "Error budgets that limit throttling (seconds) or shedding (events); empty: no limit.",
     [],
     kind="rows",
     items=(
         Parameter(
-            "level", "level", "Level that the budget pays for.", kind="choice", choices=LEVELS, required=True
+            "level", "level", "Level that the budget limits.", kind="choice", choices=LEVELS, required=True
         ),
         Parameter("name", "name", "Name of the objective.", kind="text", required=True),
-        Parameter("left", "s or events", "Rest of the budget.", None, -1e15, 1e15, required=True),
+        Parameter("left", "s or events", "Remaining budget.", None, -1e15, 1e15, required=True),
         Parameter(
             "share", "share", "Share of the budget that is left; null: nothing was counted.", None, -1e15, 1.0
         ),

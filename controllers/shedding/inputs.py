@@ -48,7 +48,7 @@ PARAMETERS = (
     Parameter(
         "never_shed",
         "type",
-        "Types that are never shed, at any cost to the others.",
+        "Types that are never shed, even if other types are shed more.",
         {},
         kind="map",
         items=(Parameter("protected", "flag", "True: protects the type.", True, kind="flag"),),
@@ -56,7 +56,7 @@ PARAMETERS = (
     Parameter(
         "needs",
         "choice",
-        "expression: what a match needs; the surplus is dropped first. measured: the arrivals per match, "
+        "expression: events that a match needs; the surplus is dropped first. measured: arrivals per match, "
         "where an event serves only its own key and nothing is surplus.",
         "expression",
         kind="choice",
@@ -65,7 +65,7 @@ PARAMETERS = (
     Parameter(
         "sink_weights",
         "weight",
-        "Type → worth of an event at its sinks; replaces the observed one.",
+        "Type → worth of an event at its sinks; replaces the observed worth.",
         {},
         kind="map",
         items=(Parameter("weight", "worth", "Worth of an event.", 1.0, 0, 1e12),),
@@ -73,7 +73,7 @@ PARAMETERS = (
     Parameter(
         "spare",
         "choice",
-        "drop: events that no match needs are dropped. admit: they pass as far as the budget allows.",
+        "drop: events that no match needs are dropped. admit: these events pass as far as the budget allows.",
         "drop",
         kind="choice",
         choices=("drop", "admit"),
@@ -130,7 +130,7 @@ OBSERVATION = (
     Parameter(
         "sinks",
         "weight",
-        "Types that sinks take, and the worth of an event.",
+        "Types that sinks receive, and the worth of an event.",
         kind="map",
         required=True,
         items=(Parameter("weight", "worth", "Worth of an event.", maximum=1e12),),
@@ -240,9 +240,7 @@ def application(parameters: Values, observation: Values, where: str) -> Arranged
             # The events taken per match already determine the number of matches.
             needs, row = Needs(row["takes"]), {**row, "correction": 1.0}
         if not needs.symbols:
-            raise BadInput(
-                f"{where}.patterns[{at}].expression", "needs no event; name at least one required event"
-            )
+            raise BadInput(f"{where}.patterns[{at}].expression", "must require at least one event")
         given = {key: value for key, value in row.items() if key not in ("expression", "takes")}
         rows.append(OperatorPattern(needs=needs, **given))
     return arrange(rows, f"{where}.patterns")
@@ -256,7 +254,9 @@ def check_names(application: ArrangedPatterns, observation: Values, where: str) 
             f"{where}.bottleneck", f"{bottleneck} has no patterns; operators with patterns: {known}"
         )
     if ALL_SINKS in emitted:
-        raise BadInput(f"{where}.patterns", f"no type may have the name {ALL_SINKS}, the name of the sum")
+        raise BadInput(
+            f"{where}.patterns", f"no type may be named {ALL_SINKS}, which is reserved for the sum"
+        )
     for sink in observation["sinks"]:
         if sink not in emitted:
             raise BadInput(

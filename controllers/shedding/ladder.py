@@ -114,7 +114,7 @@ OBSERVATION = (
     Parameter(
         "saturated",
         "flag",
-        "Level → whether its loop is at its limit.",
+        "Level → true if its loop is at its limit.",
         {},
         kind="map",
         items=(Parameter("saturated", "flag", "True: the loop is at its limit.", False, kind="flag"),),
@@ -315,7 +315,7 @@ def _keep_level(
     From throttling on it acts in each interval, because producers wait for a share of each.
     """
     rung, unmet, limited_by = state["rung"], _unmet(observation), None
-    cause = f"{level(rung)} is enabled and has an effect, or time left to show one"
+    cause = f"{level(rung)} is enabled and has an effect, or has time left to show an effect"
     if why is not None and rung == cap < len(LEVELS):
         limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
     elif (
@@ -376,7 +376,7 @@ def _overload(observation: Values) -> str:
     demand, capacity = observation["demand_per_second"], observation["capacity_per_second"]
     if demand > capacity:
         return f"demand of {number(demand)} events/s exceeds the capacity of {number(capacity)} events/s"
-    return f"the backlog takes {number(observation['backlog_seconds'])} s"
+    return f"the backlog takes {number(observation['backlog_seconds'])} s to process"
 
 
 def _remark(parameters: Values, observation: Values) -> str:

@@ -121,7 +121,7 @@ class Shedding:
             terms = work_shed(inputs, state["shed"])
             return state, Decision(None, format_no_action(str(error)), terms, limited_by="infeasible")
         except SolverError as error:
-            reason = format_no_action(f"the solver found no table ({error}), so the last one stays")
+            reason = format_no_action(f"the solver found no table ({error}), so the last table stays")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]), limited_by="solver")
         decision = _decision(inputs, tables, made, why)
         decision = replace(decision, expected=_build_expectation(inputs, state, decision))
@@ -212,8 +212,8 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
     least = inputs.waiting.least_seconds(min(takes, default=0.0))
     if takes and bound < least:
         raise InfeasibleError(
-            f"the bound of {bound:g} s at {operator} is {least - bound:.3g} s below the {least:g} s of one "
-            f"event, so shedding can't keep it; set latency_bound_seconds above {least:g} s"
+            f"the latency bound of {bound:g} s at {operator} is {least - bound:.3g} s below the {least:g} s "
+            f"that an event takes, so shedding can't keep it; set latency_bound_seconds above {least:g} s"
         )
 
 

@@ -14,7 +14,7 @@ STATE = (
     Parameter(
         "solved",
         "inputs",
-        "Inputs that the table in force was computed for; null: there is none.",
+        "Inputs that the table in force was computed for; null: none.",
         kind="object",
         required=True,
         or_null=True,

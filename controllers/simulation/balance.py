@@ -35,7 +35,12 @@ BATCH_SECONDS, OVERHEAD_SECONDS = 1.0, 0.5
 SETTINGS = (
     Parameter("replicas", "replicas", "Number of replicas that share the load.", 2, 2, 200, "integer"),
     Parameter(
-        "hog", "service times", "Effect of the hog on an event's time; 1: twice as long.", 1.0, 0.0, 9.0
+        "hog",
+        "service times",
+        "Extra processing time per event during the CPU hog; 1 doubles the time.",
+        1.0,
+        0.0,
+        9.0,
     ),
     Parameter("unequal", "factor", "Speed of the fastest replica over that of the slowest.", 1.0, 1.0, 10.0),
     Parameter(

@@ -65,9 +65,9 @@ SETTINGS = (
     Parameter("hours", "h", "Duration of the run; the peak is in the middle.", 6, 1, 168, "integer"),
     Parameter("fill", "share of BUSY", "Load of the plant at the peak.", 0.8, 0.01, 1),
     Parameter("valley", "share of the peak", "Load half a day before the peak.", 0.5, 0, 1),
-    Parameter("noise", "share of the rate", "Standard deviation of each minute's rate.", 0.05, 0, 1),
-    Parameter("leaving", "share an hour", "Nodes that are drained and replaced.", 0.02, 0, 1),
-    Parameter("failing", "share an hour", "Nodes that stop at once and are replaced.", 0.002, 0, 1),
+    Parameter("noise", "share of the rate", "Standard deviation of the rate per minute.", 0.05, 0, 1),
+    Parameter("leaving", "share per hour", "Nodes that are drained and replaced.", 0.02, 0, 1),
+    Parameter("failing", "share per hour", "Nodes that stop at once and are replaced.", 0.002, 0, 1),
 )
 
 
@@ -236,5 +236,5 @@ SCENARIO = Scenario(
     ("toobusy_node_minutes", "of_failures", "points_moved", "moved_share", "decision_seconds_worst"),
     run,
     {"greedy-band": ("rebalancing", {"goal": "band"})},
-    SimulationSize(("nodes", "containers", "hours"), "Reduce nodes, containers or hours.", estimate_cost),
+    SimulationSize(("nodes", "containers", "hours"), "Reduce nodes, containers, or hours.", estimate_cost),
 )

@@ -38,9 +38,7 @@ MAX_THREADS, MAX_STEPS, SETTLED = 600, 3_000, 30
 MIN_OF_MEAN = (2.5 - 1) / 2.5
 SETTINGS = (
     Parameter("model", "choice", "Queueing network.", "repairman", kind="choice", choices=MODELS),
-    Parameter(
-        "ratio", "service time over the first's", "Service time of the other stations.", 1.0, 0.001, 1_000
-    ),
+    Parameter("ratio", "service time of the first", "Service time of the other stations.", 1.0, 0.001, 1_000),
     Parameter("cpus", "servers", "Servers of each station.", 8, 1, 64, "integer"),
     Parameter("p", "share", "Row of Table 1: 0.10, 0.15, … 0.50, or as a percentage.", 0.25, 0.1, 50),
 )
@@ -100,7 +98,7 @@ def row(p: float) -> tuple[float, float, float]:
     share = round(p / 100 if p > 1 else p, 4)
     if share not in TABLE_1:
         rows = ", ".join(f"{value:g}" for value in TABLE_1)
-        raise BadInput("--set p", f"takes a row of Table 1 ({rows}), not {p:g}")
+        raise BadInput("--set p", f"must be a row of Table 1 ({rows}), not {p:g}")
     return share, *TABLE_1[share]
 
 

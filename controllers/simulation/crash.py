@@ -36,11 +36,11 @@ PULL_SECONDS, BEATS_LOST = 5, 3
 BLOCK_EVENTS = 10
 SETTINGS = (
     Parameter("node", "1 to 3", "Node that stops.", 2, 1, NODES, "integer"),
-    Parameter("at", "s", "Time at which it stops.", 300, 0, SECONDS - 1, "integer"),
+    Parameter("at", "s", "Time at which the node stops.", 300, 0, SECONDS - 1, "integer"),
     Parameter(
         "restore",
         "s",
-        "Time at which it is back; at the end or later: it stays away.",
+        "Time at which the node returns; it stays down if the run ends first.",
         900,
         1,
         1e6,
@@ -203,7 +203,7 @@ def _outcome(
 
 SCENARIO = Scenario(
     "crash",
-    "A node stops and comes back (appendix B.1.3.2).",
+    "A node stops and returns (thesis, appendix B.1.3.2).",
     ("rebalancing", "thesis"),
     SETTINGS,
     ("events_lost", "seconds_to_divert", "points_restored"),

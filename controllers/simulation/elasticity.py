@@ -40,14 +40,14 @@ NIGHT, WEEKEND, BURST, BURST_DAYS, BURSTS = 0.4, 0.08, 0.12, 0.1, 4
 NOISE, NOISE_DAYS = 0.02, 0.05
 SETTINGS = (
     Parameter("compression", "times", "Speed of the week relative to real time.", 84.0, 1, 1_000),
-    Parameter("pause_seconds", "s", "Pause that a change of tasks causes.", 20, 0, 300, "integer"),
+    Parameter("pause_seconds", "s", "Pause caused by each change of tasks.", 20, 0, 300, "integer"),
     Parameter("interval_seconds", "s", "Time between decisions.", 300, 5, 86_400, "integer"),
     Parameter("bound_seconds", "s", "Maximum latency for the queueing laws.", 0.01, 0.004, 60),
-    Parameter("days", "days", "Period that the run, or the trace, covers.", 7, 1, 60, "integer"),
+    Parameter("days", "days", "Period that the run or trace covers.", 7, 1, 60, "integer"),
     Parameter(
         "common_share",
         "share of the time",
-        "Share of time in which a trace stays within the maximum rate; below 1, its rarest spikes exceed it.",
+        "Share of time in which the trace stays within the maximum rate. Below 1, rare spikes exceed it.",
         1.0,
         0.5,
         1.0,
@@ -141,7 +141,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "elasticity",
-    "A compressed week through a chain of four operators: tasks, latency, and failures.",
+    "A compressed week of load on a chain of four operators: tasks, latency, and failures.",
     tuple(LAWS),
     SETTINGS,
     ("tasks_mean", "latency_mean_seconds", "error_rate", "rescales"),

@@ -52,17 +52,18 @@ POLES: Mapping[int, Sequence[complex]] = {
     1: [0.55, 0.45, 0.3],
 }
 SETTINGS = (
-    Parameter("delay", "samples", "Samples until an admission has an effect.", 0, 0, 1, "integer"),
+    Parameter("delay", "samples", "Number of samples until an admission takes effect.", 0, 0, 1, "integer"),
     Parameter(
-        "hog", "service times", "Effect of the hog on an event's time; 1: twice as long.", 1.0, 0.0, 9.0
+        "hog",
+        "service times",
+        "Extra processing time per event during the CPU hog; 1 doubles the time.",
+        1.0,
+        0.0,
+        9.0,
     ),
-    Parameter("gain_factor", "factor", "Factor of the size of events' results.", 1.0, 0.1, 10.0),
-    Parameter(
-        "starvation", "samples", "Number of samples in which nothing can be read.", 0, 0, 300, "integer"
-    ),
-    Parameter(
-        "noise", "share", "Standard deviation of the events served, from sample to sample.", 0.01, 0.0, 0.5
-    ),
+    Parameter("gain_factor", "factor", "Factor by which the results of an event grow.", 1.0, 0.1, 10.0),
+    Parameter("starvation", "samples", "Number of samples without readable events.", 0, 0, 300, "integer"),
+    Parameter("noise", "share", "Standard deviation of the events served per sample.", 0.01, 0.0, 0.5),
 )
 
 
@@ -247,7 +248,7 @@ def overshoot(free_mb: Floats) -> float:
 
 SCENARIO = Scenario(
     "flow",
-    "The free space of a result queue, through a CPU hog and a change of the plant (section 4).",
+    "Free space of a result queue during a CPU hog and a change of the plant (Xu et al., section 4).",
     ("i-p", "pi", "adaptive", "spark-pid", "uncontrolled"),
     SETTINGS,
     ("settling_samples", "overshoot", "minimum_free_mb", "drops", "rms"),

@@ -38,7 +38,14 @@ WORKERS_STEP, WORKERS_MOST, NODE_ADDS, NODES_IDLE = 0.1, 1.4, 0.3, 2
 ORDERS, HELD_EVENTS = 0.2, 60_000.0
 SETTINGS = (
     Parameter("overload_percent", "% of 1000 events/s", "Offered load.", 300.0, 1, 1_000),
-    Parameter("cap", "choice", "Highest level for the events.", "shed", kind="choice", choices=LEVELS),
+    Parameter(
+        "cap",
+        "choice",
+        "Highest remedy level for the queue of events.",
+        "shed",
+        kind="choice",
+        choices=LEVELS,
+    ),
 )
 
 
@@ -216,7 +223,7 @@ def _outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> 
 
 SCENARIO = Scenario(
     "ladder",
-    "Ten minutes of overload: losses, and the time to recover.",
+    "Ten minutes of overload: losses and recovery time.",
     ("ladder", "shed-only", "none"),
     SETTINGS,
     ("rungs", "lost_events", "seconds_to_normal"),

@@ -42,17 +42,19 @@ SETTINGS = (
     Parameter(
         "events_per_worker",
         "events",
-        "Number of events that a worker takes before it ends.",
+        "Number of events that a worker processes before it ends.",
         50,
         1,
         1e7,
         "integer",
     ),
     Parameter("upper_limit", "events", "Allowed queue length.", 1_000.0, 1, 1e9),
-    Parameter("cycles", "sines", "Number of times that the rate rises and falls.", 1, 1, 1_000, "integer"),
-    Parameter("poisson", "0 or 1", "1: each second's events are random.", 0, 0, 1, "integer"),
-    Parameter("interval_seconds", "s", "Time between the evaluations of Weir's law.", 1, 1, 60, "integer"),
-    Parameter("max_wait_seconds", "s", "Maximum wait of an event for a full worker.", 300.0, 0, 86_400),
+    Parameter("cycles", "cycles", "Number of rate cycles.", 1, 1, 1_000, "integer"),
+    Parameter(
+        "poisson", "0 or 1", "1: the number of events per second is random (Poisson).", 0, 0, 1, "integer"
+    ),
+    Parameter("interval_seconds", "s", "Time between evaluations of Weir's law.", 1, 1, 60, "integer"),
+    Parameter("max_wait_seconds", "s", "Maximum time that events wait to fill a worker.", 300.0, 0, 86_400),
 )
 
 
@@ -213,7 +215,7 @@ def ages_seconds(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
 
 SCENARIO = Scenario(
     "manager",
-    "A container's workers over one day-like sine (section 4.2.2).",
+    "Workers of a container under a sinusoidal daily load (thesis, section 4.2.2).",
     ("worker_rate", "thesis", "static"),
     SETTINGS,
     ("waiting_5s_post", "waiting_1s_post", "worker_runs", "minimum_runs"),

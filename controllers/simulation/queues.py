@@ -47,12 +47,20 @@ CONFIGURATIONS: Mapping[int, tuple[int, Sequence[float]]] = {
 }
 THESIS_SHARES = {"random-one": 0.0, "random-25": 0.25, "random-40": 0.4}
 SETTINGS = (
-    Parameter("configuration", "1 to 4", "Nodes and queues of section 4.1.2.2.", 1, 1, 4, "integer"),
-    Parameter("noise", "share of the rate", "Standard deviation of each minute's rate.", 0.0, 0, 1),
+    Parameter(
+        "configuration",
+        "1 to 4",
+        "Configuration of nodes and queues in section 4.1.2.2 of the thesis.",
+        1,
+        1,
+        4,
+        "integer",
+    ),
+    Parameter("noise", "share of the rate", "Standard deviation of the rate per minute.", 0.0, 0, 1),
     Parameter(
         "step",
-        "share of the greatest rate",
-        "Replaces the sine: rates jump by this share, up to the maximum, in the middle of the day.",
+        "share of the maximum rate",
+        "Replaces the sine with a step: at midday, rates rise by this share, up to the maximum.",
         0.0,
         0,
         1,
@@ -294,7 +302,7 @@ def _series(rates: Floats, loads: Floats, containers: Floats, used: Floats) -> d
 
 SCENARIO = Scenario(
     "queues",
-    "A day of queues on nodes, balanced every 15 minutes (section 4.1.2.2).",
+    "A day of queues on nodes, rebalanced every 15 minutes (thesis, section 4.1.2.2).",
     ("rebalancing", *THESIS_SHARES, "greedy-band"),
     SETTINGS,
     (

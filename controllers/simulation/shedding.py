@@ -60,21 +60,25 @@ MIN_LEFT = 0.05  # Minimum share of the time left for the patterns, so that ther
 # How far a state-aware shedder may exceed its share, and how much it may save, in events.
 AHEAD, SAVED = 20.0, 20.0
 SETTINGS = (
-    Parameter("load_percent", "% of one server", "Work offered to O2.", 200.0, 1, 1_000),
+    Parameter("load_percent", "% of one server", "Load offered to operator O2.", 200.0, 1, 1_000),
     Parameter(
         "balance",
         "choice",
-        "Whether the types that join later are plentiful, or one of them is scarce.",
+        "Rates of the types that join later: balanced, or one type is scarce.",
         "q11-scarce",
         kind="choice",
         choices=("balanced", "q11-scarce", "q12-scarce"),
     ),
     Parameter("window_seconds", "s", "Maximum time between events of a match.", 10.0, 0.01, 3_600),
-    Parameter("latency_bound_seconds", "s", "Maximum mean time in O2.", 0.12, 0.013, 60),
+    Parameter("latency_bound_seconds", "s", "Maximum mean latency of operator O2.", 0.12, 0.013, 60),
     Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
     Parameter("seconds", "s", "Duration of the run.", 14_400.0, 600, 86_400),
-    Parameter("state_aware", "0 or 1", "1: the shares go to events whose partners wait.", 0, 0, 1, "integer"),
-    Parameter("reading_percent", "% of its work", "Cost of an event before its state is known.", 0.0, 0, 100),
+    Parameter(
+        "state_aware", "0 or 1", "1: admit events first whose partners already wait.", 0, 0, 1, "integer"
+    ),
+    Parameter(
+        "reading_percent", "% of its work", "Cost of examining an event that is then shed.", 0.0, 0, 100
+    ),
 )
 PATTERNS = (
     {"operator": "O2", "name": "P21", "expression": "SEQ(0;0;1)", "emits": "Q21"},
@@ -413,7 +417,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "shedding",
-    "Matches of the sinks when an operator is overloaded (Röger's running example).",
+    "Matches at the sinks while an operator is overloaded (example of Röger et al.).",
     ("global", "local", "random", "none", "utility"),
     SETTINGS,
     ("recall", "latency_mean_seconds", "bound_violations", "utilisation"),

@@ -31,7 +31,7 @@ ARRIVALS = (
     Parameter("level", "events", "Arrivals per interval.", None, 0.0, LARGE, required=True),
     Parameter("trend", "events", "Growth of the arrivals per interval.", None, -LARGE, LARGE, required=True),
     Parameter("bias", "events", "Mean error of the forecast.", None, -LARGE, LARGE, required=True),
-    Parameter("deviation", "events", "Mean size of the error.", None, 0.0, LARGE, required=True),
+    Parameter("deviation", "events", "Mean absolute error of the forecast.", None, 0.0, LARGE, required=True),
     Parameter("recent", "events", "Arrivals of the last two intervals.", [], 0.0, LARGE, "numbers", most=2),
 )
 

@@ -68,6 +68,7 @@ from controllers.worker_rate.shared import (
     explain_overload,
     pool_behind,
     queue_remark,
+    wait_to_run,
     whole_part,
 )
 from queues.nodes.node_state import TOOBUSY
@@ -260,7 +261,7 @@ def _slow(parameters: Values, observation: Values, free: float) -> str | None:
     intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
     if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
         # Events that are removed that soon at the current pace need no further worker.
-        return f"the oldest event has waited {number(oldest)} s, because its workers are slow"
+        return f"the oldest event has waited {number(oldest)} s, because workers are slow"
     if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
         return f"the oldest event has waited {number(oldest)} s, and no submitted worker has started to run"
     return None
@@ -295,11 +296,13 @@ def _limit_start(
         limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
     if count > parameters["maximum_rate"]:
         count, limited_by = math.floor(parameters["maximum_rate"]), "maximum_rate"
-        cause = f"at most {format_count(count, 'worker')} may start per interval, {need.count:,} are needed"
+        cause = (
+            f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
+        )
     if (room := _room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
-        waiting = format_count(observation["waiting_to_run"], "worker")
-        cause = f"{waiting} wait to run, so only {room:,} more of {need.count:,} may be submitted"
+        waiting = wait_to_run(observation["waiting_to_run"])
+        cause = f"{waiting}, so only {room:,} of {need.count:,} more may be submitted"
     relieved, fewer, node = _release_workers(manager, observation, count)
     if node is not None:
         count, cause, limited_by = fewer, node, "node_state"
@@ -335,7 +338,7 @@ def _release_workers(manager: Manager, observation: Values, count: int) -> tuple
         return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, count)), count, None
     state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
     limit = number(round(manager.cap, 1))
-    why = f"the node is {state}, limit {limit} workers per interval; {count:,} are needed"
+    why = f"the node is {state} and limited to {limit} workers per interval, but {count:,} are needed"
     return replace(manager, carry=carry), whole, why
 
 
@@ -348,17 +351,18 @@ def _raise_cap(manager: Manager, observation: Values, count: int) -> float | Non
 
 def _cause(parameters: Values, manager: Manager, observation: Values, need: _Need) -> str:
     """Return why this number of workers is needed, if nothing limits it."""
-    size, length = number(parameters["events_per_worker"]), observation["queue_length"]
+    size, length = format_count(parameters["events_per_worker"], "event"), observation["queue_length"]
     if need.late is not None and need.count:
         return need.late
     if need.full:
-        return f"{format_count(round(need.found, 1), 'event')} fill {format_count(need.full, 'worker')} of {size}"
+        events = format_count(round(need.found, 1), "event")
+        return f"{events} would fill {format_count(need.full, 'worker')} of {size}"
     if manager.pledged >= length:
-        return f"active workers will take the {format_count(length, 'event')}"
+        return f"active workers will process the {format_count(length, 'event')}"
     if need.rest <= 0:
-        return f"{format_count(round(need.found, 1), 'event')} do not fill a worker of {size}"
+        return f"a full worker of {size} needs more than {format_count(round(need.found, 1), 'event')}"
     rest, limit = format_count(need.rest, "event"), number(need.patience_seconds)
-    return f"{rest} do not fill a worker of {size}, and can wait within the limit of {limit} s"
+    return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
 
 
 def _remarks(parameters: Values, manager: Manager, observation: Values) -> list[str]:

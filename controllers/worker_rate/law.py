@@ -32,7 +32,7 @@ PARAMETERS = (
     Parameter(
         "method",
         "choice",
-        "forecast: full workers for the events that will wait. thesis: Houtman's rate, by the queue length.",
+        "forecast: full workers for expected events. thesis: Houtman's rate, adjusted to the queue length.",
         "forecast",
         kind="choice",
         choices=("forecast", "thesis"),
@@ -40,7 +40,7 @@ PARAMETERS = (
     Parameter(
         "events_per_worker",
         "events",
-        "Number of events that a worker takes before it ends.",
+        "Number of events that a worker processes before it ends.",
         5_000,
         1,
         1e7,
@@ -58,7 +58,7 @@ PARAMETERS = (
     Parameter(
         "max_wait_seconds",
         "s",
-        "forecast: maximum wait of an event for a full worker.",
+        "forecast: maximum time that events wait to fill a worker.",
         4.0,
         0.0,
         86_400.0,
@@ -66,7 +66,7 @@ PARAMETERS = (
     Parameter(
         "limit_wait_seconds",
         "s",
-        "forecast: wait limit at the upper limit; a rest a fifth above it waits shorter, in proportion.",
+        "forecast: wait limit at the upper limit. From 20 % above, the wait limit falls in proportion.",
         60.0,
         0.0,
         86_400.0,
@@ -74,7 +74,7 @@ PARAMETERS = (
     Parameter(
         "fill_share",
         "share of a worker",
-        "forecast: minimum fill of a worker that counts as full; up to half way to 1 if workers fill slowly.",
+        "forecast: minimum share of a full worker; rises up to halfway to 1 if workers fill slowly.",
         0.82,
         0.01,
         1.0,
@@ -91,7 +91,7 @@ PARAMETERS = (
     Parameter(
         "caution",
         "mean errors",
-        "forecast: number of mean errors that are subtracted from the expected arrivals.",
+        "forecast: number of mean errors to subtract from the expected arrivals.",
         0.4,
         0.0,
         10.0,
@@ -99,7 +99,7 @@ PARAMETERS = (
     Parameter(
         "lower_share",
         "share of the upper limit",
-        "thesis: share of the upper limit below which a queue length is low.",
+        "thesis: share of the upper limit below which a queue is short.",
         0.5,
         0.0,
         1.0,
@@ -107,7 +107,7 @@ PARAMETERS = (
     Parameter(
         "raise_factor",
         "factor",
-        "thesis: factor of the rate above the upper limit. forecast: factor by which a cap rises.",
+        "thesis: factor that raises the rate above the upper limit. forecast: factor that raises a cap.",
         1.2,
         1.0,
         10.0,
@@ -115,7 +115,7 @@ PARAMETERS = (
     Parameter(
         "lower_factor",
         "factor",
-        "thesis: factor of the rate if the queue was low too often.",
+        "thesis: factor that lowers the rate if the queue was short too often.",
         0.9,
         0.01,
         1.0,
@@ -123,7 +123,7 @@ PARAMETERS = (
     Parameter(
         "history",
         "evaluations",
-        "Number of queue lengths that are kept, and counted in thesis; 12 at 5 s are a minute.",
+        "Number of recent queue lengths to keep. thesis counts the short ones among them.",
         12,
         1,
         1_000,
@@ -132,7 +132,7 @@ PARAMETERS = (
     Parameter(
         "low_count",
         "evaluations",
-        "thesis: number of low lengths in the history above which the rate falls.",
+        "thesis: number of short lengths in the history above which the rate falls.",
         4,
         0,
         1_000,
@@ -141,7 +141,7 @@ PARAMETERS = (
     Parameter(
         "backlog_factor",
         "upper limits",
-        "Queue length from which there is a backlog.",
+        "Minimum queue length that counts as a backlog.",
         2.0,
         1.0,
         1e6,
@@ -158,7 +158,7 @@ PARAMETERS = (
     Parameter(
         "maximum_waiting_to_run",
         "workers",
-        "Maximum workers that wait to run; none is started above it.",
+        "Maximum number of workers that wait to run. Above it, no worker starts.",
         20,
         0,
         1e6,
@@ -167,7 +167,7 @@ PARAMETERS = (
     Parameter(
         "pool_patience",
         "intervals",
-        "forecast: none is started while more wait to run than start to run in this many intervals.",
+        "forecast: no worker starts while more workers wait than the pool runs in this many intervals.",
         2.0,
         0.1,
         1_000.0,
@@ -175,7 +175,7 @@ PARAMETERS = (
     Parameter(
         "pool_allowance",
         "workers",
-        "forecast: minimum workers waiting to run for a full pool.",
+        "forecast: minimum number of waiting workers at which the pool counts as full.",
         4,
         1,
         1e6,
@@ -184,7 +184,7 @@ PARAMETERS = (
     Parameter(
         "toobusy_share",
         "share",
-        "forecast: factor of the rate per interval on a TOOBUSY node.",
+        "forecast: factor that lowers the rate per interval on a TOOBUSY node.",
         0.7,
         0.01,
         1.0,
@@ -209,7 +209,7 @@ PARAMETERS = (
     Parameter(
         "workers",
         "choice",
-        "short: each ends after its events. permanent: they stay; their number is what the law sets.",
+        "short: workers end after their events. permanent: workers stay, and the law sets their number.",
         SHORT,
         kind="choice",
         choices=(SHORT, PERMANENT),
@@ -217,7 +217,7 @@ PARAMETERS = (
     Parameter(
         "life_seconds",
         "s",
-        "permanent: period over which a worker's events are counted and the backlog is worked off.",
+        "permanent: period for counting a worker's events and for clearing the backlog.",
         10.0,
         1.0,
         600.0,
@@ -233,7 +233,7 @@ PARAMETERS = (
     Parameter(
         "start_when",
         "choice",
-        "waiting: start workers for waiting events. always: also for arrivals, as in the thesis' model.",
+        "waiting: start workers for waiting events. always: also for arrivals, as in the thesis model.",
         "waiting",
         kind="choice",
         choices=("waiting", "always"),
@@ -244,18 +244,18 @@ OBSERVATION = (
     Parameter("queue_length", "events", "Events waiting in the container now.", maximum=1e15, required=True),
     Parameter("removed", "events", "Events removed since the last observation.", 0, maximum=1e15),
     Parameter(
-        "started", "workers", "Workers that started to run since the last observation.", 0, maximum=1e12
+        "started", "workers", "Workers that started running since the last observation.", 0, maximum=1e12
     ),
     Parameter(
         "waiting_to_run", "workers", "Workers that are submitted but not yet running.", 0, maximum=1e12
     ),
-    Parameter("running", "workers", "Workers running now, if counted.", maximum=1e12),
+    Parameter("running", "workers", "Workers running now, if known.", maximum=1e12),
     Parameter("service_seconds", "s", "permanent: processing time of an event in a worker.", None, 0.0, 1e9),
     Parameter("oldest_seconds", "s", "Age of the oldest waiting event, if known.", maximum=1e12),
     Parameter(
         "node_state",
         "choice",
-        "State of the node that is read, if known.",
+        "State of the container's node, if known.",
         kind="choice",
         choices=STATES,
     ),
@@ -279,17 +279,15 @@ STATE = (
         required=True,
         most=1_000,
     ),
-    Parameter(
-        "arrivals", "estimate", "Estimate of the arrivals; null: not known.", kind="object", items=ARRIVALS
-    ),
-    Parameter("executed", "workers per interval", "Pace of the pool.", 0.0, 0.0, 1e12),
-    Parameter("cap", "workers per interval", "Cap of a TOOBUSY node.", None, 0.0, 1e16),
+    Parameter("arrivals", "estimate", "Estimated arrivals; null if unknown.", kind="object", items=ARRIVALS),
+    Parameter("executed", "workers per interval", "Workers that the pool runs per interval.", 0.0, 0.0, 1e12),
+    Parameter("cap", "workers per interval", "Maximum rate on a TOOBUSY node.", None, 0.0, 1e16),
     Parameter("waited_seconds", "s", "Time since the last worker started.", 0.0, 0.0, 1e9),
-    Parameter("pledged", "events", "Events that workers under way will take.", 0.0, 0.0, 1e20),
+    Parameter("pledged", "events", "Events assigned to active workers.", 0.0, 0.0, 1e20),
     Parameter(
         "borne", "workers per interval", "Assumed capacity of a node that was TOOBUSY.", None, 0.0, 1e16
     ),
-    Parameter("is_toobusy", "flag", "Whether the node was TOOBUSY.", False, kind="flag"),
+    Parameter("is_toobusy", "flag", "True if the node was TOOBUSY.", False, kind="flag"),
 )
 
 
@@ -310,13 +308,13 @@ class WorkerRate:
         if parameters["minimum_rate"] > parameters["maximum_rate"]:
             raise BadInput(
                 "parameters.minimum_rate",
-                f"takes at most maximum_rate ({parameters['maximum_rate']:g}), "
+                f"must be at most maximum_rate ({parameters['maximum_rate']:g}), "
                 f"not {parameters['minimum_rate']:g}",
             )
         if parameters["low_count"] > parameters["history"]:
             raise BadInput(
                 "parameters.low_count",
-                f"takes at most history ({parameters['history']:g}), not {parameters['low_count']:g}",
+                f"must be at most history ({parameters['history']:g}), not {parameters['low_count']:g}",
             )
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:

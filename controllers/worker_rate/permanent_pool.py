@@ -45,9 +45,7 @@ def decide(
     """Run one evaluation by a method; the action's `start` is the number of workers."""
     seconds, length = observation.get("service_seconds"), observation["queue_length"]
     if not seconds and (length or observation["removed"]):
-        reason = format_no_action(
-            "the processing time of an event is not measured", remarks=[queue_remark(length)]
-        )
+        reason = format_no_action("the processing time per event is unknown", remarks=[queue_remark(length)])
         return before, Decision(None, reason, {}, UNMEASURED)
     life = max(float(parameters["life_seconds"]), float(seconds or 0.0))
     size = parameters["target_utilisation"] * life / seconds if seconds else parameters["events_per_worker"]
@@ -57,9 +55,7 @@ def decide(
     manager, start = evaluate(asked, before, seen)
     if parameters["method"] == "forecast" and manager.arrivals is None:
         # A single queue length says nothing about arrivals: the pool would seem to have no work.
-        reason = format_no_action(
-            "arrivals are not known before the next check", remarks=[queue_remark(length)]
-        )
+        reason = format_no_action("arrivals are unknown until the next check", remarks=[queue_remark(length)])
         return manager, Decision(None, reason, {}, UNMEASURED)
     return replace(manager, pledged=0.0), _decision(asked, manager, start, observation, life)
 
@@ -103,8 +99,8 @@ def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: b
     if start.limited_by is not None or parameters["method"] != "forecast":
         return cause_of(start.reason)
     waiting, coming = start.terms["backlog_events"], start.terms["coming"]
-    size = number(round(parameters["events_per_worker"], 1))
-    takes = f", in which a worker takes {size}" if is_measured else ""
+    size = format_count(round(parameters["events_per_worker"], 1), "event")
+    takes = f"; in this time a worker can process {size}" if is_measured else ""
     what = f"{number(round(waiting, 1))} events wait and {number(round(coming, 1))} arrive"
     return f"{what} in {measure(life_seconds)} s{takes}"
 
@@ -112,7 +108,7 @@ def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: b
 def _remarks(observation: Values, count: int) -> list[str]:
     seconds = observation.get("service_seconds")
     takes = [f"an event takes {measure(seconds)} s"] if seconds else []
-    return [*takes, f"{format_count(count, 'worker')} in all"]
+    return [*takes, f"total: {format_count(count, 'worker')}"]
 
 
 def _build_expectation(observation: Values, count: int, life_seconds: float) -> Expected | None:

@@ -86,17 +86,18 @@ def explain_overload(parameters: Values, observation: Values) -> str | None:
     waiting, limit = observation["waiting_to_run"], parameters["maximum_waiting_to_run"]
     if waiting <= limit:
         return None
-    return f"{_wait_to_run(waiting)}, limit {number(limit)}: worker hosts are full"
+    return f"worker hosts are full; {wait_to_run(waiting)}, and the limit is {number(limit)}"
 
 
 def pool_behind(waiting: float, per_interval: float) -> str:
     """Return why no worker may start if the pool runs far fewer than are submitted."""
     return (
-        f"{_wait_to_run(waiting)}, and only {number(per_interval)} start per interval: worker hosts are full"
+        f"worker hosts are full; {wait_to_run(waiting)}, and only {number(per_interval)} start per interval"
     )
 
 
-def _wait_to_run(workers: float) -> str:
+def wait_to_run(workers: float) -> str:
+    """Return how many workers wait to run, as a clause."""
     return f"{format_count(workers, 'worker')} wait{'s' if workers == 1 else ''} to run"
 
 

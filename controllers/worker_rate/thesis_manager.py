@@ -86,7 +86,7 @@ def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[floa
             f"{why}; the rate is at its {'maximum' if bound else 'minimum'}, {_scale_to_interval(rate)}",
             bound,
         )
-    return rate, f"{why}, so the rate goes {manager.rate:.2f} → {_scale_to_interval(rate)}", None
+    return rate, f"{why}, so the rate changes from {manager.rate:.2f} to {_scale_to_interval(rate)}", None
 
 
 def _scale_to_interval(rate: float) -> str:
@@ -103,13 +103,13 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
             causes.append(f"the waiting events fill only {format_count(fill, 'worker')}")
         elif count < 1:
             count = 1
-            causes.append("waiting events get at least one worker per interval")
+            causes.append("at least one worker starts per interval while events wait")
     extra = 0
     if length > parameters["backlog_factor"] * parameters["upper_limit"]:
         extra = int(parameters["backlog_workers"])
-        causes.append(f"{extra} extra for the backlog")
+        causes.append(f"{format_count(extra, 'extra worker')} for the backlog")
     if count + extra == 0:
-        causes.append("the rate has not added up to a whole worker yet")
+        causes.append("the accumulated rate is below one worker")
     reason = format_reason(describe_start(count + extra), *causes, remarks=[queue_remark(length)])
     return Start(count + extra, reason, limited_by, {})
 

@@ -97,7 +97,7 @@ def sentinels_of(url: str) -> Sentinels | None:
     if scheme in SINGLE:
         return None
     if scheme != SENTINEL:
-        raise _build_refusal(f"must start with redis://, rediss:// or unix://, or have the form {FORM}.")
+        raise _build_refusal(f"must start with redis://, rediss://, or unix://, or have the form {FORM}.")
     login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
     name, database = _name(urlsplit(rest))
@@ -129,11 +129,11 @@ def _name(parts: SplitResult) -> tuple[str, int]:
     """Return the name that the sentinels monitor, and the number of the database."""
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):
-        raise _build_refusal(f"must have the name that the sentinels monitor after the hosts: {FORM}.")
+        raise _build_refusal(f"must have the name of the monitored primary after the hosts: {FORM}.")
     if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MAX_DATABASE):
         raise _build_refusal(f"must have a database from 0 to {MAX_DATABASE} after the name {name}.")
     if parts.query or parts.fragment:
-        raise _build_refusal("must have nothing after the database.")
+        raise _build_refusal("must end after the database.")
     return name, int(database or 0)
 
 

@@ -34,7 +34,7 @@ def confirm_primary(connection: Any) -> None:
     states = [state for sentinel in sentinels if (state := _state(sentinel, led_by.service_name)) is not None]
     if 2 * len(states) <= len(sentinels):
         raise NoPrimary(
-            f"Only {len(states)} of {len(sentinels)} sentinels answer: the control server that stored the "
+            f"Only {len(states)} of {len(sentinels)} sentinels respond: the control server that stored the "
             "write may no longer be the primary."
         )
     # The sentinel that leads a failover names the old primary until all replicas follow; the others know the
@@ -45,7 +45,7 @@ def confirm_primary(connection: Any) -> None:
     server = (connection.host, connection.port)
     if newest is None or _address(newest) != server or server in map(_address, replaced):
         raise NoPrimary(
-            "The control server is failing over: the server that stored the write is not the primary now."
+            "The control server is failing over: the server that stored the write is no longer the primary."
         )
 
 

@@ -27,9 +27,11 @@ def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordB
     while (message := _next_message(reader)) is not None:
         rows, batches = rows + _rows(message, schema), batches + 1
         if rows > most_rows:
-            raise MalformedEvent("body", f"takes at most {most_rows} events; send them in several requests.")
+            raise MalformedEvent("body", f"must have at most {most_rows} events; send several requests.")
         if batches > BATCHES_MOST:
-            raise MalformedEvent("body", f"takes at most {BATCHES_MOST} record batches; write larger ones.")
+            raise MalformedEvent(
+                "body", f"must have at most {BATCHES_MOST} record batches; write larger batches."
+            )
         yield from_columns(_valid(message, schema), now_us)
 
 
@@ -59,7 +61,7 @@ def _schema(message: pa.ipc.Message | None) -> pa.Schema:
         raise MalformedEvent("body", f"{_WHAT} ({_short(error)}).") from None
     for field in schema:
         if field.name not in FIELDS:
-            raise MalformedEvent(field.name[:80], f"is not known; the columns are {', '.join(FIELDS)}.")
+            raise MalformedEvent(field.name[:80], f"is unknown; the columns are {', '.join(FIELDS)}.")
         if pa.types.is_dictionary(field.type) or not takes_type(field.name, field.type):
             raise MalformedEvent(field.name, f"can't be of type {kinds[field.name][:80]}.")
     if len(kinds) < len(schema):
@@ -72,7 +74,7 @@ def _schema(message: pa.ipc.Message | None) -> pa.Schema:
 def _rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
     """Return the rows of an accepted record batch."""
     if message.type != "record batch":
-        raise MalformedEvent("body", f"takes record batches, not a {message.type}.")
+        raise MalformedEvent("body", f"must contain only record batches, not a {message.type}.")
     header = record_batch_header(message.metadata.to_pybytes(), len(schema))
     body = message.body
     header.check(len(schema), 0 if body is None else body.size)

@@ -39,8 +39,8 @@ TEXTS = ("id", "type", "source", "key")
 NOT_EMPTY = ("type",)  # null means unknown; an empty text says nothing
 ATTRIBUTES_MOST = 65_536
 SURELY_FLAT = 200  # this many brackets can't nest deeper than JSON can be written
-_ATTRIBUTES_MESSAGE = f"takes a JSON object of at most {ATTRIBUTES_MOST} characters and 254 levels."
-_TIME_MESSAGE = "takes a time from 1970 to 2199, as ISO 8601 or as s, ms, µs or ns since 1970"
+_ATTRIBUTES_MESSAGE = f"must be a JSON object with at most {ATTRIBUTES_MOST} characters and 254 levels."
+_TIME_MESSAGE = "must be a time from 1970 to 2199, in ISO 8601 or as s, ms, µs, or ns since 1970"
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
     field.
     """
     if not isinstance(event, Mapping):
-        raise MalformedEvent("event", f"takes an object, not {type(event).__name__}.")
+        raise MalformedEvent("event", f"must be a JSON object, not {type(event).__name__}.")
     for name in event:
         if name not in FIELDS:
             raise MalformedEvent(str(name), f"is not known; the fields are {', '.join(FIELDS)}.")
@@ -230,13 +230,13 @@ def parse_value(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MalformedEvent("value", f"takes a finite number, not {_shorten_for_message(value)}.")
+        raise MalformedEvent("value", f"must be a finite number, not {_shorten_for_message(value)}.")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise MalformedEvent("value", "takes a finite number.")
+        raise MalformedEvent("value", "must be a finite number.")
     return number
 
 
@@ -247,7 +247,7 @@ def parse_attributes(value: Any) -> str | None:
     try:
         text = value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
-        raise MalformedEvent("attributes", "takes a JSON object with finite numbers.") from None
+        raise MalformedEvent("attributes", "must be a JSON object with finite numbers.") from None
     if not is_attributes(text):
         raise MalformedEvent("attributes", _ATTRIBUTES_MESSAGE)
     return text
@@ -377,14 +377,14 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
         raise MalformedEvent("time", f"{_TIME_MESSAGE}; the time of a row is out of this range.")
     value = batch.column(FIELDS.index("value"))
     if value.null_count < len(value) and not pc.all(pc.is_finite(value)).as_py():
-        raise MalformedEvent("value", "takes finite numbers; a row has another value.")
+        raise MalformedEvent("value", "must have finite numbers; a row has an invalid value.")
     for name in TEXTS:
         array = batch.column(FIELDS.index(name))
         if array.null_count < len(array) and not _are_texts(array, TEXT_MOST, name in NOT_EMPTY):
-            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row has another value.")
+            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row has an invalid value.")
     attributes = batch.column(FIELDS.index("attributes"))
     if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
-        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row has another value.")
+        raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row has an invalid value.")
 
 
 def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
@@ -441,7 +441,7 @@ def _times_us(batch: pa.RecordBatch) -> Any:
 
 def _time_us(value: Any, unit_ns: int | None) -> int:
     if isinstance(value, bool):
-        raise ValueError("a truth value is not a time")
+        raise ValueError("a Boolean is not a time")
     if isinstance(value, int | float):
         return number_us(value, unit_ns)
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
@@ -470,7 +470,7 @@ def _encodes(text: str) -> bool:
 
 def _text_message(name: str) -> str:
     least = 1 if name in NOT_EMPTY else 0
-    return f"takes text of {least} to {TEXT_MOST} characters, without NUL."
+    return f"must be text of {least} to {TEXT_MOST} characters, without NUL."
 
 
 def _shorten_for_message(value: Any) -> str:

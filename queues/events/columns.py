@@ -59,7 +59,9 @@ class Columns:
         for field in fields(self):
             column = getattr(self, field.name)
             if column is not None and column not in header:
-                raise BadInput(field.name, f"column {column} is not in the file; it has {', '.join(header)}.")
+                raise BadInput(
+                    field.name, f"column {column} is not in the file; the columns are {', '.join(header)}."
+                )
 
 
 class Mapper:
@@ -248,9 +250,11 @@ def _object_text(document: Mapping[str, Any]) -> str:
     try:
         text = orjson.dumps(document).decode()
     except TypeError as error:
-        raise MalformedEvent("attributes", f"takes a JSON object ({error}).") from None
+        raise MalformedEvent("attributes", f"must be a JSON object ({error}).") from None
     if len(text) > ATTRIBUTES_MOST:
-        raise MalformedEvent("attributes", f"takes a JSON object of at most {ATTRIBUTES_MOST} characters.")
+        raise MalformedEvent(
+            "attributes", f"must be a JSON object with at most {ATTRIBUTES_MOST} characters."
+        )
     return text
 
 

@@ -81,7 +81,7 @@ class EventLines:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if format not in (None, *FORMATS):
-            raise BadInput("format", f"takes csv or jsonl, not {format!r}.")
+            raise BadInput("format", f"must be csv or jsonl, not {format!r}.")
         self.rejected = 0
         self.rejections: list[Rejection] = []
         self.csv_columns: CsvColumns | None = None
@@ -169,7 +169,7 @@ class JsonLines:
         """Convert all lines at once. Raises if one of them is not plain."""
         rows = list(map(orjson.loads, texts))
         if max(map(len, texts)) > LINE_MOST_BYTES or set(map(type, rows)) != {dict}:
-            raise ValueError("a line is not an object, or too long")
+            raise ValueError("a line is not an object or is too long")
         return mapper.batch(rows, now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class JsonLines:
         except orjson.JSONDecodeError as error:
             raise MalformedEvent("line", f"is not JSON ({error}).") from None
         if not isinstance(row, dict):
-            raise MalformedEvent("line", "takes a JSON object.")
+            raise MalformedEvent("line", "must be a JSON object.")
         return row
 
 
@@ -215,7 +215,7 @@ class CsvLines:
             raise ValueError("a line is too long")
         rows = self._read(b"\n".join(texts))
         if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
-            raise ValueError("a line has another number of cells than the header")
+            raise ValueError("a line and the header have different numbers of cells")
         columns = {name: _values_of(cells) for name, cells in group_by_name(self._header, rows).items()}
         for name in self._with_commas(columns):
             columns[name] = [cell and with_decimal_point(cell) for cell in columns[name]]
@@ -276,15 +276,17 @@ class CsvLines:
             raise BadInput("header", f"is not CSV ({error}).") from None
         header = [self._part_of(name, written) for name in written]
         if not all(header) or len(set(header)) != len(header):
-            raise BadInput("header", f"takes different names that are not empty, not {', '.join(written)}.")
+            raise BadInput(
+                "header", f"must have unique column names that are not empty, not {', '.join(written)}."
+            )
         self._columns.check(header)
         names = dict(zip(header, written, strict=True))
         parts = {part: names[column] for part, column in self._sources.items() if column in names}
         if not parts:
             raise BadInput(
                 "header",
-                f"names no part of an event: it has {', '.join(written)[:200]}. Name the columns with "
-                f"--type COL, --key COL, --time COL, --value COL or --source COL, or call them "
+                f"has no column for an event field: {', '.join(written)[:200]}. Map columns with "
+                f"--type COL, --key COL, --time COL, --value COL, or --source COL, or rename them to "
                 f"{', '.join(FIELDS)}.",
             )
         self._header = header
@@ -387,4 +389,4 @@ def _values_of(cells: Sequence[str]) -> Sequence[str | None]:
 
 def _check_length(text: bytes) -> None:
     if len(text) > LINE_MOST_BYTES:
-        raise MalformedEvent("line", f"takes at most {LINE_MOST_BYTES} bytes.")
+        raise MalformedEvent("line", f"must have at most {LINE_MOST_BYTES} bytes.")

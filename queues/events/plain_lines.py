@@ -75,7 +75,7 @@ def _times(array: pa.Array, now_us: int) -> pa.Array:
         raise ValueError("some lines have no time")
     if pa.types.is_string(array.type):
         if "T" not in array[0].as_py():
-            raise ValueError("the first time has another form")
+            raise ValueError("the first time has a different format")
         return iso_times(array)
     numbers = array.to_numpy()
     if numbers.max() >= MAX_EXACT:  # such as nanoseconds: read as floats they are rounded

@@ -37,7 +37,7 @@ def parts_inside(name: str, field: str) -> tuple[str, ...]:
     ):
         raise Forbidden(
             field,
-            f"names {name[:80]!r}, which leads out of its folder; use a relative path of plain names, "
+            f"names {name[:80]!r}, which is outside the folder; use a relative path "
             "such as archive/a.parquet.",
         )
     return parts
@@ -130,14 +130,13 @@ def _check_free(last: str, place: int, name: str, field: str, replace: bool) -> 
 def _leaves_by_link(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
-        f"names {name[:80]!r}, but a link, a device or another kind of file is in its way; "
-        "remove that first.",
+        f"names {name[:80]!r}, but a link, a device, or another special file is in the way; remove it first.",
     )
 
 
 def _is_taken(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
-        f"names {name[:80]!r}, but that file exists; names that differ only in case or accents may be one "
+        f"names {name[:80]!r}, but that file exists; names that differ only in case or accents may be the same "
         "file here. Use an empty folder on a file system that distinguishes them.",
     )

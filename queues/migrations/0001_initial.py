@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             name='Node',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name takes a lower-case letter, then letters, digits, - or _ (40 at most).')])),
+                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _.')])),
                 ('url', models.CharField(max_length=300)),
                 ('capacity_events_per_second', models.FloatField(default=50000.0, validators=[django.core.validators.MinValueValidator(1.0)])),
                 ('capacity_memory_bytes', models.BigIntegerField(default=536870912, validators=[django.core.validators.MinValueValidator(1)])),
@@ -30,11 +30,11 @@ class Migration(migrations.Migration):
             name='Queue',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name takes a lower-case letter, then letters, digits, - or _ (40 at most).')])),
+                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _.')])),
                 ('kind', models.CharField(choices=[('jobs', 'Jobs'), ('pipeline', 'Pipeline')], max_length=10)),
                 ('minimum_containers', models.PositiveSmallIntegerField(default=2)),
                 ('priority', models.PositiveSmallIntegerField(default=5, help_text='0 is served first', validators=[django.core.validators.MaxValueValidator(9)])),
-                ('handler', models.CharField(default='emulate', help_text='webhook, sql, parquet, emulate or python:dotted.path (jobs queues)', max_length=200)),
+                ('handler', models.CharField(default='emulate', help_text='webhook, sql, parquet, emulate, or python:dotted.path (jobs queues)', max_length=200)),
                 ('handler_options', models.JSONField(blank=True, default=dict)),
                 ('events_per_worker', models.PositiveIntegerField(default=5000, validators=[django.core.validators.MinValueValidator(1)])),
                 ('tries', models.PositiveSmallIntegerField(default=5, validators=[django.core.validators.MinValueValidator(1)])),

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='node',
             name='cordoned',
-            field=models.BooleanField(default=False, help_text='keeps what it holds, gets nothing new'),
+            field=models.BooleanField(default=False, help_text='keeps its points, receives no new points'),
         ),
         migrations.AddField(
             model_name='node',
@@ -33,6 +33,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='node',
             name='drained',
-            field=models.BooleanField(default=False, help_text='gives all it holds, gets nothing'),
+            field=models.BooleanField(default=False, help_text='moves all its points away, receives none'),
         ),
     ]

@@ -109,7 +109,7 @@ class Agent:
             heartbeat = self._heartbeat(topology, now)
             self._send(heartbeat)
         except (redis.RedisError, OSError, WeirError) as error:
-            self._say(f"no heartbeat: {error}")
+            self._say(f"heartbeat not sent: {error}")
             return None
         self._say("")
         return heartbeat
@@ -220,7 +220,7 @@ class Agent:
         if last_error and not self._last_error:
             log.warning("%s: %s", self.name, last_error)
         if self._last_error and not last_error:
-            log.warning("%s: heartbeats are sent again", self.name)
+            log.warning("%s: heartbeats are being sent again", self.name)
         self._last_error = last_error
 
 

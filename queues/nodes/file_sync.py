@@ -35,13 +35,13 @@ class FileSync:
             except OSError as error:
                 if folder not in self._refused:
                     self._say(
-                        f"The disk does not store the file of {folder.name} ({error.strerror}): writes that "
-                        "it acknowledges now are lost if the host loses power. Check the disk."
+                        f"Can't sync the file of {folder.name} to disk ({error.strerror}): writes that "
+                        "are acknowledged now are lost if the host loses power. Check the disk."
                     )
                 self._refused.add(folder)
             else:
                 if folder in self._refused:
-                    self._say(f"The disk stores the file of {folder.name} again.")
+                    self._say(f"The file of {folder.name} is synced to disk again.")
                 self._refused.discard(folder)
 
     def begin(self) -> None:

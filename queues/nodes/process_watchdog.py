@@ -68,6 +68,6 @@ def _watch(findings: tuple[Finding, ...]) -> None:
             time.sleep(CHECK_SECONDS)
             memory.give_back()
             fault = next(filter(None, [finding() for finding in findings]), None)
-        logger.critical("This process %s; it ends to be restarted.", fault)
+        logger.critical("This process %s and exits so that it is restarted.", fault)
     finally:  # even without memory for a message
         os._exit(STUCK)

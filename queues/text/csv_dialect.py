@@ -37,7 +37,7 @@ def separator_hint(line: str) -> str:
     separator = detect_separator(line)
     if separator == ",":
         return ""
-    return f"; its cells are separated by {NAMES[separator]}, and the file takes commas"
+    return f"; its cells are separated by {NAMES[separator]}, but the file must use commas"
 
 
 def with_decimal_point(cell: str) -> str:

@@ -48,7 +48,7 @@ def read_number(text: str, field: str) -> float:
     """Return the finite number that a text writes. Raises BadInput naming the field and the text."""
     value = decimal_number(text)
     if value is None or not math.isfinite(value):
-        raise BadInput(field, f"takes a number such as 12 or 0.5, not {text[:MAX_SHOWN]!r}.")
+        raise BadInput(field, f"must be a number such as 12 or 0.5, not {text[:MAX_SHOWN]!r}.")
     return value
 
 
@@ -58,7 +58,7 @@ def measured_number(value: Any) -> float:
     Raises ValueError for other text, TypeError for what is neither.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise TypeError(f"{type(value).__name__} is no number")
+        raise TypeError(f"{type(value).__name__} is not a number")
     if not isinstance(value, str):
         return float(value)
     plain = value.strip()
@@ -66,7 +66,7 @@ def measured_number(value: Any) -> float:
         return float(plain)
     number = decimal_number(plain)
     if number is None:
-        raise ValueError(f"{value[:MAX_SHOWN]!r} is no number")
+        raise ValueError(f"{value[:MAX_SHOWN]!r} is not a number")
     return number
 
 

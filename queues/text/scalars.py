@@ -31,21 +31,21 @@ def read_plain_scalar(text: str) -> bool | int | float | str | None:
         digits = text.lstrip("+-")
         if len(digits) > 1 and digits.startswith("0"):
             plain = digits.lstrip("0") or "0"
-            _refuse(text, f"begins with 0, which some read as octal; write {plain}")
+            _refuse(text, f"starts with 0, which YAML 1.1 reads as octal; write {plain}")
         return int(text)
     if _OF_BASE.fullmatch(text):
         return int(text, 0)
     if _REAL.fullmatch(text):
         value = float(text)
         if not math.isfinite(value):
-            raise ValueError(f"takes a finite number, not {text!r}")
+            raise ValueError(f"must be a finite number, not {text!r}")
         return value
     if _NOT_FINITE.fullmatch(text):
-        raise ValueError(f"takes a finite number, not {text!r}")
+        raise ValueError(f"must be a finite number, not {text!r}")
     if _SEXAGESIMAL.fullmatch(text):
-        _refuse(text, "is a number of base 60 to some; write the seconds or minutes as one number")
+        _refuse(text, "is a base-60 number in YAML 1.1; write the seconds or minutes as one number")
     if _BINARY.fullmatch(text):
-        _refuse(text, "is a binary number to some; write it in decimal digits")
+        _refuse(text, "is a binary number in YAML 1.1; write it in decimal digits")
     if "_" in text and _UNDERSCORES.fullmatch(text):
         _refuse(text, f"has underscores; write {text.replace('_', '')}")
     return text

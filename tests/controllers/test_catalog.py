@@ -27,7 +27,7 @@ def test_parameters_guard_and_actuator_of_a_law_can_be_set_and_nothing_else(name
     if law.actuator is not None:
         actuator = catalog.parameter(law, law.actuator)
         assert actuator.minimum is None or actuator.maximum is None or actuator.minimum <= actuator.maximum
-    with pytest.raises(BadInput, match=f"nonsense is not known; {name} takes"):
+    with pytest.raises(BadInput, match=f"nonsense is not known; the names for {name} are"):
         catalog.parameter(law, "nonsense")
 
 

@@ -130,7 +130,7 @@ def test_a_state_is_checked_as_parameters_are(monkeypatch, field, value):
     seen = [{"threads": 2, "interdeparture_seconds": [1.0] * 40}]
     code, out, err = ask(monkeypatch, {"state": state, "observations": seen}, "concurrency")
     assert (code, out) == (2, "")
-    assert err.startswith(f"state.{field}: takes ") and err.count("\n") == 1
+    assert err.startswith(f"state.{field}: must ") and err.count("\n") == 1
 
 
 def joint(service, **memory):
@@ -159,7 +159,7 @@ def test_an_operator_whose_events_take_no_time_passes_all_there_may_be(monkeypat
 def test_a_memory_that_can_not_be_divided_by_is_refused(monkeypatch, field, memory):
     code, out, err = ask(monkeypatch, joint(0.01, **memory), "parallelism_joint")
     assert (code, out) == (2, "")
-    assert err.startswith(f"state.operators.x.{field}: takes ")
+    assert err.startswith(f"state.operators.x.{field}: must ")
 
 
 def test_a_source_that_stays_idle_leaves_a_memory_that_is_taken_again():

@@ -254,7 +254,7 @@ def test_a_state_of_an_earlier_version_is_still_taken(law):
 
 @pytest.mark.parametrize("law", [name for name, of in catalog.LAWS.items() if of.actuator is None])
 def test_where_there_is_no_single_number_nobody_sets_one_by_hand(law):
-    with pytest.raises(BadInput, match=r"manual\.None: is not known"):
+    with pytest.raises(BadInput, match=r"manual\.None: is unknown"):
         decided(law, {**guarded(documents(law)[0]), "manual": {"None": 5}})
 
 

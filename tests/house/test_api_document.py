@@ -127,7 +127,7 @@ def test_a_route_gives_by_its_type_what_its_document_says():
 
 
 def test_a_route_without_an_answer_is_refused():
-    with pytest.raises(TypeError, match="declares no answer"):
+    with pytest.raises(TypeError, match="declares no response"):
         Router().get("/nothing")(lambda request: {})
 
 

@@ -99,11 +99,11 @@ def test_what_is_empty_is_not_set():
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "soon"])
 def test_seconds_are_refused_out_of_their_range(text):
-    with pytest.raises(BadInput, match=r"WEIR_PIPELINE_TRIGGER_SECONDS: takes seconds from 0\.1 to 3600"):
+    with pytest.raises(BadInput, match=r"WEIR_PIPELINE_TRIGGER_SECONDS: must be 0\.1 to 3600 s,"):
         environment.PIPELINE_TRIGGER_SECONDS.seconds({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "²", "12345678901"])
 def test_whole_numbers_are_refused_that_are_none(text):
-    with pytest.raises(BadInput, match="takes a whole number of at most 10 digits"):
+    with pytest.raises(BadInput, match="must be a whole number of at most 10 digits"):
         environment.LIVE_SOCKETS.whole(environment={"WEIR_LIVE_SOCKETS": text})

@@ -53,7 +53,7 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
         check.validate(value, "a.field")
     except BadInput as error:
         assert error.field == "a.field"
-        assert error.message.startswith(f"takes {check.takes}, not ")
+        assert error.message.startswith(f"must be {check.takes}, not ")
         assert len(error.message) < len(check.takes) + 2 * checks.MAX_SHOWN
     else:
         assert check.accepts(value)
@@ -61,17 +61,17 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
 
 @pytest.mark.parametrize(("check", "words"), [
     (checks.number(), "a number"),
-    (checks.number(0), "a number from 0"),
-    (checks.number(0, 86_400, "seconds"), "seconds from 0 to 86400"),
+    (checks.number(0), "a number of at least 0"),
+    (checks.number(0, 86_400, "a number of seconds"), "a number of seconds from 0 to 86400"),
     (checks.greater_than(0), "a finite number above 0"),
-    (checks.greater_than(0, 1, "a share"), "a share above 0 up to 1"),
+    (checks.greater_than(0, 1, "a share"), "a share above 0 and at most 1"),
     (checks.whole(1, 2**62), f"a whole number from 1 to {2**62}"),
     (checks.choice(("b", "a")), "one of b, a"),
-    (checks.name(), "letters, digits, dot, - and _ (60 at most)"),
-    (checks.non_empty_text(200), "1 to 200 characters"),
+    (checks.name(), "a name of letters, digits, dots, - and _ (at most 60)"),
+    (checks.non_empty_text(200), "a string of 1 to 200 characters"),
     (checks.or_null(checks.whole(0, 1)), "a whole number from 0 to 1, or null"),
-    (checks.mapping_of(checks.number(0, 1)), "an object of name: a number from 0 to 1"),
-    (checks.record(value=checks.number(), owner=checks.text()), "an object of value, owner"),
+    (checks.mapping_of(checks.number(0, 1)), "an object in which each value is a number from 0 to 1"),
+    (checks.record(value=checks.number(), owner=checks.text()), "an object with the fields value, owner"),
 ])  # fmt: skip
 def test_it_says_in_words_what_it_takes(check, words):
     assert check.takes == words
@@ -105,7 +105,7 @@ def test_a_timestamp_without_a_zone_is_utc():
 
 
 def test_unknown_names_are_refused_with_their_path_and_the_known_ones():
-    with pytest.raises(BadTopology, match=r"^nodes\.n1\.colour: is not known; known: url, busy$"):
+    with pytest.raises(BadTopology, match=r"^nodes\.n1\.colour: is unknown; known names: url, busy$"):
         checks.refuse_unknown({"colour": 1}, ("url", "busy"), "nodes.n1", BadTopology)
     with pytest.raises(BadInput) as refused:
         checks.refuse_unknown({"x" * 10_000: 1}, (), "")
@@ -113,7 +113,7 @@ def test_unknown_names_are_refused_with_their_path_and_the_known_ones():
 
 
 def test_what_is_too_long_is_forbidden_and_not_quoted():
-    with pytest.raises(Forbidden, match=r"^rules: takes at most 2 characters, not 3$"):
+    with pytest.raises(Forbidden, match=r"^rules: must have at most 2 characters, not 3$"):
         checks.refuse_longer("abc", 2, "rules", " characters")
 
 

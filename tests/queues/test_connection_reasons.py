@@ -44,8 +44,8 @@ def test_a_port_at_which_nothing_listens_is_said_so_without_a_number_or_an_addre
 
 
 def test_what_takes_too_long_is_said_so_though_the_error_has_no_words():
-    assert connection_reason(httpx.ReadTimeout("")) == "it took too long"
-    assert connection_reason(TimeoutError("timed out")) == "it took too long"
+    assert connection_reason(httpx.ReadTimeout("")) == "it timed out"
+    assert connection_reason(TimeoutError("timed out")) == "it timed out"
 
 
 def test_a_name_that_nobody_knows_is_said_so():

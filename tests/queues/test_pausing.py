@@ -60,7 +60,7 @@ def test_a_publisher_is_refused_with_the_reason_and_nothing_is_stored(
             client.publish("alert", [{"type": "t"}])
         assert client.publish("telemetry", [{"type": "t"}]).events == 1
     assert refused.value.retry_seconds == 60
-    assert "Intake of alert is paused for 60 s more: a disk is changed" in str(refused.value)
+    assert "Intake of alert is paused for another 60 s: a disk is changed" in str(refused.value)
     assert stored(nodes) == 0
 
 

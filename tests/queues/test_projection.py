@@ -76,7 +76,7 @@ def test_what_nobody_could_read_is_not_projected(control, three_nodes):
     projection.create_queue(control, "orders", "jobs")
     stored = control.get(keys.TOPOLOGY)
     Container.objects.filter(node__name="n2").delete()
-    with pytest.raises(BadTopology, match="sum to 667; they must sum to 1000"):
+    with pytest.raises(BadTopology, match="must sum to 1000, not 667"):
         projection.project(control)
     assert control.get(keys.TOPOLOGY) == stored
     assert TopologyRevision.objects.get().number == 1
@@ -187,5 +187,5 @@ def test_of_a_queue_that_lost_containers_all_else_can_be_changed(control, three_
     lost = {"orders": {"n1": 1000}}
     projection.move_points(control, {"orders": before}, lost, may_be_short=True)
     assert projection.change_queue(control, "orders", {"priority": 1}).queue("orders").priority == 1
-    with pytest.raises(BadInput, match="takes 1 to 1"):
+    with pytest.raises(BadInput, match="must be 1 to 1"):
         projection.change_queue(control, "orders", {"minimum_containers": 3})

@@ -114,5 +114,5 @@ def test_a_topic_in_the_address_is_a_place_in_its_chat(alert, monkeypatch):
 def test_text_that_cannot_be_stored_is_refused_in_words(alert):
     answer = post(update(message=message(f"{alert.pk} a\0b")))
     assert answer.status_code == 200
-    assert answer.json()["text"].startswith("Not recorded: text takes text in UTF-8")
+    assert answer.json()["text"].startswith("Not recorded: text must be UTF-8 text")
     assert notes() == []

@@ -81,7 +81,7 @@ def chain(**answers):
         (vector("1e30"), "Sensor lag returned 1e+30"),
         (refused(422, "many-to-many matching not allowed"), "many-to-many matching not allowed"),
         (refused(503, "query timed out in expression evaluation"), "timed out"),
-        (httpx.ReadTimeout("late"), "did not answer within"),
+        (httpx.ReadTimeout("late"), "did not respond within"),
         (vector([]), "that is not from Prometheus"),
         (vector("NaN"), ""),
     ],
@@ -136,7 +136,7 @@ def test_a_measure_of_another_weir_that_nothing_can_use_is_left_out_and_named(va
         [section] = plant.sections()
         assert len(section.rows) == 4
         assert str(section.rows[1][0]).startswith(
-            "operators.w1.waiting: takes a number from 0 to 1e+18, not "
+            "operators.w1.waiting: must be a number from 0 to 1e+18, not "
         )
         document["operators"], document["links"] = {"src": {"kind": "source", "parallelism": 1}}, []
         plant.topology()
@@ -195,7 +195,7 @@ def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
         assert (w2.waiting, w2.measure("utilisation")) == (None, 0.4)
         lag = plant.sensors()["lag"]
         assert (lag.value, lag.known_value) == (5.0, None)
-        assert "returned only a part: " in lag.error
+        assert "returned a partial result: " in lag.error
         assert "PromQL info" not in lag.error
 
 

@@ -22,16 +22,16 @@ LONG = "9" * 5_000
 
 @pytest.mark.parametrize("text", [*UNUSUAL, "-1", LONG])
 def test_a_database_of_a_broker_is_a_plain_number(text):
-    with pytest.raises(BadInput, match="url: takes the number of a database"):
+    with pytest.raises(BadInput, match="url: must have the number of a database"):
         database_of(text)
     assert database_of("/15") == 15 and database_of("") == 0
 
 
 @pytest.mark.parametrize("text", [*UNUSUAL, LONG])
 def test_bounds_of_workloads_and_ports_are_plain_numbers(text):
-    with pytest.raises(BadInput, match="minimum: takes a whole number"):
+    with pytest.raises(BadInput, match="minimum: must be a whole number"):
         bounds_of(PlantAddress(name="far", url="https://far.example", options={"minimum": text}))
-    with pytest.raises(argparse.ArgumentTypeError, match="takes a number from 0"):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be 0 to"):
         port_number(text)
 
 

@@ -84,7 +84,7 @@ def test_a_snapshot_that_can_not_be_read_ends_no_task_and_is_said_once(
             task()
     assert Loop.objects.exists() and not LedgerEntry.objects.exists()
     (line,) = said_of_snapshots(caplog)
-    assert "can't be read (snapshot.seq: expected `int`" in line and "from one version" in line
+    assert "can't be read (snapshot.seq: expected `int`" in line and "with the same version" in line
     control.set(keys.SNAPSHOT, stored)
     for task in (tasks.tick, tasks.advance, tasks.tick):
         task()
@@ -112,7 +112,7 @@ def test_a_worker_of_a_node_that_is_away_says_so_and_loses_nothing(
     fill(Segment(nodes["n2"].client(), "alert"), 3)
     nodes["n2"].kill()
     tasks.consume("alert", "n2", "w1")
-    assert b"does not answer" in control.hget("weir:work:alert:n2", "trouble")
+    assert b"is not responding" in control.hget("weir:work:alert:n2", "trouble")
     nodes["n2"].start()
     tasks.consume("alert", "n2", "w2")
     work = control.hgetall("weir:work:alert:n2")

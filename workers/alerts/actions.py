@@ -62,7 +62,9 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
     if alert.next_step >= len(steps):
-        raise BadInput("step", "is the last: the rule's escalation has no further step to notify.")
+        raise BadInput(
+            "step", "must be a further step: the last step of the rule's escalation was already notified."
+        )
     at = alert.next_step
     if step is not None and step != at:
         raise BadInput("step", "was notified or restarted after this page was loaded; reload the page.")
@@ -89,7 +91,7 @@ def _open(alert_id: int) -> Alert:
     rows = Alert.objects.select_for_update(of=("self",)).select_related("rule")
     alert = rows.filter(pk=alert_id).first()
     if alert is None or alert.state not in OPEN:
-        raise BadInput("alert", "is resolved already." if alert else f"{alert_id} does not exist.")
+        raise BadInput("alert", "is already resolved." if alert else f"{alert_id} does not exist.")
     return alert
 
 
@@ -106,5 +108,5 @@ def _text(text: Any, required: bool) -> str:
 
 def _minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MAX_SNOOZE_MINUTES) or minutes <= 0:
-        raise BadInput("minutes", f"must be above 0 and at most {MAX_SNOOZE_MINUTES} minutes (a day).")
+        raise BadInput("minutes", f"must be above 0 and at most {MAX_SNOOZE_MINUTES} minutes (1 day).")
     return float(minutes)

@@ -100,7 +100,7 @@ class Alerter:
             except Exception as error:
                 # Any error may be gone at the next try; alerting must not end with it.
                 if not failing:
-                    logger.warning("The alerter failed and tries again: %r", error)
+                    logger.warning("The alerter failed and will retry: %r", error)
                 failing = True
                 if isinstance(error, DatabaseError):
                     close_old_connections()

@@ -65,7 +65,7 @@ def failure(facts: WatchFacts) -> str:
         if age is None or not -most <= age <= most:
             since = "since it was started" if age is None else f"for {age:.0f} s"
             return f"The {what} {since}."
-    return f"No message is delivered: {facts.error}" if facts.error else ""
+    return f"Messages are not delivered: {facts.error}" if facts.error else ""
 
 
 class DeadMansSwitch:
@@ -133,8 +133,8 @@ class DeadMansSwitch:
         except BadInput as error:
             return f"{error.field} {error.message}"
         except httpx.HTTPError as error:
-            return f"{variables.ALIVE_URL.name} did not answer: {type(error).__name__}."
-        return "" if 200 <= status < 300 else f"{variables.ALIVE_URL.name} answered {status}."
+            return f"{variables.ALIVE_URL.name} did not respond: {type(error).__name__}."
+        return "" if 200 <= status < 300 else f"{variables.ALIVE_URL.name} returned HTTP {status}."
 
 
 def find_undelivered_error() -> str:

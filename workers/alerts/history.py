@@ -159,14 +159,14 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
 def _words(count: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
         earlier = f"; {format_count(before, 'action')} in the 5 minutes before" if before else ""
-        return f"No loop has acted since it started{earlier}."
+        return f"No loop has acted since the alert started{earlier}."
     rest = [
         f"{verdicts[name]} {said}"
         for name, said in (
-            ("harmful", "made it worse"),
+            ("harmful", "made the measurement worse"),
             ("ineffective", "had no effect"),
-            ("checking", "not judged yet"),
-            ("no action", "not expected to have one"),
+            ("checking", "not evaluated yet"),
+            ("no action", "not expected to have an effect"),
         )
         if verdicts[name]
     ]

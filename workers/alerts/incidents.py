@@ -22,10 +22,10 @@ from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, Follow
 
 Kind = AlertEvent.Kind
 ROLES = {
-    "lead": "decides, and assigns the work",
+    "lead": "decides and assigns the work",
     "operations": "changes the plant",
-    "communication": "keeps everybody else informed",
-    "scribe": "takes the notes",
+    "communication": "keeps everyone informed",
+    "scribe": "takes notes",
 }
 REACH = timedelta(hours=3)  # Possible causes of an incident are searched this long before its onset.
 MAX_REVIEW, MAX_FOLLOW_UP = 50_000, 500
@@ -119,7 +119,7 @@ def assign(alert_id: int, by: User | None, roles: Mapping[str, str], now: dateti
     for role, who in roles.items():
         if incident.roles.get(role, "") != who:
             incident.roles = {**incident.roles, role: who}
-            _record_note(incident, Kind.ROLE, by, f"{role}: {who or 'nobody'}", now)
+            _record_note(incident, Kind.ROLE, by, f"{role}: {who or 'unassigned'}", now)
     incident.save(update_fields=["roles"])
     return incident
 
@@ -149,7 +149,7 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
     if not incident.review:
         _demand_unexplained(incident.alert)
     if incident.review_revision != revision:
-        raise BadInput("revision", "is outdated: somebody has changed it meanwhile; reload it.")
+        raise BadInput("revision", "is outdated: another user changed the review. Reload the page.")
     incident.review, incident.review_revision = text, revision + 1
     incident.reviewed_by, incident.reviewed_at = by, now
     incident.save(update_fields=["review", "review_revision", "reviewed_by", "reviewed_at"])
@@ -168,7 +168,7 @@ def add_follow_up(
     _check_person("owner", owner)
     incident = lock_incident(alert_id)
     if incident.follow_ups.count() >= MAX_FOLLOW_UPS:
-        raise BadInput("text", f"exceeds the limit: an incident has at most {MAX_FOLLOW_UPS} follow-ups.")
+        raise BadInput("text", f"can't be added: an incident has at most {MAX_FOLLOW_UPS} follow-ups.")
     made = incident.follow_ups.create(text=what, owner=owner, due_on=due_on, created_at=now)
     _record_note(incident, Kind.FOLLOW_UP, by, what, now)
     return made
@@ -220,20 +220,20 @@ def lock_started_incident(alert_id: int) -> Incident:
 
 def _demand_unexplained(alert: Alert) -> None:
     if alert.under_id is not None:
-        raise BadInput("alert", f"is explained by alert {alert.under_id}: that one is the incident.")
+        raise BadInput("alert", f"is explained by alert {alert.under_id}; use the incident of that alert.")
 
 
 def _check_role(role: str, who: Any) -> None:
     if role not in ROLES:
-        raise BadInput("roles", f"must be {', '.join(ROLES)}, not {str(role)[:40]!r}.")
+        raise BadInput("roles", f"must be one of {', '.join(ROLES)}, not {str(role)[:40]!r}.")
     _check_person(role, who)
 
 
 def _check_person(field: str, who: Any) -> None:
     if not isinstance(who, str):
-        raise BadInput(field, "must be a user name, or empty.")
+        raise BadInput(field, "must be a user name or empty.")
     if who and not User.objects.filter(username=who, is_active=True).exists():
-        raise BadInput(field, f"{who[:60]!r} is not a user; enter a user name, or nothing.")
+        raise BadInput(field, f"{who[:60]!r} is not a user; enter a user name, or leave the field empty.")
 
 
 def _record_note(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:

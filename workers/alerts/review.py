@@ -21,7 +21,7 @@ HEADER = (
     "came_back", "acknowledged_after_seconds", "acknowledged_by", "told", "under", "actions", "effective",
 )  # fmt: skip
 LONGEST = timedelta(days=31)
-NONE_FIRED = "No alert fired."
+NONE_FIRED = "No alerts fired."
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,10 @@ def duration_words(seconds: float) -> str:
 def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
         return (
-            f"{format_count(alerts, 'alert')} fired, explained by alerts that had ended before."
-            if alerts
-            else NONE_FIRED
+            f"{format_count(alerts, 'alert')} fired, explained by earlier alerts." if alerts else NONE_FIRED
         )
     worst = max(incidents, key=lambda row: (GRAVITY[row.alert.shown_severity], row.seconds))
     count = format_count(len(incidents), "incident")
     count += f" with {format_count(alerts, 'alert')}" if alerts > len(incidents) else ""
     rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
-    return f"{count}; {rest}. The worst: {worst.alert.title}, {duration_words(worst.seconds)}."
+    return f"{count}; {rest}. Most severe: {worst.alert.title}, {duration_words(worst.seconds)}."

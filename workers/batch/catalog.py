@@ -24,14 +24,14 @@ MAX_COMPARED_SECONDS = 31.0 * DAY_SECONDS
 MAX_STEPS, MAX_TRAINING_RATES = 5_000_000, 5_000_000
 OWN = "python:"
 ON_ERROR = JobParameter(
-    "on_error", "choice", "handling of an unsound input file", "skip", choices=event_archive.ON_ERROR
+    "on_error", "choice", "handling of an invalid input file", "skip", choices=event_archive.ON_ERROR
 )
 DAYS = (
-    JobParameter("since", "day", "first day; without it, the parameter `days` decides", None),
-    JobParameter("until", "day", "last day; without it, today", None),
+    JobParameter("since", "day", "first day; default: determined by days", None),
+    JobParameter("until", "day", "last day; default: today", None),
     JobParameter("days", "integer", "number of days, including today", 2, least=1, most=3_660),
 )
-QUEUES = JobParameter("queues", "names", "queues; without it, all archived queues", None)
+QUEUES = JobParameter("queues", "names", "queues; default: all archived queues", None)
 
 
 def job(name: str) -> Job:
@@ -39,7 +39,7 @@ def job(name: str) -> Job:
     if name.startswith(OWN):
         return _own(name.removeprefix(OWN))
     if name not in JOBS:
-        raise BadInput("job", f"{name} is unknown; choose {', '.join(JOBS)}, or python:dotted.path.")
+        raise BadInput("job", f"must be one of {', '.join(JOBS)}, or python:dotted.path, not {name}.")
     return JOBS[name]
 
 
@@ -50,7 +50,7 @@ def _own(path: str) -> Job:
     except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("job", f"python:{path} cannot be imported: {error}.") from None
     if not isinstance(loaded, Job):
-        raise BadInput("job", f"python:{path} is not a workers.batch.jobs.job.Job.")
+        raise BadInput("job", f"must be a workers.batch.jobs.job.Job, which python:{path} is not.")
     return loaded
 
 
@@ -60,7 +60,7 @@ def day_range(values: Values, where: JobContext) -> tuple[str, str]:
     back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
     since = values["since"] or back.isoformat()
     if since > until:
-        raise BadInput("since", f"{since} is after {until}; the first day must not be after the last.")
+        raise BadInput("since", f"must not be after until ({until}), but is {since}.")
     return since, until
 
 
@@ -80,8 +80,8 @@ def plan_training_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpe
     if windows * rates > MAX_TRAINING_RATES:
         raise BadInput(
             "window_seconds",
-            f"makes {windows:,} windows a day with {rates:,} rates each, more than {MAX_TRAINING_RATES:,} in"
-            " total; choose longer windows, or less history and horizon.",
+            f"results in {windows:,} windows a day with {rates:,} rates each; the limit is"
+            f" {MAX_TRAINING_RATES:,} in total. Choose longer windows, or a shorter history and horizon.",
         )
     yield from partition_pieces(values, where)
 
@@ -106,12 +106,12 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """
     since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
     if since >= until:
-        raise BadInput("until", "is not after since; a range must end after it starts.")
+        raise BadInput("until", "must be after since.")
     step_seconds = values["step_seconds"]
     if step_seconds and (until - since).total_seconds() / step_seconds > MAX_STEPS:
         raise BadInput(
             "step_seconds",
-            f"makes more than {MAX_STEPS:,} steps of this range; choose longer steps, or a shorter range.",
+            f"results in more than {MAX_STEPS:,} steps; choose longer steps or a shorter range.",
         )
     # A block is stored under the day of its newest event, so some events of a day may be in the next day's
     # partition.
@@ -139,13 +139,13 @@ def comparison_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
         checks.timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
     )
     if not 0 < until - since <= MAX_COMPARED_SECONDS:
-        raise BadInput("until", "takes a time after since, at most 31 days later.")
+        raise BadInput("until", "must be after since, by at most 31 days.")
     here, queue = TimeRange(since, until), values["queue"] or ""
     there = here.shift(since - other)
     if there.since < here.until and here.since < there.until:
-        raise BadInput("other_since", "starts a range that overlaps the other; choose separate ranges.")
+        raise BadInput("other_since", "starts a range that overlaps the first range; choose separate ranges.")
     if not (here.partitions(where.data, queue) or there.partitions(where.data, queue)):
-        raise BadInput("queue", f"{queue or 'none'} has archived events in these ranges.")
+        raise BadInput("queue", "has no archived events in these ranges.")
     content = {
         "queue": queue,
         "here": [here.since, here.until],
@@ -168,7 +168,7 @@ JOBS = {
         ),
         Job(
             "metric_spill",
-            "Writes the metrics by the second from the stream to files.",
+            "Writes the per-second metrics from the stream to files.",
             (),
             spill.open_job,
             next_piece=spill.next_piece,
@@ -185,15 +185,19 @@ JOBS = {
         ),
         Job(
             "forecast_training",
-            "Computes windows of rates with calendar phases, for the forecast law.",
+            "Computes windows of rates with calendar phases for the forecast law.",
             (
                 QUEUES,
                 *DAYS,
                 JobParameter(
                     "window_seconds", "integer", "length of a window", 60, least=1, most=HOUR_SECONDS
                 ),
-                JobParameter("history", "integer", "windows of history in a row", 30, least=1, most=1_000),
-                JobParameter("horizon", "integer", "windows ahead in the target", 10, least=1, most=1_000),
+                JobParameter(
+                    "history", "integer", "number of consecutive past windows", 30, least=1, most=1_000
+                ),
+                JobParameter(
+                    "horizon", "integer", "number of future windows in the target", 10, least=1, most=1_000
+                ),
                 ON_ERROR,
             ),
             client.build_opener("forecast_training"),
@@ -214,7 +218,7 @@ JOBS = {
                 JobParameter(
                     "step_seconds",
                     "number",
-                    "0: events; otherwise rates by this step",
+                    "0: events; otherwise rates with this step",
                     0.0,
                     least=0,
                     most=86_400,
@@ -229,9 +233,9 @@ JOBS = {
         ),
         Job(
             "stretch_comparison",
-            "Counts two ranges of the archive by type, key, and source, for What is different.",
+            "Counts two ranges of the archive by type, key, and source, for Compare time ranges.",
             (
-                JobParameter("queue", "name", "queue; without it, all archived queues", None),
+                JobParameter("queue", "name", "queue; default: all archived queues", None),
                 JobParameter("since", "moment", "start of the range"),
                 JobParameter("until", "moment", "end of the range, exclusive"),
                 JobParameter("other_since", "moment", "start of the other range, which has the same length"),
@@ -252,7 +256,7 @@ JOBS = {
         ),
         Job(
             folding.NAME,
-            "Folds runs of decisions that did nothing into one ledger entry each, without loss.",
+            "Combines consecutive decisions without an action into one ledger entry, without loss.",
             folding.PARAMETERS,
             folding.open_job,
             pieces=folding.pieces,
@@ -260,7 +264,7 @@ JOBS = {
         ),
         Job(
             tuning_job.NAME,
-            "Tunes loops on their record, and proposes values that perform better on the days after.",
+            "Tunes loops on recorded data, and proposes values that perform better on the following days.",
             tuning_job.PARAMETERS,
             tuning_job.open_job,
             pieces=tuning_job.pieces,

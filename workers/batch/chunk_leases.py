@@ -97,7 +97,9 @@ class ChunkLease:
         self.chunk.beat_at = now
         self.note(self.progress)
         if self.must_yield():
-            raise ChunkYielded(f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} is given back.")
+            raise ChunkYielded(
+                f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} was returned to the queue."
+            )
 
     @contextmanager
     def guard_transaction(self) -> Iterator[None]:
@@ -208,7 +210,7 @@ def _gives_up(chunk: Chunk) -> bool:
     """
     tries = chunk.tries + 1
     over = tries >= MAX_TRIES
-    error = f"Its worker died or became silent {MAX_TRIES} times." if over else ""
+    error = f"The chunk's worker ended or stopped responding {MAX_TRIES} times." if over else ""
     state = Chunk.State.FAILED if over else chunk.state
     Chunk.objects.filter(pk=chunk.pk, fence=chunk.fence).update(tries=tries, state=state, error=error)
     return over

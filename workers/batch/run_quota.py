@@ -26,14 +26,14 @@ def check(owner: Any, open_runs: int, now: datetime) -> None:
         raise RateLimited(
             "run",
             f"{owner.get_username()} has {open_runs} runs queued or running; the limit is {max_runs} "
-            f"({OPEN_RUNS}). Wait until one ends, or cancel one.",
+            f"({OPEN_RUNS}). Wait until a run ends, or cancel a run.",
             RETRY_SECONDS,
         )
     spent, max_seconds = spent_seconds(owner, now), plant_settings.value(BATCH_SECONDS)
     if spent >= max_seconds:
         raise RateLimited(
             "run",
-            f"{owner.get_username()} has used {spent:,.0f} s of batch workers within an hour; the limit is "
+            f"{owner.get_username()} has used {spent:,.0f} s of batch workers in the last hour; the limit is "
             f"{max_seconds:,} s ({BATCH_SECONDS}). Try again later.",
             RETRY_SECONDS,
         )

@@ -26,7 +26,7 @@ def task_of(name: str) -> Task:
     task = Task.objects.filter(name=name).first()
     if task is None:
         known = ", ".join(Task.objects.order_by("name").values_list("name", flat=True)) or "none"
-        raise BadInput("task", f"{name} is unknown; choose {known}.")
+        raise BadInput("task", f"must be one of {known}, not {name}.")
     return task
 
 
@@ -35,7 +35,7 @@ def run_of(number: Any) -> Run:
     known = numbers.digits(str(number)[: checks.MAX_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
-        raise BadInput("run", f"{str(number)[: checks.MAX_SHOWN]} is not a run.")
+        raise BadInput("run", f"{str(number)[: checks.MAX_SHOWN]} does not exist.")
     return run
 
 
@@ -59,7 +59,7 @@ def begin(
     job = catalog.job(task.job)
     values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
-        raise BadInput("deadline", f"{deadline_at.isoformat()} is in the past; give a future time, or none.")
+        raise BadInput("deadline", f"must be in the future, not {deadline_at.isoformat()}.")
     _check_quota(owner, where.now)  # before the work is planned, which may take long
     planned, error = _plan_chunks(job, values, replace(where, owner=owner.pk if owner else None))
     try:
@@ -120,7 +120,7 @@ def cancel(run: Run, now: datetime) -> Run:
     if not end(run, Run.State.CANCELLED, now):
         ended = run_of(run.pk)
         raise BadInput(
-            "run", f"{run.pk} is {ended.state} already; only a queued or running one can be cancelled."
+            "run", f"{run.pk} is already {ended.state}; only a queued or running run can be canceled."
         )
     return run_of(run.pk)
 
@@ -132,7 +132,9 @@ def resume(run: Run, now: datetime) -> Run:
     planned; RateLimited as `begin` does.
     """
     if run.state in RESUMABLE and run.chunks_total == 0:
-        raise BadInput("run", f"{run.pk} cannot be resumed, because it could not be planned; start another.")
+        raise BadInput(
+            "run", f"{run.pk} cannot be resumed, because it could not be planned; start another run."
+        )
     try:
         with transaction.atomic():
             _check_quota(run.owner, now)
@@ -141,7 +143,7 @@ def resume(run: Run, now: datetime) -> Run:
             ):
                 raise BadInput(
                     "run",
-                    f"{run.pk} is {run_of(run.pk).state}; only a failed or cancelled run can be resumed.",
+                    f"{run.pk} is {run_of(run.pk).state}; only a failed or canceled run can be resumed.",
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
             if catalog.job(run.task.job).next_piece is not None:
@@ -172,5 +174,6 @@ def _open_already(task: Task) -> BadInput:
     going_on = task.runs.filter(state__in=OPEN).first()
     number = f" (run {going_on.pk})" if going_on else ""
     return BadInput(
-        "task", f"{task.name} allows one run at a time, and one is open{number}; wait or cancel it."
+        "task",
+        f"{task.name} allows one run at a time, and a run is open{number}. Wait until it ends, or cancel it.",
     )

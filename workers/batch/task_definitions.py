@@ -71,7 +71,9 @@ def _clock(deadline: time | None) -> time | None:
     if deadline is None or deadline.tzinfo is None:
         return deadline
     if deadline.utcoffset() != timedelta(0):
-        raise BadInput("deadline", f"takes a time of day in UTC, such as 06:00Z, not {deadline.isoformat()}.")
+        raise BadInput(
+            "deadline", f"must be a time of day in UTC, such as 06:00Z, not {deadline.isoformat()}."
+        )
     return deadline.replace(tzinfo=None)
 
 
@@ -114,7 +116,7 @@ def ensure_tasks() -> int:
 
 def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dict[str, Any] | None:
     if every_seconds is not None and crontab_line is not None:
-        raise BadInput("crontab", "replaces interval_seconds; give only one of the two.")
+        raise BadInput("crontab", "can't be combined with interval_seconds; set only one of the two.")
     if every_seconds is not None:
         return {"interval": _interval(every_seconds)}
     return None if crontab_line is None else {"crontab": _crontab(crontab_line)}
@@ -123,7 +125,7 @@ def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dic
 def _interval(every_seconds: Any) -> IntervalSchedule:
     if not checks.is_whole(every_seconds, 1, MAX_INTERVAL_SECONDS):
         said = checks.shorten_for_message(every_seconds)
-        raise BadInput("interval_seconds", f"takes whole seconds from 1 to a year, not {said}.")
+        raise BadInput("interval_seconds", f"must be a whole number of seconds up to 1 year, not {said}.")
     return schedule_row(IntervalSchedule, every=every_seconds, period=IntervalSchedule.SECONDS)
 
 
@@ -131,7 +133,7 @@ def _crontab(line: str) -> CrontabSchedule:
     parts = line.split()
     if len(parts) != len(CRONTAB_FIELDS):
         raise BadInput(
-            "crontab", f"takes minute, hour, day, month, and weekday as '0 3 * * *', not {line!r}."
+            "crontab", f"must be minute, hour, day, month, and weekday, such as '0 3 * * *', not {line!r}."
         )
     fields = dict(zip(CRONTAB_FIELDS, parts, strict=True))
     try:
@@ -144,7 +146,7 @@ def _crontab(line: str) -> CrontabSchedule:
 def _requirements(wanted: Sequence[str]) -> list[str]:
     for requirement in wanted:
         if requirement not in REQUIREMENTS:
-            raise BadInput("requirements", f"{requirement!r} is unknown; choose {', '.join(REQUIREMENTS)}.")
+            raise BadInput("requirements", f"must be one of {', '.join(REQUIREMENTS)}, not {requirement!r}.")
     return list(wanted)
 
 
@@ -154,5 +156,7 @@ def _parallel(workers: Any) -> int:
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:
     if name not in known:
-        raise BadInput(str(name), f"is unknown to {job}; its parameters are {', '.join(known) or 'none'}.")
+        raise BadInput(
+            str(name), f"is not a parameter of {job}; the parameters are {', '.join(known) or 'none'}."
+        )
     return known[name].read(value)

@@ -57,13 +57,13 @@ def calendar(row: CrontabSchedule) -> str:
     minute, hour = str(row.minute), str(row.hour)
     days = (str(row.day_of_month), str(row.month_of_year), str(row.day_of_week))
     if digits(minute) is not None and hour == ANY and days == (ANY, ANY, ANY):
-        return f"hourly, {int(minute)} min past"
+        return f"hourly at minute {int(minute)}"
     if digits(minute) is not None and digits(hour) is not None:
         at = f"at {int(hour):02d}:{int(minute):02d} UTC"
         if days == (ANY, ANY, ANY):
             return f"daily {at}"
         if days[:2] == (ANY, ANY) and digits(days[2]) is not None:
-            return f"each {DAYS[int(days[2]) % 7]} {at}"
+            return f"every {DAYS[int(days[2]) % 7]} {at}"
         if days[1:] == (ANY, ANY) and digits(days[0]) is not None:
             return f"monthly on day {int(days[0])} {at}"
     return f"crontab {minute} {hour} {' '.join(days)} UTC"

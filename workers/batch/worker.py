@@ -135,7 +135,7 @@ class BatchWorker:
         try:
             files.sweep(self._where.data, f"{lease.chunk.run_id}-{lease.chunk.pk}-", lease.chunk.fence)
         except OSError as error:
-            logger.warning("Leftovers of chunk %s cannot be removed: %s", lease.chunk.identifier, error)
+            logger.warning("Temporary files of chunk %s cannot be removed: %s", lease.chunk.identifier, error)
 
 
 def extend(number: int, job: Job, where: JobContext) -> bool:

@@ -50,7 +50,7 @@ def _one_for_all(
 # Time after which a worker starts nothing more: others wait for its place, and its successor loads the
 # current handler. A call of many blocks should take much less.
 BEGINS_WITHIN_SECONDS = 10.0
-UNTRIED = Failure(0, "the worker ran out of time before its turn", untried=True)
+UNTRIED = Failure(0, "the worker ran out of time before it reached the block", untried=True)
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class HandlerCall:
             return Failure(0, f"{type(error).__name__}: {error}")
         for failure in outcome.failures:
             if not 0 <= failure.block < len(deliveries):
-                named = f"the handler named block {failure.block} as failed, of {len(deliveries)}"
+                named = f"the handler reported block {failure.block} of {len(deliveries)} as failed"
                 return Failure(0, f"{named}: {failure.error}")
         self.done = self.done.plus(outcome)
         if events := outcome.effects + outcome.duplicates:

@@ -100,14 +100,14 @@ def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, n
     another value since. The entry records the reason.
     """
     age_seconds = abs((now - entry.at).total_seconds())
-    ended = "Its tick ended before the action was confirmed; not repeated"
+    ended = "The action was not confirmed and is not repeated"
     if setting.mode != entry.mode:
         modes = f"the loop was in mode {entry.mode}, and is now in mode {setting.mode}"
         _give_up(entry, loop, f"{ended}: {modes}.")
     elif entry.parameters.get("manual") != setting.manual:
-        _give_up(entry, loop, f"{ended}: the value set manually has changed.")
+        _give_up(entry, loop, f"{ended}: the manual value has changed.")
     elif age_seconds > max(REPEAT_INTERVALS * loop.interval_seconds, REPEAT_SECONDS):
-        _give_up(entry, loop, f"{ended} after {age_seconds:.0f} s.")
+        _give_up(entry, loop, f"{ended}: it is {age_seconds:.0f} s old.")
     elif _is_applied(entry, loop, plant):
         ledger.confirm(entry)
 

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 MAX_THREADS = 16  # plants called concurrently; when this many hang, others wait for the first to return
 
 
-NOT_TICKED = "The loops of %s were not ticked; they are retried in the next second."
+NOT_TICKED = "The loops of %s did not tick; the ticks are retried in the next second."
 
 
 class AttachedTicks:

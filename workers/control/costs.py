@@ -143,7 +143,7 @@ def loop_costs(
     record.
     """
     if not 0.0 < hours <= MAX_HOURS:
-        raise BadInput("hours", f"takes hours above 0 up to {MAX_HOURS:g}, not {hours:g}.")
+        raise BadInput("hours", f"must be above 0 and at most {MAX_HOURS:g}, not {hours:g}.")
     replay = replay_of(loop)
     rows = load_records(loop, now - timedelta(hours=hours), now)
     stretches = stretches_of(rows, replay)
@@ -160,14 +160,14 @@ def loop_costs(
 
     def side(name: str, words: str, with_holds: bool = False) -> CostSide:
         if monotonic() >= end:
-            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; request fewer.")
+            raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; request fewer hours.")
         done = [
             replay.worked(values, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
             for stretch in stretches
         ]
         return _side(name, words, done, run_seconds, prices)
 
-    ours = side(loop.law, "the law with the values in force")
+    ours = side(loop.law, "the law with the current values")
     held = int(sum(stretch.hold_seconds.sum() for stretch in stretches))
     with_holds = side(loop.law, "the law with the recorded holds", with_holds=True) if held else None
     return LoopCosts(
@@ -205,7 +205,7 @@ def plant_costs(
 ) -> PlantCosts:
     """Compute the resources used in the last hours. Raises BadInput naming `hours`."""
     if not 0.0 < hours <= MAX_PLANT_HOURS:
-        raise BadInput("hours", f"takes hours above 0 up to {MAX_PLANT_HOURS:g}, not {hours:g}.")
+        raise BadInput("hours", f"must be above 0 and at most {MAX_PLANT_HOURS:g}, not {hours:g}.")
     until = now.timestamp()
     since, prices = until - 3600 * hours, CostPrices.load_current()
     rows = metric_history.columns(control, data, since, until, BUSY)
@@ -258,9 +258,7 @@ def replay_of(loop: Loop) -> LoadReplay:
     replay = None if kind is None else kind.replay_of(loop.target)
     if replay is None:
         known = ", ".join(name for name, each in KINDS.items() if each.replay is not None)
-        raise BadInput(
-            "loop", f"{loop.name} has no baseline that can be replayed; loops of {known} have one."
-        )
+        raise BadInput("loop", f"{loop.name} has no baseline to replay; laws with a baseline: {known}.")
     return replay
 
 

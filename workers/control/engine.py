@@ -394,5 +394,5 @@ def record(found: Sequence[EvaluatedTick], now: datetime) -> list[EvaluatedTick]
         LedgerEntry.objects.bulk_create([decision.entry for decision in ours])
     for decision in found:
         if not _is_next(decision, passed.get(decision.loop.pk)):
-            logger.warning("A later tick of %s has run; this tick leaves no trace.", decision.loop.name)
+            logger.warning("A later tick of %s has run; this tick is not recorded.", decision.loop.name)
     return ours

@@ -71,7 +71,7 @@ def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any)
     try:
         return catalog.read_state(law, parameters, stored)
     except BadInput as error:
-        logger.warning("%s starts with an empty memory: the stored one is invalid (%s).", loop.name, error)
+        logger.warning("%s starts with an empty state: the stored state is invalid (%s).", loop.name, error)
         return catalog.read_state(law, parameters, None)
 
 

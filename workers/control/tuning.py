@@ -27,6 +27,7 @@ from controllers.design import tuning as design
 from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
 from controllers.framework import code
 from controllers.framework.law import Law
+from controllers.framework.reason import percent
 from queues.errors import BadInput
 from workers.control.kinds.registry import KINDS, rest_seconds
 from workers.control.ledger import folds
@@ -81,7 +82,7 @@ def learn(
     in_force = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < MIN_DAYS:
-        return Learned(loop, f"{recorded} of the required {MIN_DAYS} days are recorded")
+        return Learned(loop, f"collecting data: {recorded} of {MIN_DAYS} days")
 
     def costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
         check()
@@ -92,16 +93,16 @@ def learn(
     values = design.search(lambda tried: sum(costs(tried, searched)), ranges, begin, loop.pk, evaluations)
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
-        return Learned(loop, "no tried values cost less than those in force")
+        return Learned(loop, "no tested values cost less than the current values")
     catalog.read_parameters(law, {**in_force, **changed})
     before, after = costs({}, proven), costs(values, proven)
     improvement = design.improvement(before, after, seed=loop.pk)
     if improvement.share < MIN_IMPROVEMENT or improvement.confidence < MIN_CONFIDENCE:
         return Learned(
             loop,
-            f"{_words(changed)} would change the cost by {-improvement.share:+.1%} on the days after,"
-            f" confidence {improvement.confidence:.0%};"
-            f" required: {-MIN_IMPROVEMENT:+.0%} and {MIN_CONFIDENCE:.0%}",
+            f"{_words(changed)} would change the cost by {-100 * improvement.share:+.1f} % on the following"
+            f" days, confidence {percent(improvement.confidence)};"
+            f" required: {-100 * MIN_IMPROVEMENT:+.0f} % and {percent(MIN_CONFIDENCE)}",
         )
     of_days = [
         {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
@@ -127,7 +128,7 @@ def propose(learned: Learned, now: datetime) -> Tuning | None:
     }
     digest = hashlib.sha256(json.dumps(rests_on, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     learned.loop.tunings.filter(state=Tuning.State.PROPOSED).update(
-        state=Tuning.State.VOID, decided_at=now, note="A newer one has replaced it."
+        state=Tuning.State.VOID, decided_at=now, note="Replaced by a newer tuning."
     )
     return Tuning.objects.create(
         loop=learned.loop,
@@ -155,7 +156,7 @@ def drift(tuning: Tuning, now: datetime) -> str:
     held = overrides.list_effective(loop, now)
     in_force = overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
     other = [name for name, value in tuning.instead_of.items() if in_force.get(name) != value]
-    return f"{', '.join(other)} of the loop has changed since" if other else ""
+    return f"the loop's values have changed since ({', '.join(other)})" if other else ""
 
 
 def _rehearsal(loop: Loop) -> TuningModel:
@@ -163,7 +164,7 @@ def _rehearsal(loop: Loop) -> TuningModel:
     rehearsal = None if kind is None else kind.rehearsal_of(loop.target)
     if rehearsal is None:
         known = ", ".join(name for name, each in KINDS.items() if each.rehearsal is not None)
-        raise BadInput("loop", f"{loop.name} cannot be tuned on its record; loops of {known} can.")
+        raise BadInput("loop", f"{loop.name} cannot be tuned; laws that can be tuned: {known}.")
     return rehearsal
 
 

@@ -115,7 +115,7 @@ def rerun(
     law = catalog.law(loop.law)
     checked = check(loop, law, changed)
     if not since < until:
-        raise BadInput("hours", "takes a time range that starts before it ends")
+        raise BadInput("hours", "must be a time range that starts before it ends")
     entries, end = loop.entries.all(), monotonic() + budget_seconds
     count = folds.count(entries, since, until)
     run = _Run(law, checked, display_of(loop.law, loop.target))
@@ -139,7 +139,7 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
     checked = {}
     for name, value in changed.items():
         if name == law.actuator:
-            raise BadInput("name", f"{name} is what the law decides; change its parameters instead")
+            raise BadInput("name", f"{name} is decided by the law; change the law's parameters instead")
         try:
             checked[name] = catalog.parameter(law, name).check(value, "value")
         except BadInput as error:

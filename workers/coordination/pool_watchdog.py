@@ -52,7 +52,7 @@ class PoolWatchdog:
         if self._checks < STUCK_CHECKS:
             return None
         free = faults.slots - faults.at_work
-        return f"starts no task, with {free} of {faults.slots} threads free and {faults.taken} tasks taken"
+        return f"starts no tasks: {free} of {faults.slots} threads are free, tasks taken: {faults.taken}"
 
 
 def figures_of(worker: Any) -> Callable[[], PoolFigures]:

@@ -78,7 +78,7 @@ def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str],
     """
     faults = tuple({**fault, "file": _relative(fault["file"], data)} for fault in checked.faults)
     if faults and on_error == "stop":
-        more = f" ({len(faults) - 1} more files are unsound)" if len(faults) > 1 else ""
+        more = f" (invalid files in total: {len(faults)})" if len(faults) > 1 else ""
         first = faults[0]
         raise BadInput(
             "on_error", f"{first['file']} {first['why']}{more}; repair or move it, or run with on_error=skip."

@@ -102,7 +102,7 @@ class BandWatch:
         except (
             Exception
         ):  # a failure here must not end the observation of the plant; the known ranges go out of date
-            logger.exception("No expected ranges are computed.")
+            logger.exception("Computing the expected ranges failed.")
             self._found = ExpectedBands()
             return
         self._plans = {name: self._plans[name] for name in series.values() if name in self._plans}

@@ -106,7 +106,7 @@ class LoadForecasts:
             except Exception as error:  # a failure here must not end the observation of the plant
                 logger.exception("No forecast for %s.", name)
                 forecasts[name] = document(
-                    now_seconds, refused=f"forecasting it failed ({type(error).__name__})"
+                    now_seconds, refused=f"the forecast failed ({type(error).__name__})"
                 )
         self._documents = forecasts
 

@@ -44,7 +44,7 @@ MAX_ROWS, MAX_SECONDS = 2_000_000, 10.0  # for both stretches; more is left to t
 DAY_SECONDS = 86_400.0
 BATCH_ROWS = 65_536
 MAX_COUNTED = 50_000  # values of a dimension that are counted at once; beyond this, the rarest are dropped
-INSTEAD = "choose a shorter range or one queue, or have Spark count it."
+INSTEAD = "choose a shorter range or a single queue, or count with Spark."
 Sliced = dict[str, list[float]]  # value → a number per slice
 Read = Callable[[float], Snapshot | None]
 

@@ -63,7 +63,7 @@ def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
     last = _day(files[-1])
     age_days = (datetime.fromtimestamp(now_seconds, UTC).date() - last).days
     if age_days > STALE_DAYS:
-        raise TrainingRefused(f"the training set of {queue} ends with {last}, {age_days} days ago")
+        raise TrainingRefused(f"the training set of {queue} ends on {last}, {age_days} days ago")
     parts = [_rates(path, path.stat().st_mtime_ns) for path in files]
     widths = {width for _, _, width in parts}
     if len(widths) > 1:
@@ -77,7 +77,7 @@ def _day(path: Path) -> date:
     try:
         return date.fromisoformat(path.stem.removeprefix("day="))
     except ValueError:
-        raise TrainingRefused(f"{path.name} has no day in its name") from None
+        raise TrainingRefused(f"{path.name} has no date in its name") from None
 
 
 @lru_cache(maxsize=64)
@@ -99,7 +99,9 @@ def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
     begins = whole["time"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_numpy().astype(float)
     widths = np.unique(np.diff(begins))
     if widths.size != 1 or not 0 < widths[0] <= MAX_WINDOW_SECONDS:
-        raise TrainingRefused(f"{path.parent.name}/{path.name} has no equal windows of at most an hour")
+        raise TrainingRefused(
+            f"{path.parent.name}/{path.name} must have windows of equal length, at most 1 h"
+        )
     width = float(widths[0])
     return begins + width / 2, whole["rate_per_second"].to_numpy(), width
 

@@ -43,7 +43,7 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        raise ProcessFailed(f"did not end within {seconds:.0f} s") from None
+        raise ProcessFailed(f"did not finish within {seconds:.0f} s") from None
     except OSError as error:  # this host has no room for another process
         raise ProcessFailed(f"cannot be started: {error.strerror}") from None
     try:
@@ -51,10 +51,10 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
     except orjson.JSONDecodeError:
         pass
     if was_over_cpu(done.returncode):
-        raise ProcessFailed("was ended: it exceeded its CPU time limit")
+        raise ProcessFailed("was stopped: it exceeded its CPU time limit")
     if done.returncode < 0:
-        raise ProcessFailed(f"was ended by signal {-done.returncode}: it exceeded its time or memory limit")
-    raise ProcessFailed(f"ended without an answer (exit status {done.returncode})")
+        raise ProcessFailed(f"was stopped by signal {-done.returncode}: it exceeded its time or memory limit")
+    raise ProcessFailed(f"exited without a result (exit status {done.returncode})")
 
 
 def serve(handle: Callable[[Any], Any], most_memory_bytes: int, most_core_seconds: int) -> None:

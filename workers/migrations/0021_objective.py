@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('of', models.CharField(blank=True, default='', max_length=2000)),
                 ('target', models.FloatField()),
                 ('window_days', models.PositiveSmallIntegerField(default=30)),
-                ('pays_for', models.CharField(blank=True, choices=[('', 'nothing that a loop does'), ('throttle', 'throttling'), ('shed', 'shed events')], default='', max_length=8)),
+                ('pays_for', models.CharField(blank=True, choices=[('', 'nothing'), ('throttle', 'throttling'), ('shed', 'shed events')], default='', max_length=8)),
                 ('revision', models.PositiveIntegerField(default=1)),
                 ('changed_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('changed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),

@@ -43,9 +43,11 @@ def define(
     checks.name().validate(name, "name", end=".")
     objective = Objective.objects.select_for_update().filter(name=name).first()
     if objective is None and Objective.objects.count() >= MAX_OBJECTIVES:
-        raise BadInput("name", f"exceeds the limit of {MAX_OBJECTIVES} objectives; remove one first.")
+        raise BadInput(
+            "name", f"can't be added: the limit is {MAX_OBJECTIVES} objectives. Remove an objective first."
+        )
     if objective is not None and revision is not None and objective.revision != revision:
-        raise BadInput("revision", "is outdated: somebody has changed the objective; reload it.")
+        raise BadInput("revision", "is outdated: another user has changed the objective; reload it.")
     before = None if objective is None else document(objective)
     row = objective or Objective(name=name)
     for field, value in validate_fields(fields, before).items():
@@ -67,12 +69,12 @@ def is_another(before: Objective, now: Objective) -> bool:
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all fields of an objective, the given ones in place of those before. Raises `BadInput`."""
-    checks.refuse_unknown(fields, FIELDS, "", message="is not known; an objective has {known}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is unknown; the fields are {known}.")
     given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
     kind = _choice(Objective.Kind.values, given["kind"], "kind")
     texts = {name: _text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
     if kind == Objective.Kind.PLANT and texts["subject"]:
-        raise BadInput("subject", "must be empty for the plant; choose the kind queue or application.")
+        raise BadInput("subject", "must be empty for the kind plant; choose the kind queue or application.")
     read_measure = measure(kind, texts["condition"], texts["lost"], texts["of"])
     return {
         "kind": kind,
@@ -84,7 +86,9 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
 
 
 def _choice(known: list[str], value: Any, field: str) -> str:
-    return str(checks.choice(known, ", ".join(filter(None, known))).validate(value, field, end="."))
+    return str(
+        checks.choice(known, f"one of {', '.join(filter(None, known))}").validate(value, field, end=".")
+    )
 
 
 def _text(value: Any, field: str) -> str:
@@ -97,7 +101,7 @@ def _target(value: Any) -> float:
     if not checks.is_number(value, MIN_TARGET, MAX_TARGET):
         raise BadInput(
             "target",
-            f"must be the promised share, from {MIN_TARGET} to {MAX_TARGET}, such as 0.999.",
+            f"must be a share from {MIN_TARGET} to {MAX_TARGET}, such as 0.999.",
         )
     return float(value)
 
@@ -113,11 +117,16 @@ def _pays_for(value: Any, kind: str, found: Measure) -> str:
     pays = _choice(Objective.PaysFor.values, value, "pays_for") if value else ""
     names = found.lost.columns if found.lost is not None else frozenset()
     if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
-        raise BadInput("pays_for", "can be shed only if lost counts shed_per_second, of events.")
+        raise BadInput(
+            "pays_for", "can be shed only if lost uses shed_per_second and of uses a rate of events."
+        )
     if pays == Objective.PaysFor.THROTTLING and (
         "throttled_share" not in names or found.unit == EVENTS or kind != Objective.Kind.QUEUE
     ):
-        raise BadInput("pays_for", 'can be throttle only if lost counts throttled_share of a queue, of "1".')
+        raise BadInput(
+            "pays_for",
+            'can be throttle only if the kind is queue, lost uses throttled_share, and of is "1".',
+        )
     return pays
 
 

@@ -69,12 +69,10 @@ def _drop_unknown(bad: float | None, total: float | None) -> Rates:
 def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     """Build a measure. Raises `BadInput` naming condition, lost, or of."""
     if bool(condition.strip()) == bool(lost.strip()):
-        raise BadInput(
-            "condition", "must say what is true in a good second, or lost what is bad; give one of the two."
-        )
+        raise BadInput("condition", "must be given if lost is empty, and must be empty if lost is given.")
     if lost.strip() and not of.strip():
         raise BadInput(
-            "of", 'is missing: it is the total that lost is a part of, such as offered_per_second, or "1".'
+            "of", 'is missing: set the total that lost is a part of, such as offered_per_second, or "1".'
         )
     measured = Measure(
         parse(condition, "condition") if condition.strip() else None,
@@ -84,7 +82,7 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     for field in ("condition", "lost", "of"):
         _check_names(kind, getattr(measured, field), field)
     if measured.of is not None and not measured.of.columns and not measured.of.values({}, 1)[0].as_py() > 0:
-        raise BadInput("of", "must be a total: a figure, or a number above 0, such as 1.")
+        raise BadInput("of", "must be a total: a metric, or a number above 0, such as 1.")
     return measured
 
 
@@ -95,7 +93,7 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
         raise BadInput(field, "can't use prev(): each second is judged separately.")
     if unknown := sorted(expression.columns - set(NAMES[kind])):
         known = ", ".join(NAMES[kind])
-        raise BadInput(field, f"{unknown[0][:40]!r} is not a figure of the {kind}; the figures are {known}.")
+        raise BadInput(field, f"{unknown[0][:40]!r} is not a metric of the {kind}; the metrics are {known}.")
     try:
         columns: Mapping[str, pa.Array] = {name: pa.array([1.0]) for name in NAMES[kind]}
         _ = (
@@ -105,5 +103,5 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
         )
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
         raise BadInput(
-            field, "can't be calculated: figures are numbers, and can only be compared with numbers."
+            field, "can't be calculated: metrics are numbers, and can be compared only with numbers."
         ) from None

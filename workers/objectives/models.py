@@ -19,7 +19,7 @@ class Objective(models.Model):
         APPLICATION = "application"
 
     class PaysFor(models.TextChoices):
-        NOTHING = "", "nothing that a loop does"
+        NOTHING = "", "nothing"
         THROTTLING = "throttle", "throttling"
         SHEDDING = "shed", "shed events"
 

@@ -91,7 +91,7 @@ class Unsent(Generic[T]):
         if self._unsaid and now - self._said_at >= COMPLAIN_SECONDS:
             logger.warning(
                 "%d %s were dropped (%d since the start): the collector is unavailable, too slow,"
-                " or refuses them.",
+                " or rejects them.",
                 self._unsaid,
                 self._what,
                 self.dropped,

@@ -68,7 +68,7 @@ def settle(topology: Topology, snapshot: Snapshot, monotonic: Callable[[], float
             nothing_new = replace(route, weights=dict.fromkeys(route.targets, 0))
             moved += nothing_new.run(SETTLE_BYTES, MAX_MOVED, deadline).blocks
         except WeirError as error:
-            logger.warning("Blocks of %s on %s wait for their transfer: %s", queue, node, error)
+            logger.warning("Blocks of %s on %s are waiting to be transferred: %s", queue, node, error)
     return moved
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import redis
 from django.db import transaction
 
+from controllers.framework.reason import format_count
 from queues import projection
 from queues.errors import BadInput, NodeUnavailable, WeirError
 from queues.models import Node
@@ -73,8 +74,8 @@ def advance(
                 logger.warning("Plan %s was stopped or is advanced by another process.", plan.pk)
             except WeirError as error:
                 # Nothing is undone: the next tick continues from here.
-                logger.warning("Plan %s waits: %s", plan.pk, error)
-                Plan.objects.filter(pk=plan.pk, fence=fence).update(note=f"Waits: {error}")
+                logger.warning("Plan %s is waiting: %s", plan.pk, error)
+                Plan.objects.filter(pk=plan.pk, fence=fence).update(note=f"Waiting: {error}")
     return Plan.objects.get(pk=plan.pk)
 
 
@@ -182,12 +183,12 @@ class _Step:
         since = self.now - timedelta(seconds=SILENT_SECONDS)
         if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
             return ""
-        return f"{plan.empties} is OFFLINE: its waiting events stay there. Empty it again when it is back."
+        return f"{plan.empties} is OFFLINE: its waiting events stay there. Propose the plan again later."
 
     def _empty(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; return True if nothing is left on it."""
         if is_copied(self.control):
-            self._write(plan, note="Transfers wait: a backup is being made.", advanced_at=self.now)
+            self._write(plan, note="Transfers are waiting: a backup is running.", advanced_at=self.now)
             return False
         topology = projection.read_database()
         budget_bytes, most = self._budget_bytes(plan), MAX_MOVED
@@ -250,7 +251,7 @@ def empty_container(
             done = done.and_letters(letters)
         left = source.measure()
     except NodeUnavailable as error:
-        return Emptying(done, 0, f"{queue} waits: {error}")
+        return Emptying(done, 0, f"{queue} is waiting: {error}")
     return Emptying(
         done, int(left["length_blocks"] or 0), done.last_error or _count_left(queue, node, spec.kind, left)
     )
@@ -284,13 +285,14 @@ def segment_on(topology: Topology, queue: str, node: str) -> Segment:
 def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
     blocks = left["length_blocks"]
     if blocks and kind == "pipeline":
-        return f"The pipeline has {blocks} unread blocks of {queue} on {node}."
+        return f"The pipeline still has to read {format_count(blocks, 'block')} of {queue} on {node}."
     # Marked ones are pending, too: a pass that ended has left them.
     if blocks > left["pending_blocks"] - left["leaving_blocks"]:
-        return f"{blocks} blocks of {queue} wait on {node} to be transferred."
+        return f"{node} still has to transfer {format_count(blocks, 'block')} of {queue}."
     if blocks:
-        return f"Workers hold {blocks} blocks of {queue} on {node}."
-    return f"{left['dead_letters']} dead letters of {queue} remain on {node}." if left["dead_letters"] else ""
+        return f"Workers hold {format_count(blocks, 'block')} of {queue} on {node}."
+    letters = left["dead_letters"]
+    return f"{node} still has {format_count(letters, 'dead letter')} of {queue}." if letters else ""
 
 
 def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, emptying: Emptying) -> None:

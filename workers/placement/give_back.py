@@ -92,7 +92,7 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
 
 def _approve_plan(node: str, snapshot: Snapshot, now: datetime) -> Plan | None:
     """Return the plan, complete or not at all; None if what was taken has moved on."""
-    why = f"{node} has been back for {RETURN_SECONDS:g} s."
+    why = f"{node} returned {RETURN_SECONDS:g} s ago."
     try:
         with transaction.atomic():
             plan = propose(node, None, why, snapshot=snapshot, now=now)
@@ -109,7 +109,7 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
     taken = last_restored(node)
     inverse = [] if taken is None else _inverse(node, taken, projection.read_database())
     if taken is None or not inverse:
-        raise BadInput("node", f"{node} has no points to get back: none were taken, or they have moved on.")
+        raise BadInput("node", f"{node} has no points to restore: none were taken, or they were moved again.")
     return proposals.propose_inverse(taken, inverse, user, reason, snapshot=snapshot, now=now, node=node)
 
 

@@ -111,7 +111,7 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     _find_named(topology.node, move.source, f"{where}.from")
     target: NodeSpec = _find_named(topology.node, move.target, f"{where}.to")
     if move.source == move.target:
-        raise BadInput(f"{where}.to", "must be another node than from.")
+        raise BadInput(f"{where}.to", "must be a different node from `from`.")
     if (why := explain_closed(target, offline)) is not None:
         raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
     most = held.get(move.source, 0)
@@ -140,10 +140,10 @@ def explain_closed(node: NodeSpec, offline: Iterable[str] = ()) -> str | None:
 
 def _check_left(queue: str, held: Points, minimum: int) -> None:
     if any(points < 0 for points in held.values()):
-        raise BadInput("moves", f"take more points of {queue} from a node than it has.")
+        raise BadInput("moves", f"must not take more points of {queue} from a node than it has.")
     thousand.check_points(held, f"queues.{queue}.points")
     if len(held) < minimum:
         raise BadInput(
             "moves",
-            f"leave {queue} in {len(held)} containers; it keeps at least {minimum} (minimum_containers).",
+            f"must leave {queue} at least {minimum} containers (minimum_containers), not {len(held)}.",
         )

@@ -37,7 +37,7 @@ def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, n
         projection.read_database().node(node)
         busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
         if (plan := busy.first()) is not None:
-            raise BadInput("node", f"{node} is being emptied; stop plan {plan.pk} first.")
+            raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
         if not Node.objects.filter(name=node, drained=True).update(drained=False):
             raise BadInput("node", f"{node} is not drained.")
         return projection.project(control, overrides.node_thresholds(now))

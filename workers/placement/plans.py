@@ -59,7 +59,7 @@ def approve(
             return record_approval(row, name_of(user), why, now)
         row.approvals = [*row.approvals, _approval(name_of(user), why, now)]
         row.expires_at = now + patience()
-        row.note = f"{name_of(user)} has approved it; somebody else has to agree."
+        row.note = f"{name_of(user)} has approved it; another user has to approve it too."
         row.save(update_fields=["approvals", "expires_at", "note"])
         return row
 
@@ -102,7 +102,7 @@ def void_due(now: datetime) -> int:
     """
     gone = 0
     for row in Plan.objects.filter(state=Plan.State.PROPOSED):
-        why = "Nobody approved it in time." if row.expires_at <= now else drift(row)
+        why = "It was not approved in time." if row.expires_at <= now else drift(row)
         if why is not None:
             with transaction.atomic():
                 fresh = Plan.objects.select_for_update().filter(pk=row.pk, state=Plan.State.PROPOSED).first()
@@ -117,9 +117,9 @@ def drift(plan: Plan) -> str | None:
     topology = projection.read_database()
     for queue, points in plan.base.items():
         if queue not in topology.queues or topology.queues[queue].live_points != points:
-            return f"The points of queue {queue} have changed since."
+            return f"The points of queue {queue} have changed since it was proposed."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
-        return f"Queue {min(others)} has had points on {plan.empties} since, which the plan does not move."
+        return f"Queue {min(others)} now has points on {plan.empties} that the plan does not move."
     closed = {target: moves.explain_closed(topology.nodes[target]) for target in _targets(plan, topology)}
     return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
@@ -148,10 +148,12 @@ def lock_plan(plan: Plan | int) -> Plan:
 def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
     if plan.state != Plan.State.PROPOSED:
         raise BadInput(
-            "plan", f"is {plan.state} already; only a proposed plan can be approved. {plan.note}".strip()
+            "plan", f"is already {plan.state}; only a proposed plan can be approved. {plan.note}".strip()
         )
     if hash != plan.hash:
-        raise BadInput("hash", "is not the hash of this plan; reload the plan and approve what it shows.")
+        raise BadInput(
+            "hash", "is not the hash of this plan; reload the plan, check it, and approve it again."
+        )
     if now >= plan.expires_at:
         raise BadInput("plan", f"expired at {plan.expires_at:%H:%M:%S} UTC; propose it again.")
 
@@ -168,9 +170,9 @@ def another_refusal(plan: Plan, user: User) -> str:
     """
     name = name_of(user)
     if any(approval["by"] == name for approval in plan.approvals):
-        return "was already approved by you; somebody else has to agree."
+        return "was already approved by you; another user has to approve it too."
     if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
-        return "was proposed by you; the second approval has to be somebody else's."
+        return "was proposed by you; another user has to give the second approval."
     return ""
 
 

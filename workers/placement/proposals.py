@@ -89,7 +89,7 @@ def propose_hand(
     if wanted == before:
         raise BadInput("points", f"are already the points of {queue}.")
     planned_moves = moves.compute_moves(queue, before, wanted)
-    title = f"Manual points of {queue}"
+    title = f"Set points of {queue}"
     return _propose(Plan.Kind.HAND, planned_moves, user, reason.strip(), snapshot, now, title=title)
 
 
@@ -103,9 +103,9 @@ def roll_back(plan: Plan | int, user: User, reason: str, *, snapshot: Snapshot, 
     with transaction.atomic():
         row = plans.lock_plan(plan)
         if row.state not in plans.ENDED_WITH_MOVES:
-            raise BadInput("plan", f"is {row.state}; only what has ended can be rolled back.")
+            raise BadInput("plan", f"is {row.state}; only a plan that has ended can be rolled back.")
         if row.undone_by.filter(state__in=(*plans.OPEN, Plan.State.DONE)).exists():
-            raise BadInput("plan", "is being rolled back, or was already.")
+            raise BadInput("plan", "is being rolled back, or was already rolled back.")
         made = [
             move
             for move, step in zip(moves.read(row.moves), row.progress, strict=True)
@@ -143,7 +143,7 @@ def propose_inverse(
     (`workers.placement.give_back`).
     """
     points = sum(move.points for move in proposed)
-    title = f"Give {node} its points back: {points:,} points"
+    title = f"Restore points of {node}: {points:,} points"
     return _propose(Plan.Kind.ROLL_BACK, proposed, user, reason, snapshot, now, title=title, undoes=taken)
 
 
@@ -167,7 +167,7 @@ def from_decision(entry: LedgerEntry, snapshot: Snapshot, now: datetime, *, appr
         if not approved and any(row.moves == [move.to_json() for move in planned_moves] for row in waiting):
             return None
         for row in waiting:
-            plans.end(row, Plan.State.VOID, "A newer decision replaced it.", now)
+            plans.end(row, Plan.State.VOID, "Replaced by a newer plan.", now)
         plan = _propose(
             wish.kind,
             planned_moves,
@@ -202,7 +202,7 @@ def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> 
     loop = Loop.objects.filter(law=REBALANCING).first()
     sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.invalid is not None:
-        raise BadInput("plant", f"can't be planned for now: {sensed.measured.invalid}.")
+        raise BadInput("plant", f"can't be planned now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
     own = overrides.effective_parameters(
         catalog.law(REBALANCING), given, _list_active_overrides(loop, now), now
@@ -232,7 +232,7 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
     for queue, points in left.items():
         if node in points:
             raise BadInput(
-                "node", f"{node} can't be drained: {queue} has nowhere to go. {decision['reason']}"
+                "node", f"{node} can't be drained: no other node can take {queue}. {decision['reason']}"
             )
     return planned_moves
 
@@ -296,8 +296,8 @@ def _title(kind: str, found: Sequence[Move], empties: str) -> str:
     names: dict[str, str] = {
         Plan.Kind.REBALANCE: "Bring every node below BUSY",
         Plan.Kind.BAND: "Balance all nodes",
-        Plan.Kind.USE: f"Take {', '.join(sorted({move.target for move in found}))} into use",
-        Plan.Kind.RESTORE: f"Move points off {sources}, which is lost",
+        Plan.Kind.USE: f"Start using {', '.join(sorted({move.target for move in found}))}",
+        Plan.Kind.RESTORE: f"Move points off {sources} (OFFLINE)",
     }
     count = f"{len(found)} move{'s' if len(found) != 1 else ''}"
     return f"{names.get(kind, str(kind).capitalize())}: {count}, {points:,} points"

@@ -159,10 +159,10 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
         if not restoring_moves:
             return None
         reason = (
-            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; its points move"
+            f"No report from {', '.join(sorted(lost))} for {RESTORE_SECONDS:g} s; the points move"
             " to live nodes."
             if lost
-            else "A queue has fewer containers than its minimum; it gets new ones."
+            else "A queue has fewer containers than its minimum; containers are added."
         )
         return proposals.restore(restoring_moves, reason, snapshot, now)
 

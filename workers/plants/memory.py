@@ -90,7 +90,7 @@ class MemoryPlant:
         if not 1 <= threads <= MAX_THREADS:
             raise BadInput("threads", f"must be a whole number from 1 to {MAX_THREADS}, not {threads}.")
         if host not in self.hosts or not self.hosts[host]["resizable"]:
-            raise BadInput("host", f"{host} does not report, or can't be resized.")
+            raise BadInput("host", f"{host} is not reporting or can't be resized.")
         self.hosts[host]["slots"] = threads
 
     def keep_pool(self, host: str) -> None:
@@ -106,7 +106,7 @@ class MemoryPlant:
 
     def topology(self) -> MeasuredTopology:
         """Return its chain, without measures."""
-        source = MeasuredOperator("source", "source", 1, 1, 1, "a source, which only brings events in")
+        source = MeasuredOperator("source", "source", 1, 1, 1, "a source, which only supplies events")
         chain = [
             source,
             *(

@@ -221,4 +221,4 @@ def explain_unreached(row: PlantStatus | None) -> str | None:
     if not reasons:
         return None
     more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    return f"{reasons[0]}{more}; to let the loop continue, release it on the plant's page"
+    return f"{reasons[0]}{more}; to let the loop continue, release the operator on the plant's page"

@@ -18,10 +18,9 @@ from workers.plants.steered import SteeredPlant
 
 logger = logging.getLogger(__name__)
 CANT_READ = (
-    "The snapshot can't be read (%s): its observer has another version of Weir. Loops don't tick"
-    " and nodes are not "
-    "recovered until the versions match. During an upgrade this is temporary; otherwise start all processes "
-    "from one version."
+    "The snapshot can't be read (%s): its observer runs a different version of Weir. Loops don't run and"
+    " nodes are not recovered until the versions match. During an upgrade this is temporary; otherwise run"
+    " all processes with the same version."
 )
 
 

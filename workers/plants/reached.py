@@ -148,15 +148,15 @@ def _mark_recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
 
 def explain_fault(operator: str, order: OrderStatus) -> str | None:
     """Return the fault as a sentence without its full stop; None while there is none."""
-    ordered = f"{operator} was ordered {_tasks(order.tasks)} by {order.by}"
+    ordered = f"{order.by} requested {_tasks(order.tasks)} for {operator}"
     if order.state == MISSED and order.now is None:
-        return f"{ordered}, and it is unknown whether it took effect"
+        return f"{ordered}; the effect is unknown"
     if order.state == MISSED:
-        return f"{ordered} and has {order.now}: no effect so far"
+        return f"{ordered}, which still has {order.now}: no effect so far"
     if order.state != UNDONE:
         return None
-    has_again = f", and it has {order.now} again" if order.now == order.tasks else ""
-    return f"{ordered}; another controller set it to {_undone_to(order)}{has_again}"
+    has_again = f", and the operator has {order.now} again" if order.now == order.tasks else ""
+    return f"{ordered}; another controller set the tasks to {_undone_to(order)}{has_again}"
 
 
 def _undone_to(order: OrderStatus) -> str:

@@ -33,7 +33,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
 
 def explain_unseen(name: str, row: PlantStatus) -> str:
     """Return why the plant is not observed, as a sentence."""
-    because = row.error or "it has not been observed yet"
+    because = row.error or "no reason given"
     if row.age_seconds is None:
         return f"{name} has not been observed yet: {because}"
     return f"{name} was last observed {row.age_seconds:.0f} s ago: {because}"

@@ -55,7 +55,7 @@ class SimulatedPlant:
             1,
             1,
             1,
-            "a source, which only brings events in",
+            "a source, which only supplies events",
             float(failed),
             float(left),
             ({"outputs": float(arrived)},),
@@ -83,7 +83,7 @@ class SimulatedPlant:
 
 
 def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
-    source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "a source, which only brings events in")
+    source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "a source, which only supplies events")
     operators = {
         name: MeasuredOperator(name, "operator", count, 1, MAX_TASKS) for name, count in tasks.items()
     }

@@ -21,9 +21,9 @@ from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.pipeline.status.status import WINDOW_SECONDS
 
 MAX_TASKS = 64  # limit of `workers.pipeline.declaration.controls`
-ONE_PRODUCER = "producers are not a part of the plant"
+ONE_PRODUCER = "producers are not part of the plant"
 DECLARED = "the replicas are declared with the application"
-SENT_FOR = "its workers are started by the loop worker_rate"
+SENT_FOR = "the loop worker_rate starts its workers"
 
 
 def topology_of(snapshot: Snapshot) -> MeasuredTopology:

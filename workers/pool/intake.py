@@ -28,7 +28,7 @@ class WorkIntake:
         else:
             self._return()
         logger.warning(
-            "This worker host takes %s.", "no new work: it is drained" if drained else "work again"
+            "This worker host accepts %s.", "no new work: it is drained" if drained else "new work again"
         )
 
     def _leave(self) -> None:

@@ -22,8 +22,8 @@ def text(report: WeekReport) -> str:
     sections = [
         ("Service levels", _promises(report), "No objectives."),
         ("Incidents", _incidents(report), "None."),
-        ("Control loops", _loops(report), "No loop acted."),
-        ("Overrides", _overrides(report), "Nothing."),
+        ("Control loops", _loops(report), "No loop actions."),
+        ("Overrides", _overrides(report), "None."),
         ("Proposals", _proposals(report), "None."),
     ]
     said = one_line(report.figures.sentence)
@@ -57,16 +57,16 @@ def _incidents(report: WeekReport) -> Iterator[str]:
 def _incident(row: Row) -> str:
     who = f"acknowledged by {row.acknowledged_by}" if row.acknowledged_by else "not acknowledged"
     at = f"{row.alert.fired_at:%a %H:%M}" if row.alert.fired_at else ""
-    still = "" if row.alert.resolved_at else "still open, so far "
+    still = "" if row.alert.resolved_at else "still open after "
     lasted = f"{still}{duration_words(row.seconds)}, {who}. {row.outcome.words}"
     return f"- {at} {row.alert.title} ({row.alert.shown_severity}), {lasted}"
 
 
 def _loops(report: WeekReport) -> Iterator[str]:
     for row in report.loops:
-        advice = f"; {row.advice} only advised" if row.advice else ""
-        said = f"{row.effective} had an effect, {row.ineffective} none, {row.harmful} made it worse"
-        said += f", {row.unjudged} not judged" if row.unjudged else ""
+        advice = f"; {row.advice} advised only" if row.advice else ""
+        said = f"{row.effective} effective, {row.ineffective} without effect, {row.harmful} harmful"
+        said += f", {row.unjudged} not evaluated" if row.unjudged else ""
         yield f"- {row.name}: {format_count(row.actions, 'action')}, {said}{advice}."
 
 

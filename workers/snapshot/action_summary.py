@@ -97,7 +97,7 @@ def _describe_held(snapshot: Snapshot) -> Iterator[str]:
     if len(held) == 1:
         (name,) = held
         mode = snapshot.loops[name].mode
-        yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'in manual'}"
+        yield f"{name.replace('_', ' ')} is {'on hold' if mode == 'hold' else 'in manual mode'}"
     elif held:
         yield f"{len(held)} loops are on hold or in manual mode"
 

@@ -28,7 +28,7 @@ def _tasks(snapshot: Snapshot) -> Iterator[ManualChange]:
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
     for plant, holder in holders.items():
         if holder is not None:
-            value, owner = "its parallelism loops hold", holder.holder or ""
+            value, owner = "parallelism loops on hold", holder.holder or ""
             yield ManualChange(
                 kind="tasks", of=f"plant/{plant}", value=value, owner=owner, until=holder.until
             )
@@ -55,7 +55,7 @@ def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[ManualChange]:
             yield ManualChange(
                 kind="stop",
                 of=f"application/{application}",
-                value="its events wait in their segments",
+                value="events stay in their queues",
                 owner=order.by,
                 reason=order.reason,
             )

@@ -185,9 +185,9 @@ def _together(loops: list[SubjectState]) -> SubjectFinding:
 def _describe_all_well(snapshot: Snapshot) -> str:
     unknown = [state.name for state in snapshot.states.values() if state.severity == "unknown"]
     if unknown:
-        return f"No problems found; not known yet: {format_names(unknown)}."
+        return f"No problems found; state unknown: {format_names(unknown)}."
     count = len(snapshot.nodes)
     nodes = "The only node is" if count == 1 else f"All {count} nodes"
     share = snapshot.totals.shed_share
-    shed = f"{percent(share, 2)} of the events that patterns could use is shed" if share else "nothing shed"
+    shed = f"{percent(share, 2)} of the events that patterns could use are shed" if share else "nothing shed"
     return f"{nodes} normal; every queue keeps up; {shed}."

@@ -23,16 +23,16 @@ class Expiry:
         """Return the end; None if there is none. Raises `BadInput` naming minutes or expires_at."""
         given = (self.minutes is not None) + (self.expires_at is not None) + self.endless
         if given != 1:
-            raise BadInput("expires_at", "must have exactly one of minutes and a time.")
+            raise BadInput("expires_at", "is ambiguous or missing; set either minutes or expires_at.")
         if self.endless:
             return None
         most = timedelta(days=plant_settings.value("override.maximum_days"))
         if self.expires_at is None:
             return now + parse_minutes(self.minutes, most)
         if self.expires_at.tzinfo is None:
-            raise BadInput("expires_at", "must be a time with its time zone")
+            raise BadInput("expires_at", "must be a time with a time zone, such as 2026-01-31T12:00:00Z")
         if not now < self.expires_at <= now + most:
-            raise BadInput("expires_at", f"must be a time from now on, at most {most.days} days ahead")
+            raise BadInput("expires_at", f"must be a future time, at most {most.days} days ahead")
         return self.expires_at
 
 
@@ -42,7 +42,7 @@ def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
     if not checks.is_number(minutes, 0, limit) or minutes <= 0:
         span = f"{limit:.0f} ({most.days} days)"
         raise BadInput(
-            "minutes", f"must be minutes above 0 up to {span}, not {checks.shorten_for_message(minutes)}"
+            "minutes", f"must be above 0 and at most {span}, not {checks.shorten_for_message(minutes)}"
         )
     return timedelta(minutes=minutes)
 

@@ -197,7 +197,7 @@ def set_override(
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
-        raise BadInput("scope", "must be a loop, or a law, a queue, a node, or several of these.")
+        raise BadInput("scope", "must be a loop, or a law, queue, or node, or a combination of those.")
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).compute(now)
     with transaction.atomic():
@@ -206,7 +206,7 @@ def set_override(
         itself = scope.is_itself(name)
         if itself and endless and node is None:
             raise BadInput(
-                "expires_at", f"is missing; {name} of {scope} resumes automatically, so give its end."
+                "expires_at", f"is missing; {name} of {scope} resumes automatically, so set an end."
             )
         checked = (
             _validate_value(scope, name, value, now, beside or {})
@@ -269,7 +269,7 @@ def extend(
     still = Override.objects.filter(pk=override.pk, expires_at__gt=now, ended_at__isnull=True)
     with transaction.atomic():
         if not still.update(expires_at=until):
-            raise BadInput("override", "is over already; set it again, with a reason")
+            raise BadInput("override", "has already ended; set a new override with a reason")
         override.refresh_from_db()
         if not is_threshold(override):
             _enforce(override, now, control)
@@ -488,7 +488,7 @@ def read_reason(reason: Any) -> str:
     """Return a person's reason, stripped. Raises `BadInput` if it is empty or too long."""
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
-        raise BadInput("reason", "is missing; say why in one sentence, for the people on call")
+        raise BadInput("reason", "is missing; give a reason in one sentence, for the on-call team")
     if len(text) > MAXIMUM_REASON_LENGTH:
         raise BadInput("reason", f"must have at most {MAXIMUM_REASON_LENGTH} characters, not {len(text)}")
     return text

@@ -15,8 +15,8 @@ from workers.models import Loop
 
 Target = Mapping[str, Any]
 LADDER_ADVISES = (
-    "must be advise or hold: the remedy ladder of an attached plant applies nothing there; put a loop of the"
-    " plant on auto for more tasks, and pause a queue on the plant's page."
+    "must be advise or hold: the remedy ladder can't change an attached plant. To add tasks, set a loop of"
+    " the plant to auto; to pause a queue, use the plant's page."
 )
 
 
@@ -34,7 +34,7 @@ def explain_fixed(law: str, name: str) -> str | None:
     """Return why nobody can set this parameter of a law; None if people can."""
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
-    return "workers follows what a loop steers: a container's are short, a pool's are permanent."
+    return "workers follows the loop's target: short-lived for a container, permanent for a pool."
 
 
 def acts_by_itself(loop: Loop) -> bool:
@@ -63,6 +63,6 @@ def explain_refusal(loop: Loop, rival: Loop) -> str:
     """Explain in a sentence, with what to do."""
     what = loop.target.get("operator") or rival.target.get("operator")
     return (
-        f"can't be set for {loop.name}: {rival.name} sets the tasks of {what}, and they have one owner;"
-        f" put {rival.name} on advise first."
+        f"can't be set for {loop.name}: {rival.name} already sets the tasks of {what};"
+        f" set {rival.name} to advise first."
     )

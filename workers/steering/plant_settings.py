@@ -15,7 +15,7 @@ from workers.models import Setting
 
 CURRENCY = "In the currency of the other prices; without a price, no cost is computed."
 PRICES = {
-    "worker_hour": "Cost of a process of a worker host while it works for an hour.",
+    "worker_hour": "Cost of one working hour of a worker host process.",
     "node_hour": "Cost of a node in use per hour.",
     "lost_event": "Value of an event that is shed.",
     "delay_second": "Cost of a second in which the oldest event of a container waits longer than allowed.",
@@ -24,8 +24,8 @@ DECLARED = (
     Parameter(
         "approvals.operator",
         "persons",
-        "Number of approvals that a plan needs if an operator approves it. 2: somebody else must agree, and"
-        " the proposer can't be the second.",
+        "Number of approvals that a plan needs if an operator approves it. 2: a second user must approve, and"
+        " the proposer can't be that user.",
         1,
         1,
         2,
@@ -43,7 +43,7 @@ DECLARED = (
     Parameter(
         "plan.expires_seconds",
         "s",
-        "Time after which a proposed plan without approval is void; a first approval of two restarts the"
+        "Time after which a proposed plan without approval expires; the first of two approvals restarts the"
         " time.",
         300.0,
         60.0,
@@ -52,8 +52,7 @@ DECLARED = (
     Parameter(
         "override.maximum_days",
         "days",
-        "Maximum time of an override before it reverts automatically. An administrator may set one without"
-        " an end.",
+        "Maximum duration of an override. An administrator may set an override without an expiry.",
         7.0,
         1.0,
         31.0,
@@ -61,8 +60,8 @@ DECLARED = (
     Parameter(
         "override.notice_seconds",
         "s",
-        "Time before an override reverts at which the strip says so and offers more time (for a short"
-        " override: from half of its time).",
+        "Time before an override expires at which the status strip offers to extend it (for a short override:"
+        " half of its duration).",
         120.0,
         10.0,
         3_600.0,
@@ -80,7 +79,7 @@ DECLARED = (
     Parameter(
         "session.hours",
         "h",
-        "Maximum length of a login. Applies to new logins.",
+        "Maximum duration of a session. Applies to new sessions.",
         336.0,
         0.5,
         720.0,
@@ -88,8 +87,8 @@ DECLARED = (
     Parameter(
         "session.idle_minutes",
         "min",
-        "Time after which a login ends if its user opens no page and sends nothing. An open page that"
-        " follows the plant does not count; raise this for a screen on a wall.",
+        "Time after which a session ends if its user opens no page and sends nothing. Live updates of an open"
+        " page don't count; raise the value for a wall display.",
         480.0,
         5.0,
         43_200.0,
@@ -97,7 +96,7 @@ DECLARED = (
     Parameter(
         "login.second_factor",
         "0 or 1",
-        "1: an administrator with a local account acts as a viewer until a second factor (codes of an app)"
+        "1: an administrator with a local account acts as a viewer until a second factor (authenticator app)"
         " is set up. 0: a second factor is optional.",
         0,
         0,
@@ -122,7 +121,7 @@ DECLARED = (
     Parameter(
         "quota.bytes_per_second",
         "bytes/s",
-        "Maximum number of bytes of events (unpacked) that a token may publish over HTTP per second, on"
+        "Maximum number of bytes of events (decompressed) that a token may publish over HTTP per second, on"
         " average over 10 s. A token may have its own quota.",
         32 * 2**20,
         1_000,
@@ -142,8 +141,8 @@ DECLARED = (
     Parameter(
         "quota.batch_seconds",
         "s/h",
-        "Maximum time that batch workers may work for one user within an hour. A further run is refused"
-        " until then.",
+        "Maximum batch worker time of a user within an hour. Further runs are rejected until the time is"
+        " below the limit.",
         3_600,
         60,
         1_000_000,

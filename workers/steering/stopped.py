@@ -43,7 +43,7 @@ def explain_no_slots(snapshot: Snapshot) -> str:
     reports = any(row.role == "jobs" for row in snapshot.hosts.values())
     return (
         explain_all_drained(snapshot)
-        or f"no worker host of role jobs {'has a slot' if reports else 'reports'}"
+        or f"no worker host of role jobs {'has a slot' if reports else 'is reporting'}"
     )
 
 
@@ -119,7 +119,7 @@ def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 
 def _format_end(pause: PauseStatus | None) -> str:
     if pause is None or pause.until is None:
-        return "until somebody ends it"
+        return "without expiry"
     until = datetime.fromtimestamp(pause.until, UTC)
     return f"until {time_words(until, datetime.fromtimestamp(pause.since or pause.until, UTC))}"
 

@@ -56,7 +56,7 @@ def cancel(actor: Actor, experiment: Experiment, now: datetime) -> Experiment:
     """Cancel its run; finished simulations stay. Raises `BadInput` if it has ended."""
     demand_contents(actor, "lab.run", experiment.queues)
     if experiment.run is None:
-        raise BadInput("run", "has ended already.")
+        raise BadInput("run", "has already ended.")
     with transaction.atomic():
         runs.cancel(experiment.run, now)
         before = {"state": experiment.run.state}
@@ -84,7 +84,7 @@ def override(
     values_of_law = _find_applicable(experiment, law)
     values = {name: values_of_law.values[name] for name in names if name in values_of_law.values}
     if not values:
-        raise BadInput("name", f"choose at least one of {', '.join(values_of_law.values)}.")
+        raise BadInput("name", f"is missing; choose at least one of {', '.join(values_of_law.values)}.")
     loops = loops_of(values_of_law, loop)
     held = [list_active_overrides(law_loop, now) for law_loop in loops]
     changed = {
@@ -117,7 +117,7 @@ def loops_of(applied: Applicable, loop: str) -> list[Loop]:
     """Return all of them, or the one of that number. Raises `BadInput`."""
     chosen = [law_loop for law_loop in loops_of_law(applied) if loop in (ALL, str(law_loop.pk))]
     if not chosen:
-        raise BadInput("loop", f"is not a loop of {applied.law}; choose one of the list.")
+        raise BadInput("loop", f"is not a loop of {applied.law}; choose a loop from the list.")
     return chosen
 
 

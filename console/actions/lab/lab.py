@@ -60,9 +60,9 @@ def read_wanted(
     """Validate a new experiment. Raises `BadInput` that names scenario, law, seed, title, or the setting."""
     scenario = scenario_named(name)
     if not checks.is_whole(seed, 0, 2**63 - 1):
-        raise BadInput("seed", f"takes a whole number, at least 0, not {str(seed)[:40]}.")
+        raise BadInput("seed", f"must be a whole number of at least 0, not {str(seed)[:40]}.")
     if len(title) > MAX_TITLE:
-        raise BadInput("title", f"takes at most {MAX_TITLE} characters.")
+        raise BadInput("title", f"must have at most {MAX_TITLE} characters.")
     try:
         read = scenario.read_laws(names_of_laws)
         values = scenario.read_settings(settings)

@@ -31,11 +31,11 @@ def read_trace(path: str, column: str | None) -> Floats:
     if not wanted or names.count(wanted) != 1:
         hint = separator_hint(names[0]) if len(names) == 1 else ""
         raise BadInput(
-            "--column", f"takes a column that the file's first line names once, not {column}{hint}"
+            "--column", f"must be a column that the file's first line names once, not {column}{hint}"
         )
     values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
-        raise BadInput("--trace", "takes numbers of at least 0, with at least one above 0")
+        raise BadInput("--trace", "must have numbers of at least 0, with at least one number above 0")
     return values
 
 
@@ -49,7 +49,7 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     for name in names:
         if name not in columns:
             hint = separator_hint(columns[0]) if len(columns) == 1 else ""
-            raise BadInput(name, f"is no column of the file; its first line names the columns{hint}")
+            raise BadInput(name, f"is not a column of the file; its first line names the columns{hint}")
         if columns.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")
@@ -71,7 +71,9 @@ def _rows(path: str, field: str) -> Rows:
         why = (
             error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
         )
-        raise BadInput(field, f"{path} can't be read ({why}); give a CSV file, .gz too") from None
+        raise BadInput(
+            field, f"{path} can't be read ({why}); give a CSV file, optionally compressed as .gz"
+        ) from None
     # Lines as csv defines them: str.splitlines has more kinds, which were not counted.
     rows = csv.DictReader(StringIO(text.removeprefix("\ufeff"), newline=""))
     try:
@@ -79,7 +81,7 @@ def _rows(path: str, field: str) -> Rows:
     except csv.Error:
         raise BadInput(field, "line 1 is not CSV") from None
     if len(rows.fieldnames) > MAX_COLUMNS:
-        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; a file takes at most {MAX_COLUMNS}")
+        raise BadInput(field, f"has {len(rows.fieldnames):,} columns; the maximum is {MAX_COLUMNS}")
     return rows
 
 
@@ -91,5 +93,5 @@ def _text(path: Path) -> str:
 def _number(text: str | None, line: int, column: str, field: str) -> float:
     value = decimal_number(text or "")
     if value is None or not math.isfinite(value):
-        raise BadInput(field, f"line {line}: {column} takes a finite number")
+        raise BadInput(field, f"line {line}: {column} must be a finite number")
     return value

@@ -82,7 +82,7 @@ def own_queues(actor: Actor) -> list[str] | None:
 def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
     """Return a known file's column. Raises `BadInput`; `PermissionDenied` for values of another queue."""
     if name not in _traces(data):
-        raise BadInput("trace", f"{name[:80]} does not exist any more; choose another.")
+        raise BadInput("trace", f"{name[:80]} no longer exists; choose another trace.")
     queues = _queues_of(name, actor)
     demand_contents(actor, "lab.run", queues)
     return Trace(Path(name).name, column, _read(path_inside(data, name, "trace"), column), name, queues)
@@ -101,7 +101,7 @@ def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
     except OSError:
         values = None
     if experiment is None or experiment.trace is None or values is None:
-        raise BadInput("trace", f"of experiment {number} does not exist any more; choose another.")
+        raise BadInput("trace", f"of experiment {number} no longer exists; choose another trace.")
     about = experiment.trace
     return Trace(about["name"], about["column"], values, about.get("path", ""), experiment.queues)
 
@@ -115,7 +115,7 @@ def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor
     if not NAME.match(plain):
         raise BadInput(
             "trace",
-            "takes a CSV file, named .csv or .csv.gz, with a name of letters, digits, spaces, . _ and -.",
+            "must be a .csv or .csv.gz file whose name has only letters, digits, spaces, . _ and -.",
         )
     place = extract_files.upload_folder(actor.account.pk)
     folder = data / place
@@ -136,7 +136,7 @@ def _copy(file: BinaryIO, path: Path) -> None:
             out.write(chunk)
             written += len(chunk)
             if written > MAX_TRACE_BYTES:
-                raise BadInput("trace", f"takes at most {MAX_TRACE_BYTES // 2**20} MiB.")
+                raise BadInput("trace", f"must have at most {MAX_TRACE_BYTES // 2**20} MiB.")
     if path.suffix != ".gz":
         return
     unpacked = 0
@@ -147,7 +147,7 @@ def _copy(file: BinaryIO, path: Path) -> None:
                 if unpacked > MAX_TRACE_BYTES:
                     raise BadInput("trace", f"decompresses to more than {MAX_TRACE_BYTES // 2**20} MiB.")
     except (OSError, EOFError, zlib.error):
-        raise BadInput("trace", "is not complete gzip.") from None
+        raise BadInput("trace", "is not a complete gzip file.") from None
 
 
 def _read(path: Path, column: str) -> Floats:
@@ -166,7 +166,7 @@ def _check_lines(path: Path) -> None:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))
     if lines > MAX_TRACE_LINES:
-        raise BadInput("trace", f"takes at most {MAX_TRACE_LINES:,} lines.")
+        raise BadInput("trace", f"must have at most {MAX_TRACE_LINES:,} lines.")
 
 
 def _count_lines(text: bytes) -> int:

@@ -112,13 +112,13 @@ def _plan(
     actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
 ) -> str:
     made = plans.propose_rebalance(actor, arguments["goal"], snapshot, now)
-    return f"Plan {made.pk} was created; it moves nothing before it is approved, too."
+    return f"Plan {made.pk} was created; it must also be approved before it moves points."
 
 
-VALUE = Parameter("value", "", "Value that replaces the parameter's.", None, -1e12, 1e12, required=True)
+VALUE = Parameter("value", "", "New value of the parameter.", None, -1e12, 1e12, required=True)
 ACTS: Mapping[str, Proposable] = {
     "override": Proposable(
-        "Override one parameter or guard setting of one loop for some minutes.",
+        "Temporarily override one parameter or guard setting of a loop.",
         "override.set",
         (
             LOOP,
@@ -129,19 +129,19 @@ ACTS: Mapping[str, Proposable] = {
         _override,
     ),
     "hold": Proposable(
-        "Hold a loop for some minutes.",
+        "Temporarily hold a loop.",
         "loop.mode",
         (LOOP, _minutes("Duration of the hold.")),
         _hold,
     ),
     "silence": Proposable(
-        "Silence matching alerts for some minutes.",
+        "Temporarily silence matching alerts.",
         "silence.set",
         (MATCHERS, _minutes("Duration of the silence.")),
         _silence,
     ),
     "plan": Proposable(
-        "Create a plan that moves points between nodes; people approve it by its own hash.",
+        "Create a plan that moves points between nodes; the plan needs its own approval by hash.",
         "plan.propose",
         (GOAL,),
         _plan,
@@ -156,13 +156,16 @@ def propose(
     """Propose an action to people; nothing is done. Only a token proposes: people act themselves."""
     demand(actor, "proposal.make")
     if actor.token is None:
-        raise BadInput("authorization", "takes an API token: logged-in users act without a proposal.")
+        raise BadInput("authorization", "must be an API token; logged-in users don't need a proposal.")
     cleaned, text = validate_arguments(act, arguments), overrides.read_reason(reason)
     if snapshot is None or snapshot.at is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
     plans.fresh(snapshot, now, LIVE_SECONDS)
     if open_proposals(now).filter(token=actor.token).count() >= MAX_OPEN:
-        raise BadInput("proposals", f"of this token wait already: {MAX_OPEN}; let people decide on them.")
+        raise BadInput(
+            "proposals",
+            f"exceed the limit of {MAX_OPEN} open proposals per token; wait until some are decided.",
+        )
     made = AssistantProposal(
         act=act,
         arguments=cleaned,
@@ -197,11 +200,13 @@ def approve(
     if not _is_hash_of(row, hash):
         raise BadInput("hash", "belongs to another proposal; open it again and approve the version it shows.")
     if not is_valid(row.token, now):
-        raise BadInput("proposal", f"is of {row.token.name}, a token that has ended; reject it.")
+        raise BadInput(
+            "proposal", f"was made by {row.token.name}, a token that is no longer valid; reject the proposal."
+        )
     act = ACTS[row.act]
     demand(actor, act.permission, queues_of(row))
     if why := _drift(row, now):
-        raise BadInput("proposal", f"is void: {why}; request another one.")
+        raise BadInput("proposal", f"is no longer valid: {why}; request a new proposal.")
     row.outcome = act.carry_out(actor, row.arguments, _reason_of_both(row, text), snapshot, now)
     return _record_decision(actor, row, State.APPROVED, text, now)
 
@@ -220,13 +225,13 @@ def _demand_session(actor: Actor) -> None:
     """
     demand(actor, "proposal.decide")
     if actor.confirmed_at is None:
-        raise PermissionDenied("A proposal is decided on its page by a logged-in person, not by a command.")
+        raise PermissionDenied("Only a logged-in user can decide a proposal, on the proposal's page.")
 
 
 def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
     """Return the arguments of an action with their values. Raises `BadInput`."""
     if not isinstance(act, str) or act not in ACTS:
-        raise BadInput("act", f"takes one of {', '.join(ACTS)}, not {checks.shorten_for_message(act)}.")
+        raise BadInput("act", f"must be one of {', '.join(ACTS)}, not {checks.shorten_for_message(act)}.")
     cleaned = read_values(ACTS[act].arguments, arguments, "arguments")
     if "loop" in cleaned:
         loop_named(cleaned["loop"])
@@ -238,7 +243,8 @@ def loop_named(name: str) -> Loop:
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
         raise BadInput(
-            "arguments.loop", f"{checks.shorten_for_message(name)} is not a loop; list them and use a name."
+            "arguments.loop",
+            f"{checks.shorten_for_message(name)} is not a loop; list the loops and use a loop's name.",
         )
     return loop
 
@@ -285,7 +291,7 @@ def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
     row = rows.get(pk=proposal.pk)
     state = state_at(row, now)
     if state != State.PROPOSED:
-        raise BadInput("proposal", f"is already {state}; request another one.")
+        raise BadInput("proposal", f"is already {state}; request a new proposal.")
     return row
 
 

@@ -36,7 +36,7 @@ def fresh(
     if age_seconds < -oldest_seconds:
         raise BadInput(
             "plant",
-            f"was observed {-age_seconds:.0f} s ahead of this host's clock; set the clocks of both hosts, "
+            f"was observed {-age_seconds:.0f} s ahead of this host's clock; synchronize the clocks, "
             "then try again.",
         )
     if age_seconds > oldest_seconds:
@@ -94,7 +94,7 @@ def propose_points(
     """
     demand(actor, "plan.propose", [queue])
     if digest:
-        demand_unchanged(f"The division of {queue}", points_held(queue), digest)
+        demand_unchanged(f"The point distribution of {queue}", points_held(queue), digest)
     why = overrides.read_reason(reason)
     made = proposals.propose_hand(
         queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why

@@ -48,7 +48,9 @@ def _open(tuning: Tuning) -> Tuning:
     """Return its row, locked until the transaction ends."""
     row = Tuning.objects.select_for_update(of=("self",)).select_related("loop").get(pk=tuning.pk)
     if row.state != Tuning.State.PROPOSED:
-        raise BadInput("tuning", f"is already {row.state}; only a proposed one can be decided on.")
+        raise BadInput(
+            "tuning", f"is already {row.state}; only a proposed tuning can be approved or rejected."
+        )
     return row
 
 

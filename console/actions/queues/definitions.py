@@ -95,7 +95,7 @@ def _check(actor: Actor, name: str, kind: str, definition: Mapping[str, Any]) ->
             typed.check(handler, options, data)
             registry.build(handler, options, Place(name, data))
     elif definition["handler"] or definition["handler_options"]:
-        raise BadInput("handler", "is for jobs queues; the pipeline reads this one. Leave it empty.")
+        raise BadInput("handler", "is for jobs queues; the pipeline reads this queue. Leave the field empty.")
 
 
 @transaction.atomic
@@ -151,7 +151,7 @@ def create(
     if unknown:
         raise BadInput(unknown[0], f"is unknown; the fields are {', '.join(FIELDS)}.")
     if kind not in Queue.Kind.values:
-        raise BadInput("kind", f"takes {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
+        raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
     _check(actor, name, kind, {**definition_of(Queue()), **given})
     topology = projection.create_queue(control, name, kind, points, overrides.node_thresholds(now), **given)

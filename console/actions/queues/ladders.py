@@ -24,7 +24,7 @@ def set_cap(actor: Actor, queue: str, cap: str, *, reason: str, now: datetime) -
     why = read_reason(reason)
     loop = Loop.objects.select_for_update().filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
-        raise BadInput("queue", f"{queue} has no ladder yet; a new queue gets one within seconds.")
+        raise BadInput("queue", f"{queue} has no remedy ladder yet; try again in a few seconds.")
     catalog.parameter(LAW, "cap").check(cap, "")
     before = str(catalog.read_parameters(LAW, loop.parameters)["cap"])
     if cap == before:

@@ -48,7 +48,7 @@ def pause_queue(
     if not Queue.objects.filter(name=queue).exists():
         raise BadInput("queue", f"{queue[:40]} is not a queue.")
     if part not in pausing.PARTS:
-        raise BadInput("part", f"takes {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
+        raise BadInput("part", f"must be {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
     scope = Scope(queue=queue)
     demand_later_end(scope, part, overrides.PAUSED, expiry, now, "part")
     return _stop(actor, "queue.pause", part, overrides.PAUSED, scope, expiry, reason, now, control)
@@ -66,13 +66,16 @@ def drain_host(
     hosts = host_reports(control)
     if host not in hosts:
         raise BadInput(
-            "host", f"{host[:100]} does not report; the worker hosts are {', '.join(hosts) or 'none'}."
+            "host", f"{host[:100]} is not reporting; the worker hosts are {', '.join(hosts) or 'none'}."
         )
     projection.lock_revision()  # a second user who drains the last host at once sees the other's drain
     if hosts[host].role == CONTROL_ROLE and not _others_run_loops(host, hosts, now):
         raise BadInput(
             "host",
-            (f"{host} is the only host that runs the control loops; start another of role control first."),
+            (
+                f"{host} is the only host that runs the control loops; start another host of"
+                " role control first."
+            ),
         )
     scope = Scope(host=host)
     demand_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")

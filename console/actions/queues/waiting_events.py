@@ -34,7 +34,7 @@ class PeekRequest:
         if not Queue.objects.filter(name=self.queue).exists():
             raise BadInput("queue", f"{self.queue[:40]} is not a queue.")
         if self.order not in ORDERS:
-            raise BadInput("order", f"takes {' or '.join(ORDERS)}, not {self.order[:40]!r}.")
+            raise BadInput("order", f"must be {' or '.join(ORDERS)}, not {self.order[:40]!r}.")
         checks.whole(1, MAX_EVENTS).validate(self.events, "events", BadInput, ".")
         return self
 

@@ -97,7 +97,7 @@ def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mar
     _check_outside(change)
     lately = Mark.objects.exclude(event="").filter(created_at__gte=now - timedelta(hours=1))
     if lately.count() >= MAX_AN_HOUR:
-        message = f"is number {MAX_AN_HOUR + 1:,} within an hour; send fewer, and later."
+        message = f"exceeds the limit of {MAX_AN_HOUR:,} events per hour; try again later."
         raise RateLimited("event", message, AN_HOUR_SECONDS)
     try:
         with transaction.atomic():
@@ -144,15 +144,15 @@ def check_names(*, source: str, id: str, type: str) -> None:
         ("type", type, MAX_EVENT),
     ):
         if not 0 < len(value) <= longest:
-            raise BadInput(name, f"takes 1 to {longest} characters.")
+            raise BadInput(name, f"must have 1 to {longest} characters.")
 
 
 def _check_outside(change: OutsideChange) -> None:
     check_names(source=change.source, id=change.event, type=change.type)
     if change.url and not (len(change.url) <= MAX_URL and change.url.startswith(("https://", "http://"))):
-        raise BadInput("url", f"takes an http or https address of at most {MAX_URL} characters.")
+        raise BadInput("url", f"must be an http or https address of at most {MAX_URL} characters.")
     if len(change.parts) > MAX_PARTS:
-        raise BadInput("parts", f"takes at most {MAX_PARTS} parts.")
+        raise BadInput("parts", f"must have at most {MAX_PARTS} parts.")
     for part in change.parts:
         _check_part(part)
 
@@ -161,7 +161,7 @@ def _check_part(part: str) -> None:
     """Check that the part exists if its kind has a table: a misspelled part could never be found again."""
     matched = PART.fullmatch(part)
     if matched is None:
-        raise BadInput("parts", f"takes parts such as queue/alert or node/n1, not {part[:40]!r}.")
+        raise BadInput("parts", f"must be parts such as queue/alert or node/n1, not {part[:40]!r}.")
     kind, name = matched.groups()
     known = {"queue": Queue.objects.filter(name=name), "node": Node.objects.filter(name=name)}
     if kind in known and not known[kind].exists():
@@ -220,14 +220,14 @@ def describe_mark(mark: Mark) -> dict[str, Any]:
 
 def _check(title: str, kind: str, text: str, at: datetime, until: datetime | None, now: datetime) -> None:
     if not title:
-        raise BadInput("title", "is missing; describe in a few words what happened.")
+        raise BadInput("title", "is missing; describe the event in a few words.")
     if len(title) > MAX_TITLE:
-        raise BadInput("title", f"takes at most {MAX_TITLE} characters; the text takes {MAX_TEXT:,}.")
+        raise BadInput("title", f"must have at most {MAX_TITLE} characters; text can have {MAX_TEXT:,}.")
     if len(text) > MAX_TEXT:
-        raise BadInput("text", f"takes at most {MAX_TEXT:,} characters.")
+        raise BadInput("text", f"must have at most {MAX_TEXT:,} characters.")
     if kind not in Mark.Kind.values:
-        raise BadInput("kind", f"takes {' or '.join(Mark.Kind.values)}, not {kind[:40]!r}.")
+        raise BadInput("kind", f"must be {' or '.join(Mark.Kind.values)}, not {kind[:40]!r}.")
     if at > now + MAX_AHEAD:
-        raise BadInput("at", "is in the future; a mark is about what has happened.")
+        raise BadInput("at", "is in the future; a mark describes a past event.")
     if until is not None and until < at:
         raise BadInput("until", "is before at; a range ends after its start.")

@@ -107,16 +107,16 @@ def describe_link(link: SharedLink) -> dict[str, Any]:
 
 def _check(at: datetime, hours: float, reason: str, now: datetime) -> None:
     if not reason:
-        raise BadInput("reason", "is missing; say with whom you share it, and why.")
+        raise BadInput("reason", "is missing; say who you share the link with, and why.")
     if len(reason) > MAX_REASON:
-        raise BadInput("reason", f"takes at most {MAX_REASON} characters.")
+        raise BadInput("reason", f"must have at most {MAX_REASON} characters.")
     if not 0 < hours <= MAX_HOURS:
-        raise BadInput("hours", f"takes more than 0 and at most {MAX_HOURS:g} (7 days).")
+        raise BadInput("hours", f"must be more than 0 and at most {MAX_HOURS:g} (7 days).")
     if at > now:
         raise BadInput("at", "is in the future; a link shows the past.")
     if snapshot_at(settings.WEIR_DATA, at.timestamp()) is None:
-        raise BadInput("at", "is a time without a snapshot; choose another one on the timeline.")
+        raise BadInput("at", "is a time without a snapshot; choose another time on the timeline.")
     if open_at(now).count() >= MAX_OPEN:
         raise BadInput(
-            "at", (f"exceeds the limit: {MAX_OPEN} links are active; end some on the timeline first.")
+            "at", (f"exceeds the limit: {MAX_OPEN} links are active; end a link on the timeline first.")
         )

@@ -52,7 +52,7 @@ class Router(ninja.Router):
     ) -> None:
         response = options.pop("response", NOT_SET)
         if response is NOT_SET and "responses" not in (options.get("openapi_extra") or {}):
-            raise TypeError(f"{path} declares no answer: give it a response.")
+            raise TypeError(f"{path} declares no response; set response.")
         if response is not NOT_SET:
             answers = response if isinstance(response, dict) else {200: response}
             options["response"] = {

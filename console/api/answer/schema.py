@@ -14,8 +14,8 @@ PerSecond = Annotated[float, Field(description="Events per second.")]
 Share = Annotated[float, Field(description="A share, 0 to 1.")]
 Bytes = Annotated[int, Field(description="Bytes.")]
 Events = Annotated[int, Field(description="Events.")]
-Points = Annotated[int, Field(description="Points, of the 1000 of a queue.")]
-Labels = Annotated[dict[str, str], Field(description="Subject: queue, node, loop, … by name.")]
+Points = Annotated[int, Field(description="Points, out of the queue's 1,000.")]
+Labels = Annotated[dict[str, str], Field(description="Subject: queue, node, loop, and others, by name.")]
 
 
 class ApiAnswer(TypedDict):

@@ -26,7 +26,7 @@ def body_of(request: HttpRequest) -> bytes:
         raise RefusedError(413, "body", too_large_message(limit_bytes))
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
-        raise RefusedError(415, "content-encoding", f"takes gzip or none, not {encoding[:40]!r}.")
+        raise RefusedError(415, "content-encoding", f"must be gzip or none, not {encoding[:40]!r}.")
     try:
         body = request.body
     except RequestDataTooBig:
@@ -41,7 +41,7 @@ def unpack_body(body: bytes, limit_bytes: int) -> bytes:
     try:
         plain = _unpack(memoryview(body), limit_bytes)
     except zlib.error as error:
-        raise RefusedError(400, "body", f"is not complete gzip ({error}).") from None
+        raise RefusedError(400, "body", f"is not complete gzip data ({error}).") from None
     if plain[:2] == GZIP:
         raise RefusedError(400, "body", "is compressed twice; compress it once.")
     return bytes(plain)
@@ -67,5 +67,5 @@ def _unpack(body: memoryview, limit_bytes: int) -> bytearray:
                 )
             data = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
-        raise RefusedError(400, "body", "is not complete gzip (it ends early).")
+        raise RefusedError(400, "body", "is not complete gzip data (it ends early).")
     return plain

@@ -21,7 +21,7 @@ MIN_BYTES_PER_SECOND = 64 * 1024
 # Bodies over STRANGER_BYTES that one process handles at once: of all senders, and of one of them.
 LARGE_AT_ONCE, LARGE_OF_ONE = 8, 4
 ASKING_SECONDS = 5.0  # time limit for authenticating the sender of a body
-UNANSWERED = "body can't be accepted now: the database or the control server does not answer."
+UNANSWERED = "body can't be accepted now: the database or the control server is not responding."
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,7 @@ class _Body:
                 message: dict[str, Any] = await self._receive()
                 return message
         except TimeoutError:
-            raise RequestRefused(
-                408, (f"body may take at most {until_seconds:.0f} s to arrive so far.")
-            ) from None
+            raise RequestRefused(408, (f"body did not arrive within {until_seconds:.0f} s.")) from None
 
     async def _ask(self, size_bytes: int) -> None:
         """Determine once the sender and how much it may send."""
@@ -152,4 +150,4 @@ def _read_announced_bytes(scope: dict[str, Any]) -> int:
 
 
 def too_large_message(limit_bytes: int) -> str:
-    return f"body takes at most {limit_bytes} bytes; send it in several requests."
+    return f"body must have at most {limit_bytes} bytes; send it in several requests."

@@ -51,7 +51,7 @@ BODY = {
     "/chat/{receiver}",
     auth=None,
     response=ChatReply,
-    summary="Add an answer in a chat as a note",
+    summary="Add a chat reply as a note",
     openapi_extra=BODY,
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
@@ -90,7 +90,9 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
     except BadInput:  # it can't be what the chat sends
         secret = ""
     if receiver is None or not secret:
-        raise Http404("No receiver of this name accepts answers; set the variable for its answers.")
+        raise Http404(
+            "No receiver of this name accepts replies; set the receiver's variable for chat replies."
+        )
     return chat_message.read(request.headers, request.body, secret, time.time())
 
 
@@ -104,7 +106,7 @@ def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
 
 
 def _refuse(actor: Actor) -> NoReturn:
-    why = "the secret of this chat is different"
+    why = "the secret of this chat does not match"
     try:
         token_failures.count(actor.address or "", actor.request_id, actor.name[:MAX_NAME], why)
     except token_failures.TooManyFailures as error:
@@ -124,7 +126,9 @@ def _record_message(actor: Actor, message: ChatMessage) -> str:
     try:
         if not lately.filter(alert=number, text=text).exists():
             if lately.count() >= MAX_NOTES:
-                return f"Not recorded: {MAX_NOTES} answers arrived in ten minutes; write on the alert's page."
+                return (
+                    f"Not recorded: {MAX_NOTES} replies arrived in 10 min; add your note on the alert's page."
+                )
             alerts.note(actor, number, text=text, now=now)
     except BadInput as error:
         return f"Not recorded: {error.field} {error.message}"

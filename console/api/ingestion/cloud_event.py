@@ -46,16 +46,16 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
         raise EventIgnored("a ping reports no change.")
     attributes, data = _parts_of(lowered, document)
     if (spec := _text(attributes, "specversion")) != SPEC:
-        raise BadInput("specversion", f"takes {SPEC}, not {spec[:20]!r}.")
+        raise BadInput("specversion", f"must be {SPEC}, not {spec[:20]!r}.")
     named = {name: _text(attributes, name) for name in ("id", "source", "type")}
     for name, value in named.items():
         if not value:
-            raise BadInput(name, "is missing; a CloudEvent has id, source and type.")
+            raise BadInput(name, "is missing; a CloudEvent has id, source, and type.")
     check_names(**named)
     if _is_of_no_change(named["type"]):
         raise EventIgnored(f"an event of type {named['type']} reports no change.")
     if data is not None and not isinstance(data, dict):
-        raise EventIgnored("its data is no JSON object, so it describes no change.")
+        raise EventIgnored("its data is not a JSON object and describes no change.")
     data = data or {}
     subject = _text(attributes, "subject")
     at = _text(attributes, "time")
@@ -92,7 +92,7 @@ def _parts_of(headers: Mapping[str, str], document: Any) -> tuple[Mapping[str, A
         }
         return parts, document
     if not isinstance(document, dict):
-        raise BadInput("body", "takes a JSON object: a CloudEvent, or its data.")
+        raise BadInput("body", "must be a JSON object: a CloudEvent or its data.")
     return document, document.get("data")
 
 
@@ -100,7 +100,7 @@ def _list_named_parts(data: Mapping[str, Any], subject: str) -> list[str]:
     """Return the named subjects. A subject that is not Weir's means the whole plant."""
     parts = data.get("parts", [])
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise BadInput("parts", "takes a list of parts, such as queue/alert.")
+        raise BadInput("parts", "must be a list of parts, such as queue/alert.")
     return list(dict.fromkeys([*parts, *([subject] if PART.fullmatch(subject) else [])]))
 
 
@@ -119,7 +119,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadInput(name, "takes a text.")
+        raise BadInput(name, "must be a string.")
     if not is_plain(value):
         raise BadInput(name, UNSTORABLE)
     return value.strip()

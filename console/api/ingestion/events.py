@@ -104,7 +104,7 @@ def _admit_bytes(request: HttpRequest, quota: Quota) -> int:
     if seconds := quota.wait_seconds(sent_bytes):
         message = (
             f"of this token is {quota.events_per_second:,} events/s and {quota.bytes_per_second:,} bytes/s; "
-            f"it is used up, send again in {seconds} s."
+            f"it is used up. Send again in {seconds} s."
         )
         raise RefusedError(429, "quota", message, seconds)
     return sent_bytes
@@ -116,7 +116,7 @@ def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], St
     if not content_type or content_type in JSON_LINES:
         return _publish_lines
     known = ", ".join((JSON_LINES[0], *ARROW))
-    raise RefusedError(415, "content-type", f"takes {known}, not {content_type}.")
+    raise RefusedError(415, "content-type", f"must be one of {known}, not {content_type}.")
 
 
 def _check_throttling(queue: str) -> None:
@@ -124,7 +124,7 @@ def _check_throttling(queue: str) -> None:
     if left_ms == -2:  # no such key
         return
     seconds = max(1, -(-left_ms // 1000)) if left_ms >= 0 else THROTTLE_SECONDS
-    raise RefusedError(429, "queue", f"{queue} accepts less for now; wait and send again.", seconds)
+    raise RefusedError(429, "queue", f"{queue} is throttled; wait and send again.", seconds)
 
 
 def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Status[Any]:
@@ -135,7 +135,7 @@ def _publish_lines(client: Client, queue: str, body: bytes, strict: bool) -> Sta
     errors = [{"line": rejection.line, "error": rejection.error} for rejection in lines.rejections]
     if not counts["published"]:
         # None of it was an event: an error of the sender, not an accepted body.
-        errors = errors or [{"line": 1, "error": "the body is empty; it takes JSON lines."}]
+        errors = errors or [{"line": 1, "error": "the body is empty; send JSON lines."}]
         return Status(400, {**counts, "rejected": lines.rejected, "errors": errors})
     return Status(202, {**counts, "rejected": lines.rejected, "errors": errors})
 
@@ -152,7 +152,7 @@ def _check_size(body: bytes) -> None:
         (CONTAINERS_MOST, containers, "JSON objects and lists"),
     ):
         if count > most:
-            message = f"takes at most {most} {what}, decompressed; send the events in several requests."
+            message = f"must have at most {most} {what}, decompressed; send the events in several requests."
             raise RefusedError(413, "body", message)
 
 

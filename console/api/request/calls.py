@@ -18,7 +18,7 @@ from queues.errors import BadInput
 
 TIMEOUT_SECONDS = 60.0
 MAX_BYTES = 64_000_000  # of an answer, decompressed
-WHOLE_ADDRESS = "takes the full address of a console, such as https://weir.example.org."
+WHOLE_ADDRESS = "must be the full address of a console, such as https://weir.example.org."
 MAX_REFUSAL = 1_000  # characters
 PACKED = "gzip"  # at most a thousandfold; compressed twice, a few bytes could exceed the memory
 
@@ -97,7 +97,7 @@ class Remote(Calls):
             "Accept-Encoding": PACKED,
         }
         if not token.isascii() or not token.isprintable():
-            raise BadInput("token", "takes only the characters of a token.")
+            raise BadInput("token", "must have only printable ASCII characters.")
         try:
             self._client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_seconds)
         except httpx.InvalidURL:
@@ -119,7 +119,7 @@ class Remote(Calls):
             with self._client.stream(method, address, content=content, headers=headers) as answer:
                 pieces = self._pieces(answer)
         except httpx.HTTPError as error:
-            raise Unanswered(f"The console does not answer ({type(error).__name__}); try again.") from None
+            raise Unanswered(f"The console is not responding ({type(error).__name__}); try again.") from None
         self._answered_at = date_of(answer)
         return answer.status_code, [b"".join(pieces)]
 
@@ -128,15 +128,15 @@ class Remote(Calls):
         out.
         """
         if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
-            raise Unanswered("The console's answer has an unrequested compression.")
+            raise Unanswered("The console's response uses a compression that was not requested.")
         began, size, pieces = time.monotonic(), 0, []
         for piece in answer.iter_bytes():
             size += len(piece)
             pieces.append(piece)
             if self._has_end and size > MAX_BYTES:
-                raise Unanswered(f"The console's answer is longer than {MAX_BYTES // 1_000_000} MB.")
+                raise Unanswered(f"The console's response is longer than {MAX_BYTES // 1_000_000} MB.")
             if self._has_end and time.monotonic() - began > self._timeout_seconds:
-                raise Unanswered(f"The console's answer takes longer than {self._timeout_seconds:g} s.")
+                raise Unanswered(f"The console's response took longer than {self._timeout_seconds:g} s.")
         return pieces
 
 
@@ -163,7 +163,7 @@ def read(status: int, content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except ValueError:
-        raise Refused(f"The console answered {status} without JSON.") from None
+        raise Refused(f"The console returned {status} without JSON.") from None
 
 
 def refusal_of(status: int, content: bytes) -> str:
@@ -171,12 +171,12 @@ def refusal_of(status: int, content: bytes) -> str:
     console.
     """
     if status < 400:
-        return f"The console answered {status}, a redirect; use the address that it redirects to."
+        return f"The console returned {status} (redirect); use the address that it redirects to."
     errors = _errors_of(content)
     if errors is None:
-        return f"The console answered {status} without JSON."
+        return f"The console returned {status} without JSON."
     if not errors:
-        return f"The console answered {status}."
+        return f"The console returned {status}."
     said = (
         f"{field}: {' '.join(map(str, messages)) if isinstance(messages, list) else messages}"
         for field, messages in errors.items()

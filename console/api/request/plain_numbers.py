@@ -43,7 +43,7 @@ def _checked(number: dict[str, Any], example: str) -> core_schema.CoreSchema:
         if isinstance(value, str) and decimal_number(value) is None:
             raise PydanticCustomError(
                 "plain_number",
-                "takes {example}, not {given}.",
+                "must be {example}, not {given}.",
                 {"example": example, "given": repr(value[:MAX_SHOWN])},
             )
         return value

@@ -59,12 +59,12 @@ def _answer_bad_request(request: HttpRequest, error: HttpError) -> RefusedError:
 
 def build_no_snapshot() -> RefusedError:
     """Return the rejection of requests that need a snapshot when there is none."""
-    message = "There is no snapshot yet, this version can't read it, or the control server does not answer."
+    message = "There is no snapshot yet, this version can't read it, or the control server is not responding."
     return RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
 
 
 def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> RefusedError:
-    message = f"The control server does not answer ({connection_reason(error)}); try again in a moment."
+    message = f"The control server is not responding ({connection_reason(error)}); try again in a moment."
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
 

@@ -8,4 +8,4 @@ MAX_ROWS = 500
 def check_rows(rows: int) -> None:
     """Raise `BadInput` that names `rows` unless it is from 1 to MAX_ROWS."""
     if not 1 <= rows <= MAX_ROWS:
-        raise BadInput("rows", f"takes a whole number from 1 to {MAX_ROWS}, not {rows}.")
+        raise BadInput("rows", f"must be a whole number from 1 to {MAX_ROWS}, not {rows}.")

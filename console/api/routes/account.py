@@ -117,7 +117,7 @@ def change_setting(request: HttpRequest, name: str, body: Value) -> SettingChang
 @router.post(
     "/loops/{loop_id}/settings",
     response=SettingChange,
-    summary="Set a loop's own value of a parameter or of its guard",
+    summary="Set a loop's own value of a parameter or guard setting",
 )
 def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> SettingChange:
     actor = actor_for(request, "settings.change")
@@ -149,7 +149,7 @@ def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
 @router.post(
     "/users/{username}/queues",
     response=UserRow,
-    summary="Limit a role to some queues; none: all queues",
+    summary="Limit a user's role to queues; an empty list means all queues",
 )
 def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> UserRow:
     actor, user = actor_for(request, "user.manage"), _user(username)
@@ -197,7 +197,9 @@ def reset_password(
 
 
 @router.get(
-    "/sessions", response=SessionList, summary="List your sessions; for those who manage users, all sessions"
+    "/sessions",
+    response=SessionList,
+    summary="List your sessions; all sessions with the permission user.manage",
 )
 def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
@@ -218,7 +220,7 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
 @router.get(
     "/tokens",
     response=TokenList,
-    summary="List your API tokens; for those who manage users, all; for a token, its children",
+    summary="List your API tokens; all tokens with user.manage; a token lists its children",
 )
 def list_tokens(request: HttpRequest) -> TokenList:
     actor = actor_for(request, "token.mint")

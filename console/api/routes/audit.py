@@ -41,7 +41,7 @@ class AuditSearch(Schema):
         return AuditFilter(**self.dict()).check().choose(AuditEntry.objects.all())
 
 
-@router.get("/audit", response=AuditPage, summary="List changes, newest first")
+@router.get("/audit", response=AuditPage, summary="List audit log entries, newest first")
 def list_audit(
     request: HttpRequest,
     wanted: Query[AuditSearch],
@@ -56,7 +56,9 @@ def list_audit(
     return {"entries": [convert(AuditRow, _document(row)) for row in page.rows], "next": page.older}
 
 
-@router.get("/audit/export", openapi_extra=EXPORTED_ROWS, summary="Export all changes of a filter")
+@router.get(
+    "/audit/export", openapi_extra=EXPORTED_ROWS, summary="Export all audit log entries that match a filter"
+)
 def export_audit(
     request: HttpRequest, wanted: Query[AuditSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:

@@ -95,7 +95,7 @@ class NewMode(Given):
     value: float | None = None
 
 
-@router.get("/loops", response=LoopList, summary="List loops with what is in force")
+@router.get("/loops", response=LoopList, summary="List loops with their values in force")
 def list_loops(request: HttpRequest) -> LoopList:
     actor_for(request, "plant.view")
     return {"loops": [_loop(loop) for loop in describe_loops(timezone.now())]}
@@ -133,7 +133,7 @@ def _first_report(loop: int) -> LoopFirstReport | None:
 @router.get(
     "/loops/{loop_id}/desired",
     response=DesiredValue,
-    summary="Get a loop's desired value for external autoscalers (KEDA); 503 without a number",
+    summary="Get a loop's desired value for external autoscalers (KEDA); 503 if unknown",
 )
 def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
     actor_for(request, "plant.view")
@@ -160,7 +160,7 @@ def list_overrides(request: HttpRequest) -> OverrideList:
     return {"overrides": [build_override(override) for override in rows_of_overrides]}
 
 
-@router.post("/overrides", response={201: OverrideRow}, summary="Override a value until it expires")
+@router.post("/overrides", response={201: OverrideRow}, summary="Override a value")
 def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideRow]:
     now = timezone.now()
     if body.node is not None and body.name in (*loops.THRESHOLDS, *loops.THRESHOLDS.values()):
@@ -190,7 +190,7 @@ def _refuse_beside_a_node(body: NewOverride) -> None:
     """Reject another scope next to a node's own value: ignoring it could change the wrong thing."""
     for field in ("loop", "law", "queue"):
         if getattr(body, field) not in (None, ""):
-            raise BadInput(field, f"is not for {body.name}, which belongs to the whole node; leave it out.")
+            raise BadInput(field, f"must be omitted: {body.name} applies to the whole node.")
 
 
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
@@ -205,7 +205,7 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
 @router.post(
     "/overrides/{override_id}/undo",
     response=OverrideUndo,
-    summary=("Undo an override and what was set with it"),
+    summary=("Undo an override and the overrides set with it"),
 )
 def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     """Undo an override and those set with it; what they ended is in force again until its own expiry."""
@@ -232,7 +232,7 @@ def loop_named(id_or_name: int | str) -> Loop:
     number = id_or_name if isinstance(id_or_name, int) else id_of(id_or_name)
     loop = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
     if loop is None:
-        raise Http404(f"loop {id_or_name} is unknown; GET /api/v1/loops lists them.")
+        raise Http404(f"Loop {id_or_name} is unknown; GET /api/v1/loops lists the loops.")
     return loop
 
 
@@ -260,7 +260,7 @@ def compute_desired_value(loop: Loop) -> DesiredValue:
 def override_numbered(override_id: int) -> Override:
     override = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
     if override is None:
-        raise Http404(f"override {override_id} does not exist.")
+        raise Http404(f"Override {override_id} does not exist.")
     return override
 
 

@@ -21,7 +21,7 @@ MAXIMUM_SERIES = 100
 MAXIMUM_SECONDS = 400 * 86_400
 
 
-@router.get("/history", response=HistorySeries, summary="Get series over time")
+@router.get("/history", response=HistorySeries, summary="Get time series")
 def get_history(
     request: HttpRequest,
     series: Annotated[list[str], Query(...)],
@@ -45,14 +45,14 @@ def get_history(
 
 def _check(series: list[str], since: float, until: float, points: int) -> None:
     if not 1 <= len(series) <= MAXIMUM_SERIES:
-        raise BadInput("series", f"takes 1 to {MAXIMUM_SERIES} names, not {len(series)}.")
+        raise BadInput("series", f"must have 1 to {MAXIMUM_SERIES} names, not {len(series)}.")
     if "at" in series or any(not name for name in series):
-        raise BadInput("series", "takes paths in the snapshot, such as totals.in_per_second.")
+        raise BadInput("series", "must be paths in the snapshot, such as totals.in_per_second.")
     if not math.isfinite(since):
-        raise BadInput("from", "takes a Unix time in seconds.")
+        raise BadInput("from", "must be a Unix time in seconds.")
     if not math.isfinite(until) or until <= since:
-        raise BadInput("to", "takes a Unix time in seconds, after from.")
+        raise BadInput("to", "must be a Unix time in seconds, after from.")
     if until - since > MAXIMUM_SECONDS:
-        raise BadInput("from", f"is more than {MAXIMUM_SECONDS // 86_400} days before to.")
+        raise BadInput("from", f"must be at most {MAXIMUM_SECONDS // 86_400} days before to.")
     if not 2 <= points <= MAXIMUM_POINTS:
-        raise BadInput("points", f"takes a whole number from 2 to {MAXIMUM_POINTS}, not {points}.")
+        raise BadInput("points", f"must be 2 to {MAXIMUM_POINTS}, not {points}.")

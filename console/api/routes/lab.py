@@ -77,7 +77,7 @@ class Proposal(Given):
 @router.get(
     "/lab",
     response=ScenarioList,
-    summary="List scenarios with their laws, settings, and metrics; and available traces",
+    summary="List scenarios (laws, settings, and metrics) and available traces",
 )
 def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor = actor_for(request, "plant.view")
@@ -94,7 +94,9 @@ def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -
 
 
 @router.post(
-    "/experiments", response=ExperimentRow, summary="Start an experiment: a batch run, a chunk for each law"
+    "/experiments",
+    response=ExperimentRow,
+    summary="Start an experiment as a batch run with one chunk per law",
 )
 def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
@@ -117,7 +119,7 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
 @router.get(
     "/experiments/{experiment_id}/series",
     response=ExperimentSeries,
-    summary="Get its series by law, as drawn",
+    summary="Get the series of an experiment by law",
 )
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
     experiment = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
@@ -127,7 +129,7 @@ def get_experiment_series(request: HttpRequest, experiment_id: Id) -> Experiment
 @router.post(
     "/experiments/{experiment_id}/cancel",
     response=ExperimentRow,
-    summary="Cancel its run; finished simulations are kept",
+    summary="Cancel an experiment; finished simulations are kept",
 )
 def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
     actor = actor_for(request, "lab.run")
@@ -139,7 +141,7 @@ def cancel_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
 @router.post(
     "/experiments/{experiment_id}/apply",
     response=AppliedOverrides,
-    summary="Apply parameters of a law as overrides",
+    summary="Apply a law's parameters as overrides",
 )
 def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParameters) -> AppliedOverrides:
     actor = actor_for(request, "override.set")
@@ -157,7 +159,7 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
 
 
 @router.post(
-    "/experiments/{experiment_id}/plan", response=PlanRow, summary="Propose a plan by the goal of a law"
+    "/experiments/{experiment_id}/plan", response=PlanRow, summary="Propose a plan for the goal of a law"
 )
 def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")

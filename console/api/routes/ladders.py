@@ -22,7 +22,7 @@ class Cap(Given):
 @router.post(
     "/queues/{queue}/cap",
     response=LadderCap,
-    summary="Set how far a queue's remedies may go; below shed it loses nothing",
+    summary="Limit a queue's remedies; below shed, no events are lost",
 )
 def cap_ladder(request: HttpRequest, queue: str, body: Cap) -> LadderCap:
     """Return {queue, before, after}; in force from the ladder's next decision on."""

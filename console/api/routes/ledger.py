@@ -108,7 +108,7 @@ def list_ledger(
     return {"entries": [_row(row) for row in page.rows], "next": page.older}
 
 
-@router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="Export all decisions of a filter")
+@router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="Export all decisions that match a filter")
 def export_ledger(
     request: HttpRequest, wanted: Query[LedgerSearch], format: Literal["csv", "json"] = "csv"
 ) -> HttpResponseBase:
@@ -136,7 +136,9 @@ def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
 
 
 @router.get(
-    "/loops/{loop_id}/what-if", response=WhatIf, summary="Get what it would have decided with other values"
+    "/loops/{loop_id}/what-if",
+    response=WhatIf,
+    summary="Replay a loop's recorded decisions with other values",
 )
 def ask_what_if(
     request: HttpRequest,
@@ -155,9 +157,7 @@ def ask_what_if(
     return convert(WhatIf, rerun.to_json())
 
 
-@router.get(
-    "/costs", response=PlantCostsDetail, summary=("Get the plant's resource use, in hours and in money")
-)
+@router.get("/costs", response=PlantCostsDetail, summary=("Get the plant's resource use in hours and cost"))
 def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
     """Return the costs of the last hours, up to 2."""
     actor_for(request, "plant.view")
@@ -199,14 +199,14 @@ def _difference(found: costs.CostDifference) -> CostDifferenceRow:
 def _assignment(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
-        raise BadInput("set", f"takes name=value, not {text[:60]!r}.")
+        raise BadInput("set", f"must be name=value, not {text[:60]!r}.")
     return name.strip(), parse_any_value(value, "set")
 
 
 def entry_numbered(entry_id: int) -> LedgerEntry:
     entry = folds.entry(entry_id)
     if entry is None:
-        raise Http404(f"ledger entry {entry_id} does not exist.")
+        raise Http404(f"Ledger entry {entry_id} does not exist.")
     return entry
 
 

@@ -82,9 +82,7 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> Applica
     }
 
 
-@router.post(
-    "/applications", response=ApplicationVersion, summary="Declare an application, or a new version of one"
-)
+@router.post("/applications", response=ApplicationVersion, summary="Declare an application or a new version")
 def declare_application(request: HttpRequest, body: Declaration) -> ApplicationVersion:
     """Declare a version, which continues where the previous one was, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
@@ -127,7 +125,7 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
 @router.post(
     "/applications/{name}/criteria/{criterion}",
     response=CriterionHeld,
-    summary="Fix a criterion that rules name",
+    summary="Hold a criterion of the rules at a value",
 )
 def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionHeld:
     actor = actor_for(request, "pipeline.steer")
@@ -140,7 +138,7 @@ def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criter
 @router.post(
     "/applications/{name}/criteria/{criterion}/release",
     response=CriterionRelease,
-    summary="Release a criterion, which gets its own value again",
+    summary="Release a held criterion",
 )
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> CriterionRelease:
     actor = actor_for(request, "pipeline.steer")

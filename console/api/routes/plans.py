@@ -51,7 +51,7 @@ def list_plans(request: HttpRequest, state: str = "", rows: int = 50) -> PlanLis
     """Return plans, filtered by `state` if given."""
     actor_for(request, "plant.view")
     if state and state not in Plan.State.values:
-        raise BadInput("state", f"takes {', '.join(Plan.State.values)}, not {state!r}.")
+        raise BadInput("state", f"must be one of {', '.join(Plan.State.values)}, not {state!r}.")
     check_rows(rows)
     chosen = Plan.objects.select_related("owner").order_by("-pk")
     if state:
@@ -65,7 +65,7 @@ def get_plan(request: HttpRequest, plan_id: Id) -> PlanRow:
     return plan_row(_find_plan(plan_id))
 
 
-@router.post("/plans", response=PlanRow, summary="Propose a plan; nothing is moved before it is approved")
+@router.post("/plans", response=PlanRow, summary="Propose a plan; no points move before its approval")
 def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
     return plan_row(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
@@ -74,7 +74,7 @@ def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
 @router.post(
     "/plans/{plan_id}/approve",
     response=PlanRow,
-    summary="Approve a plan by its hash; it runs within a second",
+    summary="Approve a plan by its hash; it starts within 1 s",
 )
 def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
     actor = actor_for(request, "plan.approve")
@@ -107,7 +107,7 @@ def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
 
 
 @router.post(
-    "/queues/{queue}/points", response=PlanRow, summary="Propose a manual division of a queue's 1000 points"
+    "/queues/{queue}/points", response=PlanRow, summary="Propose new points for a queue (1,000 in total)"
 )
 def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
     actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
@@ -118,7 +118,7 @@ def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
 @router.post(
     "/nodes/{name}/use",
     response=NodeUse,
-    summary="Drain a node or restore its points (makes a plan), cordon it, or return it to service",
+    summary="Drain a node, restore its points, cordon it, or return it to service",
 )
 def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     actor, now = actor_for(request, "node.use"), timezone.now()
@@ -128,7 +128,7 @@ def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
         return {"node": name, "plan": plan_row(made)}
     changes = {"cordon": plans.cordon, "return": plans.take_back}
     if body.use not in changes:
-        raise BadInput("use", f"takes {', '.join(plans.USES)}, not {body.use[:40]!r}.")
+        raise BadInput("use", f"must be one of {', '.join(plans.USES)}, not {body.use[:40]!r}.")
     changes[body.use](actor, name, body.reason, now, control())
     return {"node": name, "plan": None}
 
@@ -140,5 +140,5 @@ def plan_row(plan: Plan) -> PlanRow:
 def _find_plan(plan_id: int) -> Plan:
     plan = Plan.objects.select_related("owner").filter(pk=plan_id).first()
     if plan is None:
-        raise Http404(f"Plan {plan_id} is unknown.")
+        raise Http404(f"Plan {plan_id} is unknown; GET /api/v1/plans lists the plans.")
     return plan

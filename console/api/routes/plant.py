@@ -66,8 +66,8 @@ def queue_named(name: str) -> Queue:
     """Return the queue. Raises `UnknownQueue` (404) that lists the known ones."""
     queue = Queue.objects.filter(name=name).first()
     if queue is None:
-        known = ", ".join(Queue.objects.order_by("name").values_list("name", flat=True)) or "none yet"
-        raise UnknownQueue("queue", f"{name} is unknown; the queues are {known}.")
+        known = ", ".join(Queue.objects.order_by("name").values_list("name", flat=True)) or "none"
+        raise UnknownQueue("queue", f"{name} is unknown. Known queues: {known}.")
     return queue
 
 
@@ -75,8 +75,8 @@ def node_named(name: str) -> Node:
     """Return the node, or 404 that lists the known ones."""
     node = Node.objects.filter(name=name).first()
     if node is None:
-        known = ", ".join(Node.objects.order_by("name").values_list("name", flat=True)) or "none yet"
-        raise Http404(f"node {name} is unknown; the nodes are {known}.")
+        known = ", ".join(Node.objects.order_by("name").values_list("name", flat=True)) or "none"
+        raise Http404(f"Node {name} is unknown. Known nodes: {known}.")
     return node
 
 

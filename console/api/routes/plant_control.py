@@ -49,7 +49,7 @@ from workers.plants.published import PublishedPlant
 from workers.plants.registry import UnknownPlant, find_topology
 
 MS = 1_000.0
-router = Router(tags=["control of plants"])
+router = Router(tags=["plant control"])
 
 
 def topology_now(plant: str) -> MeasuredTopology:
@@ -76,7 +76,7 @@ def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredO
     operator_measures = _find_topology(request, plant).operator(operator)
     if operator_measures.kind == "source":
         raise BadInput(
-            "operator", (f"{operator} is a source, which only brings events in: choose another operator")
+            "operator", (f"{operator} is a source, which only emits events; choose another operator")
         )
     return operator_measures
 
@@ -85,14 +85,14 @@ def _source(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
     source_operator = topology.operator(operator)
     if source_operator.kind != "source":
         sources = ", ".join(name for name, each in topology.operators.items() if each.kind == "source")
-        raise BadInput("operator", f"takes a source ({sources}), not {operator}")
+        raise BadInput("operator", f"must be a source ({sources}), not {operator}")
     return source_operator
 
 
 def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: float = 1.0) -> float | None:
     how = operation.upper()
     if how not in AGGREGATES:
-        raise BadInput("operation", f"takes {', '.join(AGGREGATES)}, not {operation[:40]!r}")
+        raise BadInput("operation", f"must be one of {', '.join(AGGREGATES)}, not {operation[:40]!r}")
     return _times(found.aggregate(measure, how), times)
 
 
@@ -119,7 +119,7 @@ def getlogicaltopology(request: HttpRequest, plant: Path[str]) -> dict[str, list
 @router.get(
     "/getphysicaltopology",
     response=PhysicalTopology,
-    summary="Get the tasks of every operator, and the channels between them (ms)",
+    summary="Get the tasks of all operators and the channels between tasks (ms)",
 )
 def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopology:
     topology = _find_topology(request, plant)
@@ -139,7 +139,7 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
 @router.get(
     "/gettopology",
     response=PlantTopology,
-    summary="Get all of it at one time: operators, tasks, links, measurements (seconds)",
+    summary="Get the whole topology: operators, tasks, links, and measurements (s)",
 )
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> PlantTopology:
     """Return the topology. `holder` is the controller besides the caller."""
@@ -178,7 +178,7 @@ def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -
 @router.get(
     "/getlatency",
     response=Milliseconds,
-    summary="Get the latency of an operator, ms, over its tasks (AVG, SUM, MAX, MIN)",
+    summary="Get the latency of an operator over its tasks (AVG, SUM, MAX, or MIN), ms",
 )
 def getlatency(request: HttpRequest, plant: Path[str], operator: str, operation: str = "AVG") -> float | None:
     return _aggregate(_find_operator(request, plant, operator), "latency_seconds", operation, MS)
@@ -292,7 +292,7 @@ def getoperatorinputcountvariance(
 @router.post(
     "/setoperatorparallelism",
     response=TasksSet,
-    summary="Set the tasks of one operator; true when it is done",
+    summary="Set the number of an operator's tasks",
 )
 def setoperatorparallelism(
     request: HttpRequest,
@@ -315,7 +315,7 @@ def setoperatorparallelism(
 @router.post(
     "/setmultipleoperatorparallelism",
     response=TasksSet,
-    summary="Set the tasks of several operators, all or none",
+    summary="Set the number of tasks of several operators, all or none",
 )
 def setmultipleoperatorparallelism(
     request: HttpRequest,
@@ -331,7 +331,7 @@ def setmultipleoperatorparallelism(
 
 
 @router.post(
-    "/hold", response=PlantHolder, summary="Hold the plant without setting anything; until when, Unix time"
+    "/hold", response=PlantHolder, summary="Hold the plant without changing it, until the returned Unix time"
 )
 def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
@@ -344,7 +344,9 @@ def hold(
 
 
 @router.post(
-    "/release", response=PlantReleased, summary=("Release the plant; false if the caller did not hold it")
+    "/release",
+    response=PlantReleased,
+    summary=("Release the plant; returns false if the caller did not hold it"),
 )
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")
@@ -360,12 +362,12 @@ def tasks_of(text: str) -> dict[str, int]:
         operator, _, count = part.rpartition(":")
         tasks_wanted = id_of(count.strip())
         if not operator or tasks_wanted is None:
-            raise BadInput("map", f"takes operator:tasks;operator:tasks, not {part[:60]!r}")
+            raise BadInput("map", f"must be operator:tasks;operator:tasks, not {part[:60]!r}")
         if operator in tasks:
-            raise BadInput("map", f"names {operator} twice")
+            raise BadInput("map", f"must name {operator} only once")
         tasks[operator] = tasks_wanted
     if not tasks:
-        raise BadInput("map", "takes operator:tasks;operator:tasks, and names none")
+        raise BadInput("map", "must be operator:tasks;operator:tasks, not empty")
     return tasks
 
 
@@ -381,7 +383,7 @@ def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -
 def build_api() -> NamedOperations:
     """Build the API with its rejections; the document at `/api/schema` also contains its paths."""
     api = NamedOperations(
-        title="Weir, control of plants",
+        title="Weir plant control",
         version="1",
         openapi_url=None,
         docs_url=None,

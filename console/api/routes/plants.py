@@ -124,7 +124,7 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
 @router.post(
     "/plants/inspect",
     response=PlantInspected,
-    summary="Inspect an address, and what could be controlled there; nothing is registered or changed",
+    summary="Inspect the system at an address without registering it",
 )
 def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
     actor = actor_for(request, "plant.register")
@@ -144,7 +144,7 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved
 @router.get(
     "/plants/{plant}/desired",
     response=DesiredValue,
-    summary="Get the desired tasks of a plant's loop for external autoscalers (KEDA); 503 without a number",
+    summary="Get the desired tasks of a plant's loop for external autoscalers (KEDA); 503 if unknown",
 )
 def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
     """Return desired tasks. law: of which loop; by default of the one that acts, or would act by default."""
@@ -154,7 +154,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
     ranked = sorted(candidates, key=lambda loop: (loop.mode not in Loop.ACTING, -OWNERS.index(loop.law)))
     if not ranked:
         raise Http404(
-            f"no loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists them."
+            f"No loop{f' of {law}' if law else ''} sets tasks of {plant}; GET /api/v1/loops lists the loops."
         )
     return compute_desired_value(ranked[0])
 
@@ -162,7 +162,7 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
 @router.post(
     "/plants/{plant}/tasks",
     response=TasksByHand,
-    summary="Set an operator's tasks by hand; loops hold in the meantime",
+    summary="Set an operator's tasks manually; loops hold in the meantime",
 )
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     actor = actor_for(request, "plant.scale")
@@ -183,7 +183,7 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
 @router.post(
     "/plants/{plant}/release",
     response=HandReleased,
-    summary=("Release tasks set by hand, so that loops decide at once"),
+    summary=("Release manually set tasks; loops decide again at once"),
 )
 def release_plant(request: HttpRequest, plant: str) -> HandReleased:
     actor = actor_for(request, "plant.scale")
@@ -195,7 +195,7 @@ def release_plant(request: HttpRequest, plant: str) -> HandReleased:
 @router.post(
     "/plants/{plant}/resume",
     response=PlantResumed,
-    summary="Forget orders without effect, so that the loops that hold for them continue",
+    summary="Discard orders without effect, so that loops on hold continue",
 )
 def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed:
     actor = actor_for(request, "plant.scale")
@@ -205,7 +205,7 @@ def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed
 @router.get(
     "/plants/{plant}/interventions",
     response=PlantInterventions,
-    summary="List available interventions at a plant, and those in force",
+    summary="List available and active interventions at a plant",
 )
 def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
     actor_for(request, "plant.view")

@@ -68,7 +68,7 @@ def list_tasks(request: HttpRequest) -> TaskList:
     return {"tasks": [_task_row(task) for task in task_rows]}
 
 
-@router.post("/tasks", response=TaskRow, summary="Create a task of a job")
+@router.post("/tasks", response=TaskRow, summary="Create a batch task")
 def define_task(request: HttpRequest, body: NewTask) -> TaskRow:
     actor = actor_for(request, "task.define")
     return _task_row(tasks.define(actor, body.name, body.list_changes(), body.reason))
@@ -81,7 +81,7 @@ def get_task(request: HttpRequest, name: str) -> TaskRow:
 
 
 @router.post(
-    "/tasks/{name}", response=TaskRow, summary="Change a task: schedule, parameters, workers, enabled"
+    "/tasks/{name}", response=TaskRow, summary="Change a batch task: schedule, parameters, workers, or state"
 )
 def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     actor = actor_for(request, "task.change")
@@ -89,12 +89,12 @@ def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     return _task_row(tasks.change(actor, name, body.list_changes(), body.reason, body.digest))
 
 
-@router.post("/tasks/{name}/run", response=RunRow, summary="Run a task now")
+@router.post("/tasks/{name}/run", response=RunRow, summary="Run a batch task now")
 def begin_run(request: HttpRequest, name: str, body: NewRun) -> RunRow:
     actor = actor_for(request, "task.run")
     _task(name)
     if body.deadline_at is not None and body.deadline_at.tzinfo is None:
-        raise BadInput("deadline_at", "takes a time with its zone, such as 2026-11-20T06:00:00Z.")
+        raise BadInput("deadline_at", "must be a time with a time zone, such as 2026-11-20T06:00:00Z.")
     made = tasks.begin(actor, name, body.parameters, body.deadline_at, body.reason, surroundings())
     return _run_row(made)
 
@@ -104,7 +104,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
     """Return runs, filtered by `task` and `state` if given."""
     actor_for(request, "plant.view")
     if state and state not in Run.State.values:
-        raise BadInput("state", f"takes {', '.join(Run.State.values)}, not {state!r}.")
+        raise BadInput("state", f"must be one of {', '.join(Run.State.values)}, not {state!r}.")
     check_rows(rows)
     wanted = {"task__name": task, "state": state}
     chosen = Run.objects.filter(**{name: value for name, value in wanted.items() if value})
@@ -113,7 +113,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
 
 
 @router.get(
-    "/runs/{run_id}", response=RunDetail, summary="Get a run: its progress, its chunks, and what was skipped"
+    "/runs/{run_id}", response=RunDetail, summary="Get a run, its progress, its chunks, and skipped files"
 )
 def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     actor_for(request, "plant.view")
@@ -147,12 +147,12 @@ def _run_row(run: Run) -> RunRow:
 def _task(name: str) -> Task:
     task = Task.objects.select_related("periodic").filter(name=name).first()
     if task is None:
-        raise Http404(f"Task {name} is unknown.")
+        raise Http404(f"Task {name} is unknown; GET /api/v1/tasks lists the tasks.")
     return task
 
 
 def _run(run_id: int) -> Run:
     run = Run.objects.select_related("task", "owner").filter(pk=run_id).first()
     if run is None:
-        raise Http404(f"Run {run_id} is unknown.")
+        raise Http404(f"Run {run_id} is unknown; GET /api/v1/runs lists the runs.")
     return run

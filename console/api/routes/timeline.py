@@ -93,14 +93,14 @@ def _event_fields(body: Any) -> Any:
     return body if isinstance(body, dict) else {}
 
 
-@router.get("/snapshot", response=PlantSnapshot, summary="The plant as it was")
+@router.get("/snapshot", response=PlantSnapshot, summary="Get the snapshot of a past instant")
 def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
     """Return the newest snapshot kept before `at` (ISO 8601); 404 if there is none near it."""
     actor_for(request, "plant.view")
     snapshot = snapshot_at(settings.WEIR_DATA, _require_zone(at, "at").timestamp())
     if snapshot is None:
         raise Http404(
-            f"nothing is kept of {at.isoformat()}; the observer did not run then, or it is too old."
+            f"No snapshot of {at.isoformat()} is stored: the observer was not running, or it is too old."
         )
     return convert(PlantSnapshot, plain(snapshot))
 
@@ -108,7 +108,7 @@ def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
 MAX_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
 
 
-@router.get("/decisions", response=ChartDecisionList, summary="What loops did, for a chart")
+@router.get("/decisions", response=ChartDecisionList, summary="List decisions for a chart")
 def list_decisions(
     request: HttpRequest,
     since: Annotated[float, Query(..., alias="from")],
@@ -152,13 +152,13 @@ def _window(since: float, until: float) -> Window:
     """Return the window. Raises `BadInput` that names from or to."""
     for name, value in (("from", since), ("to", until)):
         if not 0 <= value <= LAST_SECONDS:
-            raise BadInput(name, "takes seconds since 1970.")
+            raise BadInput(name, "must be a Unix time in seconds.")
     if until <= since:
-        raise BadInput("to", "is not after from; a range ends after it begins.")
+        raise BadInput("to", "must be after from.")
     return Window(datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC))
 
 
-@router.get("/marks", response=MarkList, summary="Deploys and notes that touch a time range")
+@router.get("/marks", response=MarkList, summary="List deploys and notes in a time range")
 def list_marks(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -169,12 +169,12 @@ def list_marks(
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if until <= since:
-        raise BadInput("to", "is not after from; a range ends after it begins.")
+        raise BadInput("to", "must be after from.")
     page, more = marks.newest(since, until, MAX_ROWS, before)
     return {"marks": [_mark(mark) for mark in page], "next": page[0].pk if more else None}
 
 
-@router.post("/marks", response={201: MarkRow}, summary="Mark a deploy or a note")
+@router.post("/marks", response={201: MarkRow}, summary="Add a deploy or a note")
 def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
     actor = actor_for(request, "mark.add")
     given = body.dict()
@@ -182,7 +182,7 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
     return Status(201, _mark(marks.add(actor, now=timezone.now(), **given)))
 
 
-@router.get("/shared-links", response=SharedLinkList, summary="Links for people without a login")
+@router.get("/shared-links", response=SharedLinkList, summary="List shared links")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
     """Return the active links, the newest first; none for callers who are limited to some queues and can't
     share.
@@ -191,7 +191,7 @@ def list_shared_links(request: HttpRequest) -> SharedLinkList:
     return {"links": [_link(request, link) for link in links]}
 
 
-@router.post("/shared-links", response={201: SharedLinkRow}, summary="Share an instant of the plant")
+@router.post("/shared-links", response={201: SharedLinkRow}, summary="Share a past instant by a link")
 def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[SharedLinkRow]:
     """Create a link that shows the plant at `at`, and nothing else, without a login, for `hours` (at most
     168).
@@ -202,12 +202,12 @@ def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[Shared
     return Status(201, _link(request, link))
 
 
-@router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a link")
+@router.post("/shared-links/{link_id}/end", response=SharedLinkRow, summary="End a shared link")
 def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> SharedLinkRow:
     actor = actor_for(request, "link.end")
     link = SharedLink.objects.filter(pk=link_id).first()
     if link is None:
-        raise Http404(f"link {link_id} is not there.")
+        raise Http404(f"Link {link_id} does not exist.")
     shared_links.end(actor, link, reason=body.reason, now=timezone.now())
     return _link(request, link)
 
@@ -221,12 +221,12 @@ def _mark(mark: Mark) -> MarkRow:
     return convert(MarkRow, marks.describe_mark(mark))
 
 
-@router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Show a mark no more")
+@router.post("/marks/{mark_id}/remove", response=MarkRow, summary="Remove a deploy or a note")
 def remove_mark(request: HttpRequest, mark_id: Id, body: Reason) -> MarkRow:
     actor = actor_for(request, "mark.remove")
     mark = Mark.objects.filter(pk=mark_id).first()
     if mark is None:
-        raise Http404(f"mark {mark_id} is not there.")
+        raise Http404(f"Mark {mark_id} does not exist.")
     marks.remove(actor, mark, reason=body.reason, now=timezone.now())
     return _mark(mark)
 
@@ -238,7 +238,7 @@ MAX_CHANGES_RANGE = timedelta(days=1)
 @router.post(
     "/changes",
     response={200: MarkRow, 201: MarkRow, 202: IgnoredEvent},
-    summary="Report a change made outside (a CloudEvent)",
+    summary="Report an external change as a CloudEvent",
 )
 def report_change(
     request: HttpRequest, body: Annotated[CloudEvent, BeforeValidator(_event_fields)] = NO_DATA
@@ -250,7 +250,7 @@ def report_change(
     """
     actor = actor_for(request, "mark.add")
     if len(request.body) > MAX_EVENT_BYTES:
-        raise RefusedError(413, "body", f"takes at most {MAX_EVENT_BYTES} bytes; leave out what is not read.")
+        raise RefusedError(413, "body", f"must have at most {MAX_EVENT_BYTES} bytes; omit unused attributes.")
     now = timezone.now()
     # What the body holds beside the attributes is its data, in the binary form.
     document = document_of(request.body) if request.body.strip() else None
@@ -262,7 +262,7 @@ def report_change(
     return Status(201 if is_new else 200, _mark(mark))
 
 
-@router.get("/changes", response=ChangeList, summary="What was changed in a time range")
+@router.get("/changes", response=ChangeList, summary="List changes in a time range")
 def list_changes(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -276,14 +276,16 @@ def list_changes(
     actor_for(request, "plant.view")
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if not timedelta(0) < until - since <= MAX_CHANGES_RANGE:
-        raise BadInput("from", "takes a time before to, at most a day.")
+        raise BadInput("from", "must be before to, by at most 1 day.")
     changes = find_changes(since, until, settings.WEIR_DATA)
     return {
         "changes": [_change(change) for change in sorted(changes, key=lambda change: change.at, reverse=True)]
     }
 
 
-@router.get("/differences", response=DifferenceList, summary="What is different in a stretch of time")
+@router.get(
+    "/differences", response=DifferenceList, summary="Compare a time range with an earlier time range"
+)
 def list_differences(
     request: HttpRequest,
     since: Annotated[GivenTime, Query(..., alias="from")],
@@ -321,5 +323,5 @@ def _change(found: FoundChange) -> ChangeRow:
 
 def _require_zone(moment: datetime, field: str) -> datetime:
     if moment.tzinfo is None:
-        raise BadInput(field, "takes a time with its zone, such as 2026-11-20T03:12:00Z.")
+        raise BadInput(field, "must be a time with a time zone, such as 2026-11-20T03:12:00Z.")
     return moment

@@ -17,9 +17,9 @@ class SettingRow(ApiAnswer):
     """A setting of the plant as declared, and its value."""
 
     name: str
-    value: Annotated[Json, Field(description="The current value, in `unit`; null: none.")]
+    value: Annotated[Json, Field(description="Current value, in `unit`; null: no value.")]
     default: Json
-    optional: Annotated[bool, Field(description="Whether it may be without a value.")]
+    optional: Annotated[bool, Field(description="Whether null is allowed.")]
     minimum: float
     maximum: float
     unit: str
@@ -71,9 +71,9 @@ class SessionRow(ApiAnswer):
     user: str
     id: int
     created_at: datetime
-    seen_at: Annotated[datetime, Field(description="The last request.")]
+    seen_at: Annotated[datetime, Field(description="Time of the last request.")]
     address: str | None
-    agent: Annotated[str, Field(description="The browser's own name.")]
+    agent: Annotated[str, Field(description="The browser's user agent.")]
 
 
 class SessionList(ApiAnswer):
@@ -94,15 +94,19 @@ class TokenRow(ApiAnswer):
     name: str
     role: Annotated[str, one_of(ApiToken.Role.values)]
     queues: Annotated[
-        list[str], Field(description=("The queues that it is limited to; empty: all of its role."))
+        list[str],
+        Field(description=("The queues that the token is limited to; empty: all queues of its role.")),
     ]
-    actions: Annotated[list[str], Field(description="Actions, or families of them; empty: all of its role.")]
+    actions: Annotated[
+        list[str],
+        Field(description="Allowed actions, or families of actions; empty: all actions of its role."),
+    ]
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None
     used_at: datetime | None
-    quota_events_per_second: Annotated[int | None, Field(description="null: the plant's setting.")]
-    quota_bytes_per_second: Annotated[int | None, Field(description="null: the plant's setting.")]
+    quota_events_per_second: Annotated[int | None, Field(description="null: the plant's setting applies.")]
+    quota_bytes_per_second: Annotated[int | None, Field(description="null: the plant's setting applies.")]
 
 
 class TokenWithSecret(TokenRow):
@@ -117,4 +121,4 @@ class TokenList(ApiAnswer):
 
 class TokenRevocation(ApiAnswer):
     id: int
-    revoked: Annotated[bool, Field(description="false: it had already ended.")]
+    revoked: Annotated[bool, Field(description="false: already expired or revoked.")]

@@ -18,7 +18,7 @@ class ReplacedOverride(ApiAnswer):
     value: Json
     owner: str
     reason: str
-    ended: Annotated[bool, Field(description="Whether it ended then.")]
+    ended: Annotated[bool, Field(description="Whether the new override ended this one.")]
 
 
 class OverrideFields(ApiAnswer):
@@ -33,7 +33,7 @@ class OverrideFields(ApiAnswer):
     host: Annotated[str | None, Field(description="The drained worker host.")]
     name: str
     value: Json
-    instead_of: Annotated[Json, Field(description="The value that it replaces.")]
+    instead_of: Annotated[Json, Field(description="The value that the override replaces.")]
     owner: str
     reason: str
     replaces: list[ReplacedOverride]
@@ -44,14 +44,14 @@ class SnapshotOverride(OverrideFields):
     """An override in the snapshot."""
 
     created_at: Instant
-    expires_at: Annotated[Instant | None, Field(description="Unix time; null: it has no expiry.")]
+    expires_at: Annotated[Instant | None, Field(description="Unix time; null: no expiry.")]
 
 
 class OverrideRow(OverrideFields):
     """An override."""
 
     created_at: datetime
-    expires_at: Annotated[datetime | None, Field(description="null: it has no expiry.")]
+    expires_at: Annotated[datetime | None, Field(description="null: no expiry.")]
     ended_at: datetime | None
 
 
@@ -71,18 +71,18 @@ class TuningRow(ApiAnswer):
     """Values of a loop's parameters learned from its record, and how they performed on the following days."""
 
     id: int
-    loop: Annotated[str, Field(description="By name.")]
+    loop: Annotated[str, Field(description="Name of the loop.")]
     state: Annotated[str, one_of(Tuning.State.values)]
     values: Document
     instead_of: Annotated[Document, Field(description="Values in force when it was proposed.")]
     days: list[TunedDay]
-    improvement: Annotated[float, Field(description="The saved share of the cost.")]
+    improvement: Annotated[float, Field(description="Cost savings, as a share.")]
     confidence: Share
     hash: str
     created_at: datetime
     decided_at: datetime | None
     decided_by: str | None
-    note: Annotated[str, Field(description="The reason of the decision.")]
+    note: Annotated[str, Field(description="The reason for the decision.")]
 
 
 class TuningList(ApiAnswer):
@@ -90,7 +90,7 @@ class TuningList(ApiAnswer):
 
 
 class OverrideEnd(OverrideRow):
-    ended: Annotated[bool, Field(description="false: it had already ended.")]
+    ended: Annotated[bool, Field(description="false: already ended.")]
 
 
 class OverrideUndo(ApiAnswer):
@@ -99,7 +99,7 @@ class OverrideUndo(ApiAnswer):
     ended: list[OverrideRow]
     again: Annotated[
         list[OverrideRow],
-        Field(description=("Overrides that those had ended, in force again until their own expiry.")),
+        Field(description=("Earlier overrides that are in force again until their own expiry.")),
     ]
 
 
@@ -110,18 +110,24 @@ class LoopRow(ApiAnswer):
     name: str
     law: str
     summary: Annotated[str, Field(description="Description of its law.")]
-    target: Annotated[dict[str, str], Field(description="The queue, node, application, … that it controls.")]
+    target: Annotated[
+        dict[str, str],
+        Field(description="The queue, node, application, or other subject that the loop controls."),
+    ]
     base_mode: Annotated[
-        Annotated[str, one_of(Loop.Mode.values)], Field(description="The value without overrides.")
+        Annotated[str, one_of(Loop.Mode.values)], Field(description="The mode without overrides.")
     ]
     mode: Annotated[str, one_of(Loop.Mode.values)]
-    parameters: Annotated[Document, Field(description="The values without overrides.")]
+    parameters: Annotated[Document, Field(description="The parameters without overrides.")]
     effective: Annotated[Document, Field(description="The parameters in force.")]
     overrides: list[OverrideRow]
     conflict: Annotated[
-        str, Field(description="Why overrides of parameters and guard are ignored; empty: they apply.")
+        str,
+        Field(description="Why overrides of parameters and guard settings are ignored; empty: they apply."),
     ]
-    actuator: Annotated[str | None, Field(description="Its output; null: several values at once.")]
+    actuator: Annotated[
+        str | None, Field(description="The value that the loop sets; null: several values at once.")
+    ]
     interval_seconds: Seconds
     ticked_at: datetime | None
 
@@ -153,10 +159,10 @@ class FirstReportFigures(ApiAnswer):
     measured_seconds: Seconds
     task_hours: float
     advised_task_hours: float
-    events: Annotated[float, Field(description="Events that arrived at an operator.")]
+    events: Annotated[float, Field(description="Number of events that arrived at an operator.")]
     waiting_event_seconds: Annotated[float | None, Field(description="null: not measured.")]
     advised_waiting_event_seconds: float | None
-    changes: Annotated[int, Field(description="Advised changes of tasks.")]
+    changes: Annotated[int, Field(description="Number of advised changes of tasks.")]
     pause_seconds: Annotated[
         Seconds, Field(description=("Pause of the plant at a change; not included in the waiting time."))
     ]
@@ -169,20 +175,20 @@ class LoopFirstReport(ApiAnswer):
     until: datetime
     sentences: list[str]
     assumed: Annotated[list[str], Field(description="Assumptions of the estimate.")]
-    figures: Annotated[FirstReportFigures | None, Field(description="null: too little was measured.")]
+    figures: Annotated[FirstReportFigures | None, Field(description="null: not enough measurements.")]
 
 
 class LoopDetail(LoopRow):
     declared: list[LoopParameter]
     guard: Annotated[Document, Field(description="The guard's settings in force.")]
-    first_report: Annotated[LoopFirstReport | None, Field(description="null: there is none (yet).")]
+    first_report: Annotated[LoopFirstReport | None, Field(description="null: no report yet.")]
 
 
 class LoopMode(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
     override: Annotated[OverrideRow | None, Field(description="Override of the mode.")]
     overrides: Annotated[
-        list[OverrideRow], Field(description="All overrides that were set: of the mode, of the actuator.")
+        list[OverrideRow], Field(description="All overrides that were set, for the mode and the actuator.")
     ]
 
 
@@ -194,8 +200,10 @@ class DesiredValue(ApiAnswer):
     mode: Annotated[str, one_of(Loop.Mode.values)]
     at: Annotated[Instant, Field(description="Time of the decision.")]
     entry: Annotated[int, Field(description="The decision's number in the ledger.")]
-    desired: Annotated[float, Field(description="Sum of all values: tasks, processes, or what the law sets.")]
-    values: Annotated[dict[str, float], Field(description="By operator, or by what the law sets.")]
+    desired: Annotated[float, Field(description="Sum of all values, such as tasks or processes.")]
+    values: Annotated[
+        dict[str, float], Field(description="Keyed by operator, or by another output of the law.")
+    ]
     reason: str
 
 

@@ -24,21 +24,21 @@ class DeadLetterEvent(ApiAnswer):
 class UnreadableBytes(ApiAnswer):
     error: str
     bytes: Bytes
-    hex: Annotated[str, Field(description="The first of its events.")]
+    hex: Annotated[str, Field(description="The first unreadable bytes, in hexadecimal.")]
 
 
 class DeadLetterRow(ApiAnswer):
     """A dead letter, with its events for callers who may peek into its queue."""
 
-    name: Annotated[str, Field(description="The name for actions.")]
+    name: Annotated[str, Field(description="The name that actions on the dead letter use.")]
     queue: str
     node: str
     id: str
     at: datetime
-    events: Annotated[list[DeadLetterEvent], Field(description="None if unreadable or sealed.")]
+    events: Annotated[list[DeadLetterEvent], Field(description="Empty if unreadable or sealed.")]
     event_count: Events
     sealed: Annotated[
-        bool, Field(description="Whether its contents are left out because you may not peek into its queue.")
+        bool, Field(description="Whether the contents are omitted because you can't peek into the queue.")
     ]
     unreadable: UnreadableBytes | None
     error: str
@@ -55,7 +55,7 @@ class DeadLetterGroup(ApiAnswer):
     error: str
     letters: int
     events: Events
-    at: Annotated[datetime, Field(description="The first of them.")]
+    at: Annotated[datetime, Field(description="Time of the first dead letter.")]
     last: datetime
 
 
@@ -65,11 +65,12 @@ class DeadLetterList(ApiAnswer):
     count: int
     events: Events
     through: Annotated[
-        str, Field(description="When the last of them arrived.", json_schema_extra={"format": "date-time"})
+        str,
+        Field(description="When the last dead letter arrived.", json_schema_extra={"format": "date-time"}),
     ]
     digest: str
-    more: Annotated[bool, Field(description="Whether there may be more than were read.")]
-    unreachable: Annotated[list[str], Field(description="Nodes that did not answer.")]
+    more: Annotated[bool, Field(description="Whether there may be more dead letters than were read.")]
+    unreachable: Annotated[list[str], Field(description="Nodes that did not respond.")]
     groups: list[DeadLetterGroup]
     letters: list[DeadLetterRow]
 

@@ -15,11 +15,12 @@ class RejectedLine(ApiAnswer):
 class PublishedEvents(ApiAnswer):
     """The stored events of a body."""
 
-    published: Annotated[Events, Field(description="Stored events.")]
+    published: Annotated[Events, Field(description="Number of stored events.")]
     blocks: int
-    by_container: Annotated[dict[str, int], Field(description="Events by node.")]
+    by_container: Annotated[dict[str, int], Field(description="Number of events by node.")]
     rerouted: Annotated[
-        Events, Field(description="Events that went to another container than their points say.")
+        Events,
+        Field(description="Number of events stored in a different container than the points determine."),
     ]
-    rejected: Annotated[Events, Field(description="Malformed lines, which were skipped.")]
-    errors: Annotated[list[RejectedLine], Field(description="The first 20 of them.")]
+    rejected: Annotated[Events, Field(description="Number of malformed lines that were skipped.")]
+    errors: Annotated[list[RejectedLine], Field(description="The first 20 malformed lines.")]

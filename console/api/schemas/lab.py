@@ -40,7 +40,7 @@ class ScenarioRow(ApiAnswer):
 
 class ScenarioList(ApiAnswer):
     scenarios: list[ScenarioRow]
-    traces: Annotated[list[str], Field(description="Available files of arrivals.")]
+    traces: Annotated[list[str], Field(description="Available trace files.")]
 
 
 class ExperimentTrace(ApiAnswer):
@@ -48,7 +48,7 @@ class ExperimentTrace(ApiAnswer):
     column: str
     rows: int
     path: NotRequired[
-        Annotated[str, Field(description="Path of its file, in the data folder; empty if unknown.")]
+        Annotated[str, Field(description="Path of the file in the data folder; empty: unknown.")]
     ]
 
 
@@ -68,9 +68,9 @@ class ExperimentRow(ApiAnswer):
     run: int | None
     state: Annotated[str, one_of(Run.State.values)]
     error: str
-    results: Annotated[dict[str, dict[str, float | None]], Field(description="Law, then metric.")]
+    results: Annotated[dict[str, dict[str, float | None]], Field(description="Keyed by law, then by metric.")]
     seconds: Annotated[dict[str, Seconds], Field(description="Duration of each law's simulation, s.")]
-    command: Annotated[str, Field(description="The same from a command line.")]
+    command: Annotated[str, Field(description="The equivalent command line.")]
     progress: RunProgress
 
 
@@ -87,7 +87,7 @@ class ExperimentCurve(ApiAnswer):
 
 class ExperimentSeries(ApiAnswer):
     experiment: int
-    laws: Annotated[dict[str, dict[str, ExperimentCurve]], Field(description="Law, then series.")]
+    laws: Annotated[dict[str, dict[str, ExperimentCurve]], Field(description="Keyed by law, then by series.")]
 
 
 class AppliedOverrides(ApiAnswer):

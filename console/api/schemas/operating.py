@@ -15,9 +15,9 @@ class WaitingEventRow(ApiAnswer):
     """A waiting event."""
 
     block: Annotated[str, Field(description="The id of its block.")]
-    inserted_at: Annotated[Instant, Field(description="By the node's clock.")]
-    event: Annotated[DeadLetterEvent | None, Field(description="null: its block can't be read.")]
-    error: Annotated[str, Field(description="Why it can't be read.")]
+    inserted_at: Annotated[Instant, Field(description="Time by the node's clock.")]
+    event: Annotated[DeadLetterEvent | None, Field(description="null: the block can't be read.")]
+    error: Annotated[str, Field(description="Why the block can't be read.")]
 
 
 class WaitingEventList(ApiAnswer):
@@ -27,7 +27,7 @@ class WaitingEventList(ApiAnswer):
     node: str
     order: Annotated[str, one_of(ORDERS)]
     events: list[WaitingEventRow]
-    more: Annotated[bool, Field(description="Whether there may be more after them.")]
+    more: Annotated[bool, Field(description="Whether there may be more events.")]
 
 
 class QueueDefinition(ApiAnswer):
@@ -42,7 +42,7 @@ class QueueDefinition(ApiAnswer):
     handler_timeout_seconds: Seconds
     priority: int
     minimum_containers: int
-    digest: Annotated[str, Field(description="Digest for a change.")]
+    digest: Annotated[str, Field(description="Digest to send with a change.")]
 
 
 class QueueDifference(ApiAnswer):
@@ -57,25 +57,25 @@ class ProcessStatus(ApiAnswer):
     """A process that ./run supervises."""
 
     name: str
-    state: Annotated[str, Field(description="The supervisor's state word.")]
+    state: Annotated[str, Field(description="State, as named by the supervisor.")]
     word: str
     pid: int | None
-    since: Annotated[Instant | None, Field(description="Its start; null: it is not running.")]
-    restarts: Annotated[int, Field(description="Since ./run started.")]
+    since: Annotated[Instant | None, Field(description="Start time; null: not running.")]
+    restarts: Annotated[int, Field(description="Number of restarts since ./run started.")]
     ended_at: Instant | None
     how_it_ended: str
 
 
 class ProcessList(ApiAnswer):
     supervised: Annotated[
-        bool, Field(description="Whether ./run started this console; in Compose it can list no processes.")
+        bool, Field(description="Whether ./run started this console. In Compose, processes can't be listed.")
     ]
     processes: list[ProcessStatus]
 
 
 class ProcessLog(ApiAnswer):
     process: str
-    lines: Annotated[list[str], Field(description="The oldest first.")]
+    lines: Annotated[list[str], Field(description="Oldest first.")]
 
 
 class PaletteRow(ApiAnswer):
@@ -83,10 +83,10 @@ class PaletteRow(ApiAnswer):
 
     kind: Annotated[str, one_of(PALETTE_KINDS)]
     label: str
-    url: Annotated[str, Field(description="The address of the destination or action.")]
+    url: Annotated[str, Field(description="URL of the destination or action.")]
     about: str
 
 
 class PaletteList(ApiAnswer):
-    results: Annotated[list[PaletteRow], Field(description="The best first.")]
+    results: Annotated[list[PaletteRow], Field(description="Best match first.")]
     total: Annotated[int, Field(description="Number of matches.")]

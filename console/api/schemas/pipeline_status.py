@@ -25,7 +25,7 @@ class PatternCounts(ApiAnswer):
     """A pattern of the pipeline; counts continue over restarts."""
 
     matches: int
-    quiet: NotRequired[Annotated[int, Field(description="Matches in the suppression interval.")]]
+    quiet: NotRequired[Annotated[int, Field(description="Number of matches in the suppression interval.")]]
     seconds: Annotated[Seconds | None, Field(description="The matcher's time for one event, s.")]
 
 
@@ -42,7 +42,7 @@ class RecallEstimate(ApiAnswer):
     estimate: Share
     low: Share
     high: Annotated[Share | None, Field(description="null: no bound.")]
-    matches: Annotated[int, Field(description="Of the control keys.")]
+    matches: Annotated[int, Field(description="Number of matches of the control keys.")]
 
 
 class PatternStatus(PatternCounts):
@@ -54,12 +54,12 @@ class PatternStatus(PatternCounts):
     sheddable: bool
     types: Annotated[dict[str, PerSecond], Field(description="Events per second by type.")]
     partnerless_per_second: NotRequired[
-        Annotated[PerSecond, Field(description="Events of these that could not contribute to a match.")]
+        Annotated[PerSecond, Field(description="Events/s that could not contribute to a match.")]
     ]
     forgotten_bytes_per_second: NotRequired[
         Annotated[
             PerSecond,
-            Field(description=("Bytes of open matches that were dropped because too many were open.")),
+            Field(description=("Bytes/s of open matches that were dropped because too many were open.")),
         ]
     ]
     out_per_second: PerSecond
@@ -74,7 +74,7 @@ class HeldCriterion(ApiAnswer):
     """A person's value in place of a criterion's own."""
 
     value: float
-    until_seconds: Annotated[Instant | None, Field(description="Unix time; null: it has no expiry.")]
+    until_seconds: Annotated[Instant | None, Field(description="Unix time; null: no expiry.")]
     owner: str
     reason: str
 
@@ -84,7 +84,9 @@ class ApplicationControls(ApiAnswer):
 
     admit_events_per_second: Annotated[
         PerSecond | None,
-        Field(description=("Maximum, or half more to catch up; null: limited only by free space.")),
+        Field(
+            description=("Maximum rate, or 1.5 times as much to catch up; null: limited only by free space.")
+        ),
     ]
     reserve_bytes: NotRequired[
         Annotated[Bytes, Field(description="Part of the result queue that admission leaves free.")]
@@ -92,16 +94,18 @@ class ApplicationControls(ApiAnswer):
     admit_until_seconds: NotRequired[Instant | None]
     admit_events_per_batch: NotRequired[Events]
     combine_events_per_batch: NotRequired[Events]
-    shares: NotRequired[Annotated[dict[str, Share], Field(description="By replica.")]]
+    shares: NotRequired[Annotated[dict[str, Share], Field(description="Keyed by replica.")]]
     parallelism: int
-    tasks: Annotated[dict[str, int], Field(description="By operator.")]
+    tasks: Annotated[dict[str, int], Field(description="Number of tasks by operator.")]
     result_bytes: NotRequired[Bytes]
     lateness_seconds: NotRequired[Seconds]
     ahead_seconds: NotRequired[Seconds]
     hold_seconds: NotRequired[Seconds]
     criteria: dict[str, float]
     held_criteria: NotRequired[dict[str, HeldCriterion]]
-    shed: NotRequired[Annotated[dict[str, dict[str, Share]], Field(description="By pattern, then type.")]]
+    shed: NotRequired[
+        Annotated[dict[str, dict[str, Share]], Field(description="Keyed by pattern, then by type.")]
+    ]
     shed_until_seconds: NotRequired[Annotated[Instant | None, Field(description="When shedding expires.")]]
     shed_by: NotRequired[str]
     spared_keys_share: NotRequired[Share]
@@ -118,20 +122,22 @@ class ResultQueueFigures(ApiAnswer):
 class ReplicaStatus(ApiAnswer):
     """One replica of the first tier."""
 
-    share: Annotated[Share, Field(description="Mean over the events.")]
+    share: Annotated[Share, Field(description="Mean share over the events.")]
     in_per_second: PerSecond
     kept_per_second: PerSecond
     utilisation: Share
     batch_seconds: Seconds | None
     response_seconds: Seconds | None
     response_error_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="The standard error of that mean, s.")]
+        Annotated[Seconds | None, Field(description="Standard error of `response_seconds`, s.")]
     ]
     work: TaskMeasures
 
 
 class CombinerStatus(ApiAnswer):
-    waits_for: Annotated[str | None, Field(description="The replica.")]
+    waits_for: Annotated[
+        str | None, Field(description="The replica that the combiner waits for; null: none.")
+    ]
     held_results: int | None
 
 
@@ -143,15 +149,15 @@ class OperatorStatus(ApiAnswer):
     reads_source: bool
     in_per_second: PerSecond
     out_per_second: PerSecond
-    tasks: Annotated[int | None, Field(description="In the newest batch.")]
-    parallelism: Annotated[int, Field(description="The set number.")]
+    tasks: Annotated[int | None, Field(description="Number of tasks in the newest batch.")]
+    parallelism: Annotated[int, Field(description="The configured number of tasks.")]
     utilisation: Share
-    seconds: Annotated[Seconds | None, Field(description="For one event, s.")]
-    overhead_seconds: Annotated[Seconds | None, Field(description="Additional time besides matching, s.")]
+    seconds: Annotated[Seconds | None, Field(description="Processing time of one event, s.")]
+    overhead_seconds: Annotated[Seconds | None, Field(description="Time in addition to matching, s.")]
     shed_share: Share
     late_per_second: PerSecond
     patterns: list[str]
-    work: Annotated[list[TaskMeasures], Field(description="Of each task.")]
+    work: Annotated[list[TaskMeasures], Field(description="Measurements of each task.")]
 
 
 class MonitoredValue(ApiAnswer):
@@ -188,7 +194,10 @@ class TierFigures(ApiAnswer):
     shed_events: NotRequired[Events]
     late_events: NotRequired[Events]
     outbox: NotRequired[
-        Annotated[dict[str, Events], Field(description="Queue → complex events that it has not accepted yet")]
+        Annotated[
+            dict[str, Events],
+            Field(description="Number of complex events that each queue has not accepted yet."),
+        ]
     ]
     skipped_nodes: NotRequired[list[str]]
 
@@ -196,12 +205,10 @@ class TierFigures(ApiAnswer):
 class ApplicationRestarts(ApiAnswer):
     """How often an application was restarted, and whether it fails now."""
 
-    count: NotRequired[Annotated[int, Field(description="Restarts in total.")]]
-    tries: NotRequired[Annotated[int, Field(description="Consecutive failures without progress.")]]
-    failed_at: NotRequired[Annotated[Instant | None, Field(description="null: it does not fail.")]]
-    next_try_at: NotRequired[
-        Annotated[Instant | None, Field(description="null: there is no automatic retry.")]
-    ]
+    count: NotRequired[Annotated[int, Field(description="Total number of restarts.")]]
+    tries: NotRequired[Annotated[int, Field(description="Number of consecutive failures without progress.")]]
+    failed_at: NotRequired[Annotated[Instant | None, Field(description="null: not failing.")]]
+    next_try_at: NotRequired[Annotated[Instant | None, Field(description="null: no automatic retry.")]]
     last_error: NotRequired[str | None]
     last_error_at: NotRequired[Instant | None]
 
@@ -211,14 +218,18 @@ class ApplicationStatus(TierFigures):
 
     state: State
     outbox_full: NotRequired[
-        Annotated[bool, Field(description="Whether it pauses reading until queues have accepted some.")]
+        Annotated[bool, Field(description="Whether reading is paused until queues accept complex events.")]
     ]
     restarts: NotRequired[ApplicationRestarts | None]
     rules: list[RuleFlow]
     queues: list[str]
     sinks: Annotated[dict[str, list[str]], Field(description="The queues that receive each complex event.")]
     batch_overhead_seconds: Seconds | None
-    batch_overhead_cv2: NotRequired[Annotated[float | None, Field(description="Its variance over mean².")]]
+    batch_overhead_cv2: NotRequired[
+        Annotated[
+            float | None, Field(description="Variance of the batch overhead divided by its squared mean.")
+        ]
+    ]
     latency_p95_seconds: Seconds | None
     shed_share: Share
     complex_events: int
@@ -239,10 +250,14 @@ class PipelineStatus(TierFigures):
 
     state: State | None
     rules: list[RuleFlow]
-    age_seconds: Annotated[Seconds | None, Field(description="Since its last report; null: never.")]
+    age_seconds: Annotated[
+        Seconds | None, Field(description="Time since the last report, s; null: no report yet.")
+    ]
     result_free_bytes: NotRequired[Bytes | None]
     patterns: dict[str, PatternCounts]
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="Its host's clock, ahead of the control server's.")]
+        Annotated[
+            Seconds | None, Field(description="Lead of its host's clock over the control server's clock, s.")
+        ]
     ]
     applications: dict[str, ApplicationStatus]

@@ -11,9 +11,9 @@ class ApplicationAtWork(ApiAnswer):
     """A declared application that is running."""
 
     name: str
-    version: Annotated[int, Field(description="0: it is shipped with Weir.")]
+    version: Annotated[int, Field(description="0: shipped with Weir.")]
     text: Annotated[str, Field(description="YAML.")]
-    refused: Annotated[str | None, Field(description="Why the pipeline rejects it.")]
+    refused: Annotated[str | None, Field(description="Why the pipeline rejects this version.")]
 
 
 class ApplicationVersion(ApiAnswer):
@@ -29,9 +29,9 @@ class ApplicationVersion(ApiAnswer):
 
 class ApplicationList(ApiAnswer):
     at_work: dict[str, ApplicationAtWork]
-    versions: Annotated[list[ApplicationVersion], Field(description="The newest first.")]
+    versions: Annotated[list[ApplicationVersion], Field(description="Newest first.")]
     next: Annotated[
-        int | None, Field(description="The value of `before` for older ones; null: there are none.")
+        int | None, Field(description="The value of `before` for the next page; null: last page.")
     ]
 
 
@@ -39,7 +39,7 @@ class ApplicationOrder(ApiAnswer):
     """The state that a person requested for an application."""
 
     application: str
-    stopped: Annotated[bool, Field(description="Whether it is stopped until it is started.")]
+    stopped: Annotated[bool, Field(description="Whether the application stays stopped until it is started.")]
     restart: Annotated[int, Field(description="Number of manual restarts.")]
     by: str
     reason: str

@@ -26,8 +26,8 @@ from workers.models import Plan
 _Ends = TypedDict(
     "_Ends",
     {
-        "from": Annotated[str, Field(description="The node that gives points.")],
-        "to": Annotated[str, Field(description="The node that gets points.")],
+        "from": Annotated[str, Field(description="The node that loses points.")],
+        "to": Annotated[str, Field(description="The node that gains points.")],
     },
 )
 
@@ -39,7 +39,7 @@ class PlannedMove(_Ends):
     points: Points
     state: Annotated[str, one_of(("pending", "moved", "transferring", "done"))]
     points_moved: Points
-    blocks: Annotated[int, Field(description="Transferred blocks of events.")]
+    blocks: Annotated[int, Field(description="Number of transferred blocks.")]
     blocks_total: int
     events: Events
     bytes: Bytes
@@ -63,15 +63,15 @@ class PlanSummary(ApiAnswer):
     """A plan in the snapshot."""
 
     id: int
-    hash: Annotated[str, Field(description="64 hexadecimal digits; an approval names it.")]
+    hash: Annotated[str, Field(description="64 hexadecimal digits. Send the hash to approve the plan.")]
     kind: Annotated[str, one_of(Plan.Kind.values)]
     title: str
     state: Annotated[str, one_of(Plan.State.values)]
     moves: list[PlannedMove]
     points: Points
     progress_share: Share
-    note: Annotated[str, Field(description="What it waits for, or why it ended so.")]
-    empties: Annotated[str | None, Field(description="The node that is to be empty at the end.")]
+    note: Annotated[str, Field(description="Why the plan is waiting, or why it ended.")]
+    empties: Annotated[str | None, Field(description="The node that the plan empties; null: none.")]
     expires_at: Instant
 
 
@@ -103,7 +103,7 @@ class PlanList(ApiAnswer):
 
 class NodeUse(ApiAnswer):
     node: str
-    plan: Annotated[PlanRow | None, Field(description="The plan that drains it.")]
+    plan: Annotated[PlanRow | None, Field(description="The plan that drains the node.")]
 
 
 class ProposalRow(ApiAnswer):
@@ -113,17 +113,19 @@ class ProposalRow(ApiAnswer):
     act: Annotated[str, one_of(tuple(ACTS))]
     arguments: Document
     reason: str
-    proposed_by: Annotated[str, Field(description="The token that proposes it.")]
+    proposed_by: Annotated[str, Field(description="The token that made the proposal.")]
     snapshot_seq: int
-    snapshot_at: Annotated[float, Field(description="Time of the underlying snapshot, Unix time.")]
-    hash: Annotated[str, Field(description="Hash of all of it; an approval names it.")]
+    snapshot_at: Annotated[float, Field(description="Unix time of the underlying snapshot.")]
+    hash: Annotated[str, Field(description="Hash of the proposal. Send the hash to approve the proposal.")]
     created_at: datetime
-    expires_at: Annotated[datetime, Field(description="Void from then on if undecided.")]
+    expires_at: Annotated[
+        datetime, Field(description="The proposal becomes void at this time if it is undecided.")
+    ]
     state: Annotated[str, one_of(AssistantProposal.State.values)]
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    outcome: Annotated[str, Field(description="What was done, in a sentence.")]
+    outcome: Annotated[str, Field(description="The result, in a sentence.")]
 
 
 class ProposalList(ApiAnswer):

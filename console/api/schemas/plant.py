@@ -16,13 +16,13 @@ class QueueRow(ApiAnswer):
     name: str
     kind: Annotated[str, one_of(Queue.Kind.values)]
     minimum_containers: int
-    priority: Annotated[int, Field(description="0 is served first, 9 last.")]
+    priority: Annotated[int, Field(description="0 (served first) to 9 (served last).")]
     handler: str
     events_per_worker: int
     tries: int
     handler_timeout_seconds: Seconds
-    points: Annotated[dict[str, Points], Field(description="By node.")]
-    live: Annotated[SnapshotQueue | None, Field(description="null: it was not observed within 30 s.")]
+    points: Annotated[dict[str, Points], Field(description="Keyed by node.")]
+    live: Annotated[SnapshotQueue | None, Field(description="null: not observed in the last 30 s.")]
 
 
 class QueueList(ApiAnswer):
@@ -40,7 +40,7 @@ class NodeRow(ApiAnswer):
     drained: bool
     cordoned: bool
     offline_since: datetime | None
-    live: Annotated[SnapshotNode | None, Field(description="null: it was not observed within 30 s.")]
+    live: Annotated[SnapshotNode | None, Field(description="null: not observed in the last 30 s.")]
 
 
 class NodeList(ApiAnswer):

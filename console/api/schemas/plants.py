@@ -13,19 +13,21 @@ class TaskMeasures(ApiAnswer):
     """Measurements of a task; null: unknown. Counts refer to the plant's window."""
 
     latency_seconds: Annotated[
-        Seconds | None, Field(description="From an event's being taken to its being given on, s.")
+        Seconds | None, Field(description="Time from receiving an event to emitting it, s.")
     ]
     latency_variance: Annotated[float | None, Field(description="s².")]
-    service_seconds: Annotated[Seconds | None, Field(description="Between the takings of two events, s.")]
+    service_seconds: Annotated[
+        Seconds | None, Field(description="Time between receiving two successive events, s.")
+    ]
     service_variance: Annotated[float | None, Field(description="s².")]
     arrival_interval_seconds: Seconds | None
     arrival_interval_variance: Annotated[float | None, Field(description="s².")]
-    utilisation: Annotated[float | None, Field(description="A share.")]
-    inputs: Annotated[float | None, Field(description="Events that came to it.")]
+    utilisation: Annotated[float | None, Field(description="Utilization, as a share.")]
+    inputs: Annotated[float | None, Field(description="Number of events received.")]
     inputs_variance: Annotated[float | None, Field(description="Events².")]
-    executions: Annotated[float | None, Field(description="Events that it worked.")]
+    executions: Annotated[float | None, Field(description="Number of events processed.")]
     executions_variance: Annotated[float | None, Field(description="Events².")]
-    outputs: Annotated[float | None, Field(description="Events that it gave on.")]
+    outputs: Annotated[float | None, Field(description="Number of events emitted.")]
     outputs_variance: Annotated[float | None, Field(description="Events².")]
 
 
@@ -33,30 +35,40 @@ class OperatorTopology(ApiAnswer):
     """An operator of a plant and the measurements of its tasks."""
 
     kind: Annotated[
-        Annotated[str, one_of(("source", "operator"))], Field(description="A source only brings events in.")
+        Annotated[str, one_of(("source", "operator"))], Field(description="A source only emits events.")
     ]
-    parallelism: Annotated[int, Field(description="Tasks now; 0 where that is not known.")]
+    parallelism: Annotated[int, Field(description="Current number of tasks; 0: unknown.")]
     unknown_tasks: NotRequired[
-        Annotated[str | None, Field(description="Why the number of tasks is not known; absent: it is.")]
+        Annotated[str | None, Field(description="Why the number of tasks is unknown; absent: known.")]
     ]
-    minimum: Annotated[int, Field(description="Tasks that may be set.")]
-    maximum: Annotated[int, Field(description="Tasks that may be set.")]
-    fixed: Annotated[str | None, Field(description="Why its tasks can't be set; null: they can.")]
-    failed: Annotated[float | None, Field(description="Of a source: events whose work failed in the window.")]
+    minimum: Annotated[int, Field(description="Minimum number of tasks.")]
+    maximum: Annotated[int, Field(description="Maximum number of tasks.")]
+    fixed: Annotated[
+        str | None, Field(description="Why the number of tasks can't be set; null: it can be set.")
+    ]
+    failed: Annotated[
+        float | None, Field(description="Number of failed events from this source in the window.")
+    ]
     acked: Annotated[
-        float | None, Field(description="Of a source: events worked to their end in the window.")
+        float | None, Field(description="Number of completed events from this source in the window.")
     ]
     waiting: NotRequired[
-        Annotated[float | None, Field(description="Events in front of it now; null: not counted.")]
+        Annotated[
+            float | None, Field(description="Number of events waiting for the operator; null: not counted.")
+        ]
     ]
-    tasks: Annotated[list[TaskMeasures], Field(description="From the first.")]
+    tasks: Annotated[list[TaskMeasures], Field(description="Measurements of each task, in order.")]
 
 
 class OperatorLink(ApiAnswer):
-    source: Annotated[str, Field(description="The operator that gives.")]
-    target: Annotated[str, Field(description="The operator that takes.")]
-    latency_seconds: Annotated[Seconds | None, Field(description="From being given to being taken, s.")]
-    batching_seconds: Annotated[Seconds | None, Field(description="Of it, in the giver's buffer, s.")]
+    source: Annotated[str, Field(description="The sending operator.")]
+    target: Annotated[str, Field(description="The receiving operator.")]
+    latency_seconds: Annotated[
+        Seconds | None, Field(description="Time from sending to receiving an event, s.")
+    ]
+    batching_seconds: Annotated[
+        Seconds | None, Field(description="Part of the latency in the sender's buffer, s.")
+    ]
 
 
 class PlantTopology(ApiAnswer):
@@ -64,8 +76,8 @@ class PlantTopology(ApiAnswer):
 
     plant: str
     at: Instant
-    window_seconds: Annotated[Seconds, Field(description="Over which counts are, s.")]
-    holder: Annotated[str | None, Field(description="Who steers it besides whoever asks; null: nobody.")]
+    window_seconds: Annotated[Seconds, Field(description="Length of the window of the counts, s.")]
+    holder: Annotated[str | None, Field(description="Another controller that holds the plant; null: none.")]
     held_until: Instant | None
     operators: dict[str, OperatorTopology]
     links: list[OperatorLink]
@@ -84,8 +96,8 @@ class PlantSection(ApiAnswer):
     title: str
     about: str
     columns: list[str]
-    rows: Annotated[list[list[str | float | None]], Field(description="A value a column; null: not known.")]
-    empty: Annotated[str, Field(description="What stands there without rows.")]
+    rows: Annotated[list[list[str | float | None]], Field(description="One value per column; null: unknown.")]
+    empty: Annotated[str, Field(description="Text to show without rows.")]
 
 
 class PartitionLag(ApiAnswer):
@@ -95,13 +107,13 @@ class PartitionLag(ApiAnswer):
     partition: int
     committed: Annotated[int | None, Field(description="The offset of the group's next event.")]
     end: Annotated[int | None, Field(description="The offset of the next event to be appended.")]
-    lag_events: Annotated[int | None, Field(description="null: it does not count, `said` says why.")]
+    lag_events: Annotated[int | None, Field(description="null: not counted; `said` has the reason.")]
     lag_seconds: Annotated[Seconds | None, Field(description="The age of the group's next event, s.")]
-    at_least: Annotated[bool, Field(description="Whether it may be older.")]
+    at_least: Annotated[bool, Field(description="Whether the lag may be larger.")]
     expired_events: Annotated[
-        int, Field(description="Events that retention took before the group read them.")
+        int, Field(description="Number of events that expired before the group read them.")
     ]
-    member: Annotated[str, Field(description="Who reads it.")]
+    member: Annotated[str, Field(description="The consumer that reads the partition.")]
     said: str
 
 
@@ -119,27 +131,27 @@ class ConsumerGroup(ApiAnswer):
     state: str
     members: list[GroupMember]
     topics: list[str]
-    lag_events: Annotated[int | None, Field(description="Of all partitions that count.")]
-    lag_seconds: Annotated[Seconds | None, Field(description="Of the partition that is furthest behind, s.")]
-    at_least: Annotated[bool, Field(description="Whether it may be more.")]
-    trend: Annotated[str | None, Field(description="rising, falling or steady, of the lag in events.")]
+    lag_events: Annotated[int | None, Field(description="Total lag of all counted partitions.")]
+    lag_seconds: Annotated[
+        Seconds | None, Field(description="Lag of the partition that is furthest behind, s.")
+    ]
+    at_least: Annotated[bool, Field(description="Whether the lag may be larger.")]
+    trend: Annotated[str | None, Field(description="Trend of the lag in events: rising, falling, or steady.")]
     in_per_second: PerSecond | None
     out_per_second: PerSecond | None
     clearing_seconds: Annotated[
-        Seconds | None, Field(description="Until nothing waits, at the present rates, s.")
+        Seconds | None, Field(description="Time to process the backlog at the current rates, s.")
     ]
     expired_events: int
     partition_count: int
-    partitions: Annotated[list[PartitionLag], Field(description="Those that are furthest behind.")]
+    partitions: Annotated[list[PartitionLag], Field(description="The partitions that are furthest behind.")]
 
 
 class SensorStatus(ApiAnswer):
     """A number that a plant's declaration names."""
 
-    value: Annotated[
-        float | None, Field(description="null: not known. Beside an error it can't be relied on.")
-    ]
-    silent_seconds: Annotated[Seconds, Field(description="Since it was known last, s.")]
+    value: Annotated[float | None, Field(description="null: unknown. Unreliable if there is an error.")]
+    silent_seconds: Annotated[Seconds, Field(description="Time since the last known value, s.")]
     unit: str
     title: str
     error: str | None
@@ -149,22 +161,26 @@ class ProofStatus(ApiAnswer):
     """Evidence that an order took effect."""
 
     sensor: str
-    value: Annotated[float | None, Field(description="What it says now; null: not known.")]
-    within_seconds: Annotated[Seconds, Field(description="By then it must say what was ordered, s.")]
+    value: Annotated[float | None, Field(description="Current value of the sensor; null: unknown.")]
+    within_seconds: Annotated[
+        Seconds, Field(description="Time within which the sensor must show the ordered number, s.")
+    ]
 
 
 class PlantOrderRow(ApiAnswer):
     """The last order to an operator from here, and its current value."""
 
-    tasks: Annotated[int, Field(description="That were ordered.")]
-    at: Annotated[Instant, Field(description="When they were.")]
-    by: Annotated[str, Field(description="A loop or a person.")]
-    now: Annotated[int | None, Field(description="Tasks that it has.")]
-    since: Annotated[Instant | None, Field(description="When it was first seen to have them.")]
+    tasks: Annotated[int, Field(description="Ordered number of tasks.")]
+    at: Annotated[Instant, Field(description="Time of the order.")]
+    by: Annotated[str, Field(description="The loop or user that gave the order.")]
+    now: Annotated[int | None, Field(description="Current number of tasks.")]
+    since: Annotated[
+        Instant | None, Field(description="When the current number of tasks was first observed.")
+    ]
     state: Annotated[
         Annotated[str, one_of(("pending", "reached", "missed", "undone"))],
         Field(
-            description="missed: it never had them; undone: something else set others. Loops hold for both."
+            description="missed: never reached; undone: changed by another controller. Loops hold for both."
         ),
     ]
     waiting_since: Instant | None
@@ -173,20 +189,22 @@ class PlantOrderRow(ApiAnswer):
 class PoolSamplesRow(ApiAnswer):
     """Completions of an operator's pool while all of its tasks had work, at its present size."""
 
-    since: Annotated[Instant, Field(description="When this was first counted.")]
+    since: Annotated[Instant, Field(description="Start of the counting.")]
     seq: int | None
     recent_seconds: Annotated[
-        list[float], Field(description="Between completions; the newest is number seq.")
+        list[float], Field(description="Times between completions, s; the newest has the number `seq`.")
     ]
-    full_seconds: Annotated[Seconds | None, Field(description="So long all tasks had work since then.")]
+    full_seconds: Annotated[
+        Seconds | None, Field(description="Time since then in which all tasks had work, s.")
+    ]
     per_second: PerSecond | None
 
 
 class UnservedQueueRow(ApiAnswer):
     """A queue of a plant without a consumer."""
 
-    waiting: Annotated[int, Field(description="Tasks that wait in it.")]
-    seconds: Annotated[Seconds, Field(description="For how long nobody has taken from it, s.")]
+    waiting: Annotated[int, Field(description="Number of waiting tasks.")]
+    seconds: Annotated[Seconds, Field(description="Time without a consumer, s.")]
 
 
 class SnapshotPlant(ApiAnswer):
@@ -198,26 +216,28 @@ class SnapshotPlant(ApiAnswer):
     error: str | None
     tasks: int | None
     in_per_second: PerSecond | None
-    latency_seconds: Annotated[Seconds | None, Field(description="Of its slowest path, s.")]
+    latency_seconds: Annotated[Seconds | None, Field(description="Latency of the slowest path, s.")]
     steered_by: PlantHolder | None
     silent_seconds: NotRequired[
-        Annotated[Seconds, Field(description="Since it was observed last, or first asked, s.")]
+        Annotated[
+            Seconds, Field(description="Time since the last observation, or since the first request, s.")
+        ]
     ]
     topology: NotRequired[PlantTopology | None]
     sections: NotRequired[list[PlantSection]]
     groups: NotRequired[dict[str, ConsumerGroup]]
     sensors: NotRequired[dict[str, SensorStatus]]
-    revisions: NotRequired[Annotated[dict[str, str], Field(description="What is rolled out of each part.")]]
+    revisions: NotRequired[Annotated[dict[str, str], Field(description="Deployed revision of each part.")]]
     proofs: NotRequired[dict[str, ProofStatus]]
     set_to: NotRequired[
-        Annotated[dict[str, int], Field(description="Tasks that the plant itself aims at, where it says so.")]
+        Annotated[dict[str, int], Field(description="The plant's own target number of tasks, by operator.")]
     ]
     lives: NotRequired[
-        Annotated[dict[str, float], Field(description="Since when each operator is at work, s since 1970.")]
+        Annotated[dict[str, float], Field(description="Unix time at which each operator started.")]
     ]
     completions: NotRequired[dict[str, PoolSamplesRow]]
     missed_workers: NotRequired[
-        Annotated[dict[str, float], Field(description="For how long each has not answered, s.")]
+        Annotated[dict[str, float], Field(description="Time since each worker last responded, s.")]
     ]
     unserved_queues: NotRequired[dict[str, UnservedQueueRow]]
     orders: NotRequired[dict[str, PlantOrderRow]]
@@ -229,7 +249,7 @@ class TaskChannel(ApiAnswer):
     source: str
     target: str
     latency: Annotated[float | None, Field(description="ms.")]
-    batching: Annotated[float | None, Field(description="Of it, in the giver's buffer, ms.")]
+    batching: Annotated[float | None, Field(description="Part of the latency in the sender's buffer, ms.")]
 
 
 class PhysicalTopology(ApiAnswer):
@@ -287,18 +307,23 @@ class PlantRow(ApiAnswer):
     name: str
     kind: Annotated[str, one_of(tuple(kinds()))]
     url: str
-    secret_environment: Annotated[str, Field(description="The variable that holds its token.")]
+    secret_environment: Annotated[str, Field(description="Environment variable with the token.")]
     options: dict[str, str]
     created_at: datetime
     digest: Annotated[
-        str, Field(description="Of how it is reached: a change that names an older one is refused.")
+        str, Field(description="Digest of the registration. A change with an older digest is rejected.")
     ]
     seen: SnapshotPlant | None
     left: NotRequired[
-        Annotated[str, Field(description="What Weir may still hold where it was until now, and what to do.")]
+        Annotated[
+            str,
+            Field(description="Changes that may remain in effect at the previous address, and what to do."),
+        ]
     ]
     advising: NotRequired[
-        Annotated[list[str], Field(description="Loops of that name that were there, and advise again.")]
+        Annotated[
+            list[str], Field(description="Existing loops of the plant, which are in mode advise again.")
+        ]
     ]
 
 
@@ -308,7 +333,9 @@ class PlantList(ApiAnswer):
 
 class PlantRemoved(ApiAnswer):
     removed: str
-    left: NotRequired[Annotated[str, Field(description="What Weir may still hold there, and what to do.")]]
+    left: NotRequired[
+        Annotated[str, Field(description="Changes that may remain in effect at the plant, and what to do.")]
+    ]
 
 
 class TasksByHand(ApiAnswer):
@@ -317,7 +344,7 @@ class TasksByHand(ApiAnswer):
     plant: str
     operator: str
     tasks: int
-    until: Annotated[Instant, Field(description="Loops hold until then, in seconds since 1970.")]
+    until: Annotated[Instant, Field(description="Loops hold until this Unix time.")]
 
 
 class HandReleased(ApiAnswer):
@@ -327,7 +354,7 @@ class HandReleased(ApiAnswer):
 
 class PlantResumed(ApiAnswer):
     plant: str
-    forgotten: Annotated[int, Field(description="Orders that count no longer.")]
+    forgotten: Annotated[int, Field(description="Number of discarded orders.")]
 
 
 class FoundPart(ApiAnswer):
@@ -338,20 +365,22 @@ class FoundPart(ApiAnswer):
     tasks: int | None
     minimum: int | None
     maximum: int | None
-    fixed: Annotated[str | None, Field(description="Why its tasks can't be set; null: they can.")]
+    fixed: Annotated[
+        str | None, Field(description="Why the number of tasks can't be set; null: it can be set.")
+    ]
 
 
 class PlantInspected(ApiAnswer):
     """The result of inspecting an address."""
 
     kind: str
-    sentences: Annotated[list[str], Field(description="All of it in words.")]
+    sentences: Annotated[list[str], Field(description="The result in sentences.")]
     what: str
-    name: Annotated[str, Field(description="What it calls itself; empty: nothing.")]
+    name: Annotated[str, Field(description="The name that the system reports; empty: none.")]
     said: list[str]
     parts: list[FoundPart]
-    needs: Annotated[list[str], Field(description="What it would need so that Weir can do more there.")]
-    choices: Annotated[dict[str, list[str]], Field(description="Option → what it could be there.")]
+    needs: Annotated[list[str], Field(description="Requirements for Weir to do more at this plant.")]
+    choices: Annotated[dict[str, list[str]], Field(description="Possible values of each option.")]
 
 
 class InterventionKindRow(ApiAnswer):
@@ -359,9 +388,9 @@ class InterventionKindRow(ApiAnswer):
 
     name: str
     title: str
-    subject: Annotated[str, Field(description="On what.")]
-    value: Annotated[str, Field(description="What it takes besides; empty: nothing.")]
-    lasting: Annotated[bool, Field(description="Whether it is in force until it is undone.")]
+    subject: Annotated[str, Field(description="Subject of the intervention.")]
+    value: Annotated[str, Field(description="Additional argument; empty: none.")]
+    lasting: Annotated[bool, Field(description="Whether the intervention stays in force until it is undone.")]
 
 
 class InterventionRow(ApiAnswer):
@@ -370,18 +399,18 @@ class InterventionRow(ApiAnswer):
     kind: str
     subject: str
     value: str
-    before: Annotated[str, Field(description="What it goes back to, as its adapter wrote it.")]
+    before: Annotated[str, Field(description="The value to restore, in the format of the adapter.")]
     by: str
     until: Instant
     error: Annotated[
-        str, Field(description="Why it could not be undone when that was tried last; empty: it was not.")
+        str, Field(description="Why the last attempt to undo it failed; empty: no failed attempt.")
     ]
     tried_at: Instant | None
 
 
 class PlantInterventions(ApiAnswer):
     interventions: list[InterventionKindRow]
-    in_force: Annotated[list[InterventionRow], Field(description="The first to end first.")]
+    in_force: Annotated[list[InterventionRow], Field(description="Earliest end first.")]
 
 
 class InterventionDone(ApiAnswer):

@@ -13,7 +13,7 @@ class CursorPage(ApiAnswer):
     """Rows, newest first, and where older ones start."""
 
     next: Annotated[
-        int | None, Field(description="The value of `before` for older ones; null: there are none.")
+        int | None, Field(description="The value of `before` for the next page; null: last page.")
     ]
 
 
@@ -43,7 +43,7 @@ class ExpectedEffect(ApiAnswer):
 
     metric: str
     direction: Annotated[str, one_of(("up", "down"))]
-    amount: Annotated[float, Field(description="In the unit of the metric.")]
+    amount: Annotated[float, Field(description="Expected change, in the unit of the metric.")]
     within_seconds: Seconds
 
 
@@ -61,16 +61,18 @@ class LedgerRow(ApiAnswer):
     raw: Annotated[float | None, Field(description="The value before the guard.")]
     guarded: Annotated[float | None, Field(description="The value after the guard.")]
     reason: str
-    terms: Annotated[Document, Field(description="The observation of the decision.")]
+    terms: Annotated[Document, Field(description="The numbers that the law weighed.")]
     limited_by: str | None
     expected: ExpectedEffect | None
-    outcome: Annotated[Document | None, Field(description="The effect, once it is judged.")]
+    outcome: Annotated[Document | None, Field(description="The measured effect; null: not evaluated yet.")]
     applied: bool
     error: str
     verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
-    code: Annotated[str, Field(description="The digest of the code that decided.")]
-    folded_ticks: Annotated[int, Field(description="Earlier ticks without an action.")]
-    folded_since: Annotated[datetime | None, Field(description="The first of these.")]
+    code: Annotated[str, Field(description="Digest of the code that made the decision.")]
+    folded_ticks: Annotated[
+        int, Field(description="Number of earlier ticks without an action in this entry.")
+    ]
+    folded_since: Annotated[datetime | None, Field(description="Time of the first of these ticks.")]
 
 
 class LedgerPage(CursorPage):
@@ -124,10 +126,10 @@ class ReplayedDecision(ApiAnswer):
 class LedgerReplay(ApiAnswer):
     """A recorded decision made again."""
 
-    same: Annotated[bool | None, Field(description="null: it can't be replayed.")]
-    differences: Annotated[dict[str, ReplayedField], Field(description="By field.")]
+    same: Annotated[bool | None, Field(description="null: the decision can't be replayed.")]
+    differences: Annotated[dict[str, ReplayedField], Field(description="Keyed by field.")]
     decision: ReplayedDecision | None
-    code: Annotated[str, Field(description="The digest of the code of the replay.")]
+    code: Annotated[str, Field(description="Digest of the code that made the replay.")]
     recorded_code: str
     error: str
 
@@ -172,7 +174,7 @@ class CostSideRow(ApiAnswer):
 
     name: str
     words: str
-    runs: Annotated[float, Field(description="Of workers.")]
+    runs: Annotated[float, Field(description="Number of worker runs.")]
     worker_hours: float | None
     late_seconds: Annotated[Seconds, Field(description="Time in which the oldest event waited too long, s.")]
     workers_cost: float | None
@@ -209,7 +211,7 @@ class PlantCostsDetail(ApiAnswer):
     measured_seconds: float
     worker_hours: float | None
     node_hours: float | None
-    lost_events: Annotated[int | None, Field(description="Shed events.")]
+    lost_events: Annotated[int | None, Field(description="Number of shed events.")]
     workers_cost: float | None
     nodes_cost: float | None
     lost_cost: float | None
@@ -221,8 +223,8 @@ class WhatIf(ApiAnswer):
     open_loop: str
     decisions: int
     differing: int
-    skipped: Annotated[int, Field(description="Entries that are no longer valid for the law.")]
-    left: Annotated[int, Field(description="Entries omitted for lack of time.")]
+    skipped: Annotated[int, Field(description="Number of entries that are no longer valid for the law.")]
+    left: Annotated[int, Field(description="Number of entries omitted for lack of time.")]
     first_error: str
     did: RerunSide
     would: RerunSide
@@ -257,8 +259,8 @@ class ReportedIncident(ApiAnswer):
     severity: str
     fired_at: datetime
     seconds: Seconds
-    acknowledged_by: Annotated[str, Field(description="Empty: nobody.")]
-    outcome: Annotated[str, Field(description="Actions of loops on it.")]
+    acknowledged_by: Annotated[str, Field(description="Empty: not acknowledged.")]
+    outcome: Annotated[str, Field(description="Summary of the loop actions on the incident.")]
 
 
 class LoopWeekRow(ApiAnswer):
@@ -270,7 +272,7 @@ class LoopWeekRow(ApiAnswer):
     effective: int
     harmful: int
     ineffective: int
-    advice: Annotated[int, Field(description="Decisions in modes that only advise.")]
+    advice: Annotated[int, Field(description="Number of decisions in modes that don't act.")]
 
 
 class OverriddenRow(ApiAnswer):
@@ -282,7 +284,7 @@ class OverriddenRow(ApiAnswer):
     owner: str
     reason: str
     since: datetime
-    until: Annotated[datetime | None, Field(description="null: it has no expiry.")]
+    until: Annotated[datetime | None, Field(description="null: no expiry.")]
 
 
 class ProposedRow(ApiAnswer):
@@ -305,4 +307,4 @@ class WeeklyReport(ApiAnswer):
     loops: list[LoopWeekRow]
     overrides: list[OverriddenRow]
     proposals: list[ProposedRow]
-    text: Annotated[str, Field(description="The text of the mail.")]
+    text: Annotated[str, Field(description="The text of the e-mail.")]

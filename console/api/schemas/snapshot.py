@@ -35,21 +35,21 @@ Trend = Annotated[str, one_of(("rising", "falling", "steady"))]
 class StateFinding(ApiAnswer):
     """A problem of a subject."""
 
-    subject: Annotated[str, Field(description='"kind/name"; "" for several alike.')]
+    subject: Annotated[str, Field(description='"kind/name"; "" for several similar subjects.')]
     severity: Severity
     sign: NodeState | None
     sentence: str
-    step: Annotated[str, Field(description="The first step.")]
+    step: Annotated[str, Field(description="The recommended first step.")]
     since: Instant | None
 
 
 class PlantHealth(ApiAnswer):
     state: NodeState
     sentence: Annotated[str, Field(description="The worst problem.")]
-    doing: NotRequired[Annotated[str, Field(description="What plans, loops, and people do about it.")]]
+    doing: NotRequired[Annotated[str, Field(description="Current actions of plans, loops, and users.")]]
     severity: NotRequired[Severity]
-    findings: NotRequired[Annotated[list[StateFinding], Field(description="The worst first.")]]
-    word: NotRequired[Annotated[str, Field(description="The word before the sentence.")]]
+    findings: NotRequired[Annotated[list[StateFinding], Field(description="Worst first.")]]
+    word: NotRequired[Annotated[str, Field(description="The state in a word, shown before the sentence.")]]
 
 
 class EvaluatedState(ApiAnswer):
@@ -58,14 +58,16 @@ class EvaluatedState(ApiAnswer):
     kind: Annotated[str, one_of(KINDS)]
     name: str
     severity: Severity
-    sign: Annotated[NodeState | None, Field(description="The color and the glyph of the subject.")]
+    sign: Annotated[
+        NodeState | None, Field(description="The state that sets the color and icon of the subject.")
+    ]
     word: str
     stale: Annotated[bool, Field(description="Whether its data is out of date.")]
     since: Instant | None
     finding: str
     also: Annotated[list[StateFinding], Field(description="Other problems.")]
     step: str
-    within: Annotated[str | None, Field(description="The subject that explains it.")]
+    within: Annotated[str | None, Field(description="The subject that explains the problem.")]
     rules: Annotated[list[str], Field(description="The alert rules whose threshold it exceeds.")]
 
 
@@ -89,10 +91,10 @@ class PlantTotals(ApiAnswer):
     backlog_events: Events | None
     backlog_change_events: NotRequired[Events | None]
     backlog_trend: NotRequired[Trend | None]
-    backlog_seconds: Annotated[Seconds | None, Field(description="Of the queue with the longest wait, s.")]
+    backlog_seconds: Annotated[Seconds | None, Field(description="Longest wait of all queues, s.")]
     shed_share: Share | None
     console_available: NotRequired[
-        Annotated[Share | None, Field(description="1 if the console answers, else 0.")]
+        Annotated[Share | None, Field(description="1: the console is responding; 0: not responding.")]
     ]
     nodes_in_use: int
     nodes: int
@@ -115,20 +117,23 @@ class EventSample(ApiAnswer):
 
 class ProducerFigures(ApiAnswer):
     in_per_second: PerSecond | None
-    age_seconds: Annotated[Seconds, Field(description="Since its last report, s.")]
+    age_seconds: Annotated[Seconds, Field(description="Time since the last report, s.")]
     queues: dict[str, PerSecond | None]
-    rejected: Annotated[Events, Field(description="Malformed events.")]
+    rejected: Annotated[Events, Field(description="Number of malformed events.")]
     rerouted: Events
     samples: NotRequired[
-        Annotated[dict[str, EventSample], Field(description="Published events by queue; the busiest only.")]
+        Annotated[
+            dict[str, EventSample],
+            Field(description="Samples of published events, by queue; only the busiest queues."),
+        ]
     ]
 
 
 class SnapshotPause(ApiAnswer):
     """A temporary stop by a person."""
 
-    part: Annotated[str, Field(description="intake or consumption of a queue, work of a worker host.")]
-    override: Annotated[int, Field(description="The number of its override.")]
+    part: Annotated[str, Field(description="intake or consumption (of a queue), or work (of a worker host).")]
+    override: Annotated[int, Field(description="ID of the override.")]
     since: Instant | None
     until: Instant | None
     by: str
@@ -144,18 +149,18 @@ class SnapshotContainer(ApiAnswer):
     in_per_second: NotRequired[PerSecond | None]
     out_per_second: NotRequired[PerSecond | None]
     dead_per_second: NotRequired[PerSecond | None]
-    load: NotRequired[Annotated[float | None, Field(description="The share of its node's capacity.")]]
+    load: NotRequired[Annotated[float | None, Field(description="Share of the node's capacity.")]]
     server_time_share: NotRequired[Share | None]
     oldest_seconds: NotRequired[Annotated[Seconds | None, Field(description="Wait of the oldest event, s.")]]
     inserted_events: NotRequired[Events | None]
     removed_events: NotRequired[Events | None]
     leaving_blocks: NotRequired[
-        Annotated[int, Field(description="Blocks that are being transferred to another node.")]
+        Annotated[int, Field(description="Number of blocks that are being transferred to another node.")]
     ]
     dead_letters: NotRequired[int | None]
     retry_blocks: NotRequired[int | None]
     waiting_to_run: NotRequired[
-        Annotated[int | None, Field(description="Started workers that wait for a process.")]
+        Annotated[int | None, Field(description="Number of started workers that wait for a process.")]
     ]
     workers_started: NotRequired[int | None]
     workers_busy: NotRequired[int | None]
@@ -175,20 +180,20 @@ class SnapshotQueue(ApiAnswer):
     waiting_bytes: Bytes | None
     wait_seconds: Annotated[Seconds | None, Field(description="Wait of the oldest event, s.")]
     clearing_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="Time to process the backlog at the present rate, s.")]
+        Annotated[Seconds | None, Field(description="Time to process the backlog at the current rate, s.")]
     ]
-    trend: NotRequired[Annotated[Trend | None, Field(description="Of the waiting events.")]]
+    trend: NotRequired[Annotated[Trend | None, Field(description="Trend of the waiting events.")]]
     oldest_seconds: Seconds | None
     latency_p95_seconds: Seconds | None
     dead_letters: int | None
     retry_blocks: int | None
     workers_at_once: float | None
-    service_seconds: Annotated[Seconds | None, Field(description="Of one event, s.")]
+    service_seconds: Annotated[Seconds | None, Field(description="Processing time of one event, s.")]
     trouble: NotRequired[Annotated[str | None, Field(description="The last error of its workers.")]]
     pauses: NotRequired[
         Annotated[list[SnapshotPause], Field(description="Pauses in force, of its intake or consumption.")]
     ]
-    containers: Annotated[dict[str, SnapshotContainer], Field(description="By node.")]
+    containers: Annotated[dict[str, SnapshotContainer], Field(description="Keyed by node.")]
 
 
 class SnapshotNode(ApiAnswer):
@@ -199,9 +204,13 @@ class SnapshotNode(ApiAnswer):
     age_seconds: NotRequired[Seconds | None]
     utilisation: NotRequired[Share | None]
     raw: NotRequired[Annotated[Share | None, Field(description="The utilization before smoothing.")]]
-    parts: NotRequired[Annotated[dict[str, Share | None], Field(description="Of CPU, memory, events, …")]]
-    busy: NotRequired[Annotated[Share | None, Field(description="The threshold.")]]
-    toobusy: NotRequired[Annotated[Share | None, Field(description="The threshold.")]]
+    parts: NotRequired[
+        Annotated[
+            dict[str, Share | None], Field(description="Utilization by resource, such as CPU or memory.")
+        ]
+    ]
+    busy: NotRequired[Annotated[Share | None, Field(description="Threshold of the state BUSY.")]]
+    toobusy: NotRequired[Annotated[Share | None, Field(description="Threshold of the state TOOBUSY.")]]
     in_per_second: NotRequired[PerSecond | None]
     out_per_second: NotRequired[PerSecond | None]
     memory_bytes: NotRequired[Bytes | None]
@@ -213,10 +222,12 @@ class SnapshotNode(ApiAnswer):
     cordoned: NotRequired[bool | None]
     last_state: NotRequired[NodeState | None]
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="Its agent's clock, ahead of the control server's.")]
+        Annotated[
+            Seconds | None, Field(description="Lead of its agent's clock over the control server's clock, s.")
+        ]
     ]
     unreadable: NotRequired[
-        Annotated[str | None, Field(description="Why its newest heartbeat can't be read; null: it can.")]
+        Annotated[str | None, Field(description="Why the newest heartbeat can't be read; null: readable.")]
     ]
 
 
@@ -238,9 +249,9 @@ class HostStatus(ApiAnswer):
     at_work: NotRequired[
         Annotated[float | None, Field(description="Busy processes, mean of the last second.")]
     ]
-    reserved: NotRequired[Annotated[int | None, Field(description="Unfinished tasks.")]]
+    reserved: NotRequired[Annotated[int | None, Field(description="Number of unfinished tasks.")]]
     drained: NotRequired[Annotated[bool | None, Field(description="Whether it accepts no new work.")]]
-    draining: NotRequired[Annotated[SnapshotPause | None, Field(description="Start of its drain.")]]
+    draining: NotRequired[Annotated[SnapshotPause | None, Field(description="The drain in force.")]]
     age_seconds: NotRequired[Seconds | None]
     pid: NotRequired[int | None]
     resizable: NotRequired[bool | None]
@@ -248,7 +259,7 @@ class HostStatus(ApiAnswer):
     trouble: NotRequired[Annotated[str | None, Field(description="Its last error.")]]
     done: NotRequired[CompletedWork | None]
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="Its clock, ahead of the control server's.")]
+        Annotated[Seconds | None, Field(description="Lead of its clock over the control server's clock, s.")]
     ]
 
 
@@ -273,12 +284,14 @@ class SnapshotLoop(ApiAnswer):
     blind_since: NotRequired[
         Annotated[Instant | None, Field(description="Start of the time without a valid measurement.")]
     ]
-    late_seconds: NotRequired[Annotated[Seconds | None, Field(description="Delay of its last tick.")]]
-    cause: NotRequired[Annotated[str | None, Field(description="Why it has no valid measurement, if known.")]]
+    late_seconds: NotRequired[Annotated[Seconds | None, Field(description="Delay of the last tick, s.")]]
+    cause: NotRequired[
+        Annotated[str | None, Field(description="Why the loop has no valid measurement, if known.")]
+    ]
     last_mode: NotRequired[
         Annotated[
             Annotated[str, one_of(Loop.Mode.values)] | None,
-            Field(description="The mode of its last decision, which is in force only in that mode."),
+            Field(description="Mode of the last decision. The decision applies only in this mode."),
         ]
     ]
 
@@ -316,11 +329,11 @@ class LoadForecast(ApiAnswer):
 
     at: Instant
     window_seconds: Seconds
-    mean_per_second: Annotated[list[PerSecond] | None, Field(description="Per window.")]
+    mean_per_second: Annotated[list[PerSecond] | None, Field(description="One value per window.")]
     deviation_per_second: list[PerSecond] | None
-    days: Annotated[float, Field(description="Length of the past data.")]
+    days: Annotated[float, Field(description="Length of the past data, days.")]
     trained_until: str | None
-    refused: Annotated[str | None, Field(description="Why there is none.")]
+    refused: Annotated[str | None, Field(description="Why there is no forecast.")]
 
 
 class PlantPart(ApiAnswer):
@@ -329,34 +342,40 @@ class PlantPart(ApiAnswer):
     state: Annotated[str, one_of(("starting", "running", "stopping", "stopped", "failed", "silent"))]
     since: Instant
     grace_until: NotRequired[
-        Annotated[Instant | None, Field(description="Until then missing parts are attributed to the start.")]
+        Annotated[
+            Instant | None, Field(description="Until this time, missing parts are attributed to the startup.")
+        ]
     ]
 
 
 class RateChange(ApiAnswer):
     at: Instant
-    before: Annotated[float, Field(description="Events/s, the median of the time before.")]
+    before: Annotated[float, Field(description="Median before the change, events/s.")]
     after: float
 
 
 class RateBand(ApiAnswer):
-    low: Annotated[float, Field(description="Events/s, for the mean of this minute.")]
+    low: Annotated[float, Field(description="Lower bound of this minute's mean, events/s.")]
     high: float
-    days: Annotated[float, Field(description="Length of the past data.")]
-    minute: NotRequired[Annotated[float | None, Field(description="The mean of the newest complete minute.")]]
+    days: Annotated[float, Field(description="Length of the past data, days.")]
+    minute: NotRequired[
+        Annotated[float | None, Field(description="Mean of the newest complete minute, events/s.")]
+    ]
     changes: NotRequired[
         Annotated[
             list[RateChange],
-            Field(description=("When it last changed to another level and stayed, last day.")),
+            Field(description=("Lasting changes of the level in the last day.")),
         ]
     ]
 
 
 class RateBands(ApiAnswer):
     totals: NotRequired[
-        Annotated[dict[str, RateBand], Field(description="By rate: in_per_second, out_per_second.")]
+        Annotated[dict[str, RateBand], Field(description="Keyed by rate: in_per_second or out_per_second.")]
     ]
-    queues: NotRequired[Annotated[dict[str, dict[str, RateBand]], Field(description="By queue and rate.")]]
+    queues: NotRequired[
+        Annotated[dict[str, dict[str, RateBand]], Field(description="Keyed by queue, then by rate.")]
+    ]
 
 
 class PlantSnapshot(ApiAnswer):
@@ -365,7 +384,7 @@ class PlantSnapshot(ApiAnswer):
     seq: int
     at: Instant
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="The clock of `at`, ahead of the plant's.")]
+        Annotated[Seconds | None, Field(description="Lead of the clock of `at` over the plant's clock, s.")]
     ]
     plant: str
     health: PlantHealth
@@ -378,21 +397,21 @@ class PlantSnapshot(ApiAnswer):
     loops: dict[str, SnapshotLoop]
     overrides: list[SnapshotOverride]
     hands: NotRequired[list[Hand]]
-    states: NotRequired[Annotated[dict[str, EvaluatedState], Field(description='By "kind/name".')]]
+    states: NotRequired[Annotated[dict[str, EvaluatedState], Field(description='Keyed by "kind/name".')]]
     plans: list[PlanSummary]
     runs: NotRequired[dict[str, SnapshotRun]]
     alerts: list[OpenAlert]
-    deeds: NotRequired[Annotated[list[RecentAction], Field(description="The newest first.")]]
+    deeds: NotRequired[Annotated[list[RecentAction], Field(description="Newest first.")]]
     steered_by: PlantHolder | None
     plants: dict[str, SnapshotPlant]
     forecasts: NotRequired[
-        Annotated[dict[str, LoadForecast], Field(description="By application, or plant:NAME.")]
+        Annotated[dict[str, LoadForecast], Field(description="Keyed by application, or by plant:NAME.")]
     ]
-    bands: NotRequired[Annotated[RateBands, Field(description="Time in which rates are expected.")]]
+    bands: NotRequired[Annotated[RateBands, Field(description="Expected ranges of rates.")]]
     parts: NotRequired[
         Annotated[dict[str, PlantPart], Field(description="The parts that the plant runs on.")]
     ]
-    objectives: NotRequired[Annotated[dict[str, ObjectiveStatus], Field(description="By name.")]]
+    objectives: NotRequired[Annotated[dict[str, ObjectiveStatus], Field(description="Keyed by name.")]]
 
 
 class SnapshotMessage(ApiAnswer):

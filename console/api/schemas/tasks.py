@@ -25,7 +25,7 @@ class RunProgress(ApiAnswer):
     rows: NotRequired[int]
     share: NotRequired[Annotated[Share | None, Field(description="0 to 1; null: unknown.")]]
     stages: NotRequired[RunStages | None]
-    chunks: NotRequired[Annotated[int, Field(description="Finished ones.")]]
+    chunks: NotRequired[Annotated[int, Field(description="Number of finished chunks.")]]
     working: NotRequired[Annotated[list[str], Field(description="The active chunks.")]]
     skipped: NotRequired[list[SkippedFile]]
 
@@ -36,7 +36,7 @@ class RunRow(ApiAnswer):
     run: int
     task: str
     state: Annotated[str, one_of(Run.State.values)]
-    owner: Annotated[str | None, Field(description="null: the schedule.")]
+    owner: Annotated[str | None, Field(description="null: started by the schedule.")]
     parameters: Document
     progress: RunProgress
     chunks_total: Annotated[int | None, Field(description="null: not known in advance.")]
@@ -46,9 +46,9 @@ class RunRow(ApiAnswer):
     started_at: datetime | None
     ended_at: datetime | None
     deadline_at: datetime | None
-    seconds: Annotated[Seconds | None, Field(description="Its duration, s; null: it has not ended.")]
+    seconds: Annotated[Seconds | None, Field(description="Duration, s; null: not ended.")]
     error: str
-    command: Annotated[str, Field(description="The same from a command line.")]
+    command: Annotated[str, Field(description="The equivalent command line.")]
 
 
 class RunList(ApiAnswer):
@@ -78,7 +78,7 @@ class TaskRow(ApiAnswer):
     name: str
     job: str
     help: str
-    sound: Annotated[bool, Field(description="false: its job can't be imported, and help says why.")]
+    sound: Annotated[bool, Field(description="false: the job can't be imported; `help` has the reason.")]
     parameters: dict[str, Json]
     schedule: str
     interval_seconds: Seconds | None
@@ -86,11 +86,11 @@ class TaskRow(ApiAnswer):
     next_at: datetime | None
     requirements: list[str]
     single_instance: bool
-    parallel: Annotated[int, Field(description="Maximum workers at once.")]
+    parallel: Annotated[int, Field(description="Maximum number of concurrent workers.")]
     deadline: Annotated[str | None, Field(description="HH:MM (UTC) by which a run must be finished.")]
     enabled: bool
     digest: Annotated[
-        str, Field(description=("Digest of its current state: a change that names an older one is rejected."))
+        str, Field(description=("Digest of the current state. A change with an older digest is rejected."))
     ]
     runs: list[RunRow]
 

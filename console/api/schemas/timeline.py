@@ -15,7 +15,7 @@ class HistorySeries(ApiAnswer):
     """Columns for a chart, with one time axis."""
 
     time: list[Instant]
-    series: Annotated[dict[str, list[float | None]], Field(description="By name; null: unknown.")]
+    series: Annotated[dict[str, list[float | None]], Field(description="Keyed by name; null: unknown.")]
 
 
 class ChartDecision(ApiAnswer):
@@ -24,10 +24,10 @@ class ChartDecision(ApiAnswer):
     at: Instant
     law: str
     verdict: Annotated[
-        Annotated[str, one_of(LedgerEntry.Verdict.values)], Field(description="The most severe of them.")
+        Annotated[str, one_of(LedgerEntry.Verdict.values)], Field(description="The most severe verdict.")
     ]
     count: int
-    url: Annotated[str, Field(description="A page that lists them.")]
+    url: Annotated[str, Field(description="URL of a page that lists the decisions.")]
     title: str
 
 
@@ -36,21 +36,23 @@ class GuardEvent(ApiAnswer):
 
     at: Instant
     limited_by: str
-    count: Annotated[int, Field(description="Decisions.")]
-    url: Annotated[str, Field(description="A page that lists them.")]
+    count: Annotated[int, Field(description="Number of decisions.")]
+    url: Annotated[str, Field(description="URL of a page that lists the decisions.")]
     title: str
 
 
 class ChartDecisionList(ApiAnswer):
     decisions: list[ChartDecision]
-    guard: Annotated[list[GuardEvent], Field(description="Of one `loop`, and of a day at most; else empty.")]
+    guard: Annotated[
+        list[GuardEvent], Field(description="Only for one `loop` and at most one day; otherwise empty.")
+    ]
 
 
 class DifferenceRow(ApiAnswer):
     """A significant difference between time ranges."""
 
     dimension: Annotated[
-        str, Field(description="type, key, source, producer, node, container, handler, operator …")
+        str, Field(description="Such as type, key, source, producer, node, container, handler, or operator.")
     ]
     value: str
     measure: Annotated[
@@ -58,11 +60,9 @@ class DifferenceRow(ApiAnswer):
     ]
     here: float
     there: float
-    effect: Annotated[
-        float, Field(description="Cohen's h of a share, the logarithm of the ratio of a measure.")
-    ]
+    effect: Annotated[float, Field(description="Cohen's h for a share; logarithm of the ratio for a mean.")]
     probability: Annotated[
-        float, Field(description="Probability of such a difference by chance, before the correction.")
+        float, Field(description="p-value before the correction for multiple comparisons.")
     ]
 
 
@@ -75,7 +75,7 @@ class DifferenceList(_Stretch):
     other_from: float
     other_to: float
     compared: Annotated[int, Field(description="Number of values tested.")]
-    differences: Annotated[list[DifferenceRow], Field(description="The largest effect first.")]
+    differences: Annotated[list[DifferenceRow], Field(description="Largest effect first.")]
 
 
 class MarkRow(ApiAnswer):
@@ -88,10 +88,10 @@ class MarkRow(ApiAnswer):
     at: datetime
     until: Annotated[datetime | None, Field(description="null: an instant.")]
     author: str
-    source: Annotated[str, Field(description="Of an outside change: the system that reports it; else empty.")]
-    event: Annotated[str, Field(description="Of an outside change: its id there; else empty.")]
+    source: Annotated[str, Field(description="System that reported an external change; otherwise empty.")]
+    event: Annotated[str, Field(description="ID of an external change in that system; otherwise empty.")]
     parts: Annotated[
-        list[str], Field(description="Its subjects, such as queue/alert; none: the whole plant.")
+        list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")
     ]
     url: str
 
@@ -99,13 +99,13 @@ class MarkRow(ApiAnswer):
 class IgnoredEvent(ApiAnswer):
     """An event that is valid and reports no change."""
 
-    ignored: Annotated[str, Field(description="Why: nothing was stored.")]
+    ignored: Annotated[str, Field(description="Why the event was ignored and not stored.")]
 
 
 class MarkList(ApiAnswer):
     marks: list[MarkRow]
     next: Annotated[
-        int | None, Field(description="The value of `before` for older ones; null: there are none.")
+        int | None, Field(description="The value of `before` for the next page; null: last page.")
     ]
 
 
@@ -118,7 +118,9 @@ class SharedLinkRow(ApiAnswer):
     author: str
     created_at: datetime
     expires_at: datetime
-    url: Annotated[str, Field(description="The link: everybody who has it sees the plant at that instant.")]
+    url: Annotated[
+        str, Field(description="The link. Anyone with the link can see the plant at that instant.")
+    ]
 
 
 class SharedLinkList(ApiAnswer):

@@ -24,7 +24,7 @@ from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import AdapterKind
 
 FILES = (".yaml", ".yml")
-ADVISES = "Its loops start in advise: they set nothing until a person sets one to auto."
+ADVISES = "Its loops start in mode advise: they set nothing until a user sets a loop to auto."
 
 
 class Command(JsonCommand):
@@ -32,18 +32,20 @@ class Command(JsonCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "kind", help=("kind of plant, such as flink; or a file, such as plant.yaml; list: the kinds")
+            "kind", help=("kind of plant, such as flink; a file, such as plant.yaml; or list, for the kinds")
         )
-        parser.add_argument("address", nargs="?", default="", help="such as http://flink.example:8081")
+        parser.add_argument(
+            "address", nargs="?", default="", help="address, such as http://flink.example:8081"
+        )
         parser.add_argument(
             "--option", action="append", default=[], help="option of the kind, such as job=orders"
         )
-        parser.add_argument("--secret", default="", help="variable with its token or password")
+        parser.add_argument("--secret", default="", help="environment variable with its token or password")
         parser.add_argument(
-            "--name", default="", help=("name here; default: its own, or made from its address")
+            "--name", default="", help=("name in Weir; default: its own name, or a name from its address")
         )
-        parser.add_argument("--register", action="store_true", help="add it, after a question")
-        parser.add_argument("--yes", action="store_true", help="without the question")
+        parser.add_argument("--register", action="store_true", help="add the plant after a confirmation")
+        parser.add_argument("--yes", action="store_true", help="add the plant without confirmation")
         parser.add_argument("--reason", default="attached", help="reason for the audit log")
         parser.add_argument("--json", action="store_true")
 
@@ -73,19 +75,19 @@ class Command(JsonCommand):
     def _ask_for_agreement(self, said: list[str], name: str) -> bool:
         """Ask a person to agree; without one, --yes agrees."""
         if sys.stdin is None or not sys.stdin.isatty():
-            raise BadInput("--register", "asks before it adds a plant; use --yes if nobody can answer.")
+            raise BadInput("--register", "needs a confirmation on a terminal; use --yes to skip it.")
         self.stderr.write("\n".join(said))
-        self.stderr.write(f"Add it as {name}? {ADVISES} [y/N] ", ending="")
+        self.stderr.write(f"Add the plant as {name}? {ADVISES} [y/N] ", ending="")
         return input().strip().lower() in ("y", "yes")
 
     def human(self, document: dict[str, Any]) -> str:
         if "kinds" in document:
             return "\n".join(f"{name:14}{title}" for name, title in document["kinds"].items())
         if document["registered"]:
-            end = f"Added as {document['name']}; it will be observed within seconds. {ADVISES}"
+            end = f"Added as {document['name']}. Observation starts within seconds. {ADVISES}"
             end = "\n".join(filter(None, [end, document["left"]]))
         else:
-            end = f"Nothing was changed. To add it as {document['name']}, repeat this with --register."
+            end = f"Nothing was changed. To add the plant as {document['name']}, repeat with --register."
         return "\n".join([*document["sentences"], end])
 
 
@@ -110,7 +112,7 @@ def name_of(kind: AdapterKind, url: str) -> str:
 def _option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise BadInput("--option", f"takes name=value, not {text[:40]!r}.")
+        raise BadInput("--option", f"must be name=value, not {text[:40]!r}.")
     return name, value
 
 
@@ -127,4 +129,4 @@ def _text(path: str) -> str:
     except OSError as error:
         raise BadInput("ADDRESS", f"{path} can't be read ({error.strerror}).") from None
     except ValueError:
-        raise BadInput("ADDRESS", f"{path} is not written in UTF-8.") from None
+        raise BadInput("ADDRESS", f"{path} is not UTF-8 text.") from None

@@ -29,7 +29,7 @@ class Command(OneLineCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=("verify", "accept"))
         parser.add_argument("--reason", default="", help="for accept: what happened, for the audit log")
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
         verdict = Checker(settings.WEIR_DATA).step()
@@ -42,12 +42,12 @@ class Command(OneLineCommand):
 
     def _accept(self, verdict: Verdict, reason: str) -> Verdict:
         if not reason:
-            self.stderr.write("reason is missing; say what happened, for the audit log.")
+            self.stderr.write("--reason is required; describe what happened, for the audit log.")
             sys.exit(2)
         if len(verdict.findings) > MAX_ACCEPTED:
             self.stderr.write(
-                f"findings: {len(verdict.findings)}, at most {MAX_ACCEPTED} can be "
-                "accepted; restore a backup."
+                f"findings: at most {MAX_ACCEPTED} can be accepted, "
+                f"not {len(verdict.findings)}; restore a backup."
             )
             sys.exit(1)
         if any(finding.kind in ("cut", "forged") for finding in verdict.findings):
@@ -79,4 +79,4 @@ def format_verdict(verdict: Verdict) -> str:
         else (f"The audit log is NOT intact: {len(lines)} findings")
     )
     about = f"{state}: {verdict.entries} entries, last {verdict.last.sequence} {verdict.last.digest[:16]}…"
-    return "\n".join([f"{about}, {verdict.heads} heads kept elsewhere, {verdict.seconds:.1f} s.", *lines])
+    return "\n".join([f"{about}, {verdict.heads} heads stored elsewhere, {verdict.seconds:.1f} s.", *lines])

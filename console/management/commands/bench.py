@@ -83,9 +83,9 @@ def is_built(name: str) -> bool:
 def run_bench(name: str, seconds: float) -> dict[str, Any]:
     if not is_built(name):
         if not HAS_BENCHES:
-            raise BadInput("NAME", "is measured in a checkout of the repository; a wheel has no benches.")
+            raise BadInput("NAME", "needs a checkout of the repository; a wheel has no benchmarks.")
         raise BadInput(
-            "NAME", f"bench {name} is not built yet; choose one of {', '.join(filter(is_built, BENCHES))}"
+            "NAME", f"must be one of {', '.join(filter(is_built, BENCHES))}; {name} is not available yet"
         )
     measured = importlib.import_module(module_of(name)).run(seconds)
     return {"name": name, **measured, "machine": machine()}
@@ -104,19 +104,19 @@ def past_limits(bench: dict[str, Any]) -> Iterator[str]:
         if figure is None or (figure < limit if at_least else figure > limit):
             shown = "unknown" if figure is None else f"{figure:g}"
             most = "least" if at_least else "most"
-            yield f"{bench['name']}: {name} is {shown}, and may be {limit:g} at {most}."
+            yield f"{bench['name']}: {name} is {shown}; it must be at {most} {limit:g}."
 
 
 class Command(JsonCommand):
-    help = "Measure a part of Weir with its reference or limit."
+    help = "Measure a part of Weir and compare it with a reference or limit."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("names", metavar="NAME", nargs="*")
-        parser.add_argument("--all", action="store_true", help="every bench that is built")
+        parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument(
-            "--seconds", type=option_number, default=3.0, help="how long each measurement takes"
+            "--seconds", type=option_number, default=3.0, help="duration of each measurement, s"
         )
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -138,14 +138,14 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         names, seconds = options["names"], options["seconds"]
         if not 0 < seconds <= MAX_SECONDS:
-            raise BadInput("--seconds", f"takes a number above 0, at most {MAX_SECONDS:,}")
+            raise BadInput("--seconds", f"must be more than 0 and at most {MAX_SECONDS:,}")
         if options["all"]:
             names = [name for name in BENCHES if is_built(name)]
         for name in names:
             if name not in BENCHES:
-                raise BadInput("NAME", f"bench {name} is unknown; choose one of {', '.join(BENCHES)}")
+                raise BadInput("NAME", f"must be one of {', '.join(BENCHES)}, not {name}")
         if not names:
-            raise BadInput("NAME", f"choose a bench ({', '.join(BENCHES)}) or --all")
+            raise BadInput("NAME", f"is required ({', '.join(BENCHES)}), or use --all")
         self.results = [run_bench(name, seconds) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 

@@ -10,13 +10,14 @@ from controllers import catalog, request
 
 class Command(JsonCommand):
     help = (
-        'Decide: {"parameters": {...}, "state": null, "observations": [{...}]} in, decisions and state out.'
+        'Evaluate a law. Input: {"parameters": {...}, "state": null, "observations": [{...}]}. '
+        "Output: decisions and state."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("law", metavar="LAW", help=", ".join(catalog.LAWS))
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         catalog.law(options["law"])  # before the document is read: an unknown law needs none

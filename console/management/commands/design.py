@@ -17,7 +17,7 @@ FROM_CSV = "identify"
 
 
 class Command(JsonCommand):
-    help = "Design: a JSON document in (for identify a CSV file with columns u and y), gains or a model out."
+    help = "Compute gains or a model from a JSON document. identify reads a CSV file with columns u and y."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", help=", ".join(CONTRACT_DESIGNS))
@@ -25,7 +25,7 @@ class Command(JsonCommand):
         parser.add_argument(
             "--delay", type=option_whole, default=0, help=("identify: samples until u takes effect, 0 to 10")
         )
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         name = options["name"]
@@ -35,7 +35,7 @@ class Command(JsonCommand):
             return DESIGNS[name](read_document(options["file"]))
         if name in CONTRACT_DESIGNS:
             raise BadInput(
-                "NAME", f"design {name} is not built yet; choose one of {', '.join(DESIGNS)}, {FROM_CSV}"
+                "NAME", f"design {name} is not available yet; choose one of {', '.join(DESIGNS)}, {FROM_CSV}"
             )
         raise BadInput("NAME", f"design {name} is unknown; choose one of {', '.join(CONTRACT_DESIGNS)}")
 
@@ -45,7 +45,7 @@ def identify_model(path: str, delay: int) -> dict[str, Any]:
     option.
     """
     if not 0 <= delay <= 10:
-        raise BadInput("--delay", f"takes a whole number from 0 to 10, not {delay}")
+        raise BadInput("--delay", f"must be 0 to 10, not {delay}")
     u, y = read_columns(path, ("u", "y"))
     model = identify(u, y, delay)
     return {

@@ -25,18 +25,18 @@ ACTOR = Actor(name="manage.py", role="administrator")
 
 
 class Command(JsonCommand):
-    help = "Batch tasks: list them, run one, show, cancel, or resume a run."
+    help = "List batch tasks, run a task, or show, cancel, or resume a run."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
-        parser.add_argument("subject", metavar="NAME|RUN", nargs="?", help="a task's name, or a run's number")
+        parser.add_argument("subject", metavar="NAME|RUN", nargs="?", help="task name or run number")
         parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], dest="values")
         parser.add_argument("--deadline", help="deadline of the run, such as 2026-11-20T06:00:00Z")
         parser.add_argument(
             "--reason", default="requested on the command line", help="reason for the audit log"
         )
         parser.add_argument(
-            "--here", action="store_true", help="do the work in this process, not on a worker"
+            "--here", action="store_true", help="execute in this process instead of on a worker"
         )
         parser.add_argument("--json", action="store_true")
 
@@ -47,7 +47,10 @@ class Command(JsonCommand):
                 "tasks": [task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")]
             }
         if options["subject"] is None:
-            raise BadInput("NAME" if options["action"] == "run" else "RUN", "is missing; see job list.")
+            raise BadInput(
+                "NAME" if options["action"] == "run" else "RUN",
+                "is missing; manage.py job list shows tasks and runs.",
+            )
         answer: dict[str, Any] = getattr(self, f"_{options['action']}")(options)
         return answer
 
@@ -100,7 +103,7 @@ def read_values(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise BadInput("--set", f"takes KEY=VALUE, not {text!r}.")
+            raise BadInput("--set", f"must be KEY=VALUE, not {text!r}.")
         values[name] = value
     return values
 
@@ -109,7 +112,7 @@ def _deadline(text: str | None) -> datetime | None:
     try:
         return None if text is None else checks.timestamp(text)
     except ValueError:
-        raise BadInput("deadline", f"takes a time such as 2026-11-20T06:00:00Z, not {text!r}.") from None
+        raise BadInput("deadline", f"must be a time such as 2026-11-20T06:00:00Z, not {text!r}.") from None
 
 
 def _last(task: dict[str, Any]) -> str:

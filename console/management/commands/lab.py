@@ -20,7 +20,7 @@ DEFAULT_SEED = 1
 
 
 class Command(JsonCommand):
-    help = "The lab: scenarios on the simulated plant, our law compared with baselines."
+    help = "Run scenarios on the simulated plant, and compare laws with baselines."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=["list", "run"])
@@ -32,7 +32,7 @@ class Command(JsonCommand):
         parser.add_argument("--column", metavar="COL")
         parser.add_argument("--series", metavar="FILE.csv")
         parser.add_argument("--html", metavar="FILE")
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["what"] == "run":
@@ -56,7 +56,7 @@ class Command(JsonCommand):
         settings = scenario.read_settings(settings_of(options["set"]))
         seed = DEFAULT_SEED if options["seed"] is None else options["seed"]
         if seed < 0:
-            raise BadInput("--seed", f"takes a whole number, at least 0, not {seed}")
+            raise BadInput("--seed", f"must be 0 or more, not {seed}")
         trace = trace_of(options["trace"], options["column"])
         files = [option for option in ("series", "html") if options[option] is not None]
         for option in files:  # before the laws run, which may take minutes
@@ -92,10 +92,10 @@ def scenario_named(name: str | None) -> Scenario:
 def check_alone(options: dict[str, Any]) -> None:
     """Raise `BadInput` that names an option that `lab list` does not take."""
     if options["scenario"] is not None:
-        raise BadInput("SCENARIO", f"is for lab run; lab list takes none, not {options['scenario'][:60]!r}")
+        raise BadInput("SCENARIO", f"applies to lab run only; omit {options['scenario'][:60]!r}")
     for name in ("law", "set", "seed", "trace", "column", "series", "html"):
         if options[name] not in (None, []):
-            raise BadInput(f"--{name}", "is for lab run; lab list only takes --json")
+            raise BadInput(f"--{name}", "applies to lab run only; lab list accepts only --json")
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def settings_of(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, value = parse_setting(text)
         if key in values:
-            raise BadInput("--set", f"{key} is given twice; give it once")
+            raise BadInput("--set", f"{key} is set twice; set it once")
         values[key] = value
     return values
 
@@ -113,7 +113,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """Parse `key=value` as a name and a number, a truth value as 1 or 0, or text. Raises `BadInput`."""
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise BadInput("--set", f"takes key=value, not {text!r}")
+        raise BadInput("--set", f"must be key=value, not {text!r}")
     if value.lower() in ("true", "false"):
         return key, int(value.lower() == "true")
     number = decimal_number(value)
@@ -125,7 +125,7 @@ def trace_of(path: str | None, column: str | None) -> Floats | None:
     if path is not None:
         return read_trace(path, column)
     if column is not None:
-        raise BadInput("--column", "takes a file to read it from; give --trace too")
+        raise BadInput("--column", "requires --trace, the file that has the column")
     return None
 
 

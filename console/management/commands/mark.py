@@ -16,7 +16,7 @@ class Command(JsonCommand):
     help = "Mark a deploy, or a note, on the timeline."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("title", help="a few words, such as 'agent 0.9.3'")
+        parser.add_argument("title", help="title, such as 'agent 0.9.3'")
         parser.add_argument("--kind", default=Mark.Kind.DEPLOY, help="deploy (the default) or note")
         parser.add_argument("--text", default="", help="additional text")
         parser.add_argument("--at", help="time, such as 2026-11-20T03:12:00Z; default: now")

@@ -9,11 +9,14 @@ from workers.pipeline.matching.match_request import answer
 
 
 class Command(JsonCommand):
-    help = 'Match: {"pattern": "SEQ(A; B)", "within_seconds": 10, "events": [...]} in, matches (ids) out.'
+    help = (
+        'Match a pattern. Input: {"pattern": "SEQ(A; B)", "within_seconds": 10, "events": [...]}. '
+        "Output: the ids of each match."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         return answer(read_document(options["file"]))

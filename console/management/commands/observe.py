@@ -31,7 +31,7 @@ CONTROL_TIMEOUT_SECONDS = 2.0
 
 
 class Command(OneLineCommand):
-    help = "Observe the plant: a snapshot a second, to the console, the history, and the archive."
+    help = "Observe the plant: send a snapshot per second to the console, the history, and the archive."
     requires_system_checks = []  # as for `JsonCommand`
 
     def handle(self, *arguments: Any, **options: Any) -> None:

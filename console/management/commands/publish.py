@@ -21,22 +21,24 @@ PRODUCER = "publish"
 
 
 class Command(JsonCommand):
-    help = "Publish CSV or JSON lines (.gz too). A malformed line is counted, listed, and skipped."
+    help = "Publish CSV or JSON lines, also gzipped. Malformed lines are counted, listed, and skipped."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("queue", metavar="QUEUE")
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
-        parser.add_argument("--format", choices=FORMATS, help="default: by the name, else by the content")
+        parser.add_argument(
+            "--format", choices=FORMATS, help="default: from the file name, else from the content"
+        )
         for part in ("time", "type", "key", "value", "source"):
-            parser.add_argument(f"--{part}", metavar="COL", help=f"the column of the event's {part}")
-        replay = "replay by event time, X times faster; 0 (default): as fast as it goes"
+            parser.add_argument(f"--{part}", metavar="COL", help=f"column with the event's {part}")
+        replay = "replay by event time, X times faster; 0 (default): as fast as possible"
         parser.add_argument("--speed", type=option_number, default=0.0, metavar="X", help=replay)
-        multiply = "publish every event N times, each copy an event of its own"
+        multiply = "publish every event N times, as separate events"
         parser.add_argument("--multiply", type=option_whole, default=1, metavar="N", help=multiply)
-        limit = "read N events of the file at most (default: all)"
+        limit = "read at most N events (default: all)"
         parser.add_argument("--limit", type=option_whole, metavar="N", help=limit)
         parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -97,7 +99,7 @@ class Command(JsonCommand):
         return published
 
     def _say_so_far(self, published: Published) -> None:
-        self.stderr.write(f"stored before: {published.events} events in {published.blocks} blocks")
+        self.stderr.write(f"stored before the error: {published.events} events in {published.blocks} blocks")
 
     def _name_rejected(self, lines: EventLines) -> None:
         for rejection in lines.rejections:
@@ -128,11 +130,11 @@ class Readable:
 def check(options: dict[str, Any]) -> None:
     """Raise `BadInput` that names an option that is out of range."""
     if not 0.0 <= options["speed"] <= 1e9:  # also rejects NaN
-        raise BadInput("speed", f"takes a number from 0 to 1e9, not {options['speed']}.")
+        raise BadInput("speed", f"must be 0 to 1e9, not {options['speed']}.")
     if not 1 <= options["multiply"] <= 1_000_000:
-        raise BadInput("multiply", f"takes a whole number from 1 to 1000000, not {options['multiply']}.")
+        raise BadInput("multiply", f"must be 1 to 1000000, not {options['multiply']}.")
     if options["limit"] is not None and options["limit"] < 1:
-        raise BadInput("limit", f"takes a whole number above 0, not {options['limit']}.")
+        raise BadInput("limit", f"must be 1 or more, not {options['limit']}.")
 
 
 def batch_lines(

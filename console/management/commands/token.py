@@ -21,13 +21,16 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", default="producer", help="producer, viewer, operator, or administrator")
-        parser.add_argument("--days", type=option_whole, default=90, help="until it expires")
-        parser.add_argument("--owner", default="admin", help="the user it acts for")
+        parser.add_argument("--days", type=option_whole, default=90, help="days until the token expires")
+        parser.add_argument("--owner", default="admin", help="user that the token acts for")
         parser.add_argument(
-            "--queue", action="append", default=[], help=("queue it is limited to; may be repeated")
+            "--queue", action="append", default=[], help=("limit the token to this queue; may be repeated")
         )
         parser.add_argument(
-            "--action", action="append", default=[], help="action or family it is limited to; may be repeated"
+            "--action",
+            action="append",
+            default=[],
+            help="limit the token to this action or family; may be repeated",
         )
         parser.add_argument("--json", action="store_true")
 
@@ -51,5 +54,5 @@ class Command(JsonCommand):
 def _owner(username: str) -> User:
     owner = User.objects.filter(username=username).first()
     if owner is None:
-        raise BadInput("--owner", f"{username} is not a user; name one that can log in.")
+        raise BadInput("--owner", f"{username} is not a user; give an existing user name.")
     return owner

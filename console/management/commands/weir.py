@@ -26,18 +26,18 @@ EXPORT = "/export"  # end of the address of an operation whose answer is as long
 
 
 class Command(OneLineCommand):
-    help = "Do what the pages do. Without words: the list of commands. With --url: on another console."
+    help = "Run console operations. Without a command: list all commands. With --url: use another console."
     requires_system_checks = []  # as for `JsonCommand`
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
+        parser.add_argument("--as", dest="user", help="user to act as (default: the first administrator)")
         parser.add_argument("--url", default=variables.URL.text(), help="address of another console")
         parser.add_argument(
             "--token",
             default=variables.TOKEN.text(),
-            help="for --url; unlike an argument, WEIR_TOKEN is not visible to all users of this host",
+            help="API token for --url; prefer WEIR_TOKEN, since all users of this host can see arguments",
         )
-        parser.add_argument("words", nargs=argparse.REMAINDER, help="a command, and --option value")
+        parser.add_argument("words", nargs=argparse.REMAINDER, help="command, then --name value options")
 
     def handle(self, *args: Any, **options: Any) -> None:
         known_operations = operations(api.get_openapi_schema(path_prefix="/api/"))
@@ -89,10 +89,10 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     while rest:
         name, separator, value = rest.pop(0).partition("=")
         if not name.startswith("--"):
-            raise BadInput(name[:40], "is where an option is expected; write --name value.")
+            raise BadInput(name[:40], "is not an option; write --name value.")
         if not separator:
             if not rest:
-                raise BadInput(name, "takes a value.")
+                raise BadInput(name, f"requires a value; write {name} VALUE.")
             value = rest.pop(0)
         options.append((name.removeprefix("--"), value))
     return words, options
@@ -113,7 +113,8 @@ def find_acting_user(username: str | None) -> Actor:
     else:
         user = next((known_user for known_user in users if role_of(known_user) == "administrator"), None)
     if user is None:
-        raise BadInput("--as", f"{username or 'an administrator'} is not a user who may log in.")
+        why = f"{username} is not an active user" if username else "no active administrator exists"
+        raise BadInput("--as", f"{why}; name another user.")
     name = f"manage.py:{user.get_username()}"
     role, queues = role_of(user), queues_of(user)
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)

@@ -116,7 +116,7 @@ def rules_page(
     rows = sorted(counted, key=lambda rule: (list(AlertRule.Severity.values).index(rule.severity), rule.name))
     opened = None
     if name == "new" or (errors and not typed.get("revision", "").strip()):
-        blank = rules.validate_fields({"condition": "queue_wait", "title": "Queue {queue} waits"})
+        blank = rules.validate_fields({"condition": "queue_wait", "title": "Long wait in queue {queue}"})
         opened = AlertRule(name="", **{**blank, **(_readable(request) if errors else {})})
     elif name:
         opened = get_object_or_404(AlertRule, name=name)
@@ -134,7 +134,7 @@ def format_rule(rule: AlertRule) -> str:
     """Return a rule as a sentence: "queue wait ≥ 30 s for 60 s; clear below 15"."""
     condition = CONDITIONS.get(rule.condition)
     if condition is None:
-        return "a condition that is no longer known"
+        return "a condition that this version does not support"
     sign, side = ("≥", "below") if condition.above else ("≤", "above")
     held = f" for {rule.for_seconds:g} s" if rule.for_seconds else ""
     clear = f"; clear {side} {rule.clear_threshold:g}" if rule.clear_threshold != rule.threshold else ""
@@ -245,7 +245,7 @@ def preview(request: HttpRequest) -> HttpResponse:
         previewed = previews.preview(rule, control(), settings.WEIR_DATA, timezone.now())
     except redis.RedisError:
         return JsonResponse(
-            {"sentence": "The control server does not answer; try again in a moment.", "rows": []}
+            {"sentence": "The control server is not responding. Try again in a moment.", "rows": []}
         )
     rows = [
         {
@@ -270,7 +270,7 @@ def change(request: HttpRequest) -> Done:
     revision = request.POST.get("revision", "").strip()
     known = AlertRule.objects.filter(name=name).exists()
     if not revision and known:
-        raise BadInput("name", "is already taken by another rule.")
+        raise BadInput("name", "is already taken by another rule; choose another name.")
     made = alerts.define_rule(
         actor_of(request),
         name,
@@ -280,7 +280,9 @@ def change(request: HttpRequest) -> Done:
         revision=id_of(revision),
     )
     return Done(
-        f"{made.name}: {format_rule(made)}.", reverse("alert-rule", args=[made.name]), _open_rule(made, known)
+        f"Saved {made.name}: {format_rule(made)}.",
+        reverse("alert-rule", args=[made.name]),
+        _open_rule(made, known),
     )
 
 

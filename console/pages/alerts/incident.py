@@ -194,7 +194,7 @@ def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Do
     """Mark a follow-up as done. Posted: done (1, or 0 to open it again)."""
     done = request.POST.get("done", "1") == "1"
     made = acting.set_follow_up(actor_of(request), alert_id, follow_up_id, done=done, now=timezone.now())
-    return _redirect_with_message(alert_id, f"{'Done' if done else 'Open again'}: {made.text}")
+    return _redirect_with_message(alert_id, f"{'Done' if done else 'Reopened'}: {made.text}")
 
 
 def date_of(text: str) -> date | None:
@@ -206,5 +206,5 @@ def date_of(text: str) -> date | None:
     except ValueError:
         parsed = None
     if parsed is None:
-        raise BadInput("due_on", f"takes a date such as 2026-12-01, not {text[:40]!r}.")
+        raise BadInput("due_on", f"must be a date such as 2026-12-01, not {text[:40]!r}.")
     return parsed

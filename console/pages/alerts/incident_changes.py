@@ -77,7 +77,7 @@ def record_words(change: IncidentChange) -> str:
     if not change.incidents:
         return "no earlier incident of this kind to compare with"
     earlier = format_count(change.incidents, "earlier incident")
-    return f"such a change preceded {change.before} of {earlier} of this kind"
+    return f"similar changes preceded {change.before} of {earlier} of this kind"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def _build_declaration_undo(name: str, change: IncidentChange) -> _Links:
     rows = PipelineVersion.objects.filter(application=application, number__lt=int(number))
     before = rows.order_by("-number").values_list("number", flat=True).first()
     version = "shipped" if before is None else str(before)
-    words = "Restore the shipped version" if before is None else f"Restore version {before}"
+    words = "Restore the default version" if before is None else f"Restore version {before}"
     page = f"{url}?{urlencode({'version': version})}"
     return _Links(url=f"{url}?version={number}", back=RelatedPage(words, page, "pipeline.declare"))
 
@@ -160,7 +160,7 @@ def _build_setting_undo(entry: AuditEntry) -> _Links:
     if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
         return _Links(url=url)
     undo = reverse("plant-setting", args=[entry.target])
-    words = f"Set back to {plant_settings.format_setting(entry.before)}"
+    words = f"Reset to {plant_settings.format_setting(entry.before)}"
     return _Links(url=url, undo=QuickAction(words, undo, "value", typed(entry.before), "settings.change"))
 
 
@@ -176,7 +176,7 @@ def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
     if own.get(parameter.removeprefix("guard.")) != entry.after:
         return _Links(url=url)
     page = f"{reverse('plant-settings')}?loop={loop.pk}"
-    return _Links(url=url, back=RelatedPage(f"Set back to {short(entry.before)}", page, "settings.change"))
+    return _Links(url=url, back=RelatedPage(f"Reset to {short(entry.before)}", page, "settings.change"))
 
 
 def _build_cap_undo(entry: AuditEntry) -> _Links:
@@ -188,7 +188,7 @@ def _build_cap_undo(entry: AuditEntry) -> _Links:
     if loop is None or entry.before is None or loop.parameters.get("cap") != entry.after["cap"]:
         return _Links(url=url)
     undo, before = reverse("queue-cap", args=[entry.target]), entry.before["cap"]
-    return _Links(url=url, undo=QuickAction(f"Set back to {before}", undo, "cap", before, "ladder.cap"))
+    return _Links(url=url, undo=QuickAction(f"Reset to {before}", undo, "cap", before, "ladder.cap"))
 
 
 def _build_mark_link(name: str, change: IncidentChange) -> _Links:

@@ -294,7 +294,7 @@ def change(request: HttpRequest) -> Done:
     name = text_of(request, "name", "enter a name")
     revision = request.POST.get("revision", "").strip()
     if not revision and Objective.objects.filter(name=name).exists():
-        raise BadInput("name", "is already taken by another objective.")
+        raise BadInput("name", "is already taken by another objective; choose another name.")
     made = objectives.define(
         actor_of(request),
         name,
@@ -304,7 +304,7 @@ def change(request: HttpRequest) -> Done:
         revision=id_of(revision),
     )
     url = reverse("objective", args=[made.name])
-    return Done(f"{made.name} is counted from now on.", url, {} if revision else {"go": url})
+    return Done(f"{made.name} saved. Measurement starts now.", url, {} if revision else {"go": url})
 
 
 def _fields(posted: QueryDict) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def change(request: HttpRequest) -> Done:
     posted = request.POST
     digest = posted.get("digest", "")
     if not digest and Receiver.objects.filter(name=posted.get("name", "").strip()).exists():
-        raise BadInput("name", "is already taken by another receiver.")
+        raise BadInput("name", "is already taken by another receiver; choose another name.")
     name, channel = text_of(request, "name", "enter a name"), posted.get("channel", "")
     addresses = [
         part.strip() for part in posted.get("addresses", "").replace("\n", ",").split(",") if part.strip()

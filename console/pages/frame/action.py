@@ -85,10 +85,10 @@ def _describe_no_answer(error: redis.RedisError) -> str:
     asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
     if asked and "connecting to" not in str(error):
         return (
-            f"does not answer in time ({error}). The change may have been made: check, "
-            "and send it again if not."
+            f"did not respond in time ({error}). The change may have been made. Check, "
+            "and send it again if it was not made."
         )
-    return f"does not answer ({error}). Nothing was changed; try again in a moment."
+    return f"is not responding ({error}). Nothing was changed; try again in a moment."
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -43,7 +43,7 @@ RAIL = (
     ("timeline", "Timeline", "look"),
     ("lab", "Lab", "look"),
     ("processes", "Processes", "keep"),
-    ("audit", "Audit", "keep"),
+    ("audit", "Audit log", "keep"),
     ("settings", "Settings", "keep"),
     ("help", "Help", "keep"),
 )
@@ -58,8 +58,8 @@ class Absence(StrEnum):
     STARTING = "The plant is starting. Figures appear with the first snapshot."
     UNANSWERED = "The control server is not responding. The state of the plant is unknown."
     UNREAD = "The snapshot can't be read by this version. The state of the plant is unknown."
-    UNKEPT = "No snapshot of that time is available. The state of the plant is unknown."
-    NO_ROLE = "You need a role to see the plant."
+    UNKEPT = "No snapshot is available for that time. The state of the plant is unknown."
+    NO_ROLE = "You need a role to see the plant. Ask an administrator for a role."
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _plant(name: str, row: PlantStatus) -> PlantChoice:
     url, seen = reverse("plant", args=[name]), row.state == "seen"
     if seen and row.error is None:
         return PlantChoice(name, url, NORMAL, "seen", stale=False)
-    word = "invalid answers" if seen else "stale" if row.state == "stale" else "not observed yet"
+    word = "invalid responses" if seen else "stale" if row.state == "stale" else "not observed yet"
     return PlantChoice(name, url, BUSY if seen else OFFLINE, word, stale=not seen)
 
 

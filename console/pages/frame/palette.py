@@ -34,7 +34,7 @@ MORE_PAGES = (
     ("alert-review", "Alert review", "plant.view"),
     ("plants", "Plants", "plant.view"),
     ("plant-settings", "Plant settings", "plant.view"),
-    ("users", "People and roles", "user.manage"),
+    ("users", "Users and roles", "user.manage"),
     ("second-factor", "Second factor", "account.change"),
 )
 
@@ -222,12 +222,12 @@ def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
     yield "silence.set", "Silence alerts", f"{reverse('silences')}#new-title", "mute"
     yield "alert.acknowledge", "Acknowledge an alert", reverse("alerts"), "snooze escalate"
     yield "alert_rule.change", "Change an alert rule", reverse("alert-rules"), "threshold"
-    yield "receiver.change", "Add a receiver of alerts", reverse("receivers"), "email webhook"
+    yield "receiver.change", "Add an alert receiver", reverse("receivers"), "email webhook"
     yield "plan.approve", "Approve a plan", reverse("plans"), "reject stop roll back"
     yield "override.set", "Bulk override", f"{reverse('overrides')}#new-title", "parameter guard"
     yield "override.end", "End an override", reverse("overrides"), "extend"
-    yield "mark.add", "Mark on the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
-    yield "link.make", "Share an instant", f"{reverse('timeline')}#share-title", "link chat picture"
+    yield "mark.add", "Add a mark to the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
+    yield "link.make", "Share a time", f"{reverse('timeline')}#share-title", "link chat picture"
     yield "dead_letters.requeue", "Requeue dead letters", reverse("dead-letters"), "requeue discard"
     yield "lab.run", "Run an experiment", reverse("lab"), "simulate compare"
     yield "plant.register", "Register a plant", reverse("plants"), "flink heron"

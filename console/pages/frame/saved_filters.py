@@ -31,7 +31,7 @@ def save(request: HttpRequest) -> Done:
     posted = request.POST
     texts = [posted.get(name, "") for name in ("page", "name", "query")]
     kept = saved_filters.save(actor_of(request), request.user, *texts)
-    return Done(f"Saved: {kept.name}.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
+    return Done(f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
 
 
 @action("account.change", _back)

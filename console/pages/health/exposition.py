@@ -16,14 +16,14 @@ from workers.documents.states import SEVERITIES, SubjectState
 TOTALS = {
     "in_per_second": "Events published per second",
     "out_per_second": "Events handled per second",
-    "latency_p95_seconds": "95th percentile from publish to acknowledge",
+    "latency_p95_seconds": "95th percentile of the time from publish to acknowledgment",
     "backlog_events": "Events waiting",
     "backlog_seconds": "Wait of the oldest event of all queues in seconds",
     "shed_share": "Share of events shed",
-    "console_available": "1 if the console answers, else 0",
+    "console_available": "1 if the console responds, else 0",
     "nodes_in_use": "Online nodes",
     "workers_busy": "Busy workers",
-    "workers_at_work": "Busy workers, mean of one second",
+    "workers_at_work": "Busy workers, averaged over 1 s",
     "worker_slots": "Maximum number of workers at once",
     "dead_letters": "Dead letter events",
 }
@@ -34,7 +34,7 @@ QUEUE = {
     "waiting_bytes": "Bytes waiting",
     "wait_seconds": "Wait of the oldest event in seconds",
     "oldest_seconds": "Age of the oldest waiting event",
-    "latency_p95_seconds": "95th percentile from publish to acknowledge",
+    "latency_p95_seconds": "95th percentile of the time from publish to acknowledgment",
     "dead_letters": "Dead letter events",
     "retry_blocks": "Blocks waiting for a retry",
 }
@@ -42,7 +42,7 @@ NODE = {
     "utilisation": "Smoothed utilization, share of capacity",
     "age_seconds": "Seconds since the last heartbeat",
     "memory_bytes": "Memory used",
-    "points": "Points, of 1000 for each queue",
+    "points": "Points, out of 1000 per queue",
     "in_per_second": "Events in per second",
     "out_per_second": "Events out per second",
 }
@@ -61,7 +61,7 @@ GROUP = {
 PIPELINE = {
     "batch": "Number of the last batch",
     "in_per_second": "Events read per second",
-    "kept_per_second": "Events per second that passed the rules",
+    "kept_per_second": "Events per second that passed the filters",
     "alerts_per_second": "Complex events per second",
     "batch_seconds": "Duration of the last batch",
     "watermark_lag_seconds": "Age of the watermark",
@@ -195,7 +195,7 @@ def _alerts(snapshot: Snapshot) -> Metric:
 
 
 def _parts(snapshot: Snapshot) -> Metric:
-    family = GaugeMetricFamily("weir_part_up", "1 while a part of the plant runs or starts", labels=("part",))
+    family = GaugeMetricFamily("weir_part_up", "1 if the part is running or starting", labels=("part",))
     for name, part in snapshot.parts.items():
         family.add_metric((name,), float(part.state in ("running", "starting")))
     return family

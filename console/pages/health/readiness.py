@@ -95,7 +95,7 @@ def _database() -> ReadinessPart:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        return ReadinessPart(False, None, f"does not answer: {error}")
+        return ReadinessPart(False, None, f"is not responding: {error}")
     return ReadinessPart(True, 0.0, "answers")
 
 
@@ -103,7 +103,7 @@ def _control() -> ReadinessPart:
     try:
         control().ping()
     except redis.RedisError as error:
-        return ReadinessPart(False, None, f"does not answer: {error}")
+        return ReadinessPart(False, None, f"is not responding: {error}")
     return ReadinessPart(True, 0.0, "answers")
 
 
@@ -145,7 +145,7 @@ def _beat(now: datetime) -> dict[str, ReadinessPart]:
     if newest["interval"] is None:
         return {}
     if newest["newest"] is None:
-        return {"beat": ReadinessPart(False, None, "no loop has ticked yet")}
+        return {"beat": ReadinessPart(False, None, "no loop has run yet")}
     # The absolute distance: after the clock was set back, an earlier tick is no sign of life.
     age_seconds = abs((now - newest["newest"]).total_seconds())
     return {"beat": _check_age(age_seconds, max(BEAT_INTERVALS * newest["interval"], BEAT_SECONDS), "ticks")}
@@ -159,7 +159,7 @@ def _alerter(now: datetime) -> dict[str, ReadinessPart]:
     if watch is None or watch.looked_at is None:
         return {"alerter": ReadinessPart(False, None, "has not checked yet; start manage.py alert")}
     age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
-    return {"alerter": _check_age(age_seconds, ALERTER_SECONDS, "looks")}
+    return {"alerter": _check_age(age_seconds, ALERTER_SECONDS, "checks")}
 
 
 def _pipeline(pipeline: PipelineStatus) -> ReadinessPart:
@@ -174,7 +174,7 @@ def _check_age(age_seconds: float, limit_seconds: float, does: str) -> Readiness
     if age_seconds <= limit_seconds:
         return ReadinessPart(True, age_seconds, does)
     return ReadinessPart(
-        False, age_seconds, f"last heard {age_seconds:.0f} s ago, limit {limit_seconds:.0f} s"
+        False, age_seconds, f"no report for {age_seconds:.0f} s, limit {limit_seconds:.0f} s"
     )
 
 

@@ -17,7 +17,7 @@ from workers.models import Loop
 
 MINUTES = 15
 BUDGET_SECONDS = 2.0
-OPEN_LOOP = "The plant's response can't be predicted: this law has no model of it."
+OPEN_LOOP = "The plant's response can't be predicted: this law has no plant model."
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal:
 
 def _sentence(found: what_if.Rerun) -> str:
     if not found.steps:
-        return f"No decisions in the last {MINUTES} minutes, so nothing can be predicted."
+        return f"No prediction: no decisions in the last {MINUTES} minutes."
     differing, count = len(found.differing), len(found.steps)
     if not differing:
-        return f"It would have changed none of the last {count:,} decisions. {OPEN_LOOP}"
-    return f"It would have changed {differing:,} of the last {count:,} decisions. {OPEN_LOOP}"
+        return f"None of the last {count:,} decisions would differ. {OPEN_LOOP}"
+    return f"{differing:,} of the last {count:,} decisions would differ. {OPEN_LOOP}"
 
 
 def _rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:

@@ -31,7 +31,7 @@ SHOWN_CYCLES = 8
 CHECKED_SAMPLES = 16  # minimum number of samples for a check to be significant
 DRAWN = 64  # points of a line
 ROOM, HEADROOM = 1.25, 1.05
-ASKED = Parameter("threads", "processes", "In the pool.", None, 1, 1_000, "integer")
+ASKED = Parameter("threads", "processes", "Number of processes in the pool.", None, 1, 1_000, "integer")
 WHAT_IF = (0.5, 0.75, 1.25, 1.5, 2.0)  # of the current number
 
 
@@ -204,14 +204,14 @@ def _sentence(
     phase: str | None, numbers: Numbers, seen: Sequence[MeasuredThreads], rows: Sequence[ThroughputRow]
 ) -> str:
     if not seen:
-        return "No measurements yet: they need enough events to keep all processes busy."
+        return "No measurements yet. Measuring requires enough events to keep all processes busy."
     here = f"{numbers.threads} process{'' if numbers.threads == 1 else 'es'}"
     if phase not in (None, "steady"):
-        return f"Exploring: {here} now."
+        return f"Exploring with {here}."
     if not rows:
-        return f"Measured with {here} only. An exploration measures the gain of more."
+        return f"Measured with {here} only. An exploration measures the gain from more processes."
     now = next(row for row in rows if row.now)
-    return f"At rest with {here}: {now.utilisation:.0%} of the bottleneck's capacity."
+    return f"Steady with {here}: {100 * now.utilisation:.0f} % of the bottleneck's capacity."
 
 
 def present_state(loop: Loop) -> PresentState:

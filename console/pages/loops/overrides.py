@@ -38,7 +38,7 @@ from workers.steering.scope import Scope, is_drain, is_pause, is_threshold
 
 PAGE_ROWS = 50
 MODE = Parameter(
-    "mode", "", "What the loops do with their decisions.", kind="choice", choices=tuple(Loop.Mode.values)
+    "mode", "", "How the loops use their decisions.", kind="choice", choices=tuple(Loop.Mode.values)
 )
 RELATED = ("loop", "node", "owner", "ended_by")
 
@@ -133,7 +133,7 @@ def choices() -> Iterator[OverrideOptions]:
     """Return what can be overridden on many loops."""
     yield OverrideOptions("Any loop", "", [_option("mode", MODE)])
     of_guard = [_option(f"guard.{setting.name}", setting) for setting in guard.PARAMETERS]
-    yield OverrideOptions("The guard of any loop", "", of_guard)
+    yield OverrideOptions("Guard of any loop", "", of_guard)
     for name, law in catalog.LAWS.items():
         own = [_option(f"{name}/{parameter.name}", parameter) for parameter in law.parameters]
         if law.actuator is not None:
@@ -171,7 +171,7 @@ def law_and_name(text: str, law: str) -> tuple[str, str]:
     """Split `law/name`; its law must match the scope's. Raises `BadInput`."""
     of_law, _, name = text.rpartition("/")
     if not name:
-        raise BadInput("name", "is missing; choose what to override.")
+        raise BadInput("name", "is missing; choose a value to override.")
     if of_law and law not in (of_law, ""):
         raise BadInput("name", f"{name} belongs to {of_law}, but the scope is {law[:40]}; choose one law.")
     return of_law or law, name

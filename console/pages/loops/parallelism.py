@@ -45,7 +45,7 @@ def set_tasks(request: HttpRequest, loop_id: int) -> Done:
         now=now,
         expiry=expiry,
     )
-    what = ", ".join(f"{name.rpartition('/')[2]} has {count}" for name, count in tasks.items())
+    what = ", ".join(f"{name.rpartition('/')[2]} {count}" for name, count in tasks.items())
     message = f"Manual tasks: {what or 'none'} {describe_end(made[0])}.{instead_words(made)}"
     return Done(message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]})
 
@@ -62,7 +62,10 @@ def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, no
     if held.expires_at is None or asked < held.expires_at:
         names = ", ".join(name.rpartition("/")[2] for name in others)
         by = f"{describe_end(held)} by {held.owner.get_username()}"
-        said = f"is too early: {names} set by hand {by}. Choose a later expiry, or end that override first."
+        said = (
+            f"is too early: the manual tasks of {names} are set {by}. "
+            "Choose a later expiry, or end that override first."
+        )
         raise BadInput("minutes" if expiry.expires_at is None else "expires_at", said)
 
 

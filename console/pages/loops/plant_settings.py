@@ -116,5 +116,5 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
         actor_of(request), loop, name, value, reason=reason, now=timezone.now()
     )
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
-    said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next tick on."
+    said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next decision on."
     return Done(said, here, {"go": here})

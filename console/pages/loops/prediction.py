@@ -103,7 +103,7 @@ def _sentence(
     if wanted is not None and not wanted.stable:
         return (
             (
-                f"Unstable on the model: the largest pole would be {wanted.spectral_radius:.3f}. "
+                f"Unstable in the model: the largest pole would be {wanted.spectral_radius:.3f}. "
                 "The change will be rejected."
             ),
             True,
@@ -112,7 +112,7 @@ def _sentence(
     if asked is None:
         return "No model is set. Identify one with `manage.py design identify`, then set a and b.", False
     if not asked.stable:
-        return f"Unstable on the model: the largest pole is {asked.spectral_radius:.3f}.", True
+        return f"Unstable in the model: the largest pole is {asked.spectral_radius:.3f}.", True
     return _promise(present, wanted, asked, interval_seconds), False
 
 
@@ -124,7 +124,7 @@ def _promise(
     before = None if present is None or wanted is None else _seconds(present, interval_seconds)
     if before is not None and seconds is not None:
         words = f"Settles in {seconds:g} s instead of {before:g}"
-    return f"{words}, overshoots {asked.overshoot or 0:.0%}."
+    return f"{words}, overshoots {100 * (asked.overshoot or 0):.0f} %."
 
 
 def _seconds(of: Prediction, interval_seconds: float) -> float | None:
@@ -142,7 +142,7 @@ def _rows(
 
     names = (
         ("Largest pole", "", "below 1", "fraction"),
-        ("Gain margin", "times", "2 is ample", "fraction"),
+        ("Gain margin", "times", "2 is sufficient", "fraction"),
         ("Overshoot", "%", "", "integer"),
         ("Settling", "s", "", "number"),
     )

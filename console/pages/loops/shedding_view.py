@@ -254,11 +254,11 @@ def _explain_decision(decision: Decision | None, parameters: Mapping[str, Any]) 
         if isinstance(term, Mapping):
             yield from _describe_binding_budget(operator, term, parameters)
     told = {name: _describe_left(types) for name, types in decision.action["shed"].items()}
-    for words in ("kept whole", "dropped whole"):
+    for words in ("fully kept", "fully dropped"):
         if names := [name for name, each in told.items() if each == words]:
             yield f"{_format_names(names)} {'is' if len(names) == 1 else 'are'} {words}."
     for name, each in told.items():
-        if each not in ("kept whole", "dropped whole"):
+        if each not in ("fully kept", "fully dropped"):
             yield f"{name} is {each} and gets the remaining capacity."
 
 
@@ -267,27 +267,27 @@ def _describe_binding_budget(
 ) -> Iterator[str]:
     offered, budget = f"{100 * term['work_offered']:.0f} %", f"{100 * term['budget']:.0f} %"
     if term["work_offered"] <= term["budget"]:
-        yield f"{operator} is offered {offered} of its time, and may use {budget}."
+        yield f"The offered load of {operator} is {offered}, within its limit of {budget}."
         return
     yield (
-        f"{operator} is the bottleneck: it is offered {offered} of its time, and may use "
-        f"{budget} to process events within {parameters[BOUND]:g} s."
+        f"{operator} is the bottleneck: its offered load is {offered}, and its limit is {budget} to "
+        f"process events within {parameters[BOUND]:g} s."
     )
     worth = term.get("worth_per_second") or 0.0
     step = COARSE_SECONDS if parameters[BOUND] >= COARSE_SECONDS else FINE_SECONDS
     if worth * step >= 1e-4:
         length = "1 s" if step == COARSE_SECONDS else "10 ms"
-        yield f"{length} more for each event would restore {worth * step:.2g} alerts/s."
+        yield f"A latency bound {length} longer would restore {worth * step:.2g} alerts/s."
     price = term.get("worth_per_utilisation") or 0.0
     if price >= 1e-4:
-        yield f"1 % more of the time of {operator} would restore {price / 100:.2g} alerts/s."
+        yield f"1 % more capacity for {operator} would restore {price / 100:.2g} alerts/s."
 
 
 def _describe_left(types: Mapping[str, float]) -> str:
     most = max(types.values(), default=0.0)
     if most <= WHOLE:
-        return "kept whole"
-    return "dropped whole" if most >= NOTHING else f"reduced to {100 * (1 - most):.0f} %"
+        return "fully kept"
+    return "fully dropped" if most >= NOTHING else f"reduced to {100 * (1 - most):.0f} %"
 
 
 def _format_names(names: list[str]) -> str:

@@ -115,7 +115,7 @@ def hours_of(text: str) -> float:
     """Return hours back from now. Raises `BadInput`."""
     hours = float(number_of(text, "hours")) if text.strip() else FIRST_HOURS
     if not 0.0 < hours <= what_if.MAXIMUM_HOURS:
-        raise BadInput("hours", f"takes hours above 0 up to {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
+        raise BadInput("hours", f"must be more than 0 and at most {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
     return hours
 
 

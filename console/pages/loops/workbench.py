@@ -59,7 +59,7 @@ def parse_value(parameter: Parameter, text: str, field: str, unit: str = "") -> 
     value = _read(parameter, text, field)
     human = human_unit(parameter.unit, parameter.kind)
     if unit and unit != human.name:
-        raise BadInput(field, f"takes a value in {human.name or parameter.unit}, not in {unit[:40]}.")
+        raise BadInput(field, f"must be in {human.name or parameter.unit}, not in {unit[:40]}.")
     if unit and not isinstance(value, str | bool):
         value = human.back(value)
     try:

@@ -30,7 +30,7 @@ FAILED = (
     "the reason in the audit log."
 )
 NO_LOGIN = "the provider returned an error"
-OTHER_ISSUER = "the answer is from another provider than the requested one"
+OTHER_ISSUER = "the response is from a different provider"
 MAX_ERROR = 100
 REFUSED = "{name} authenticated you, but you have no role here. Ask an administrator of Weir."
 
@@ -132,7 +132,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
     def login_failure(self) -> HttpResponse:
         if error := self.request.GET.get("error"):
             return _report_failure(self.request, FAILED, NO_LOGIN, 403, {"error": error[:MAX_ERROR]})
-        return _report_failure(self.request, FAILED, "no login was started here", 403)
+        return _report_failure(self.request, FAILED, "no login was started in this session", 403)
 
     def login_success(self) -> HttpResponse:
         request, following = self.request, self.request.session.get("oidc_login_next") or reverse("overview")
@@ -146,7 +146,7 @@ class Callback(OIDCAuthenticationCallbackView):  # type: ignore[misc] # the libr
         fresh = isinstance(told, int | float) and told >= asked_at - identity_provider.LEEWAY_SECONDS
         if self.user != request.user or not fresh:
             return _report_failure(
-                request, FAILED, "the provider did not confirm that it is the same person", 403
+                request, FAILED, "the provider did not confirm that it is the same user", 403
             )
         login.confirm(request, "OpenID Connect")
         return redirect(following)

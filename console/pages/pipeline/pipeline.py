@@ -298,7 +298,7 @@ def tasks(request: HttpRequest, name: str, operator: str) -> Done:
     reason = text_of(request, "reason", "give a reason for the audit log")
     wanted = number_of(text_of(request, "tasks", "enter a whole number"), "tasks")
     if wanted != int(wanted):
-        raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
+        raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
     minutes = number_of(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
     pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
     return Done(
@@ -311,7 +311,7 @@ def tasks(request: HttpRequest, name: str, operator: str) -> Done:
 
 
 ORDERED = {
-    "restart": "{} restarts within seconds; nothing is lost.",
+    "restart": "{} restarts within seconds; no events are lost.",
     "stop": "{} stops after the current batch; its events wait.",
     "start": "{} continues within seconds where it stopped.",
 }
@@ -329,7 +329,7 @@ def order(request: HttpRequest, name: str) -> Done:
     """Order a restart, stop, or start. Posted: order (restart, stop, start), reason."""
     wanted = request.POST.get("order", "")
     if wanted not in ORDERED:
-        raise BadInput("order", f"takes {', '.join(ORDERED)}, not {wanted[:40]!r}")
+        raise BadInput("order", f"must be one of {', '.join(ORDERED)}, not {wanted[:40]!r}")
     reason = text_of(request, "reason", "give a reason for the audit log")
     getattr(pipelines, wanted)(actor_of(request), name, reason, control())
     return Done(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
@@ -344,7 +344,7 @@ def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown
 def hold_criterion(request: HttpRequest, name: str) -> Done:
     """Fix a criterion at a person's value until it expires."""
     reason = text_of(request, "reason", "give a reason for the audit log")
-    criterion = text_of(request, "criterion", "choose one")
+    criterion = text_of(request, "criterion", "choose a criterion")
     value = number_of(text_of(request, "value", "enter a number"), "value")
     expiry = expiry_of(request.POST)
     pipelines.hold_criterion(
@@ -357,7 +357,7 @@ def hold_criterion(request: HttpRequest, name: str) -> Done:
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
     """Release a criterion, which gets its own value again."""
     pipelines.release_criterion(actor_of(request), name, criterion, control())
-    return Done(f"{criterion} was released and has its own value again.", _criteria_url(name))
+    return Done(f"{criterion} was released and is no longer fixed.", _criteria_url(name))
 
 
 def _criteria_url(name: str) -> str:

@@ -132,7 +132,8 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     line = None
     try:
         wanted = pipelines.parse_application_for(actor_of(request), text)
-        what = f"reads {' and '.join(wanted.queues)}, {format_count(len(wanted.graph.operators), 'operator')}"
+        count = format_count(len(wanted.graph.operators), "operator")
+        what = f"reads {' and '.join(wanted.queues)} and has {count}"
         said = f"The declaration is valid: {wanted.name} {what}. {_changes(differs)}"
     except BadInput as error:
         said, line = f"{capitalize(error.field)}: {error.message}", line_in(error.message)
@@ -143,14 +144,13 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 
 def _changes(differs: TextDifference | None) -> str:
     if differs is None:
-        return "No version of it is running."
+        return "No version is running."
     if differs.too_long:
         return TOO_LONG
-    return (
-        f"{format_count(differs.count, 'line')} differ from the running version."
-        if differs.count
-        else "No differences."
-    )
+    if not differs.count:
+        return "No differences."
+    differ = "differs" if differs.count == 1 else "differ"
+    return f"{format_count(differs.count, 'line')} {differ} from the running version."
 
 
 @action("pipeline.declare", declaration_page)
@@ -164,7 +164,7 @@ def declare(request: HttpRequest, name: str) -> Done:
     if name not in (NEW, declared):
         raise BadInput(
             "text",
-            (f"names the application {declared}; this is {name}. Declare another one as a new application."),
+            (f"must name the application {name}, not {declared}. Declare {declared} as a new application."),
         )
     if name == NEW and declared in versions_at_work():
         raise BadInput(

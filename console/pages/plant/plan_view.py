@@ -15,7 +15,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Plan
 
 STATES = {
-    "proposed": "Waits for approval",
+    "proposed": "Waiting for approval",
     "approved": "Approved",
     "running": "Running",
     "done": "Done",
@@ -65,7 +65,7 @@ def headline(plan: PlanDocument) -> str:
     """Return what the plan does, in a sentence that a button may repeat."""
     points = f"{plan.points:,} points"
     if plan.kind == Plan.Kind.HAND:
-        return f"Divide {_names(move.queue for move in plan.moves)} by hand: move {points}"
+        return f"Change points of {_names(move.queue for move in plan.moves)}: move {points}"
     if plan.kind == Plan.Kind.ROLL_BACK:
         return f"Roll back plan {plan.undoes}: move {points} back"
     if plan.kind in (Plan.Kind.DRAIN, Plan.Kind.RELEASE):
@@ -86,7 +86,7 @@ def _rebalance_purpose(plan: PlanDocument) -> str:
 _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
     Plan.Kind.REBALANCE: _rebalance_purpose,
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
-    Plan.Kind.USE: lambda plan: f"to take {_names(move.target for move in plan.moves)} into use",
+    Plan.Kind.USE: lambda plan: f"to put {_names(move.target for move in plan.moves)} into service",
     Plan.Kind.RESTORE: lambda plan: (
         f"from {_names(move.source for move in plan.moves)}, which is lost, to live nodes"
     ),

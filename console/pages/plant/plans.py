@@ -140,7 +140,7 @@ def use(request: HttpRequest) -> Done:
     Posted: node, use (drain, cordon, return, give-back), reason. A drain, or restoring points, creates a plan
     and opens it.
     """
-    wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose one")
+    wanted, name = request.POST.get("use", ""), text_of(request, "node", "choose a node")
     reason, now, actor = request.POST.get("reason", ""), timezone.now(), actor_of(request)
     if wanted == "drain":
         made = planning.propose_drain(actor, name, reason, snapshot_of(request), now)
@@ -150,11 +150,13 @@ def use(request: HttpRequest) -> Done:
         return _open_plan(made, f"Plan {made.pk} restores the points of {name}; it waits for approval.")
     if wanted == "cordon":
         planning.cordon(actor, name, reason, now, control())
-        return Done(f"{name} keeps its points and gets no new ones.", reverse("node", args=[name]))
+        return Done(
+            f"{name} is cordoned: it keeps its points and gets no more.", reverse("node", args=[name])
+        )
     if wanted == "return":
         planning.take_back(actor, name, reason, now, control())
         return Done(f"{name} is in service again; a plan may give it points.", reverse("node", args=[name]))
-    raise BadInput("use", f"takes {', '.join(planning.USES)}, not {wanted[:40]!r}.")
+    raise BadInput("use", f"must be one of {', '.join(planning.USES)}, not {wanted[:40]!r}.")
 
 
 @action("plan.propose", queue_page)
@@ -188,7 +190,7 @@ def points(request: HttpRequest, name: str) -> Done:
 def _whole(text: str, field: str) -> int:
     value = number_of(text, field)
     if not isinstance(value, int):
-        raise BadInput(field, "takes a whole number of points.")
+        raise BadInput(field, "must be a whole number.")
     return value
 
 
@@ -215,7 +217,7 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
         timezone.now(),
     )
     said = (
-        f"You approved plan {plan_id}; it starts when a second person approves it."
+        f"You approved plan {plan_id}; it starts when a second user approves it."
         if made.state == Plan.State.PROPOSED
         else f"Plan {plan_id} was approved; it starts within a second."
     )

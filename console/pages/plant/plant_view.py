@@ -142,8 +142,8 @@ def _wrong(name: str, row: PlantStatus) -> list[str]:
         return [f"{explain_unseen(name, row).rstrip('.')}."]
     missed, queues = len(row.missed_workers), list(row.unserved_queues)
     faults = [f"{unreached}." for unreached in [explain_unreached(row)] if unreached]
-    faults += [f"{format_count(missed, 'worker')} stopped answering."] if missed else []
-    return faults + ([f"No worker takes from {format_names(queues[:NAMED])}."] if queues else [])
+    faults += [f"{format_count(missed, 'worker')} stopped responding."] if missed else []
+    return faults + ([f"No worker consumes {format_names(queues[:NAMED])}."] if queues else [])
 
 
 def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:

@@ -214,11 +214,11 @@ def remove(request: HttpRequest, name: str) -> Done:
 @action("plant.scale", plant_page)
 def tasks(request: HttpRequest, name: str) -> Done:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
-    operator = text_of(request, "operator", "choose one")
+    operator = text_of(request, "operator", "choose an operator")
     wanted = number_of(text_of(request, "tasks", "enter a whole number"), "tasks")
     minutes = number_of(text_of(request, "minutes", "enter a duration"), "minutes")
     if wanted != int(wanted):
-        raise BadInput("tasks", f"takes a whole number, not {wanted:g}")
+        raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
     with _refusals(), _adapter(request, name) as elastic:
         plant_control.set_by_hand(
             actor_of(request),
@@ -255,7 +255,7 @@ def intervene(request: HttpRequest, name: str) -> Done:
         done = plant_control.intervene(
             actor_of(request),
             name,
-            text_of(request, "kind", "choose one"),
+            text_of(request, "kind", "choose an intervention"),
             text_of(request, "subject", "enter a target"),
             request.POST.get("value", ""),
             control(),
@@ -268,7 +268,10 @@ def intervene(request: HttpRequest, name: str) -> Done:
 @action("plant.scale", plant_page)
 def undo(request: HttpRequest, name: str) -> Done:
     """Undo an intervention. Posted: kind, subject, reason."""
-    kind, subject = text_of(request, "kind", "choose one"), text_of(request, "subject", "enter a target")
+    kind, subject = (
+        text_of(request, "kind", "choose an intervention"),
+        text_of(request, "subject", "enter a target"),
+    )
     with _refusals():
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")

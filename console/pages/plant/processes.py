@@ -68,6 +68,6 @@ def restart(request: HttpRequest) -> Done:
         was = actions.restart(actor_of(request), name, request.POST.get("reason", ""), at_once)
     except NoSupervisor as error:
         raise BadInput("process", str(error)) from None
-    how = "is starting" if was.pid is None else "was killed and restarts" if at_once else "ends and restarts"
+    how = "is starting" if was.pid is None else "was killed and is restarting" if at_once else "is restarting"
     url = reverse("processes")
     return Done(f"{name} {how}.", url, {"go": url})

@@ -209,7 +209,7 @@ def act(request: HttpRequest) -> Done:
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")
     if wanted not in dead_letter_steering.ACTIONS:
-        raise BadInput("action", f"takes {' or '.join(dead_letter_steering.ACTIONS)}.")
+        raise BadInput("action", f"must be {' or '.join(dead_letter_steering.ACTIONS)}.")
     admit(actor, f"dead_letters.{wanted}")
     if posted.get("all"):
         names = dead_letter_steering.list_matching(
@@ -279,5 +279,5 @@ def _read(given: Mapping[str, str]) -> dict[str, Any]:
     if event.get("value") is not None:
         event["value"] = number_of(event["value"], "value")
     if "time" in event and event["time"] is None:
-        raise BadInput("time", "is missing; an event has one.")
+        raise BadInput("time", "is missing; enter the time of the event.")
     return event

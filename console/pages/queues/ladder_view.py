@@ -93,7 +93,7 @@ def _terms(entry: LedgerEntry | None) -> dict[str, Any]:
 def _step(place: int, rung: int, saturated: Mapping[str, bool], cap: str, acts: bool) -> LadderStep:
     name = LEVELS[place]
     if place > LEVELS.index(cap):
-        kind, word = "never", "never for this queue"
+        kind, word = "never", "not allowed for this queue"
     elif place < rung:
         kind, word = "engaged", "enabled" if acts else "would be enabled"
         if saturated.get(name):

@@ -113,9 +113,9 @@ def _object(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput("handler_options", f"is not JSON ({str(error)[:80]}).") from None
+        raise BadInput("handler_options", f"must be JSON ({str(error)[:80]}).") from None
     if not isinstance(document, dict):
-        raise BadInput("handler_options", 'takes a JSON object, such as {"rows": 500}.')
+        raise BadInput("handler_options", 'must be a JSON object, such as {"rows": 500}.')
     return document
 
 

@@ -42,7 +42,7 @@ def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
         except BadInput as error:
             errors, status = {error.field: [error.message]}, 422
         except NodeUnavailable:
-            said = "does not answer; its waiting events are kept."
+            said = "is not responding; its waiting events are kept."
             errors, status = {"node": [said]}, 503
     nodes = queue.containers.order_by("node__name").values_list("node__name", flat=True)
     page = WaitingEventsPage(

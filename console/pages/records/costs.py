@@ -63,7 +63,7 @@ def page(request: HttpRequest) -> HttpResponse:
     except BadInput as error:
         errors, status = {error.field: [error.message]}, 422
     except redis.RedisError as error:
-        said = f"does not answer ({error}): resource use is unknown; try again in a moment."
+        said = f"is not responding ({error}). Resource use is unknown; try again in a moment."
         errors, status = {"control": [said]}, 503
     shown = CostsPage(
         hours=hours,

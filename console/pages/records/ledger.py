@@ -39,7 +39,7 @@ def filter_of(query: Mapping[str, str]) -> LedgerFilter:
     """Return the filter that an address names. Raises `BadInput` that names the field."""
     acted = query.get("acted", "")
     if acted and acted not in ACTED:
-        raise BadInput("acted", f"takes 1 or 0, not {acted[:40]!r}.")
+        raise BadInput("acted", f"must be 1 or 0, not {acted[:40]!r}.")
     texts: dict[str, Any] = {name: query.get(name, "").strip() for name in TEXTS}
     return LedgerFilter(**texts | span_of(query), acted=ACTED.get(acted)).check()
 

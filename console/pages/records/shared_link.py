@@ -209,4 +209,4 @@ def end(request: HttpRequest) -> Done:
     link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")
     shared_links.end(actor_of(request), link, reason=reason, now=timezone.now())
-    return Done("Link ended. It no longer opens anything.", f"{reverse('timeline')}#shared-links")
+    return Done("Link ended. It can no longer be opened.", f"{reverse('timeline')}#shared-links")

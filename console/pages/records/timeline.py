@@ -157,7 +157,7 @@ def table(request: HttpRequest) -> HttpResponseBase:
         return _report_refusal(request, {error.field: [error.message]})
     except redis.RedisError as error:
         return _report_refusal(
-            request, {"control": [(f"does not answer ({error}); try again in a moment.")]}, 503
+            request, {"control": [(f"is not responding ({error}); try again in a moment.")]}, 503
         )
     listed = record_export(request, f"timeline-{what}", pages, window=_file_time(window))
     return stream_download(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
@@ -219,7 +219,7 @@ def mark_add(request: HttpRequest) -> Done:
     given |= {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
     kind = posted.get("kind") or Mark.Kind.NOTE
     mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given)
-    return Done(f"Marked: {mark.title}.", reverse("timeline"), {"mark": mark.pk})
+    return Done(f"Mark {mark.title} added.", reverse("timeline"), {"mark": mark.pk})
 
 
 @action("mark.remove", _timeline_again)
@@ -228,4 +228,4 @@ def mark_remove(request: HttpRequest) -> Done:
     number = text_of(request, "mark", "choose the mark to remove")
     mark = get_object_or_404(Mark, pk=id_of(number) or 0)
     marks.remove(actor_of(request), mark, reason=request.POST.get("reason", ""), now=timezone.now())
-    return Done(f"Removed: {mark.title}.", reverse("timeline"))
+    return Done(f"Mark {mark.title} removed.", reverse("timeline"))

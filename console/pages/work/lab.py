@@ -32,6 +32,7 @@ from console.pages.frame.action import Done, action
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.work.lab_form import LabForm, lab_form, read_experiment
+from controllers.framework.reason import format_count
 from controllers.simulation.catalog import SCENARIOS
 from workers.batch import runs
 from workers.lab.models import Experiment
@@ -186,7 +187,7 @@ def begin(request: HttpRequest) -> Done:
     number, or "upload" with file), column.
     """
     made = lab_steering.begin(actor_of(request), read_experiment(request), surroundings())
-    return _open_experiment(made, f"Experiment {made.pk} started with {len(made.laws)} laws.")
+    return _open_experiment(made, f"Experiment {made.pk} started with {format_count(len(made.laws), 'law')}.")
 
 
 @action("lab.run", experiment_page)
@@ -265,7 +266,7 @@ def _list_differing(found: list[Experiment]) -> list[DifferingSetting]:
         {
             **compared_experiment.settings,
             "seed": compared_experiment.seed,
-            "trace": (compared_experiment.trace or {}).get("name", "own arrivals"),
+            "trace": (compared_experiment.trace or {}).get("name", "scenario arrivals"),
         }
         for compared_experiment in found
     ]

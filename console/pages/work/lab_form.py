@@ -126,7 +126,7 @@ def read_experiment(request: HttpRequest) -> WantedExperiment:
         seed = number_of(posted.get("seed", ""), "seed")
         names, title = posted.getlist("law"), posted.get("title", "")
         if not names:
-            raise BadInput("law", "choose at least one.")
+            raise BadInput("law", "choose at least one law.")
         wanted = read_wanted(scenario.name, names, given, seed, title)
     except BadInput as error:
         # A setting is the field set-NAME on the page.

@@ -50,7 +50,7 @@ def read_task(posted: QueryDict, job: str) -> WantedTask:
     """Read the posted task. Raises `BadInput` that names the task's field: see `at_field`."""
     when = posted.get("when", "hand")
     if when not in WHEN:
-        raise BadInput("when", f"takes {', '.join(WHEN)}, not {when[:40]!r}.")
+        raise BadInput("when", f"must be one of {', '.join(WHEN)}, not {when[:40]!r}.")
     return WantedTask(
         job=job,
         parameters=values_of(posted),
@@ -66,7 +66,7 @@ def read_task(posted: QueryDict, job: str) -> WantedTask:
 def _interval_seconds(posted: QueryDict) -> int:
     unit = posted.get("unit", "seconds")
     if unit not in UNITS:
-        raise BadInput("unit", f"takes {', '.join(UNITS)}, not {unit[:40]!r}.")
+        raise BadInput("unit", f"must be one of {', '.join(UNITS)}, not {unit[:40]!r}.")
     return _whole(posted.get("interval", "").strip(), "interval") * UNITS[unit]
 
 
@@ -74,13 +74,13 @@ def _clock(text: str) -> time | None:
     try:
         return time.fromisoformat(text) if text else None
     except ValueError:
-        raise BadInput("done_by", f"takes a time of day such as 06:00, not {text[:40]!r}.") from None
+        raise BadInput("done_by", f"must be a time of day such as 06:00, not {text[:40]!r}.") from None
 
 
 def _whole(text: str, field: str) -> int:
     value = number_of(text, field)
     if not isinstance(value, int):
-        raise BadInput(field, f"takes a whole number, not {text[:40]!r}.")
+        raise BadInput(field, f"must be a whole number, not {text[:40]!r}.")
     return value
 
 

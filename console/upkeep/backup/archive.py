@@ -21,7 +21,7 @@ from queues.files.inside_folder import parts_inside
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-HALF = "is not a complete backup: {why}. Create another one."
+HALF = "is not a complete backup: {why}. Create another backup."
 # Errors when a damaged ZIP is read, depending on which bytes are damaged.
 DAMAGED = (
     zipfile.BadZipFile,
@@ -137,7 +137,7 @@ def open_backup(path: Path) -> Iterator[Backup]:
     try:
         source = zipfile.ZipFile(path)
     except OSError as error:
-        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup.") from None
+        raise BadInput("FILE", f"{path} can't be read ({error.strerror}); give a backup file.") from None
     except DAMAGED:
         raise BadInput("FILE", HALF.format(why="it ends too early, or is not a backup")) from None
     with source:
@@ -154,7 +154,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
     except (*DAMAGED, OSError):
         raise BadInput("FILE", HALF.format(why="it is damaged")) from None
     if version > FORMAT:
-        raise BadInput("FILE", "is a backup of a newer Weir; install that version, then restore.")
+        raise BadInput("FILE", "was made by a newer version of Weir; install that version, then restore.")
     missing = sorted(members - set(source.namelist()))
     if damaged or missing:
         raise BadInput("FILE", HALF.format(why=f"{damaged or missing[0]} is damaged or missing"))

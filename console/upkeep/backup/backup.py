@@ -93,22 +93,21 @@ def check(
     """Check whether it can be restored here. Raises `BadInput`; nothing was changed."""
     database.check_known(map(tuple, backup.manifest["migrations"]))
     if missing := sorted(set(backup.manifest["nodes"]) - set(urls)):
-        raise BadInput(variables.NODES.name, f"lacks {missing[0]}, which the backup has; name all its nodes.")
+        raise BadInput(variables.NODES.name, f"lacks node {missing[0]}; name all nodes of the backup.")
     for name in ("", *backup.manifest["nodes"]):
         server = connect(urls[name]) if name else control
         patterns = servers.list_key_patterns(on_nodes=bool(name))
         if any(next(server.scan_iter(pattern, 1_000), None) for pattern in patterns):
-            where = f"Node {name}" if name else "The control server"
-            raise BadInput("FILE", f"is not restored: {where} contains data; give it an empty one.")
+            where = f"node {name}" if name else "the control server"
+            raise BadInput("FILE", f"is not restored: {where} contains data; use an empty server.")
     if _has_rows():
-        raise BadInput("FILE", "is not restored: the database has entries; give it an empty one.")
+        raise BadInput("FILE", "is not restored: the database has entries; use an empty database.")
     if older := files.list_leftovers(data, without=(backup.path,)):
         # A later checkpoint, or the log of another database, would be taken for the backup's.
         raise BadInput(
             "FILE",
             f"is not restored: {data} contains data of another plant ({older[0]}); "
-            "give it an empty folder, or "
-            "move all but secret-key and backups/ out of this one.",
+            "use an empty folder, or move everything except secret-key and backups/ out of it.",
         )
     for inside in _kept_files(backup):
         path_inside(data, inside, "FILE")

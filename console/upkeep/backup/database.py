@@ -113,7 +113,8 @@ def check_known(migrations: Iterable[Migration]) -> None:
     newer = sorted(f"{app}.{name}" for app, name in set(migrations) - known)
     if newer:
         raise BadInput(
-            "FILE", f"is a backup of a newer Weir (it has {newer[0]}); install that version, then restore."
+            "FILE",
+            f"was made by a newer version of Weir (it has {newer[0]}); install that version, then restore.",
         )
 
 

@@ -114,7 +114,7 @@ def _wait(
             idle_since = None
             if now > deadline:
                 raise QuiesceFailed(
-                    f"The plant did not come to rest within {longest_seconds:g} s: {busy[0]}. "
+                    f"The plant did not become idle within {longest_seconds:g} s: {busy[0]}. "
                     "Try again when it has less to do, or with a larger --longest."
                 )
             sleep(INTERVAL_SECONDS)
@@ -194,7 +194,7 @@ def _workers(control: redis.Redis) -> Iterator[str]:
     for name in sorted(control.scan_iter(keys.RUNNING.pattern)):
         if count := control.zcount(name, since, "+inf"):
             queue, node = name.decode().split(":")[-2:]
-            yield f"{count} workers of {queue} on {node} are running"
+            yield f"{count} running worker{'' if count == 1 else 's'} of {queue} on {node}"
 
 
 def _compute_clock_lag(control: redis.Redis) -> float:
@@ -216,7 +216,8 @@ def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
         return
     for name in sorted(control.scan_iter(keys.PIPELINE_ROOM.pattern)):
         if count := int(control.hget(name, "in_flight_events") or 0):
-            yield f"{count} events are in the pipeline application {name.decode().rpartition(':')[2]}"
+            application = name.decode().rpartition(":")[2]
+            yield f"{count} event{'' if count == 1 else 's'} in the pipeline application {application}"
     for query in files.list_unsettled(data):
         yield f"the pipeline's query {query} has not committed its batch"
 

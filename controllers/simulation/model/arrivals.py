@@ -43,7 +43,7 @@ def resample_by_mean(trace: Floats, steps: int) -> Floats:
 
 def _check(trace: Floats) -> None:
     if trace.size == 0 or not np.all(np.isfinite(trace)) or trace.min() < 0 or trace.max() <= 0:
-        raise BadInput("--trace", "takes numbers from 0 up, at least one of them above 0")
+        raise BadInput("--trace", "must be numbers of at least 0, with at least one above 0")
 
 
 def noisy(rates: Floats, noise: float, chance: np.random.Generator) -> Floats:

@@ -20,8 +20,8 @@ class Metric:
 
 UNKNOWN = Metric("", "none")
 METRICS: Mapping[str, Metric] = {
-    "waiting_5s_post": Metric("events, summed every 5 s"),
-    "waiting_1s_post": Metric("events, summed every second"),
+    "waiting_5s_post": Metric("events (sum of 5 s samples)"),
+    "waiting_1s_post": Metric("events (sum of 1 s samples)"),
     "waiting_greatest": Metric("events"),
     "wait_greatest_seconds": Metric("s"),
     "worker_runs": Metric("runs"),
@@ -64,12 +64,12 @@ METRICS: Mapping[str, Metric] = {
     "recall": Metric("share of the matches", "higher"),
     "latency_mean_seconds": Metric("s"),
     "bound_violations": Metric("share of the windows"),
-    "realised_share": Metric("share of the promised value", "none"),
+    "realised_share": Metric("share of the expected value", "none"),
     "matches": Metric("matches", "higher"),
     "tasks_mean": Metric("tasks"),
     "error_rate": Metric("share"),
     "rescales": Metric("changes"),
-    "rungs": Metric("rungs", "none"),
+    "rungs": Metric("levels", "none"),
     "lost_events": Metric("events"),
     "lost_orders": Metric("events"),
     "shed_too_early": Metric("events"),

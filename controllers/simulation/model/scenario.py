@@ -71,9 +71,7 @@ class Scenario:
         """Return the requested laws, or all. Raise `BadInput` for a law that the scenario does not have."""
         for name in names:
             if name not in self.laws:
-                raise BadInput(
-                    "--law", f"unknown law {name}; the laws of {self.name} are {', '.join(self.laws)}"
-                )
+                raise BadInput("--law", f"must be one of {', '.join(self.laws)}, not {name}")
         return list(dict.fromkeys(names)) or list(self.laws)
 
 

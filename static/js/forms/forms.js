@@ -39,7 +39,7 @@ function differ(form) {
   fields.forEach((field) => field.classList.toggle("changed", different.includes(field)));
   const wrong = different.filter((field) => outside(field));
   if (place) {
-    place.textContent = different.length ? different.map(sentence).join(" ") : `Change a value to preview the effect.${form.matches("[data-steer]") ? " The override ends at its expiry." : ""}`;
+    place.textContent = different.length ? different.map(sentence).join(" ") : `Change a value to preview the effect.${form.matches("[data-steer]") ? " The override ends when it expires." : ""}`;
     place.classList.toggle("grave", wrong.length > 0);
   }
   const button = form.querySelector("[data-effect]");

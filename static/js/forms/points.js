@@ -67,7 +67,7 @@ function refusal(rows, sum, minimum) {
   if (closed) return `${closed.node} is ${closed.closed}: it can't receive points.`;
   if (sum !== TOTAL) return `The sum is ${formatted(sum, "integer")}. ${sum < TOTAL ? `Add ${TOTAL - sum}` : `Remove ${formatted(sum - TOTAL, "integer")}`} to reach 1,000.`;
   const containers = rows.filter((row) => row.would > 0).length;
-  return containers < minimum ? `The queue needs points on at least ${minimum} nodes; this leaves ${containers}.` : "";
+  return containers < minimum ? `The queue needs points on at least ${minimum} nodes; this change leaves ${containers}.` : "";
 }
 
 function sentence(changed) {

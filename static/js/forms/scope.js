@@ -14,7 +14,7 @@ function show(form) {
   const place = form.querySelector("[data-covers]"), button = form.querySelector(".primary");
   const law = option.closest("optgroup").dataset.law || form.elements.law.value;
   const wanted = { law, queue: form.elements.queue.value, node: form.elements.node.value };
-  const help = `${option.dataset.help} It ${option.dataset.takes}.`;
+  const help = `${option.dataset.help} The value ${option.dataset.takes}.`;
   if (!Object.values(wanted).some(Boolean)) {
     place.textContent = `${help} Choose a law, a queue, or a node.`;
     button.textContent = "Override";

@@ -25,7 +25,7 @@ export async function send(url, body, key = newKey()) {
   }
 }
 
-const unknown = (why) => ({ ok: false, unknown: true, errors: { form: [`${why} The outcome is unknown. Send it again: a repeated request runs only once.`] } });
+const unknown = (why) => ({ ok: false, unknown: true, errors: { form: [`${why} The outcome is unknown. Send the request again: a repeated request runs only once.`] } });
 
 /** A name for one submission. (randomUUID is there on https and this host only, and consoles stand in plain networks.) */
 export function newKey() {

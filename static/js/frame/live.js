@@ -186,7 +186,7 @@ const isFresh = (seq) => polled !== null && seq !== polled;
 
 /** Every few seconds instead of each second; when too many pages are open, that is said, and nothing is wrong. */
 function sayPolling() {
-  connect("polling", crowded ? { word: "Polling: many pages open" } : {});
+  connect("polling", crowded ? { word: "Polling: too many open pages" } : {});
 }
 
 function stopPolling() {

@@ -6,8 +6,8 @@ import { ageSeconds } from "./live.js";
 import { isPast } from "./past.js";
 import { store, subscribe } from "../values/store.js";
 
-const WORDS = { live: "Live", polling: "Polling", silent: "Silent", down: "Offline" };
-const OLD = { silent: "Observer silent", down: "Disconnected" }; // what the page shows is as of an earlier time
+const WORDS = { live: "Live", polling: "Polling", silent: "Stale", down: "Offline" };
+const OLD = { silent: "Observer not responding", down: "Disconnected" }; // what the page shows is as of an earlier time
 const AGED = ["live", "polling", "silent", "down"]; // their slot holds the age of what the page shows
 const connection = document.getElementById("connection");
 

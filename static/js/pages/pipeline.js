@@ -55,7 +55,7 @@ export function model(snapshot, name, row, chosen) {
     replicas.map(([id, each]) => busyBox(`replica ${id}`, id, each, "share", shown(each.share, "percent", "%"))),
     [{
       id: "result", name: "Result queue", figure: shown(room.used_bytes / room.capacity_bytes, "percent", "%"), state: stateOf(fullness),
-      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["reference", shown(setpoint, "mebibytes", "MiB")]] : []), ["in flight", shown(row.in_flight_events, "integer")], [STATE_WORDS[stateOf(fullness)], shown(room.used_bytes, "mebibytes", "MiB")]],
+      lines: [["free", shown(room.free_bytes, "mebibytes", "MiB")], ...(setpoint ? [["setpoint", shown(setpoint, "mebibytes", "MiB")]] : []), ["in flight", shown(row.in_flight_events, "integer")], [STATE_WORDS[stateOf(fullness)], shown(room.used_bytes, "mebibytes", "MiB")]],
       share: room.used_bytes / room.capacity_bytes, ...(setpoint ? { mark: 1 - setpoint / room.capacity_bytes, url: `/loops/${snapshot.loops[`flow/${name}`].id}/` } : {}),
     }],
     [{

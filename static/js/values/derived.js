@@ -34,14 +34,14 @@ export const derived = {
     set(element, TRENDS[totals.backlog_trend] ?? "");
   },
   shed(element, { totals }) {
-    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "Of events that patterns use" : "No shedding");
+    set(element, totals.shed_share == null ? "" : totals.shed_share > 0 ? "Share of pattern events" : "No shedding");
   },
   nodes(element, { nodes }) {
     const counts = count(Object.values(nodes)), never = Object.values(nodes).filter((node) => !node.state).length;
     const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
     const others = worst.slice(1).reduce((total, state) => total + counts[state], 0);
     if (worst.length) return set(element, `${counts[worst[0]]} ${STATE_WORDS[worst[0]].toLowerCase()}${others ? `, ${others} more` : ""}`);
-    if (never) return set(element, `${never} not reported yet`);
+    if (never) return set(element, `${never} without report`);
     set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "All normal" : "");
     if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "All idle");
   },

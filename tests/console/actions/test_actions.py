@@ -93,7 +93,8 @@ def test_what_is_undone_gives_back_what_it_had_replaced(operator, browsers, secr
     assert in_force(loop) == {"upper_limit": 40, "raise_factor": 1.3}
     answer = fetch(operator, f"/overrides/{first}/undo")
     assert (
-        answer.status_code == 200 and "Upper limit is 30 again, by administrator" in answer.json()["message"]
+        answer.status_code == 200
+        and "Upper limit is 30 again, set by administrator" in answer.json()["message"]
     )
     assert in_force(loop) == {"upper_limit": 30}
     (held,) = overrides.list_active(timezone.now())

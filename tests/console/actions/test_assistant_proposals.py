@@ -227,7 +227,7 @@ def test_what_a_person_set_since_it_was_proposed_is_not_replaced(loop, assistant
     set_override(name="upper_limit", value=9, **other, **given)
     set_override(name="mode", value="advise", **other, **given)
     for proposal in waiting:
-        with pytest.raises(BadInput, match=r"is void: administrator set .* after it was proposed"):
+        with pytest.raises(BadInput, match=r"is no longer valid: administrator set .* after it was proposed"):
             approved(person, proposal)
     assert sorted(str(each.value) for each in list_active(timezone.now())) == ["9", "advise"]
     approved(person, proposed(assistant, "override", value))
@@ -243,7 +243,7 @@ def test_a_person_proposes_nothing_since_they_act_themselves(loop, person):
     ("ago", "why"),
     [
         (timedelta(minutes=2), "was last observed 120 s ago; check that the observer runs"),
-        (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock; set the clocks"),
+        (timedelta(minutes=-10), "was observed 600 s ahead of this host's clock; synchronize the clocks"),
     ],
 )
 def test_nothing_is_proposed_on_a_plant_that_nobody_observes_now(loop, assistant, ago, why):

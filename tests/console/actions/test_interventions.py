@@ -80,9 +80,9 @@ def test_what_a_plant_may_have_done_that_fell_silent_in_its_midst_is_in_the_audi
     said = browsers["operator"].post(
         "/plants/shop/interventions", PAUSE, headers={"accept": "application/json"}
     )
-    assert said.status_code == 422 and "it stays active until it is undone" in str(said.json())
+    assert said.status_code == 422 and "it stays active until you undo it" in str(said.json())
     assert far.paused
-    assert [(action, "did not answer" in failed) for action, failed in entries()] == [
+    assert [(action, "did not respond" in failed) for action, failed in entries()] == [
         ("plant.intervene", False),
         ("failed.plant.intervene", True),
     ]
@@ -97,7 +97,7 @@ def test_an_undo_that_fails_is_in_the_audit_and_its_page_says_why_and_that_it_is
     far.silent = True
     undo = {"kind": "pause", "subject": "celery", "reason": "it is back"}
     said = browsers["operator"].post("/plants/shop/interventions/undo", undo, headers=headers)
-    assert "no worker answers remote control. It is tried again every 10 s" in str(said.json())
+    assert "no worker responds to remote control. Weir retries it every 10 s" in str(said.json())
     assert [action for action, _ in entries()] == ["plant.intervene", "plant.undo", "failed.plant.undo"]
     page = browsers["operator"].get("/plants/shop/").content.decode()
-    assert "Undo failed" in page and "no worker answers remote control" in page
+    assert "Undo failed" in page and "no worker responds to remote control" in page

@@ -36,7 +36,7 @@ def test_the_second_of_two_loops_that_set_the_same_tasks_is_refused_until_the_fi
     both, put, owner, second
 ):
     put(both[owner], "auto")
-    with pytest.raises(BadInput, match=f"put {owner} on advise first") as refused:
+    with pytest.raises(BadInput, match=f"set {owner} to advise first") as refused:
         put(both[second], "auto")
     assert refused.value.field == "mode" and "celery@one" in str(refused.value)
     assert Loop.objects.get(name=second).mode == "advise"

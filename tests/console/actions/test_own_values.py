@@ -76,7 +76,7 @@ def test_what_follows_the_queue_is_not_set_for_good_and_not_offered(browsers, lo
     (said,) = answer.json()["errors"]["name"]
     assert answer.status_code == 422 and "follows its queue" in said
     page = browsers["administrator"].get(f"/settings/plant/?loop={loop.pk}").content.decode()
-    assert '"events_per_worker">' not in page and "follows its queue" in page
+    assert '"events_per_worker">' not in page and "set by its queue" in page
 
 
 def test_each_kind_says_which_parameters_follow_the_plant(db, control):

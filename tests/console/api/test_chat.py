@@ -201,7 +201,7 @@ def test_a_secret_that_is_no_base64_proves_nobody_to_teams(alert, monkeypatch):
 def test_who_may_write_in_a_chat_does_not_fill_the_database(alert, monkeypatch):
     monkeypatch.setattr("console.api.ingestion.chat.MAX_NOTES", 5)
     said = [post(mattermost(text=f"{alert.pk} word {number}")).json()["text"] for number in range(8)]
-    assert len(notes()) == 5 and all("answers arrived in ten minutes" in each for each in said[5:])
+    assert len(notes()) == 5 and all("replies arrived in 10 min" in each for each in said[5:])
     assert "Added to alert" in post(mattermost(text=f"{alert.pk} word 1")).json()["text"]
 
 

@@ -118,7 +118,7 @@ def test_a_name_that_is_too_long_is_refused_before_a_title_is_made_of_it(name, m
     """The version at the end of a type takes time with the square of its length to be found missing."""
     monkeypatch.setattr(cloud_event, "_title", lambda *read: pytest.fail("it was read"))
     wrong = {**EVENT, "data": None, name: "a" + ".1" * 30_000 + "x"}
-    with pytest.raises(BadInput, match="takes 1 to") as refused:
+    with pytest.raises(BadInput, match="must have 1 to") as refused:
         outside_change({}, wrong, NOW)
     assert refused.value.field == name
 

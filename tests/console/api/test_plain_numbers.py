@@ -66,7 +66,7 @@ def test_a_number_in_the_text_of_a_body_is_as_plain(path, body, field, text, bro
 
 def test_the_refusal_names_the_field_the_value_and_the_fix(browsers):
     answer = browsers["viewer"].get("/api/v1/audit", {"rows": "1_0"})
-    assert answer.json()["errors"] == {"rows": ["takes a whole number such as 12, not '1_0'."]}
+    assert answer.json()["errors"] == {"rows": ["must be a whole number such as 12, not '1_0'."]}
 
 
 @pytest.mark.parametrize("text", ["5", "+5", "05", " 5 "])

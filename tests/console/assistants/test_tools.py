@@ -86,13 +86,13 @@ def test_the_ledger_is_searched_and_changes_are_listed(tools, loop):
 @pytest.mark.parametrize("hours", [0, -1, 1e12, float("inf"), float("nan")])
 def test_hours_that_lead_out_of_the_calendar_are_refused_by_name(hours, tools):
     for ask in (tools.search_ledger, tools.what_changed):
-        with pytest.raises(Refused, match="hours: takes more than 0"):
+        with pytest.raises(Refused, match="hours: must be more than 0"):
             ask(hours=hours)
 
 
 @pytest.mark.django_db
 def test_text_that_no_database_stores_is_refused_by_its_field(tools):
-    with pytest.raises(Refused, match="text: takes text in UTF-8, without NUL"):
+    with pytest.raises(Refused, match="text: must be UTF-8 text without NUL"):
         tools.search_ledger(text="a\0b")
 
 
@@ -105,7 +105,7 @@ def test_a_database_that_is_away_is_a_sentence_of_the_tool():
             raise OperationalError("connection to 10.0.0.5 failed for user weir_application")
 
     tool = server_module._tool(Tools(Away()).plant_state)
-    with pytest.raises(server_module.ToolError, match="The database does not answer") as answered:
+    with pytest.raises(server_module.ToolError, match="The database is not responding") as answered:
         asyncio.run(tool())
     assert "10.0.0.5" not in str(answered.value)
 

@@ -211,7 +211,7 @@ def test_the_connection_and_the_age_are_never_cut_off(width, open_page, observer
     live(page, observer)
     slot = page.locator("#connection").bounding_box()
     observer.publish(lambda snapshot: snapshot["queues"]["alert"].update(trouble="no such handler " * 20))
-    for words in (("Live", "· 0.4 s"), ("Polling", "· 59 min"), ("Silent", "· 12 min"), ("Starting", "")):
+    for words in (("Live", "· 0.4 s"), ("Polling", "· 59 min"), ("Stale", "· 12 min"), ("Starting", "")):
         page.evaluate(
             "([word, age]) => { document.querySelector('#connection .word').textContent = word;"
             " document.querySelector('#connection .age').textContent = age; }",
@@ -226,7 +226,7 @@ def test_what_a_hand_set_is_counted_as_an_override(open_page, observer):
     hand = {
         "kind": "tasks",
         "of": "plant/main",
-        "value": "its parallelism loops hold",
+        "value": "parallelism loops on hold",
         "owner": "anna",
         "reason": "",
         "until": 4_000_000_000.0,
@@ -237,4 +237,4 @@ def test_what_a_hand_set_is_counted_as_an_override(open_page, observer):
     observer.publish(lambda snapshot: snapshot.update(hands=[hand]))
     expect(page.locator("#strip-overrides")).to_contain_text(re.compile(r"1\s+override"))
     page.reload()
-    expect(page.locator("#hands")).to_contain_text("Tasks of plant main: its parallelism loops hold")
+    expect(page.locator("#hands")).to_contain_text("Tasks of plant main: parallelism loops on hold")

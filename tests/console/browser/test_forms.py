@@ -30,7 +30,7 @@ def test_many_loops_are_overridden_at_once_and_the_form_says_which(open_page, ob
     live(page, observer)
     choose_scope(page, "a sale")
     expect(page.locator("[data-covers]")).to_contain_text("worker rate/alert/n1")
-    expect(page.locator("[data-covers]")).to_contain_text("takes a number from 1")
+    expect(page.locator("[data-covers]")).to_contain_text("must be a number from 1")
     button = page.get_by_role("button", name="Override upper limit on 1 loop")
     button.click()
     held = page.locator("[data-override]")
@@ -279,7 +279,9 @@ def test_the_strip_fits_a_phone_whatever_it_says(seconds, said, open_page, obser
     live(page, observer)
     observer.publish(reverting(observer, seconds))
     expect(page.locator("#strip-overrides :visible").get_by_text(re.compile(f"^{said}$"))).to_be_visible()
-    page.evaluate("document.querySelector('#connection .word').textContent = 'Observer silent for 12 min'")
+    page.evaluate(
+        "document.querySelector('#connection .word').textContent = 'Observer not responding for 12 min'"
+    )
     assert overhang(page) <= 0
 
 

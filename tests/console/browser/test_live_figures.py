@@ -134,7 +134,7 @@ def test_a_silent_observer_is_said_and_its_numbers_dim(open_page, observer):
 
     seen: list[list[str]] = []
     until(lambda: seen.append(fresh()) or seen[-1][0] == "live", every_seconds=0.2)
-    expect(page.locator("#disconnected")).to_contain_text("Observer silent for")
+    expect(page.locator("#disconnected")).to_contain_text("Observer not responding for")
     # A busy host draws it a little after it has said so.
     until(lambda: figure(page, "totals.in_per_second").evaluate(colour)[1] != seen[-1][1])
 
@@ -239,9 +239,9 @@ def test_readers_hear_once_that_the_observer_is_silent(open_page, observer):
       const watched = { childList: true, characterData: true, subtree: true };
       for (const place of places) new MutationObserver(note).observe(place, watched);
     }""")
-    expect(page.locator("#disconnected")).to_contain_text(re.compile("Observer silent for [7-9]"))
+    expect(page.locator("#disconnected")).to_contain_text(re.compile("Observer not responding for [7-9]"))
     (said,) = page.evaluate("window.said")
-    assert re.fullmatch(r"Observer silent\. The plant is shown as of \d\d:\d\d:\d\d\.", said)
+    assert re.fullmatch(r"Observer not responding\. The plant is shown as of \d\d:\d\d:\d\d\.", said)
     assert violations(page) == []
 
 

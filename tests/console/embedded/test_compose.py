@@ -167,9 +167,9 @@ def test_a_disk_that_refuses_a_server_s_file_is_said_once_and_so_is_its_return(s
     answer = subprocess.run(["sh", "-c", loop], cwd=tmp_path, env=environment, capture_output=True, text=True)
     file = "appendonlydir/a.incr.aof"
     assert answer.stderr.splitlines() == [
-        f"The disk does not take {file} (sync: {file}: Input/output error): "
-        "what this server acknowledges now is lost if the host loses its power. See to the disk.",
-        "The disk takes the file of this server again.",
+        f"Cannot sync {file} (sync: {file}: Input/output error) to disk: "
+        "writes that are acknowledged now are lost if the host loses power. Check the disk.",
+        "The file of this server is synced to disk again.",
     ]
     assert answer.stdout == "" and not (files / "a.gone.aof").exists()
 

@@ -319,7 +319,7 @@ def test_a_frozen_supervisor_keeps_no_page_waiting(tmp_path, monkeypatch):
         frozen.bind(str(address))
         frozen.listen()
         monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, str(address))
-        with pytest.raises(supervisor.NoSupervisor, match="does not answer"):
+        with pytest.raises(supervisor.NoSupervisor, match="is not responding"):
             supervisor.processes()
 
 

@@ -161,7 +161,7 @@ def test_each_record_is_a_source(people, loop, tmp_path: Path):
     }
     assert (
         "2 times" in found["loop worker_rate"].words
-        and "with harm once" in found["harmful worker_rate"].words
+        and "with harmful effect once" in found["harmful worker_rate"].words
     )
     assert found["plan rebalance"].parts == {"queue/alert", "node/n1", "node/n2"}
     assert found["override ended"].parts == {"loop/worker_rate/alert/n1"}
@@ -186,9 +186,9 @@ def test_advice_is_no_change(loop, tmp_path: Path):
 @pytest.mark.parametrize(
     ("part", "how", "said"),
     [
-        ("type/shop/cpu", "left", "Events of type cpu at shop are gone"),
-        ("type/shop/cpu", "came", "Events of type cpu at shop appear"),
-        ("node/n2", "left", "Node n2 is gone"),
+        ("type/shop/cpu", "left", "Events of type cpu at shop disappeared"),
+        ("type/shop/cpu", "came", "Events of type cpu at shop appeared"),
+        ("node/n2", "left", "Node n2 disappeared"),
     ],
 )
 def test_what_appeared_or_left_is_said_in_the_number_of_its_subject(part, how, said):
@@ -477,11 +477,11 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     alert = an_alert(ago=NOW - onset)
     changes.keep_changes(alert, tmp_path, onset)
     page = administrator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "Set back to 33,554,432" in page
-    (value,) = re.findall(r'name="value"\s+value="([^"]+)">Set back', page)
+    assert "Reset to 33,554,432" in page
+    (value,) = re.findall(r'name="value"\s+value="([^"]+)">Reset to', page)
     assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
     assert plant_settings.value(name) == before
-    assert "Set back" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Reset to" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
@@ -494,10 +494,10 @@ def test_a_loop_s_own_value_leads_to_its_page_and_to_where_it_is_set_back(
     changes.keep_changes(alert, tmp_path, onset)
     page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
     assert f'class="name" href="/loops/{loop.pk}/"' in page
-    assert f'href="/settings/plant/?loop={loop.pk}">Set back to' in page
-    assert "Set back to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert f'href="/settings/plant/?loop={loop.pk}">Reset to' in page
+    assert "Reset to" not in browsers["operator"].get(f"/alerts/{alert.pk}/").content.decode()
     Loop.objects.filter(pk=loop.pk).update(parameters={})
-    assert "Set back to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Reset to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_snapshot, tmp_path):
@@ -510,11 +510,11 @@ def test_a_capped_ladder_leads_to_its_queue_and_is_set_back(browsers, stored_sna
     changes.keep_changes(alert, tmp_path, onset)
     page = browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
     assert 'class="name" href="/queues/alert/"' in page
-    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Set back to shed', page)
+    (cap,) = re.findall(r'name="cap"\s+value="([^"]+)">Reset to shed', page)
     assert browsers["administrator"].post("/queues/alert/cap", {**posted, "cap": cap}).status_code == 302
     ladder.refresh_from_db()
     assert ladder.parameters["cap"] == "shed"
-    assert "Set back" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
+    assert "Reset to" not in browsers["administrator"].get(f"/alerts/{alert.pk}/").content.decode()
 
 
 def test_the_api_has_the_same(browsers, people, loop, stored_snapshot, control: redis.Redis):

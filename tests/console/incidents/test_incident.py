@@ -89,7 +89,7 @@ def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tm
     text = draft(night, tmp_path)
     assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     assert "| acknowledged | 4 min |" in text and "| mitigated | not recorded |" in text
-    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; such a change preceded 3 of 4" in text
+    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; similar changes preceded 3 of 4" in text
     assert "1 of 1 action had an effect" in text and "(did it help?)" in text
     assert "_To be written._" in text
 
@@ -341,9 +341,9 @@ def test_the_api_has_all_of_it(browsers, night):
 
 def test_a_draft_does_not_deny_changes_that_nobody_has_searched_for_yet(tmp_path: Path):
     alert = an_alert()
-    assert "The changes before it have not been searched yet." in draft(alert, tmp_path)
+    assert "Changes before the incident have not been searched yet." in draft(alert, tmp_path)
     Incident.objects.create(alert=alert, changes_at=NOW)
-    assert "No upstream change in the 3 h before." in draft(alert, tmp_path)
+    assert "No upstream changes in the 3 h before the incident." in draft(alert, tmp_path)
 
 
 def test_of_an_incident_during_which_the_clock_was_set_back_no_time_is_made_up(people):

@@ -31,7 +31,7 @@ SENTENCES = [
     "Choices for queue: mail, reports.",
     "Weir can set: mail (2 now, 1 to 8).",
     "Weir would only observe: reports (its pool can't be resized).",
-    "It would need: events of tasks (start workers with -E).",
+    "Required: events of tasks (start workers with -E).",
 ]
 
 
@@ -123,12 +123,12 @@ def attach_gone(folder):
     ("words", "said"),
     [
         (("storm", "redis://broker.example"), "kind: must be one of broker, page"),
-        (("broker", "redis://me:pa55word@broker.example"), "without user and password"),
+        (("broker", "redis://me:pa55word@broker.example"), "without a user and a password"),
         (("broker", "redis://silent.example"), "url: did not answer within 2 s."),
-        (("broker", "redis://broker.example", "--option", "queue"), "--option: takes name=value"),
+        (("broker", "redis://broker.example", "--option", "queue"), "--option: must be name=value"),
         (("broker", "redis://broker.example", "--option", "other=x"), "other: is unknown"),
         (("broker", "redis://broker.example", "--secret", "WEIR_SECRET_GONE"), "which is not set"),
-        (("broker", "redis://broker.example", "--secret", "HOME"), "secret_environment: takes a name"),
+        (("broker", "redis://broker.example", "--secret", "HOME"), "secret_environment: must start with"),
     ],
 )
 def test_what_can_not_be_is_refused_by_name(capsys, words, said):

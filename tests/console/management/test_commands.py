@@ -70,7 +70,7 @@ def test_a_document_on_standard_input_is_utf_8_whatever_the_locale_says():
     assert (done.returncode, json.loads(done.stdout or "null")) == (0, {"sequence": ["é"]}), done.stderr
     refused = split(b'{"points": {"\xe9": 1}, "count": 1}', stdout=subprocess.PIPE)
     assert (refused.returncode, refused.stdout) == (2, b"")
-    assert refused.stderr.startswith(b"document: is not written in UTF-8")
+    assert refused.stderr.startswith(b"document: is not UTF-8")
 
 
 @pytest.mark.parametrize("count", [1, 100_000])
@@ -90,7 +90,7 @@ def test_while_no_database_answers_a_command_says_so_in_one_line(command):
     )
     assert (done.returncode, done.stdout) == (1, "")
     (said,) = done.stderr.splitlines()
-    assert said.startswith(f"{command[0]}: the database rejected the query, or did not answer (")
+    assert said.startswith(f"{command[0]}: the database rejected the query, or did not respond (")
     assert "check DATABASE_URL" in said and "a-secret" not in said
 
 
@@ -171,7 +171,7 @@ MEASURED = {
         ("calm", ""),
         (
             "late",
-            "late: cores is 0.4, and may be 0.35 at most.\nlate: share is 0.8, and may be 0.9 at least.\n",
+            "late: cores is 0.4; it must be at most 0.35.\nlate: share is 0.8; it must be at least 0.9.\n",
         ),
         ("free", "free: no figure has a limit.\n"),
     ],

@@ -41,7 +41,7 @@ def test_the_list_says_which_scenarios_are_ready():
 )
 def test_the_list_takes_nothing_that_is_for_a_run(field, arguments):
     code, out, err = lab("list", *arguments)
-    assert (code, out) == (2, "") and err.startswith(f"{field}: is for lab run")
+    assert (code, out) == (2, "") and err.startswith(f"{field}: applies to lab run only")
 
 
 def test_a_run_answers_with_the_metrics_of_the_contract_for_each_law():

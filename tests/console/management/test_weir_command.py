@@ -100,17 +100,17 @@ def test_it_acts_as_a_user_with_no_more_than_that_users_role(loop):
         ("loops 999", "path:"),
         ("overrides create --queue alert --name upper_limit --value -1 --minutes 5 --reason x", "value:"),
         ("overrides create --queue alert --name upper_limit --value 5 --minutes 5", "reason:"),
-        ("overrides create --colour red", "--colour: is unknown; overrides create takes --name"),
-        ("overrides create --minutes soon", "--minutes: takes a number"),
-        ("overrides create --minutes inf", "--minutes: takes a number"),
-        ("overrides create --endless perhaps", "--endless: takes true or false"),
+        ("overrides create --colour red", "--colour: is unknown; overrides create accepts --name"),
+        ("overrides create --minutes soon", "--minutes: must be a number"),
+        ("overrides create --minutes inf", "--minutes: must be a number"),
+        ("overrides create --endless perhaps", "--endless: must be true or false"),
         ("overrides create --name a --name b", "--name: is given twice"),
-        ("overrides create --name", "--name: takes a value"),
-        ("overrides create --name a b", "b: is where an option is expected"),
+        ("overrides create --name", "--name: requires a value"),
+        ("overrides create --name a b", "b: is not an option"),
         ("overrides 5 forget", "command: 'overrides 5 forget' is unknown; similar commands: overrides;"),
         ("nonsense", "command: 'nonsense' is unknown"),
-        ("ledger --verdict good", "verdict: takes"),
-        ("--as nobody loops", "--as: nobody is not a user"),
+        ("ledger --verdict good", "verdict: must be"),
+        ("--as nobody loops", "--as: nobody is not an active user"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_with_status_2_and_changes_nothing(line, said, loop):
@@ -173,7 +173,7 @@ def test_a_console_elsewhere_steers_no_terminal():
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (302, b"", "The console answered 302, a redirect; use the address that it redirects to."),
+        (302, b"", "The console returned 302 (redirect); use the address that it redirects to."),
         (422, b'{"errors": {"\\u001b[2J": "x\\ny"}}', "?[2J: x y"),
     ],
 )
@@ -334,6 +334,6 @@ def test_a_word_that_is_a_place_does_not_hide_one_of_its_own():
 
 def test_a_name_with_signs_means_the_same_in_an_address(loop):
     status, said = refusal("workers jobs@here drain --minutes 5 --reason x")
-    assert status == 2 and said.startswith("host: jobs@here does not report")
+    assert status == 2 and said.startswith("host: jobs@here is not reporting")
     run("users create --username ann@example.org --role viewer --reason new")
     assert run("users ann@example.org role --role operator --reason x")["role"] == "operator"

@@ -144,7 +144,7 @@ def test_what_no_longer_fits_as_it_was_counted_is_refused_whole(operator, many, 
     fetch(operator, ACT, {"action": "requeue", "letter": listed(operator, "?queue=orders")[:2], **REASON})
     answer = fetch(operator, ACT, posted)
     assert answer.status_code == 422
-    assert "60 were shown, and 58" in answer.json()["errors"]["letter"][0]
+    assert "60 were shown and 58" in answer.json()["errors"]["letter"][0]
     assert waiting(many["n1"], "orders") == 8
 
 
@@ -157,7 +157,7 @@ def test_a_letter_that_is_gone_or_changed_is_refused_by_itself(operator, many, c
     report = answer.json()
     assert (report["letters"], report["events"]) == (1, 4)
     assert {each["letter"]: each["why"] for each in report["refused"]} == {
-        f"n1 {names[0].split('/')[2]}": "was requeued, amended or discarded in the meantime",
+        f"n1 {names[0].split('/')[2]}": "was requeued, amended, or discarded in the meantime",
         f"n1 {names[1].split('/')[2]}": "has changed since it was shown; open it again",
     }
     again = fetch(operator, ACT, {"action": "requeue", "letter": [names[0]], **REASON})
@@ -210,12 +210,12 @@ def test_letters_of_a_node_that_is_away_stay_and_the_others_are_done_and_said(
     assert (report["letters"], report["events"]) == (1, 1)
     (refused,) = report["refused"]
     assert refused["letter"] == f"n2 {chosen['n2'].split('/')[2]}"
-    assert refused["why"].startswith("may be done or not: ") and "does not answer" in refused["why"]
+    assert refused["why"].startswith("state unknown: ") and "is not responding" in refused["why"]
     assert audited() == [("operator", "dead_letters.discard", "alert")] * 2
     assert AuditEntry.objects.latest("id").after["refused"] == [refused]
     # Where nothing at all was done the node is named, and that nothing was changed is not claimed.
     answer = operator.post(ACT, {"action": "requeue", "letter": chosen["n2"], **REASON})
-    assert answer.status_code == 503 and "does not answer" in answer.content.decode()
+    assert answer.status_code == 503 and "is not responding" in answer.content.decode()
     assert "Nothing was changed" not in answer.content.decode()
     page = operator.get("/dead-letters/")
     assert page.context["listing"].unreachable == ["n2"] and not page.context["listing"].letters
@@ -234,14 +234,14 @@ def test_a_node_that_fails_in_the_middle_has_done_what_it_was_asked_before(monke
     def failing(chunk):
         asked.append(len(chunk))
         if len(asked) == 2:
-            raise NodeUnavailable("n1 does not answer.")
+            raise NodeUnavailable("n1 is not responding.")
         return real(chunk)
 
     monkeypatch.setattr(place, "discard", failing)
     answers, error = dead_letter_steering._run_at(place, "discard", shown)
     assert asked == [20, 20] and isinstance(error, NodeUnavailable)
     assert Counter(answers.values()) == {
-        4: 20, "may be done or not: n1 does not answer": 20, "stays: n1 does not answer": 20
+        4: 20, "state unknown: n1 is not responding": 20, "unchanged: n1 is not responding": 20
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     found, text = answer.context["exploration"], source_of(answer)
     assert f"Concurrency of {HOST}" in text and "Throughput by number of processes" in text
     numbers = found.numbers
-    assert numbers.rest == numbers.threads == 6 and "At rest with 6 processes: 100%" in found.sentence
+    assert numbers.rest == numbers.threads == 6 and "Steady with 6 processes: 100 %" in found.sentence
     assert found.bottleneck.servers == 6
     assert found.bottleneck.capacity_per_second == pytest.approx(6 * RATE, rel=0.02)
     assert {2, 4, 6, 8} & {point.threads for point in found.drawing.points}
@@ -54,7 +54,7 @@ def test_the_page_shows_the_curve_its_knee_and_what_another_number_would_bring(p
     address = f"/loops/{loop.pk}/predicted"
     would = {"would-minimum": "9", "would-start": "9"}
     assert browsers["viewer"].get(address, would).context["exploration"].numbers.would == 9
-    refused = (({"would-q": "0.1"}, "condition (1)"), ({"threads": "2.5"}, "the number takes a whole"))
+    refused = (({"would-q": "0.1"}, "condition (1)"), ({"threads": "2.5"}, "the number must be a whole"))
     for typed, words in refused:
         part = browsers["viewer"].get(address, typed).content.decode()
         assert "No estimate" in part and words in part

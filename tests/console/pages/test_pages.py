@@ -183,7 +183,7 @@ def test_the_overview_lists_attached_plants_with_what_is_wrong_first(viewer, con
     control.set(keys.SNAPSHOT, orjson.dumps(stored_snapshot))
     assert attached_on(viewer.get("/")) == [
         ("lost", ["lost was last observed 40 s ago: it does not answer."]),
-        ("shop", ["2 workers stopped answering.", "No worker takes from mail."]),
+        ("shop", ["2 workers stopped responding.", "No worker consumes mail."]),
         ("calm", []),
     ]
 

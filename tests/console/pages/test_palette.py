@@ -81,7 +81,7 @@ def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     assert refused <= {each.label for each in everything}
     limited = palette.list_entries(Actor("eve", "administrator", queues=frozenset({"orders"})), SNAPSHOT)
     pages = {each.label for each in limited if each.kind == "page"}
-    assert "Audit" in pages and not {"Processes", "People and roles"} & pages
+    assert "Audit log" in pages and not {"Processes", "Users and roles"} & pages
 
 
 def test_silence_is_also_something_to_do():
@@ -91,7 +91,9 @@ def test_silence_is_also_something_to_do():
 def test_an_action_is_there_for_who_may_do_it():
     assert not [label for kind, label in found("hold", "viewer") if kind == "action"]
     assert found("restart a process") == [] and found("restart a process", "administrator")
-    assert ("page", "Audit") not in found("audit") and ("page", "Audit") in found("audit", "administrator")
+    assert ("page", "Audit log") not in found("audit") and ("page", "Audit log") in found(
+        "audit", "administrator"
+    )
     assert found("orders", "viewer"), "subjects are for everybody who may see the plant"
 
 

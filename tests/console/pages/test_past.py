@@ -156,7 +156,7 @@ def test_a_minute_that_the_disk_has_damaged_is_said_to_be_unreadable(viewer, pas
 def test_what_is_no_time_is_said(at, viewer, past):
     answer = viewer.get("/", {"at": at})
     assert answer.status_code == 200
-    assert "takes a time such as" in answer.content.decode()
+    assert "must be a time such as" in answer.content.decode()
     assert "<script>alert" not in answer.content.decode()
 
 

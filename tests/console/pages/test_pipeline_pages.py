@@ -138,7 +138,7 @@ def test_a_queue_that_another_application_reads_can_not_be_declared_for_a_second
     second = DECLARATION.replace("name: performance", "name: second")
     given = {"text": second, "reason": "another one"}
     refused = client_of("operator").post("/api/v1/applications", given, content_type="application/json")
-    assert refused.status_code == 422 and "is read by performance" in refused.content.decode()
+    assert refused.status_code == 422 and "is already read by performance" in refused.content.decode()
     assert not PipelineVersion.objects.exists()
 
 
@@ -232,7 +232,7 @@ def test_a_text_says_before_it_runs_whether_it_is_valid_and_what_differs(client_
     same = previewed(client, DECLARATION)
     assert same["sentence"].endswith("No differences.") and same["difference"] == []
     other = previewed(client, DECLARATION.replace("85", "90"))
-    assert other["sentence"].startswith("The declaration is valid: performance reads telemetry,")
+    assert other["sentence"].startswith("The declaration is valid: performance reads telemetry and has")
     assert "2 lines differ" in other["sentence"]
     changed = [each for each in other["difference"] if each["sign"] in "+-"]
     assert [each["sign"] for each in changed] == ["-", "+"] and "90" in changed[1]["text"]

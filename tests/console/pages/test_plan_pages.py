@@ -85,7 +85,7 @@ def test_points_by_hand_open_a_plan_and_move_nothing(operator, plant, calm):
     assert answer.json()["go"] == f"/plans/{plan.pk}/"
     assert plant.points() == EVEN
     shown = operator.get(answer.json()["go"]).context["plan"]
-    assert shown.headline == "Divide alert by hand: move 134 points"
+    assert shown.headline == "Change points of alert: move 134 points"
     assert shown.changes == {"alert": {"n1": -134, "n2": 134}}
     assert audited() == [("operator", "plan.propose", f"plan {plan.pk}")]
 
@@ -96,7 +96,7 @@ def test_a_division_that_was_made_from_other_points_is_refused(operator, plant, 
     projection.set_points(plant.control, "alert", {"n1": 300, "n2": 367, "n3": 333})
     answer = fetch(operator, "/queues/alert/points", wanted)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == ["digest"]
-    assert "The division of alert was changed in the meantime" in answer.content.decode()
+    assert "The point distribution of alert was changed in the meantime" in answer.content.decode()
     assert not Plan.objects.exists()
     page = form_of(operator.get("/queues/alert/"), "/queues/alert/points")
     fetch(operator, "/queues/alert/points", {**page, "points-n1": "200", "points-n2": "467", **REASON})
@@ -173,10 +173,12 @@ def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(op
     posted = {"hash": first.hash, **REASON}
     assert fetch(operator, f"/plans/{first.pk}/approve", posted).status_code == 200
     again = fetch(operator, f"/plans/{first.pk}/approve", posted).json()["errors"]["plan"][0]
-    assert "approved already" in again
+    assert "already approved" in again
     execution.advance(first, plant.control, plant.now)
     drifted = fetch(operator, f"/plans/{second.pk}/approve", {"hash": second.hash, **REASON})
-    assert "The points of queue alert have changed since." in drifted.json()["errors"]["plan"][0]
+    assert (
+        "The points of queue alert have changed since it was proposed." in drifted.json()["errors"]["plan"][0]
+    )
     assert [row for row in audited() if row[1] == "plan.approve"] == [
         ("operator", "plan.approve", f"plan {first.pk}")
     ]
@@ -260,7 +262,7 @@ def test_a_node_that_was_lost_is_offered_its_points_again(operator, plant, calm)
     assert "Restore points of n3" in operator.get("/nodes/n3/").content.decode()
     answer = fetch(operator, "/nodes/use", {"node": "n3", "use": "give-back", **REASON})
     plan = Plan.objects.get(pk=answer.json()["plan"])
-    assert (plan.state, plan.title) == ("proposed", "Give n3 its points back: 999 points")
+    assert (plan.state, plan.title) == ("proposed", "Restore points of n3: 999 points")
     again = fetch(operator, "/nodes/use", {"node": "n1", "use": "give-back", **REASON})
     assert list(again.json()["errors"]) == ["node"]
 
@@ -308,7 +310,7 @@ def test_a_plain_form_that_is_refused_gets_its_page_again(operator, plant, calm)
 def test_a_viewer_sees_a_plan_and_no_way_to_steer(browsers, plant, calm):
     by_hand(browsers["operator"])
     page = browsers["viewer"].get(f"/plans/{Plan.objects.get().pk}/").content.decode()
-    assert "Divide alert by hand" in page and "operator role" in page
+    assert "Change points of alert" in page and "operator role" in page
     assert "Approve plan" not in page and "Balance now" not in page
 
 
@@ -372,7 +374,7 @@ def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant,
     page = browsers["operator"].get(f"/plans/{plan.pk}/").content.decode()
     assert "Approve plan (1 of 2)" in page
     first = fetch(browsers["operator"], address, posted)
-    assert "when a second person approves it" in first.json()["message"]
+    assert "when a second user approves it" in first.json()["message"]
     assert AuditEntry.objects.latest("id").after["approvals"] == 1
     again = fetch(browsers["operator"], address, posted)
     assert (again.status_code, list(again.json()["errors"])) == (422, ["plan"])

@@ -76,7 +76,7 @@ def east(stored_snapshot, control):
 
 def test_this_plant_is_shown_as_operators_tasks_and_paths(browsers, stored_snapshot):
     page = browsers["viewer"].get("/plants/main/").content.decode()
-    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "its workers are started"):
+    for text in (HOSTS, f"{HOSTS}_2", "producers/telemetry", "1 to 64", "starts its workers"):
         assert text in page
     assert "Set tasks" not in page  # a viewer can't
 
@@ -262,7 +262,7 @@ def test_an_order_that_took_no_effect_stands_on_the_page_and_a_person_lets_the_l
     order = {"tasks": 4, "at": now.timestamp(), "by": "loop x", "now": 2, "since": now.timestamp()}
     east(orders={"work": {**order, "state": "missed", "waiting_since": now.timestamp()}})
     page = browsers["viewer"].get("/plants/east/").content.decode()
-    assert "work was ordered 4 tasks by loop x and has 2: no effect so far" in page
+    assert "loop x requested 4 tasks for work, which still has 2: no effect so far" in page
     assert "plants/east/resume" not in page
     operator = browsers["operator"]
     assert "plants/east/resume" in operator.get("/plants/east/").content.decode()
@@ -510,7 +510,7 @@ def test_the_first_report_of_a_loop_stands_on_its_page_its_plant_s_page_and_in_t
     assert report["figures"] == {**figures, "pause_seconds": 0.0}
     assert report["sentences"] == [
         "Worker-hours: 8.00 used, 5.20 with the advice: 2.80 less (35 %).",
-        "Waiting time of an event: 3.40 s measured, 0.60 s estimated with the advice: 2.80 s less.",
+        "Mean waiting time: 3.40 s measured, 0.60 s estimated with the advice: 2.80 s less.",
     ]
     for address in (f"/loops/{loop.pk}/", "/plants/east/"):
         page = viewer.get(address).content.decode()

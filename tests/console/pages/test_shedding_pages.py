@@ -53,8 +53,8 @@ def test_a_table_is_shown_with_its_cost_and_the_reason_for_it(browsers, plant):
     page = page_of(browsers["viewer"], loop)
     share = plant.shed()["load-rises"]["cpu"]
     assert f'style="--share: {round(share, 4)}"' in page
-    assert "hosts is the bottleneck: it is offered" in page
-    assert "more for each event would restore" in page
+    assert "hosts is the bottleneck: its offered load is" in page
+    assert "longer would restore" in page
     assert "48 to 58" in page
     assert "(may shed)" in page
     assert "Preview change" in page and "Override values" not in page
@@ -108,7 +108,7 @@ def test_a_queue_is_set_never_to_shed_on_its_page_and_then_it_does_not(browsers,
     plant.tick("ladder")
     assert plant.tick("shedding").action["shed"] == {}
     assert plant.shed() == {}
-    assert "never for this queue" in browsers["viewer"].get("/queues/telemetry/").content.decode()
+    assert "not allowed for this queue" in browsers["viewer"].get("/queues/telemetry/").content.decode()
 
 
 def capped_by_override(people, value):

@@ -17,7 +17,7 @@ def test_the_database_of_this_version_is_taken():
 
 def test_one_of_a_newer_version_is_refused_by_what_it_has():
     MigrationRecorder.Migration.objects.create(app="console", name="9999_of_tomorrow")
-    with pytest.raises(SystemExit, match=r"newer Weir \(it has console\.9999_of_tomorrow\); install that"):
+    with pytest.raises(SystemExit, match=r"newer version of Weir \(migration console\.9999_of_tomorrow\)"):
         refuse_a_newer_database()
     assert "console.9999_of_tomorrow" in next(doctor.database()).text
 

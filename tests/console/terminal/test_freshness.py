@@ -14,7 +14,7 @@ def snapshot(seq: int, at: float) -> Snapshot:
 
 
 def test_before_the_first_answer_nothing_is_live_and_the_error_is_said():
-    assert freshness(Seen(0.0), 2.0).sentence == "no answer for 2.0 s"
+    assert freshness(Seen(0.0), 2.0).sentence == "no response for 2.0 s"
     assert freshness(Seen(0.0).add_error("The console does not answer."), 2.0).sentence.startswith(
         "The console"
     )
@@ -32,7 +32,7 @@ def test_what_is_new_is_live_and_says_how_old_it_is_at_most():
 def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answers():
     seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1060.0, 5.0)
     again = seen.add_snapshot(snapshot(1, 1000.0), 1061.0, 6.0)
-    assert freshness(again, 6.0).word == "Observer silent"
+    assert freshness(again, 6.0).word == "Observer not responding"
     assert "1 min old" in freshness(again, 6.0).sentence
 
 
@@ -41,7 +41,7 @@ def test_a_console_whose_clock_is_behind_makes_no_silent_observer_live(behind_se
     seen = Seen(0.0)
     for now in range(5, 12):  # the console answers each second, and has nothing newer
         seen = seen.add_snapshot(snapshot(1, 1000.0), 1000.0 + now - behind_seconds, float(now))
-    assert freshness(seen, 11.0).word == "Observer silent"
+    assert freshness(seen, 11.0).word == "Observer not responding"
     newer = seen.add_snapshot(snapshot(2, 1007.0), 1012.0 - behind_seconds, 12.0)
     assert freshness(newer, 12.0).is_live
 
@@ -51,7 +51,7 @@ def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_
     failed = freshness(seen.add_error("The console does not answer (ConnectError)."), 16.0)
     assert (failed.word, failed.is_live) == ("Disconnected", False)
     assert failed.sentence == "all data shown is 12 s old. The console does not answer (ConnectError)."
-    assert freshness(seen, 8.1).sentence.endswith("No answer for 3.1 s.")
+    assert freshness(seen, 8.1).sentence.endswith("No response for 3.1 s.")
 
 
 @given(

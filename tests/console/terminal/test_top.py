@@ -135,12 +135,12 @@ async def test_it_shows_the_plant_live_and_a_loop_is_held_with_a_reason(served, 
         await pilot.press("3", "h")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         asked = screen(app)
-        assert "sets nothing more" in asked and "Duration in minutes" in asked
+        assert "stops acting" in asked and "Duration in minutes" in asked
         await pilot.press("enter")  # without a reason nothing is sent
         assert "reason: is missing" in screen(app)
         line.lost = 1  # it is done, but nobody hears so: asking again does nothing twice
         await type_reason(pilot, "the owner's sale")
-        await until(pilot, lambda: "unknown whether" in screen(app))
+        await until(pilot, lambda: "result is unknown" in screen(app))
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         (held,) = line.ask("GET", "/api/v1/overrides")["overrides"]
@@ -181,10 +181,10 @@ async def test_who_leaves_an_act_that_was_sent_is_not_made_to_believe_that_nothi
         assert "nothing is done" in screen(app)
         line.lost = 1
         await type_reason(pilot, "a bad release")
-        await until(pilot, lambda: "unknown whether" in screen(app))
+        await until(pilot, lambda: "result is unknown" in screen(app))
         assert "nothing is done" not in screen(app)
         await pilot.press("escape")
-        assert "unknown whether" in noticed(app)
+        assert "Result unknown" in noticed(app)
         await pilot.press("i")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         line.slow = threading.Event()
@@ -193,7 +193,7 @@ async def test_who_leaves_an_act_that_was_sent_is_not_made_to_believe_that_nothi
         assert "nothing is done" not in screen(app)
         await pilot.press("escape")
         line.slow.set()
-        await until(pilot, lambda: "Done after all: Pause intake of" in noticed(app))
+        await until(pilot, lambda: "Done: Pause intake of" in noticed(app))
         assert len(line.ask("GET", "/api/v1/overrides")["overrides"]) == 2
 
 
@@ -202,11 +202,11 @@ async def test_what_is_old_is_never_shown_as_live(line, observed):
     async with opened(line) as (app, pilot):
         line.is_cut = True
         await until(pilot, lambda: "DISCONNECTED" in screen(app))
-        assert "Was: The only node is normal" in screen(app) and "Live" not in screen(app)
+        assert "Last known: The only node is normal" in screen(app) and "Live" not in screen(app)
         line.is_cut = False
         await until(pilot, lambda: observed() or "Live: " in screen(app))
         observed(at=time.time() - 90)
-        await until(pilot, lambda: "OBSERVER SILENT" in screen(app))
+        await until(pilot, lambda: "OBSERVER NOT RESPONDING" in screen(app))
         assert "2 min old" in screen(app)
 
 
@@ -216,7 +216,7 @@ async def test_what_can_not_be_listed_is_not_shown_as_live(line, observed):
         await until(pilot, lambda: observed() or "Live: " in screen(app))
         observed(states={"queue/gone": {"kind": "queue", "name": "gone"}})
         await until(pilot, lambda: "snapshot (KeyError)" in screen(app))
-        assert "DISCONNECTED" in screen(app) and "Was: The only node is normal" in screen(app)
+        assert "DISCONNECTED" in screen(app) and "Last known: The only node is normal" in screen(app)
         await until(pilot, lambda: observed() or "Live: " in screen(app))
 
 
@@ -229,5 +229,5 @@ async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
         await until(pilot, lambda: "[bold red]boo[/] ?]0;owned?" in screen(app))
         assert "\x1b" not in screen(app)
         await pilot.press("2", "enter")
-        await until(pilot, lambda: isinstance(app.screen, More) and "The changes are unknown" in screen(app))
+        await until(pilot, lambda: isinstance(app.screen, More) and "Changes not available" in screen(app))
         assert "[bold red]boo[/]" in screen(app) and "\x1b" not in screen(app)

@@ -27,7 +27,7 @@ def test_a_new_revision_is_a_mark_and_the_first_that_is_seen_is_none():
     [mark] = Mark.objects.all()
     assert (mark.kind, mark.title, mark.author) == ("deploy", "worker: revision 7", "plant:shop")
     assert mark.at.timestamp() == NOW
-    assert "it was revision 6" in mark.text
+    assert "the previous revision was 6" in mark.text
 
 
 def test_a_rollout_adds_nothing_to_the_audit_whose_key_the_observer_lacks():

@@ -416,7 +416,7 @@ def test_a_range_without_data_says_so_in_a_sentence(viewer, past):
 def test_an_address_that_can_not_be_is_answered_with_the_last_hour_and_why(viewer, past):
     answer = viewer.get("/timeline/", {"from": RANGE["to"], "to": RANGE["from"]})
     assert answer.context["window"].minutes == 60
-    assert "range ends after its start" in answer.content.decode()
+    assert "must be after from" in answer.content.decode()
 
 
 def test_the_page_is_there_while_the_control_server_is_away(viewer, past, settings):
@@ -463,7 +463,7 @@ def test_events_are_exported_and_no_cell_is_a_formula(viewer, past, loop):
 
 def test_an_export_of_what_is_not_known_says_what_is(viewer, past):
     answer = viewer.get("/timeline/table.csv", {**RANGE, "what": "everything"})
-    assert answer.status_code == 422 and "takes figures or events" in answer.content.decode()
+    assert answer.status_code == 422 and "must be figures or events" in answer.content.decode()
 
 
 def test_the_exported_page_needs_nothing_but_itself(viewer, past, loop):
@@ -500,7 +500,7 @@ def test_a_plain_form_that_is_refused_comes_back_with_what_was_typed(browsers, p
     answer = browsers["operator"].post("/timeline/marks", {"title": "load test", "at": "at noon"})
     assert answer.status_code == 422
     assert (
-        'value="load test"' in answer.content.decode() and "takes a time such as" in answer.content.decode()
+        'value="load test"' in answer.content.decode() and "must be a time such as" in answer.content.decode()
     )
 
 

@@ -58,7 +58,7 @@ def test_a_plan_that_empties_a_node_transfers_nothing_while_a_backup_is_made(pla
         for _ in range(3):
             plan = execution.advance(emptying, plant.control, plant.now)
             plant.pass_seconds(1)
-        assert (plan.state, plan.note) == ("running", "Transfers wait: a backup is being made.")
+        assert (plan.state, plan.note) == ("running", "Transfers are waiting: a backup is running.")
         assert plant.segment("alert", "n3").measure()["length_blocks"] == 5
     assert not is_copied(plant.control)
     assert execution.advance(emptying, plant.control, plant.now).state == "done"
@@ -101,7 +101,7 @@ def test_a_worker_on_a_host_whose_clock_is_behind_is_waited_for(control, nodes, 
     control.zadd(keys.RUNNING.build("alert", "n1"), {"w-1": now - 600})
     seconds = iter(range(1_000))
     with (
-        pytest.raises(QuiesceFailed, match="1 workers of alert on n1"),
+        pytest.raises(QuiesceFailed, match="1 running worker of alert on n1"),
         rest.quiesce(control, data, by, 5, sleep=lambda _: None, monotonic=lambda: float(next(seconds))),
     ):
         pass

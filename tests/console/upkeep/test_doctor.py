@@ -154,7 +154,7 @@ def test_each_node_whose_agent_is_not_heard_is_named_though_its_server_answers(
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
     (silent,) = doctor.agents()
     assert (silent.severity, silent.subject) == ("error", "node n1")
-    assert silent.text == "The agent of node n1 does not report, for 90 s."
+    assert silent.text == "The agent of node n1 has not reported for 90 s."
     assert "queues.nodes.agent n1" in silent.remedy
     stored_snapshot["at"] -= 60
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))

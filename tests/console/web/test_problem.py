@@ -41,7 +41,7 @@ def make(browser, name="fast", **headers):
 def test_who_makes_what_somebody_else_makes_at_once_is_refused_and_may_send_it_again(browsers, overtaken):
     answer = make(browsers["operator"], **KEY)
     assert answer.status_code == 409
-    assert answer.json()["detail"].startswith("Somebody else made a conflicting change at the same time")
+    assert answer.json()["detail"].startswith("Another user made a conflicting change at the same time")
     assert not Submission.objects.exists() and not Objective.objects.exists()
     assert make(browsers["operator"], **KEY).status_code == 200
 

@@ -88,7 +88,7 @@ def test_the_sharing_bounds_are_those_of_the_errata():
 
 @pytest.mark.parametrize("q", [0.25, 0.5, 1.25, 2])
 def test_a_step_that_has_to_bring_more_than_its_share_is_refused_by_name(q):
-    with pytest.raises(BadInput, match="takes less than p") as refused:
+    with pytest.raises(BadInput, match="must be less than p") as refused:
         friendliness.answer({"p": 0.25, "q": q, "w": 1})
     assert refused.value.field == "q"
 
@@ -169,7 +169,7 @@ def test_what_can_not_be_decided_on_is_held_with_the_reason():
     for gaps, words in (
         ([], "no completions"),
         ([0.5], "one sample"),
-        ([0.0, 0.0], "at the same time"),
+        ([0.0, 0.0], "the same time"),
     ):
         after, decision = look(parameters, state, 1, gaps)
         assert decision.action is None and words in decision.reason

@@ -148,8 +148,8 @@ def test_below_the_least_load_the_shares_return_to_equal_whatever_the_response_t
     even = seen_at(25, {"a": 0.2, "b": 9.0}, {"a": 0.5, "b": 0.5})
     assert even["action"] is None
     assert even["reason"] == (
-        "No action: shares are equal; at 25 events/s (minimum 500) the load is too low to compare "
-        "response times."
+        "No action: shares are equal; the load of 25 events/s is too low to compare response times "
+        "(minimum: 500)."
     )
 
 

@@ -18,7 +18,7 @@ def test_what_would_exceed_the_cap_is_limited_and_its_reason_says_so():
     first, second = pass_through(8, 8, measured=PRICED, cost_cap=5.0)
     assert (first.value, first.decision.limited_by) == (8, None)  # 4 of 5
     assert (second.value, second.decision.limited_by) == (2, COST_CAP)
-    why = "limited by the guard cost cap of 5 per h (4 spent, 0.5 for each)"
+    why = "limited by the guard cost cap of 5 per h (4 spent, 0.5 per unit)"
     assert second.decision.reason == f"Set start to 2: {why}. Proposed by the law: 8 are wanted."
 
 

@@ -150,7 +150,7 @@ def test_small_swings_and_one_way_growth_are_no_oscillation():
 def test_a_hand_passes_the_same_guard_and_leaves_the_law_alone():
     (result,) = pass_through(7, manual={"start": 5}, maximum=4)
     assert (result.decision.action, result.state) == ({"start": 4}, {"asked": 0})
-    assert "set by a person" in result.decision.reason
+    assert "set by a user" in result.decision.reason
     (held,) = pass_through(7, manual={"start": 5}, measured=Measured(60.0))
     assert held.decision.action is None
 

@@ -91,9 +91,9 @@ def test_a_paths_latency_is_that_of_channels_and_operators_but_unknown_where_one
     ("links", "said"),
     [
         ([("a", "b"), ("b", "a")], "form a cycle"),
-        ([("source", "a"), ("a", "b"), ("b", "a")], "takes no cycle"),
-        ([("a", "b"), ("b", "a"), ("source", "source2")], "no operator"),
-        ([("a", "z")], "z is no operator"),
+        ([("source", "a"), ("a", "b"), ("b", "a")], "a leads back to itself"),
+        ([("a", "b"), ("b", "a"), ("source", "source2")], "not an operator"),
+        ([("a", "z")], "z is not an operator"),
     ],
 )
 def test_a_topology_with_a_cycle_or_a_link_to_nowhere_is_refused(links, said):
@@ -187,5 +187,5 @@ def test_a_document_that_is_wrong_or_half_is_refused_by_name(spoil, field):
 def test_more_channels_than_memory_has_room_for_are_refused():
     operators = {name: MeasuredOperator(name, "operator", 10_000) for name in ("one", "two")}
     topology = MeasuredTopology("main", 5.0, 10.0, operators, (Link("one", "two"),))
-    with pytest.raises(BadInput, match="has 100,000,000 channels"):
+    with pytest.raises(BadInput, match="not 100,000,000"):
         topology.channels  # noqa: B018

@@ -145,7 +145,7 @@ def test_a_bottleneck_is_doubled_times_its_utilisation():
     seen = {"paths": [["x"]], "operators": {"x": row(0.001, 6.0, tasks=4)}}
     decision = decide(QUEUEING, within(10.0), seen)
     assert decision.action["tasks"]["x"] == math.floor(2 * 4 * 1.5)
-    assert "a bottleneck" in decision.reason
+    assert "a bottleneck (utilization" in decision.reason
 
 
 def test_a_bound_that_can_not_be_kept_names_the_path_and_what_would_suffice():

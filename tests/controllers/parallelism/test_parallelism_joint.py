@@ -373,7 +373,7 @@ def test_what_a_person_sets_holds_and_the_others_are_planned_around_it():
     rows = operators({"a": 5, "b": 5}, 700.0)
     _, decision = decide(observation(rows, 700.0), tasks_of={"a": 3})
     assert decision.action["tasks"]["a"] == 3 and decision.action["tasks"]["b"] >= 9
-    assert decision.terms["by_hand"] == {"a": 3} and "Set by a person: a" in decision.reason
+    assert decision.terms["by_hand"] == {"a": 3} and "Set by a user: a" in decision.reason
     rows["a"]["tasks"], rows["b"]["tasks"] = 3, decision.action["tasks"]["b"]
     _, after = decide(observation(rows, 700.0), tasks_of={"a": 3, "gone": 4})
     assert after.action is None and after.terms["by_hand"] == {"a": 3}

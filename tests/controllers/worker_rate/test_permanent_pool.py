@@ -146,7 +146,7 @@ def test_of_a_pool_without_work_no_figure_is_said_that_was_not_measured():
     for _ in range(3):
         state, decision = decided(parameters, state, queue_length=0, running=2)
     assert decision.action == {"start": 1}
-    assert decision.reason == "Set 1 worker (-1): 0 events wait and 0 arrive in 5 s. (1 worker in all.)"
+    assert decision.reason == "Set 1 worker (-1): 0 events wait and 0 arrive in 5 s. (Total: 1 worker.)"
 
 
 def test_the_thesis_rate_becomes_a_number_by_little_s_law_and_grows_step_by_step():

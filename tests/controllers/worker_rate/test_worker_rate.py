@@ -59,7 +59,7 @@ def test_what_workers_under_way_will_take_gets_no_second_worker():
     half = {"length": 42_000, "removed": 10_700, "started": 5, "waiting_to_run": 6, "running": 3}
     _, decisions = run(values, burst, half)
     assert started(decisions) == [11, 0]
-    assert decisions[1].reason.startswith("No action: active workers will take the 42,000 events.")
+    assert decisions[1].reason.startswith("No action: active workers will process the 42,000 events.")
 
 
 def test_a_few_events_get_a_worker_before_they_wait_too_long():
@@ -137,7 +137,7 @@ def test_a_rate_at_its_maximum_says_what_keeps_it_there():
 def test_too_many_workers_waiting_to_run_stop_submissions():
     decision = one(parameters(maximum_waiting_to_run=5), 5_000, waiting_to_run=6, started=6)
     assert (decision.action, decision.limited_by) == (None, "maximum_waiting_to_run")
-    assert "6 workers wait to run, limit 5: worker hosts are full" in decision.reason
+    assert "worker hosts are full; 6 workers wait to run, and the limit is 5" in decision.reason
 
 
 def test_a_pool_that_runs_far_fewer_than_are_submitted_stops_submissions():

@@ -86,7 +86,7 @@ def test_too_many_workers_waiting_to_run_stop_submissions_and_the_rate():
     state, (decision,) = run(parameters(maximum_waiting_to_run=5), 5000, waiting_to_run=6)
     assert (decision.action, decision.limited_by) == (None, "maximum_waiting_to_run")
     assert state["rate"] == 1.0
-    assert "6 workers wait to run, limit 5" in decision.reason
+    assert "6 workers wait to run, and the limit is 5" in decision.reason
     assert started(run(parameters(maximum_waiting_to_run=5), 5000, waiting_to_run=5)[1]) == [2]
 
 

@@ -55,7 +55,7 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
         ("sentinel://u:secret@a:1/0 0/0", "must have the name that the sentinels monitor"),
         ("sentinel://u:secret@a:1/control/x", "a database from 0 to 15"),
         ("sentinel://u:secret@a:1/control/16", "a database from 0 to 15"),
-        ("sentinel://u:secret@a:1/control/0?timeout=secret", "nothing after the database"),
+        ("sentinel://u:secret@a:1/control/0?timeout=secret", "must end after the database"),
     ],
 )
 def test_what_is_none_is_refused_by_name_and_never_quoted(url, said):

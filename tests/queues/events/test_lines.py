@@ -128,7 +128,7 @@ def test_a_header_that_cannot_serve_is_refused_by_name(header):
 
 
 def test_an_unknown_format_and_a_missing_file_are_named(tmp_path):
-    with pytest.raises(BadInput, match="format: takes csv or jsonl"):
+    with pytest.raises(BadInput, match="format: must be csv or jsonl"):
         read("", format="xml")
     with pytest.raises(BadInput, match=r"file: .*nothing.csv can't be read"):
         open_events(str(tmp_path / "nothing.csv"))

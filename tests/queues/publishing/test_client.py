@@ -243,7 +243,7 @@ def test_without_a_topology_the_first_publish_says_so(control_server):
     control_server.kill()
     with (
         Client(control_server.url, "test") as client,
-        pytest.raises(NodeUnavailable, match="control server does not answer"),
+        pytest.raises(NodeUnavailable, match="control server is not responding"),
     ):
         client.publish("alert", [{"type": "x"}])
 

@@ -150,7 +150,7 @@ def test_what_was_stored_by_nodes_that_did_not_say_so_comes_again_under_its_ids(
 
     def store_and_time_out(queue, node, blocks):
         store(queue, node, blocks)
-        return NodeUnavailable(f"{node} does not answer in time")
+        return NodeUnavailable(f"{node} did not respond in time")
 
     outbox = UnpublishedEvents(client)
     with monkeypatch.context() as patch:

@@ -17,7 +17,7 @@ def test_what_python_may_take_for_a_number_is_none(text):
     assert numbers.whole_number(text) is None
     assert numbers.any_number(text) is None
     assert numbers.digits(text) is None
-    with pytest.raises(BadInput, match="times: takes a number"):
+    with pytest.raises(BadInput, match="times: must be a number"):
         numbers.read_number(text, "times")
     with pytest.raises(ValueError):
         numbers.measured_number(text)

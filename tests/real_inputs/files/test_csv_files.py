@@ -48,7 +48,7 @@ def test_what_the_columns_became_is_said():
     "header", ["a,b,c", "a;b;c", "zeit;typ;schl\u00fcssel", "timestamp", "time type key"]
 )
 def test_a_header_without_a_part_of_an_event_is_refused_with_what_to_do(header):
-    with pytest.raises(BadInput, match="names no part of an event") as refused:
+    with pytest.raises(BadInput, match="has no column for an event field") as refused:
         read(f"{header}\n1,2,3\n")
     assert "--type COL" in refused.value.message and header[:4].split(";")[0][:1] in refused.value.message
 
@@ -127,12 +127,12 @@ def test_a_trace_is_read_or_refused_by_line_or_column(text, found, packed, tmp_p
 def test_a_file_for_identification_in_tabs_is_refused_with_the_reason(tmp_path):
     file = tmp_path / "plant.csv"
     file.write_text("u\ty\n1\t2\n")
-    with pytest.raises(BadInput, match="separated by tabs, and the file takes commas"):
+    with pytest.raises(BadInput, match="separated by tabs, but the file must use commas"):
         read_columns(str(file), ("u", "y"))
 
 
 def test_a_reference_table_in_semicolons_is_refused_with_the_reason(tmp_path):
     file = tmp_path / "hosts.csv"
     file.write_text("host;site\nn1;berlin\n")
-    with pytest.raises(BadInput, match="separated by semicolons, and the file takes commas"):
+    with pytest.raises(BadInput, match="separated by semicolons, but the file must use commas"):
         read_reference(file, "host", ("site",), "rules[0].enrich.table")

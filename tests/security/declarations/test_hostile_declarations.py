@@ -209,7 +209,7 @@ def test_a_large_declaration_is_judged_within_a_second(name, folder):
 
 
 def test_a_refusal_says_the_limit(folder):
-    with pytest.raises(BadInput, match="takes at most 64 patterns, not 800"):
+    with pytest.raises(BadInput, match="must have at most 64 patterns, not 800"):
         application_of_text(HOSTILE["800 patterns"], folder)
     with pytest.raises(BadInput, match=f"states; the maximum is {MAX_STATES}|states; {MAX_STATES}"):
         application_of_text(HOSTILE["states of counts"], folder)

@@ -126,7 +126,7 @@ def test_rules_that_double_one_another_do_not_grow_beyond_measure():
     with pytest.raises(Forbidden, match="parts after expanding its columns; the maximum is 2000"):
         check_expressions(rules, ("c0",), ())
     rules = [Project(f"p{n}", {f"c{n + 1}": f"concat(c{n}, c{n})"}) for n in range(8)]
-    with pytest.raises(Forbidden, match="joins the texts of 32 columns; the maximum is 16"):
+    with pytest.raises(Forbidden, match="joins the strings of 32 columns; the maximum is 16"):
         check_expressions(rules, ("c0",), ())
 
 

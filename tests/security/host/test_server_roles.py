@@ -272,7 +272,7 @@ def test_a_url_with_a_login_keeps_it_and_special_characters_are_quoted():
 
 @pytest.mark.parametrize("password", ["", "short", PASSWORDS["web"]])
 def test_a_password_that_is_missing_short_or_anothers_is_refused_by_name(password):
-    with pytest.raises(BadInput, match=r"^WEIR_PASSWORD_WORKERS: takes") as refused:
+    with pytest.raises(BadInput, match=r"^WEIR_PASSWORD_WORKERS: must") as refused:
         files({**ENVIRONMENT, "WEIR_PASSWORD_WORKERS": password})
     assert "xxxx" not in str(refused.value)
 

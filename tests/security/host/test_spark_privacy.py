@@ -109,7 +109,7 @@ def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_pa
     "secret", ["", "short", "s" * 31, "s" * 40 + "\nspark.ui.enabled true", "s" * 40 + " x"]
 )
 def test_a_cluster_without_a_proper_secret_does_not_start(tmp_path: Path, secret):
-    with pytest.raises(BadInput, match="WEIR_SPARK_SECRET: takes 32 or more") as refused:
+    with pytest.raises(BadInput, match="WEIR_SPARK_SECRET: must have 32 or more") as refused:
         cluster_environment({SPARK_SECRET.name: secret}, tmp_path)
     assert not secret or secret not in str(refused.value)
     assert not list(tmp_path.iterdir())

@@ -334,7 +334,7 @@ def test_an_altered_row_is_an_alert_within_a_minute(written: Path, tmp_path: Pat
     finally:
         process.terminate()
         process.wait(MAX_SECONDS)
-    assert "is not what the console wrote" in sentence
+    assert "does not match its digest" in sentence
     assert len(checks) <= 3, "the check before, the one that finds it, and at most one beside the alert"
     assert watch.CHECK_SECONDS + watch.BUDGET_SECONDS + automaton.CHECK_SECONDS < 60
 

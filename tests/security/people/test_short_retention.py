@@ -38,7 +38,7 @@ def wanted(**parameters: Any) -> WantedTask:
 
 
 def refused_change(actor: Actor, **parameters: Any) -> BadInput:
-    with pytest.raises(BadInput, match="second person") as refused:
+    with pytest.raises(BadInput, match="second user") as refused:
         tasks.change(actor, "retention", wanted(**parameters), "less disk")
     return refused.value
 
@@ -81,7 +81,7 @@ def test_a_proposal_is_void_after_a_day(task: Task):
     ann, bob = somebody("ann"), somebody("bob")
     begin = datetime.now(UTC)
     for who in (ann, bob):
-        with pytest.raises(BadInput, match="second person"):
+        with pytest.raises(BadInput, match="second user"):
             second_person.agreement(who, "task.change", "retention", "retention", SHORT, None, begin)
         begin += timedelta(days=1, seconds=5)
 
@@ -89,14 +89,14 @@ def test_a_proposal_is_void_after_a_day(task: Task):
 def test_a_run_with_other_parameters_asks_too(task: Task, tmp_path: Path, control: Any):
     where = JobContext(tmp_path, control, datetime.now(UTC))
     ann, bob = somebody("ann", "operator"), somebody("bob", "operator")
-    with pytest.raises(BadInput, match="second person"):
+    with pytest.raises(BadInput, match="second user"):
         tasks.begin(ann, "retention", SHORT, None, "now", where)
     assert not Run.objects.exists()
     assert tasks.begin(bob, "retention", SHORT, None, "agreed", where).parameters["ledger_days"] == 1
 
 
 def test_a_new_task_of_the_same_job_asks_too():
-    with pytest.raises(BadInput, match="second person"):
+    with pytest.raises(BadInput, match="second user"):
         tasks.define(somebody("ann"), "tidy", wanted(snapshot_days=1), "less disk")
     assert not Task.objects.exists()
     tasks.define(somebody("bob"), "tidy", wanted(snapshot_days=1), "agreed")
@@ -113,7 +113,7 @@ def test_what_is_in_force_already_is_not_asked_about_again(task: Task):
 def test_the_page_says_who_waits_for_whom(task: Task, browsers: dict[str, Client], control):
     posted = {"when": "hand", "parallel": "1", "enabled": "1", "reason": "less disk", "set-ledger_days": "1"}
     answer = browsers["operator"].post("/tasks/retention/change", posted)
-    assert answer.status_code == 422 and "requires a second person" in answer.content.decode()
+    assert answer.status_code == 422 and "requires a second user" in answer.content.decode()
     assert "operator proposed at" in browsers["administrator"].get("/tasks/retention/").content.decode()
     assert browsers["administrator"].post("/tasks/retention/change", posted).status_code == 302
     assert Task.objects.get().parameters["ledger_days"] in (1, "1")

@@ -48,7 +48,7 @@ def test_strangers_hear_names_and_states_of_parts_and_no_errors_of_servers(setti
 
 def test_who_may_read_the_plant_reads_why_it_is_not_ready(settings, browsers, secrets):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    assert "does not answer" in browsers["viewer"].get("/readyz").json()["parts"]["control"]["message"]
+    assert "is not responding" in browsers["viewer"].get("/readyz").json()["parts"]["control"]["message"]
     token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
     assert Client().get("/readyz", **token).json()["parts"]["control"]["message"]
     producer = {"HTTP_AUTHORIZATION": f"Bearer {secrets['producer']}"}

@@ -131,7 +131,7 @@ def test_what_it_refuses_is_said_and_tried_again_where_that_may_help(looks, stat
     fire(looks)
     outbox.bundle(looks.at)
     answer = httpx.MockTransport(lambda _: httpx.Response(status, text="bad label name"))
-    with pytest.raises(Failed, match=f"answered {status}: bad label name") as failed:
+    with pytest.raises(Failed, match=f"returned HTTP {status}: bad label name") as failed:
         alertmanager.send(Message.objects.get(), looks.now, answer)
     assert failed.value.for_good is for_good
 
@@ -147,7 +147,7 @@ def test_a_page_in_place_of_its_answer_is_no_arrival(looks, content_type):
     channels = {"alertmanager": partial(alertmanager.send, transport=httpx.MockTransport(lambda _: page))}
     assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
     message = Message.objects.get()
-    assert message.error.startswith("alerts.example:9093 answered 200 with a web page")
+    assert message.error.startswith("alerts.example:9093 returned a web page")
     assert message.tries == 1 and message.due_at > looks.at
 
 
@@ -173,7 +173,7 @@ def test_an_answer_with_a_nul_is_a_failed_try_like_any_other(looks):
     channels = {"alertmanager": partial(alertmanager.send, transport=answer)}
     assert dispatcher.deliver(lambda: looks.at, lambda: True, channels) == 0
     message = Message.objects.get()
-    assert message.error == "alerts.example:9093 answered 503: not now"
+    assert message.error == "alerts.example:9093 returned HTTP 503: not now"
     assert message.tries == 1 and message.due_at > looks.at
 
 

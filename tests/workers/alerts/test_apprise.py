@@ -197,7 +197,7 @@ def test_an_address_that_apprise_does_not_know_is_said(looks, monkeypatch):
     chat(monkeypatch, "bogus://x")
     fire(looks)
     assert deliver(looks) == 0
-    assert "unknown to apprise" in Message.objects.get().error
+    assert "Apprise does not support the address" in Message.objects.get().error
 
 
 def test_an_address_that_is_not_set_says_what_to_set(monkeypatch):
@@ -261,7 +261,7 @@ def test_files_of_this_host_that_an_address_names_are_refused(address, looks, po
     fire(looks)
     assert deliver(looks) == 0 and posts.paths == []
     error = Message.objects.get().error
-    assert "files of this host are refused" in error and file.name not in error
+    assert "access to files of this host is blocked" in error and file.name not in error
 
 
 def test_names_from_outside_make_no_tag_no_link_and_no_call_in_a_chat(looks, posts, monkeypatch):

@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
         (WatchFacts(0.4, 31.0, 2.0), "The alerter has checked no rule for 31 s."),
         (WatchFacts(0.4, 1.0, 91.0), "The delivery has not run for 91 s."),
         (WatchFacts(-60.0, 1.0, 2.0), "The observer has published no snapshot for -60 s."),
-        (WatchFacts(0.4, 1.0, 2.0, "answered 503"), "No message is delivered: answered 503"),
+        (WatchFacts(0.4, 1.0, 2.0, "answered 503"), "Messages are not delivered: answered 503"),
     ],
 )
 def test_what_does_not_work_is_said(facts, said):
@@ -112,7 +112,7 @@ def test_an_address_that_refuses_is_noted_without_the_address(working, control, 
     calls.answers = [500]
     assert not switch(control, calls, "/ping/hush").step(NOW)
     error = AlertWatch.objects.get().alive_error
-    assert error == "WEIR_ALIVE_URL answered 500."
+    assert error == "WEIR_ALIVE_URL returned HTTP 500."
 
 
 def test_without_an_address_nothing_is_called(working, control, calls):

@@ -107,7 +107,10 @@ def test_who_of_several_was_refused_stands_at_the_message_and_at_the_alert(looks
     mails.answers = [250, 550]
     fire(looks)
     assert deliver(looks) == 1 and deliver(looks) == 0, "the others have it, and get it once"
-    message, said = Message.objects.get(), "refused gone@b.example (550 not here), and accepted the others"
+    message, said = (
+        Message.objects.get(),
+        "rejected gone@b.example (550 not here) and accepted the other addresses",
+    )
     assert message.state == "sent" and said in message.error
     assert said in the_alert().events.order_by("pk").last().text
     assert list_failing_receivers(looks.at - timedelta(hours=1)) == []
@@ -170,7 +173,7 @@ def test_what_a_webhook_answers_decides_whether_it_is_tried_again(status, state,
     fire(looks)
     deliver(looks)
     message = Message.objects.get()
-    assert message.state == state and f"answered {status}" in message.error
+    assert message.state == state and f"returned HTTP {status}" in message.error
 
 
 def test_a_dispatcher_that_dies_after_sending_sends_the_same_message_again(looks, posts, monkeypatch):
@@ -197,7 +200,7 @@ def test_a_receiver_that_hangs_or_is_away_keeps_no_other_waiting(looks, posts, m
     fire(looks)
     assert deliver(looks) == 2
     assert len(posts.posts) == 1 and len(mails.mails) == 1
-    assert "did not answer" in Message.objects.get(receiver__name="away").error
+    assert "did not respond" in Message.objects.get(receiver__name="away").error
 
 
 def test_a_message_whose_failure_can_not_be_noted_lets_no_other_be_sent_again(looks, posts, monkeypatch):

@@ -75,7 +75,7 @@ def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
     looks.snapshot = plant(queues={"alert": queue(wait_seconds=9.0), "telemetry": queue()})
     looks.look()
     assert "The other queues keep up" in the_alert().impact
-    assert "take effect 9 s late" in the_alert().worst_impact
+    assert "The delay of alert is 9 s" in the_alert().worst_impact
     assert "queues" not in the_alert().worst_impact
 
 

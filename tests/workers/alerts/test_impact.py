@@ -28,36 +28,36 @@ def impact(condition: str, queue: str, **queues: dict[str, Any]) -> str:
         ({}, ""),
         ({"b": CALM}, "The other queues keep up. "),
         ({"b": {**CALM, "dead_letters": 1}}, "The other queues keep up. "),
-        ({"b": BEHIND}, "b waits too. "),
-        ({"b": BEHIND, "c": BEHIND}, "b and c wait too. "),
+        ({"b": BEHIND}, "b falls behind, too. "),
+        ({"b": BEHIND, "c": BEHIND}, "b and c fall behind, too. "),
         ({"b": {**BEHIND, "wait_seconds": 3_000.0, "pauses": [PAUSE]}}, "b is paused. "),
         ({"b": {**BEHIND, "pauses": [PAUSE]}, "c": CALM}, "b is paused; the others keep up. "),
     ],
 )
 def test_what_the_other_queues_do(others, said):
-    assert impact("queue_wait", "a", a=BEHIND, **others) == f"Events of a take effect 40 s late. {said}{SAFE}"
+    assert impact("queue_wait", "a", a=BEHIND, **others) == f"The delay of a is 40 s. {said}{SAFE}"
 
 
 def test_points_of_a_lost_node_are_said_to_move_only_while_it_has_some():
-    assert first_step("node_lost", points=3).endswith("after 10 s, as long as the loops decide.")
-    assert first_step("node_lost", points=0) == "Check its host, server, and agent."
+    assert first_step("node_lost", points=3).endswith("to other nodes after 10 s.")
+    assert first_step("node_lost", points=0) == "Check the node's host, server, and agent."
 
 
 def test_a_slow_queue_is_as_late_as_its_slowest_events_are():
     slow = {"kind": "jobs", "wait_seconds": 0.0, "waiting_events": 0, "latency_p95_seconds": 20.0}
-    assert impact("queue_latency", "a", a=slow) == f"5 % of the events of a take effect 20 s late. {SAFE}"
+    assert impact("queue_latency", "a", a=slow) == f"The p95 latency of a is 20 s. {SAFE}"
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(1, "1 event of a has no effect until"), (2, "2 events of a have")]
+    ("count", "said"), [(1, "1 event of a stays unprocessed until"), (2, "2 events of a stay")]
 )
 def test_dead_letters_are_counted_in_words(count, said):
     queue = {**CALM, "dead_letters": count}
     assert impact("dead_letters", "a", a=queue).startswith(said)
     evidence = Evidence(now=1.0, snapshot=snapshot_of({"queues": {"a": queue}}))
     (reading,) = plant_conditions._dead_letters(evidence, 0.0)
-    waits = "1 dead letter waits" if count == 1 else "2 dead letters wait"
-    assert reading.sentence == f"Queue a: {waits} for a person."
+    letters = "1 dead letter" if count == 1 else "2 dead letters"
+    assert reading.sentence == f"Queue a: {letters} to requeue or discard."
 
 
 def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
@@ -69,8 +69,8 @@ def test_the_share_that_is_shed_is_one_of_what_patterns_could_use():
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        (0, "It has no points, so no new events go to it. Nothing acknowledged is lost."),
-        (3, "It has 3 points of a. n2 takes new events. Nothing acknowledged is lost."),
+        (0, "The node has no points, so it receives no new events. No acknowledged events are lost."),
+        (3, "The node has 3 points of a. n2 takes new events. No acknowledged events are lost."),
     ],
 )
 def test_of_a_lost_node_that_was_emptied_nobody_is_said_to_take_no_events(points, said):
@@ -97,11 +97,11 @@ def test_what_an_alert_meant_is_not_said_of_its_end(db):
 @pytest.mark.parametrize(
     ("days", "rate", "said"),
     [
-        (30, 14.4, "At this rate the whole error budget of 30 days lasts 2.1 days."),
-        (90, 14.4, "At this rate the whole error budget of 90 days lasts 6.2 days."),
-        (3, 36.0, "At this rate the whole error budget of 3 days lasts 2 h."),
-        (3, 1_000.0, "At this rate the whole error budget of 3 days lasts 4 min."),
-        (90, None, "At this rate the error budget is used up long before its window ends."),
+        (30, 14.4, "At this rate, the whole 30-day error budget lasts 2.1 days."),
+        (90, 14.4, "At this rate, the whole 90-day error budget lasts 6.2 days."),
+        (3, 36.0, "At this rate, the whole 3-day error budget lasts 2 h."),
+        (3, 1_000.0, "At this rate, the whole 3-day error budget lasts 4 min."),
+        (90, None, "At this rate, the error budget is used up long before its window ends."),
     ],
 )
 def test_how_long_a_budget_lasts_is_that_of_its_own_window(days, rate, said):

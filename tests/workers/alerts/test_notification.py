@@ -50,10 +50,10 @@ def test_an_alert_whose_steps_are_over_names_whom_it_reached_and_not_whom_it_nam
     looks.snapshot = lost()
     looks.look()
     looks.pass_seconds(60)
-    assert situation(the_alert()).words == "Not acknowledged; no further step. Nobody has been notified."
+    assert situation(the_alert()).words == "Not acknowledged; all escalation steps are done. No receiver has been notified."
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
-    assert situation(the_alert()).words == "Not acknowledged; no further step. Notified: desk."
+    assert situation(the_alert()).words == "Not acknowledged; all escalation steps are done. Notified: desk."
 
 
 def test_a_situation_as_a_sentence_ends_with_the_instant():
@@ -83,9 +83,9 @@ def test_the_end_that_is_named_is_the_one_after_its_last_beginning():
     ended, back, ended_again = (
         notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4)
     )
-    assert ended.words.endswith("Notified of the end at 03:01:00 UTC.")
+    assert ended.words.endswith("Notified of the resolution at 03:01:00 UTC.")
     assert back.words == "Notified, 2 times, first at 03:00:04 UTC."
-    assert ended_again.words.endswith("Notified of the end at 03:02:00 UTC.")
+    assert ended_again.words.endswith("Notified of the resolution at 03:02:00 UTC.")
 
 
 def test_who_was_notified_and_who_is_next():
@@ -100,9 +100,7 @@ def test_who_was_notified_and_who_is_next():
 
 
 def test_no_receiver_covers_it():
-    assert said(notification(facts(steps=()), BOTH, {}, [])) == (
-        "No receiver: the rule node-lost names none."
-    )
+    assert said(notification(facts(steps=()), BOTH, {}, [])) == ("The rule node-lost has no receivers.")
 
 
 @pytest.mark.parametrize(
@@ -110,8 +108,11 @@ def test_no_receiver_covers_it():
     [
         ("silenced", "Silenced by anna until 04:00:00 UTC: a drill"),
         ("snoozed", "Snoozed by anna until 04:00:00 UTC: a drill"),
-        ("acknowledged", "Acknowledged by anna until 04:00:00 UTC, before anybody was notified: a drill"),
-        ("explained", "Another alert explains it: a drill"),
+        (
+            "acknowledged",
+            "Acknowledged by anna until 04:00:00 UTC, before any receiver was notified: a drill",
+        ),
+        ("explained", "Explained by another alert: a drill"),
         ("paused", "Maintenance: a drill"),
     ],
 )
@@ -126,8 +127,8 @@ def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
 @pytest.mark.parametrize(
     ("suppression", "words"),
     [
-        ("snoozed", "Its delay starts when the alert notifies again."),
-        (None, "Its delay starts when the alerter next evaluates the alert."),
+        ("snoozed", "The delay starts when the alert notifies again."),
+        (None, "The delay starts when the alerter next evaluates the alert."),
     ],
 )
 def test_a_step_whose_delay_has_not_begun_says_what_begins_it(suppression, words):
@@ -140,17 +141,15 @@ def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
     waits = owed("waiting", receiver="chief", tries=2, error="hung", due_at=AT + timedelta(seconds=9))
     found = notification(facts(next_step=2), BOTH, {}, [given_up, waits])
     assert found.reasons == [
-        "desk: Not delivered, given up after 10 tries: answered 503",
-        "chief: Not delivered after 2 tries, next try at 03:00:09 UTC: hung",
+        "desk: Not delivered, given up after 10 attempts: answered 503",
+        "chief: Not delivered after 2 attempts, next attempt at 03:00:09 UTC: hung",
     ]
 
 
 def test_it_still_waits_for_its_delay():
     late = ({"after_minutes": 5, "receivers": ["desk"]},)
     found = notification(facts(steps=late, next_step=0), BOTH, {}, [])
-    assert found.reasons == [
-        "desk: Waiting for its delay: notified at 03:05:00 UTC unless somebody acknowledges."
-    ]
+    assert found.reasons == ["desk: To be notified at 03:05:00 UTC unless the alert is acknowledged."]
 
 
 def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
@@ -158,7 +157,7 @@ def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
     alert = facts(steps=steps, about_receiver="chief")
     found = notification(alert, {"chief": "apprise"}, {"desk": "email"}, [])
     assert found.reasons == [
-        "desk: It is disabled.",
+        "desk: The receiver is disabled.",
         "gone: This receiver no longer exists.",
         "chief: The alert is about messages to this receiver.",
     ]
@@ -168,19 +167,17 @@ def test_an_alert_that_ended_first_says_so():
     ended = facts(resolved_at=AT + timedelta(seconds=1))
     found = notification(ended, BOTH, {}, [owed(state="dropped")])
     assert found.reasons == [
-        "desk: The alert ended before its message was sent.",
-        "chief: The alert ended before its step was due (10 min).",
+        "desk: The alert ended before the message was sent.",
+        "chief: The alert ended before the step was due (10 min).",
     ]
 
 
 def test_an_alert_that_came_back_is_not_said_to_have_ended_before_its_message():
     flapping = facts(next_step=0, counted_from=AT + timedelta(minutes=35))
     found = notification(flapping, BOTH, {}, [owed(state="dropped")])
-    assert found.reasons == [
-        "desk: Waiting for its delay: notified at 03:35:00 UTC unless somebody acknowledges."
-    ]
+    assert found.reasons == ["desk: To be notified at 03:35:00 UTC unless the alert is acknowledged."]
     off = notification(facts(), {}, BOTH, [owed(state="dropped")])
-    assert off.reasons == ["desk: It is disabled.", "chief: It is disabled."]
+    assert off.reasons == ["desk: The receiver is disabled.", "chief: The receiver is disabled."]
 
 
 def test_who_was_notified_of_the_end_is_not_said_to_know_that_the_alert_came_back():
@@ -193,8 +190,8 @@ def test_who_was_notified_of_the_end_is_not_said_to_know_that_the_alert_came_bac
     steps = STEPS[:1]
     found = notification(facts(steps=steps), BOTH, {}, rows)
     assert found.reasons == [
-        "desk: Not delivered after 3 tries, next try at 03:31:00 UTC: No route."
-        " Notified of the end at 03:01:00 UTC."
+        "desk: Not delivered after 3 attempts, next attempt at 03:31:00 UTC: No route."
+        " Notified of the resolution at 03:01:00 UTC."
     ]
     over = notification(facts(steps=steps, resolved_at=AT + timedelta(minutes=2)), BOTH, {}, rows)
     assert over.notices[0].state == "notified"
@@ -211,7 +208,7 @@ def test_a_situation_names_nobody_who_was_notified_of_the_end_before_the_alert_c
         outbox.mark_delivered(message, looks.at)
     looks.snapshot = lost()
     looks.pass_seconds(8)
-    assert situation(the_alert()).words.endswith("Nobody has been notified.")
+    assert situation(the_alert()).words.endswith("No receiver has been notified.")
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
     assert situation(the_alert()).words.endswith("Notified: desk.")
@@ -265,7 +262,7 @@ def test_it_follows_what_really_happens_to_an_alert():
     looks.now += 6
     (message,) = outbox.bundle(looks.at)
     outbox.mark_failed(message, "answered 503", looks.at)
-    assert "Not delivered after 1 try" in said(notification_of(the_alert()))
+    assert "Not delivered after 1 attempt" in said(notification_of(the_alert()))
     outbox.mark_delivered(Message.objects.get(), looks.at)
     assert not notification_of(the_alert()).nobody
 
@@ -273,4 +270,4 @@ def test_it_follows_what_really_happens_to_an_alert():
 def test_whom_messages_did_not_reach_is_said_also_where_the_rule_names_nobody_any_more():
     failed = owed("failed", tries=3, error="the server refused it")
     found = notification(facts(steps=(), next_step=0), BOTH, {}, [failed])
-    assert said(found) == "desk: Not delivered, given up after 3 tries: the server refused it"
+    assert said(found) == "desk: Not delivered, given up after 3 attempts: the server refused it"

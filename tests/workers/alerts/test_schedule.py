@@ -205,7 +205,7 @@ def test_whoever_is_on_call_is_notified_and_the_alert_says_so(rota, feed):
     looks.look()
     assert [each.receiver.name for each in Delivery.objects.all()] == ["anna"]
     notices = {each.receiver: each.words for each in notification_of(the_alert()).notices}
-    assert "for the person on call" in notices["rota"] and "queued" in notices["anna"]
+    assert "to the user on call" in notices["rota"] and "queued" in notices["anna"]
 
 
 def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_receiver_is_notified(
@@ -217,7 +217,7 @@ def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_re
     feed.answers = [503]
     assert read.step(NOW + timedelta(seconds=301)) == 0
     kept = OnCallFeed.objects.get()
-    assert kept.error == f"{NAME} answered 503." and kept.read_at == NOW
+    assert kept.error == f"{NAME} returned HTTP 503." and kept.read_at == NOW
     assert people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
     late = NOW + VALID_FOR + timedelta(seconds=1)
     assert people_on_call(kept, late) == []
@@ -273,14 +273,14 @@ def test_a_feed_whose_rules_take_too_long_is_ended_and_what_was_read_before_is_k
     feed.body = COSTLY
     assert reader(feed, schedule_process.read).step(NOW + timedelta(hours=1)) == 0
     kept = OnCallFeed.objects.get()
-    assert kept.error.startswith("calendar can't be read") and "did not end within 2 s" in kept.error
+    assert kept.error.startswith("calendar can't be read") and "did not finish within 2 s" in kept.error
     assert kept.read_at == NOW and people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
 
 
 @pytest.mark.slow
 def test_a_feed_takes_no_more_core_time_than_its_bound():
     spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    with pytest.raises(BadInput, match="too much time"):
+    with pytest.raises(BadInput, match="too long"):
         schedule_process.read(COSTLY, NOW)
     took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent
     assert took < schedule_process.MAX_CORE_SECONDS + 2
@@ -368,5 +368,5 @@ def test_where_nobody_was_on_call_and_the_other_receiver_was_off_the_alert_says_
     looks.look()
     assert not Delivery.objects.exists()
     assert notification_of(the_alert()).reasons == [
-        "rota: When its step was due, nobody was on call, and its fallback receiver was disabled."
+        "rota: When the step was due, no user was on call, and the fallback receiver was disabled."
     ]

@@ -32,7 +32,7 @@ def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_i
     looks.snapshot["totals"]["worker_slots"] = 0
     looks.pass_seconds(6)
     alert = the_alert(condition="workers_missing")
-    words = "No worker processes events of the jobs queues: host jobs@a is drained (ada: a disk is changed)."
+    words = "No worker is processing the jobs queues: host jobs@a is drained (ada: a disk is changed)."
     assert (alert.sentence, alert.explanation) == (words, "")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"No worker"}
 
@@ -78,7 +78,7 @@ def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     looks.snapshot = plant(queues={"alert": {**queue(99), "pauses": [pause]}, "other": queue(99)})
     looks.pass_seconds(6)
     alert = the_alert(labels__queue="alert")
-    words = "Consumption of alert is paused until somebody ends it (ada: a disk is changed)."
+    words = "Consumption of alert is paused without expiry (ada: a disk is changed)."
     assert alert.explanation == words
     assert suppression_of(alert) == ("paused", None)
     assert situation(alert).words.startswith("Suppressed: Consumption of alert is paused")
@@ -105,5 +105,5 @@ def test_who_is_silent_because_of_a_pause_of_hours_calls_nobody_all_the_while(co
         control.set(keys.SNAPSHOT, snapshot_of(plant(at=looks.now, queues=queues)).to_json())
         evaluator.check(gatherer.gather(looks.now, looks.now), 1)
     alert = the_alert(labels__producer="shop")
-    assert alert.explanation.startswith("Intake of alert is paused until somebody ends it (ada:")
+    assert alert.explanation.startswith("Intake of alert is paused without expiry (ada:")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"web is silent"}

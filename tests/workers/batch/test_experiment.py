@@ -77,7 +77,7 @@ def test_what_the_scenario_refuses_ends_the_run_with_the_reason(where):
     experiment, run = begun(where, laws=["thesis"], trace={"name": "t", "column": "v", "rows": 1})
     series.write_trace(where.data, experiment.pk, np.array([0.0]))
     ended = worked(run, where)
-    assert ended.state == Run.State.FAILED and "at least one of them above 0" in ended.error
+    assert ended.state == Run.State.FAILED and "at least one above 0" in ended.error
     assert not experiment.results.exists()
 
 
@@ -130,7 +130,7 @@ def test_a_simulation_ends_when_its_worker_does(where):
         (
             "memory",
             {},
-            "law=memory: The experiment used more than 1,024 MB of memory. Simulate less at once.",
+            "law=memory: The experiment used more than 1,024 MB of memory. Run a smaller experiment.",
         ),
         ("memory", {"memory_bytes": 2**29}, "more than 512 MB of memory"),
         ("cpu", {"cpu_seconds": 1}, "law=cpu: The experiment used more than 1 s of CPU time."),

@@ -467,7 +467,7 @@ def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(benc
         bench.pass_seconds(16)
     first = Chunk.objects.filter(run=run).order_by("place").first()
     assert (first.state, first.tries) == ("failed", 3)
-    assert first.error == "Its worker died or became silent 3 times."
+    assert first.error == "The chunk's worker ended or stopped responding 3 times."
     assert claimed is not None and claimed.pk != first.pk
 
 

@@ -39,7 +39,7 @@ def test_a_loop_with_too_short_a_record_is_skipped_with_the_reason(where):
     assert run.state == "done"
     (chunk,) = run.chunks.all()
     assert chunk.identifier == f"loop={loop.name}"
-    assert "0 of the required 3 days are recorded" in str(chunk.skipped)
+    assert "collecting data: 0 of 3 days" in str(chunk.skipped)
     assert not Tuning.objects.exists()
 
 
@@ -55,5 +55,5 @@ def test_what_proves_better_is_proposed_once(where, monkeypatch):
 def test_a_loop_of_a_kind_that_is_not_tuned_is_refused_by_name(where):
     Loop.objects.create(name="rebalancing", law="rebalancing")
     task_definitions.ensure_tasks()
-    with pytest.raises(BadInput, match="rebalancing is not a loop that can be tuned on its record"):
+    with pytest.raises(BadInput, match="must be loops that can be tuned on recorded data, not rebalancing"):
         runs.begin("tuning", where, {"days": 3, "loops": ["rebalancing"]})

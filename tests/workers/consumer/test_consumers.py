@@ -118,7 +118,7 @@ def test_blocks_are_not_handled_where_the_handler_names_one_that_it_was_not_give
     report = work(segment, Mistaken())
     assert (report.events, report.dead) == (0, 16)
     assert {letter.tries for letter in DeadLetters(segment).read()} == {3}
-    assert f"named block {place} as failed, of 1" in DeadLetters(segment).read()[0].error
+    assert f"reported block {place} of 1 as failed" in DeadLetters(segment).read()[0].error
 
 
 def test_a_worker_ends_when_its_quota_is_used(segment: Segment) -> None:

@@ -344,7 +344,7 @@ def test_webhook_that_is_not_reached_is_tried_again(place: Place) -> None:
         raise httpx.ConnectError("refused", request=request)
 
     failure = webhook(place, refuse).handle([delivery_of(1)]).failures[0]
-    assert failure.transient and "did not answer" in failure.error
+    assert failure.transient and "did not respond" in failure.error
 
 
 @pytest.mark.parametrize("status", [None, 404, 422])
@@ -439,7 +439,7 @@ def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(
     [
         ("no_such_module_at_all.f", "importing no_such_module_at_all failed"),
         ("tests.workers.consumer.handler_samples.missing", "has no missing"),
-        ("tests.workers.consumer.handler_samples.NOT_CALLABLE", "is not callable"),
+        ("tests.workers.consumer.handler_samples.NOT_CALLABLE", "must be callable"),
         ("f", "names no module"),
     ],
 )

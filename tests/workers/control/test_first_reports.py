@@ -52,7 +52,7 @@ def test_an_hour_after_the_first_advice_it_is_there_and_says_what_would_have_bee
     shown = report_of(loop.pk)
     assert shown.sentences == [
         "Worker-hours: 7.93 used, 3.97 with the advice: 3.97 less (50 %).",
-        "Waiting time of an event: 0.00 s measured, 0.11 s estimated with the advice: 0.11 s more.",
+        "Mean waiting time: 0.00 s measured, 0.11 s estimated with the advice: 0.11 s more.",
     ]
     assert shown.assumed[0] == "Actual figures are measured over 60 minutes."
     assert "tasks 1 time, each with a pause of 20 s that is not included" in shown.assumed[-1]
@@ -65,7 +65,7 @@ def test_advice_that_is_what_there_is_says_that_nothing_would_have_been_saved(lo
     worker_hours, waiting = report_of(loop.pk).sentences
     assert worker_hours.endswith("7.93 with the advice: no difference.")
     assert waiting == (
-        "Waiting time of an event: 1.50 s measured, 1.50 s estimated with the advice: no difference."
+        "Mean waiting time: 1.50 s measured, 1.50 s estimated with the advice: no difference."
     )
 
 

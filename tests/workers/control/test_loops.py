@@ -122,7 +122,7 @@ def test_a_loop_whose_stored_state_is_not_valid_begins_anew_and_says_so(loop, pl
     loop.refresh_from_db()
     entry = engine.tick(loop, plant, clock.pass_seconds(5), control)
     assert entry is not None and entry.state_before["law"]["history"] == []
-    assert "starts with an empty memory: the stored one is invalid (state.rate: takes" in caplog.text
+    assert "starts with an empty state: the stored state is invalid (state.rate: must be" in caplog.text
 
 
 def test_a_counter_that_was_reset_counts_from_zero_again(loop, plant, clock, control):

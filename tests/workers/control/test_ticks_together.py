@@ -221,4 +221,4 @@ def test_a_plant_that_fails_says_so_and_is_ticked_again(caplog):
         raise ConnectionError("the shop is away")
 
     until(lambda: ticks.begin("shop", fails) or len(ticked) > 1)
-    assert "The loops of shop were not ticked" in caplog.text
+    assert "The loops of shop did not tick" in caplog.text

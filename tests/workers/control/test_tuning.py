@@ -74,7 +74,7 @@ def test_the_search_does_not_see_the_days_that_prove_it(loop, monkeypatch):
 def test_too_short_a_record_is_said_and_not_guessed_from(loop):
     record(loop, [*SEARCHED, 1])
     learned = learn(loop)
-    assert learned.why == "1 of the required 3 days are recorded"
+    assert learned.why == "collecting data: 1 of 3 days"
     assert tuning.propose(learned, NOW) is None
     assert not Tuning.objects.exists()
 
@@ -83,7 +83,7 @@ def test_too_short_a_record_is_said_and_not_guessed_from(loop):
 def test_where_nothing_costs_less_nothing_is_proposed(loop, monkeypatch):
     record(loop, [*SEARCHED, *PROVEN])
     monkeypatch.setattr(tuning.design, "search", lambda cost, ranges, begin, *_: dict(begin))
-    assert learn(loop).why == "no tried values cost less than those in force"
+    assert learn(loop).why == "no tested values cost less than the current values"
 
 
 @pytest.mark.thorough
@@ -92,7 +92,7 @@ def test_what_does_not_prove_better_on_the_days_after_is_not_proposed(loop, monk
     dear = {"fill_share": 0.05, "trend_gain": 0.1, "caution": 0.001}
     monkeypatch.setattr(tuning.design, "search", lambda *_: dear)
     learned = learn(loop)
-    assert "on the days after, confidence" in learned.why
+    assert "on the following days, confidence" in learned.why
     assert tuning.propose(learned, NOW) is None
 
 
@@ -101,7 +101,7 @@ def test_a_newer_proposal_stands_in_the_place_of_the_one_before(loop):
     assert first is not None
     assert tuning.open_tuning(loop) == second
     first.refresh_from_db()
-    assert (first.state, first.note) == ("void", "A newer one has replaced it.")
+    assert (first.state, first.note) == ("void", "Replaced by a newer tuning.")
 
 
 def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
@@ -109,7 +109,7 @@ def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
     assert made is not None
     assert tuning.drift(made, NOW) == ""
     made.loop.parameters = {**WASTEFUL, "caution": 0.5}
-    assert tuning.drift(made, NOW) == "caution of the loop has changed since"
+    assert tuning.drift(made, NOW) == "the loop's values have changed since (caution)"
 
 
 @pytest.mark.thorough
@@ -134,12 +134,12 @@ def test_a_flow_loop_with_sluggish_gains_learns_better_ones(monkeypatch):
     assert (learned.why, learned.values) == ("", better)
     assert tuning.propose(learned, NOW) is not None
     monkeypatch.setattr(tuning.design, "search", lambda *_: {"kp": -0.0001, "ki": -0.000005})
-    assert "on the days after, confidence" in learn(loop).why
+    assert "on the following days, confidence" in learn(loop).why
 
 
 def test_a_loop_whose_kind_has_no_model_is_refused_by_name():
     other = Loop.objects.create(name="rebalancing", law="rebalancing")
-    with pytest.raises(BadInput, match=r"rebalancing cannot be tuned on its record; loops of .*worker_rate"):
+    with pytest.raises(BadInput, match=r"rebalancing cannot be tuned; laws that can be tuned: .*worker_rate"):
         tuning.learn(other, NOW, DAYS)
 
 
@@ -150,7 +150,7 @@ def test_overrides_that_contradict_each_other_are_left_out_as_the_loop_leaves_th
     overrides.set_override(name="history", value=40, minutes=5, **given)
     overrides.set_override(name="low_count", value=30, minutes=60, **given)
     overrides.set_override(name="caution", value=0.5, minutes=60, **given)
-    assert tuning.drift(made, NOW) == "caution of the loop has changed since"
+    assert tuning.drift(made, NOW) == "the loop's values have changed since (caution)"
     later = NOW + timedelta(minutes=6)
     assert overrides.conflict(loop, overrides.list_for_loop(loop, later), later)
     assert tuning.drift(made, later) == ""

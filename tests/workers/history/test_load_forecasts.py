@@ -143,7 +143,7 @@ def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path,
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (lambda data: write_day(data, days_before(20)[0]), "ends with 2026-10-29, 20 days ago"),
+        (lambda data: write_day(data, days_before(20)[0]), "ends on 2026-10-29, 20 days ago"),
         (
             lambda data: write_day(
                 data, days_before(1)[0], schema=TABLE.append(pa.field("more", pa.int64()))
@@ -157,12 +157,12 @@ def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path,
             ],
             "days with different windows",
         ),
-        (lambda data: write_day(data, days_before(1)[0], window=7_200), "no equal windows"),
+        (lambda data: write_day(data, days_before(1)[0], window=7_200), "windows of equal length"),
         (
             lambda data: write_day(data, days_before(1)[0]).rename(
                 data / "training" / "queue=orders" / "day=soon.parquet"
             ),
-            "has no day in its name",
+            "has no date in its name",
         ),
     ],
 )

@@ -29,7 +29,7 @@ def test_it_is_given_no_secret_and_no_proxy(monkeypatch):
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("spin", "was ended: it exceeded its CPU time limit"),
+        ("spin", "was stopped: it exceeded its CPU time limit"),
         ("grow", "without an answer .exit status 1."),
         ("exit", "without an answer .exit status 3."),
     ],
@@ -40,7 +40,7 @@ def test_one_that_passes_its_bounds_or_dies_says_why_there_is_no_answer(what, wh
 
 
 def test_one_that_hangs_is_ended_when_its_time_is_over():
-    with pytest.raises(ProcessFailed, match="did not end within 1 s"):
+    with pytest.raises(ProcessFailed, match="did not finish within 1 s"):
         answer_of("hang", seconds=1.0)
 
 

@@ -342,7 +342,7 @@ def test_who_changes_an_older_objective_is_refused_and_there_are_so_many_at_most
     Objective.objects.bulk_create(
         Objective(name=f"o{number}", target=0.9) for number in range(MAX_OBJECTIVES - 1)
     )
-    with pytest.raises(BadInput, match="exceeds the limit"):
+    with pytest.raises(BadInput, match="the limit is"):
         define("more", LATENCY, None, NOW)
 
 

@@ -78,7 +78,7 @@ def test_what_can_not_be_worked_is_reported_and_what_is_late_is_kept_while_the_o
     publish("ahead", value=9, seconds=3_600, source="fast clock")
     until(lambda: "first" in seen(nodes) and "behind" in seen(nodes), START_SECONDS)
     until(lambda: set(letters(nodes)) == {"wrong", "ahead"})
-    assert letters(nodes)["wrong"] == 'attribute level takes a number, not "high"'
+    assert letters(nodes)["wrong"] == 'attribute level must be a number, not "high"'
     assert "clock" in letters(nodes)["ahead"]
     # Event time has gone on with the others: who is further behind than the lateness is counted and kept.
     publish("late", value=9, seconds=-30, source="stopped clock")

@@ -63,14 +63,14 @@ def test_whatever_moves_pass_the_check_keep_the_sum_and_the_minimum_of_container
         (Move("orders", "n0", "n1", 10), "moves[0].queue", "not known"),
         (Move("alert", "n9", "n1", 10), "moves[0].from", "not known"),
         (Move("alert", "n0", "n9", 10), "moves[0].to", "not known"),
-        (Move("alert", "n0", "n0", 10), "moves[0].to", "another node"),
+        (Move("alert", "n0", "n0", 10), "moves[0].to", "different node"),
         (Move("alert", "n0", "n3", 10), "moves[0].to", "OFFLINE"),
         (Move("alert", "n0", "n4", 10), "moves[0].to", "cordoned"),
         (Move("alert", "n0", "n5", 10), "moves[0].to", "drained"),
         (Move("alert", "n0", "n1", 0), "moves[0].points", "from 1"),
         (Move("alert", "n0", "n1", 601), "moves[0].points", "600"),
         (Move("alert", "n2", "n1", 1), "moves[0].points", "at most 0, the points on n2"),
-        (Move("alert", "n0", "n1", 600), "moves", "2 \\(minimum_containers\\)"),
+        (Move("alert", "n0", "n1", 600), "moves", "2 containers \\(minimum_containers\\)"),
     ],
 )
 def test_a_move_that_can_not_be_is_refused_by_field(move, field, why):

@@ -109,7 +109,7 @@ def test_a_drain_is_stale_once_a_queue_that_it_does_not_move_has_points_on_its_n
     refused = refusal(
         lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
     )
-    assert "Queue orders has had points on n3" in refused.message
+    assert "Queue orders now has points on n3" in refused.message
 
 
 @pytest.mark.parametrize("flag", ["drained", "cordoned"])
@@ -310,7 +310,10 @@ def agree(plant, snapshot, plan, who, needed=2):
 def test_of_two_approvals_the_second_is_another_persons(plant, user, another, snapshot):
     plan = by_hand(plant, user, snapshot)
     first = agree(plant, snapshot, plan, user)
-    assert (first.state, first.note) == ("proposed", "desk-2 has approved it; somebody else has to agree.")
+    assert (first.state, first.note) == (
+        "proposed",
+        "desk-2 has approved it; another user has to approve it too.",
+    )
     assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user)).message
     assert "already approved by you" in refusal(lambda: agree(plant, snapshot, plan, user, needed=1)).message
     second = agree(plant, snapshot, plan, another)

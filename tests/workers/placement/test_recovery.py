@@ -76,7 +76,7 @@ def test_the_points_of_a_lost_node_go_to_live_ones_by_a_plan_that_says_why(plant
     plan = Plan.objects.get()
     assert (plan.kind, plan.state) == ("restore", "done")
     assert "No report from n3" in plan.reason
-    assert plan.title.startswith("Move points off n3, which is lost: 6 moves, ")
+    assert plan.title.startswith("Move points off n3 (OFFLINE): 6 moves, ")
     assert plan.approvals[0]["by"] == "recovery"
     for name in ("alert", "process", "telemetry"):
         assert sum(plant.points(name).values()) == 1000
@@ -287,8 +287,8 @@ def test_a_node_that_is_back_for_long_enough_gets_its_points_again_from_those_wh
     assert plant.points() == EVEN
     plan = Plan.objects.latest("pk")
     assert (plan.kind, plan.state, plan.approvals[0]["by"]) == ("roll-back", "done", "recovery")
-    assert plan.title == "Give n3 its points back: 999 points"
-    assert plan.reason == "n3 has been back for 5 s."
+    assert plan.title == "Restore points of n3: 999 points"
+    assert plan.reason == "n3 returned 5 s ago."
 
 
 @pytest.mark.thorough

@@ -380,18 +380,18 @@ GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "li
 @pytest.mark.parametrize(
     ("answer", "error", "said"),
     [
-        (slow, PlantUnavailable, "did not answer within 20 s"),
+        (slow, PlantUnavailable, "did not respond within 20 s"),
         (away, PlantUnavailable, "can't be reached"),
         (broken_off, PlantUnavailable, "can't be reached"),
         (answering(503, json={"errors": {"snapshot": ["seen 9 s ago"]}}), PlantUnavailable, "seen 9 s ago"),
         (answering(content=orjson.dumps(GOOD)[:40]), InvalidPlantResponse, "incomplete JSON"),
         (answering(text="<html>"), InvalidPlantResponse, "incomplete JSON"),
-        (answering(json=[1, 2]), InvalidPlantResponse, "topology: takes an object"),
+        (answering(json=[1, 2]), InvalidPlantResponse, "topology: must be a JSON object"),
         (answering(json={**GOOD, "operators": None}), InvalidPlantResponse, "topology.operators"),
         (
             answering(json={**GOOD, "links": [{"source": "a", "target": "b"}]}),
             InvalidPlantResponse,
-            "no operator",
+            "not an operator",
         ),
         (
             answering(401, json={"errors": {"authorization": ["expired"]}}),
@@ -417,7 +417,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
             yield b" "
 
     plant = remote(answering(content=drops()), timeout_seconds=20.0, monotonic=lambda: now[0])
-    with pytest.raises(PlantUnavailable, match="did not complete its answer within 20 s"):
+    with pytest.raises(PlantUnavailable, match="did not complete its response within 20 s"):
         plant.topology()
     assert now[0] == 21.0
 

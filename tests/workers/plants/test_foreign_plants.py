@@ -334,7 +334,7 @@ def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
     flink.said = {**SAID, path: wrong}
     sections = job.sections()
     assert len(sections) == 4
-    assert sum("returned an answer that is not from Flink" in each.about for each in sections) <= 1
+    assert sum("returned a response that is not from Flink" in each.about for each in sections) <= 1
 
 
 def test_what_flink_refuses_is_said(flink, job):

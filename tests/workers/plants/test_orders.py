@@ -88,7 +88,7 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
     ordered(row, plant).set_parallelism({"parse": 4})
     watch = OrderWatch()
     found = course(row, watch, 2, 15)
-    said = "parse was ordered 4 tasks by loop x and has 2: no effect so far"
+    said = "loop x requested 4 tasks for parse, which still has 2: no effect so far"
     assert said in explain_unreached(found)
     snapshot = Snapshot(at=NOW + 16, plants={"east": found})
     measured = topology_inputs({"plant": "east"}, snapshot, NOW + 16)[1]
@@ -111,7 +111,7 @@ def test_a_rollout_undoes_no_order_and_a_second_controller_does(row):
         found = course(row, watch, there, 7, begin, set_to={"parse": set_to})
         states.append(found.orders["parse"].state)
     assert states == ["pending", "reached", "reached", "reached", "undone"]
-    assert "another controller set it to 7" in explain_unreached(found)
+    assert "another controller set the tasks to 7" in explain_unreached(found)
     assert course(row, watch, 4, 70, 100, set_to={"parse": 4}).orders["parse"].state == "reached"
 
 
@@ -203,7 +203,7 @@ def test_an_operator_that_is_not_seen_for_a_minute_and_lives_on_is_no_new_order(
     gone(row, watch, 60, begin=6)
     assert course(row, watch, 2, 1, begin=66, lives={"parse": NOW - 500}).orders["parse"].state == "reached"
     found = course(row, watch, 2, 10, begin=67, lives={"parse": NOW - 500})
-    assert "another controller set it to 2" in explain_unreached(found)
+    assert "another controller set the tasks to 2" in explain_unreached(found)
 
 
 def test_an_observer_that_begins_with_a_plant_it_does_not_see_yet_keeps_what_was_published(row):

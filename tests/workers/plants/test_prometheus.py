@@ -180,7 +180,7 @@ def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_pat
         assert down.about == "1 of 3" and down.rows[0][0] == "gone" and "refused" in str(down.rows[0][2])
         found = kind.run_inspection(address)
         assert found.what.startswith("Prometheus 2.")
-        assert found.said[0] == "2 targets of 3 jobs are up."
+        assert found.said[0] == "Targets up: 2 (3 jobs)."
         assert all(each.fixed for each in found.parts) and "declare a plant" in found.needs[0]
         plant.close()
 

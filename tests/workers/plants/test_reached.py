@@ -136,7 +136,7 @@ def test_a_proof_that_shows_nothing_is_no_zero():
         assert (status.state, status.now) == (PENDING, 2)
     assert follow_order(status, order, 2, START + 14).state == MISSED
     unseen = follow_order(follow_order(None, order, None, START + 2), order, None, START + 11)
-    assert "it is unknown whether it took effect" in explain_fault("parse", unseen)
+    assert "the effect is unknown" in explain_fault("parse", unseen)
     assert follow_order(unseen, order, 4, START + 12).state == REACHED
 
 
@@ -152,7 +152,9 @@ def test_what_differs_for_an_instant_is_not_doubted_and_what_comes_late_is_trust
     status = follow_order(status, order, 4, START + 34)
     status = follow_order(status, order, 3, START + 36)
     status = follow_order(status, order, 3, START + 36 + CONFIRM_SECONDS)
-    assert status.state == UNDONE and "another controller set it to 3" in explain_fault("parse", status)
+    assert status.state == UNDONE and "another controller set the tasks to 3" in explain_fault(
+        "parse", status
+    )
     status = follow_order(status, order, 4, START + 60)
     assert status.state == UNDONE  # it may be taken away again at once
     assert follow_order(status, order, 4, START + 60 + TRUSTED_SECONDS).state == REACHED
@@ -164,9 +166,11 @@ def test_what_a_second_controller_set_is_said_also_after_the_loop_has_ordered_ag
     again = GivenOrder(1, START + 6, "loop x")  # before the change was confirmed
     status = follow_order(status, again, 1, START + 8)
     assert status.state == UNDONE
-    assert explain_fault("parse", status).endswith("; another controller set it to 3, and it has 1 again")
+    assert explain_fault("parse", status).endswith(
+        "; another controller set the tasks to 3, and the operator has 1 again"
+    )
     status = follow_order(status, again, 4, START + 10)
-    assert explain_fault("parse", status).endswith("; another controller set it to 4")
+    assert explain_fault("parse", status).endswith("; another controller set the tasks to 4")
     status = follow_order(status, again, 1, START + 12)
     status = follow_order(status, again, 1, START + 12 + TRUSTED_SECONDS)
     assert (status.state, status.undone_to) == (REACHED, None)

@@ -185,7 +185,7 @@ def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     times.now += 2 * SECTIONS_SECONDS
     lookout.observe()
     said, *old = lookout.status().sections
-    assert said.rows == [["east refuses to list autoscalers (403). The following was read 20 s ago."]]
+    assert said.rows == [["east refuses to list autoscalers (403). The tables below are 20 s old."]]
     assert old == [table] and lookout.status().error is None
     far.sections = lambda: [table]
     times.now += SECTIONS_SECONDS
@@ -199,7 +199,7 @@ def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(l
     far.topology = lambda: MeasuredTopology("main", 5.0, 10.0, {"work": work})
     lookout.observe()
     status = lookout.status()
-    assert "inputs: takes a number from 0" in status.error
+    assert "inputs: must be a number from 0" in status.error
     assert "inputs" in topology_inputs({"plant": "east"}, snapshot(status), NOW)[1].invalid
     assert find_topology(snapshot(status), "east").operators["work"].measure("inputs") is None
 

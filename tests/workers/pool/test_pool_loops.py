@@ -106,8 +106,8 @@ def test_a_pool_that_refuses_to_grow_is_reported_with_its_reason_and_taken_for_i
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (None, "does not report"),
-        (host_report(age_seconds=None), "does not report"),
+        (None, "is not reporting"),
+        (host_report(age_seconds=None), "is not reporting"),
         (host_report(age_seconds=60.0), "old"),
         (host_report(resizable=False), "cannot add or remove processes"),
     ],
@@ -121,7 +121,7 @@ def test_a_host_that_can_not_be_measured_or_steered_is_held_with_the_reason(plan
 
 @pytest.mark.parametrize(
     ("gaps", "words"),
-    [([], "idle or stuck"), ([0.5], "one sample"), ([0.0, 0.0], "at the same time")],
+    [([], "idle or stuck"), ([0.5], "one sample"), ([0.0, 0.0], "the same time")],
 )
 def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked_for(plant, gaps, words):
     plant.mode("auto")

@@ -67,7 +67,7 @@ def test_what_is_still_open_has_not_lasted_but_lasts(happened):
     Alert.objects.filter(pk=row.alert.pk).update(
         fired_at=MONDAY - timedelta(seconds=23), state="firing", resolved_at=None
     )
-    assert "still open, so far 23 s, not acknowledged." in text.text(week(MONDAY))
+    assert "still open after 23 s, not acknowledged." in text.text(week(MONDAY))
 
 
 def counted(days: int, bad_day: int, window_days: int) -> None:
@@ -158,4 +158,4 @@ def test_what_became_of_a_loops_actions_adds_up(db):
     report = week(MONDAY)
     [row] = report.loops
     assert (row.actions, row.effective + row.ineffective + row.harmful + row.unjudged) == (6, 6)
-    assert "6 actions, 1 had an effect, 1 none, 1 made it worse, 3 not judged." in text.text(report)
+    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in text.text(report)

@@ -132,7 +132,7 @@ def test_the_backlogs_trend_is_shown_where_it_is_known(trend, words):
         ("node_scaling", {"use": [], "release": [], "restore": [{}]}, "restored points"),
         ("flow", {"admit": 412.3456}, "set admit 412.3"),
         ("flow", {"admit": 20_343.2}, "set admit 20,343"),
-        ("balance", {"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2"),
+        ("balance", {"shares": {"a": 0.5, "b": 0.5}}, "set shares of 2 replicas"),
         ("shedding", {"shed": {"p": {"cpu": 0.25, "load": 0.1}}}, "set shedding to up to 25 % of a type"),
         ("shedding", {"shed": {}}, "stopped shedding"),
         ("ladder", {"rung": 4}, "enabled throttling"),

@@ -106,7 +106,7 @@ def test_nobody_says_that_every_queue_keeps_up_while_one_fills():
 
 def test_what_is_not_known_yet_is_said_and_is_not_well():
     found = health(plant(queues={"alert": queue(waiting_events=None, wait_seconds=None)}))
-    assert found.sentence == "No problems found; not known yet: alert."
+    assert found.sentence == "No problems found; state unknown: alert."
 
 
 def test_the_headline_is_one_finding_and_the_others_are_its_list():
@@ -192,7 +192,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         ({"nodes": {"n1": node(), "n2": node(state=None)}}, "OFFLINE", "start its agent"),
         ({"nodes": {"n1": node(state="BUSY", utilisation=0.78)}}, "BUSY", "busy: 78 %"),
         ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": None}}, "BUSY", "starting;"),
-        ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": "x"}}, "BUSY", "after it failed: x"),
+        ({"pipeline": {"state": "starting", "age_seconds": 1.0, "error": "x"}}, "BUSY", "after a failure: x"),
         ({"pipeline": {"state": "stalled", "age_seconds": 1.0, "hindrance": "n1"}}, "TOOBUSY", "stalled: n1"),
         ({"pipeline": {"state": "offline", "age_seconds": 12.0, "error": None}}, "OFFLINE", "12 s"),
         ({"pipeline": {"state": "failed", "age_seconds": 1.0, "error": "boom"}}, "TOOBUSY", "boom"),
@@ -200,7 +200,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         (
             {"totals": {"worker_slots": 0}, "hosts": {"jobs@here": {"role": "jobs", "draining": DRAIN}}},
             "TOOBUSY",
-            "No worker processes events of the jobs queues: host jobs@here is drained (ada: a disk).",
+            "No worker is processing the jobs queues: host jobs@here is drained (ada: a disk).",
         ),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},
@@ -224,10 +224,10 @@ def test_an_offline_node_comes_before_a_busy_one_and_says_who_serves_its_points(
     assert sentence.startswith("Node n2 has not reported for 5 s; its 334 points are served by n1 and n3.")
     nodes["n1"] = node(drained=True)
     assert health(plant(nodes=nodes, queues=shared)).sentence.endswith("served by n3.")
-    assert "Its points move" in health(plant(nodes=nodes, queues=shared)).findings[0].step
+    assert "move its points" in health(plant(nodes=nodes, queues=shared)).findings[0].step
     nodes["n2"] = node(state="OFFLINE", age_seconds=65.0, points=0)
     found = health(plant(nodes=nodes, queues=shared))
-    assert "it has no points" in found.sentence and "Its points move" not in found.findings[0].step
+    assert "it has no points" in found.sentence and "move its points" not in found.findings[0].step
 
 
 def test_a_node_without_points_of_the_lost_ones_queues_serves_none_of_them():
@@ -248,7 +248,7 @@ def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
     )
     snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
     said = plant_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
-    assert said.endswith("every queue keeps up; 3.00 % of the events that patterns could use is shed.")
+    assert said.endswith("every queue keeps up; 3.00 % of the events that patterns could use are shed.")
     little = health(plant(totals={"worker_slots": 2, "shed_share": 0.0003})).sentence
     assert little == "Events are shed: 0.03 % of the events that patterns could use."
 

@@ -174,8 +174,8 @@ def test_a_pause_is_no_value_of_a_loop(stop):
 @pytest.mark.parametrize(
     ("hosts", "words"),
     [
-        ({}, "no worker host of role jobs reports"),
-        ({"spark@a": {"role": "spark"}}, "no worker host of role jobs reports"),
+        ({}, "no worker host of role jobs is reporting"),
+        ({"spark@a": {"role": "spark"}}, "no worker host of role jobs is reporting"),
         ({HOST: {"role": "jobs", "slots": 0}}, "no worker host of role jobs has a slot"),
         (
             {HOST: {"role": "jobs", "drained": True}},

@@ -101,7 +101,8 @@ def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         count = reversals(values, loop.swing)
         window = _minutes(window_seconds)
         said = (
-            f"{_name(loop)}: output reversed {count} times in {window} (swings of at least {loop.swing:g})."
+            f"{_name(loop)}: {format_count(count, 'output reversal')} in {window}"
+            f" (swings of at least {loop.swing:g})."
         )
         yield _build_reading(evidence, loop, count, said)
 
@@ -117,7 +118,7 @@ def _find_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readi
         # briefly.
         share = 100 * min(1.0, len(readings) * loop.interval_seconds / window_seconds)
         limit = f" ({readings[-1].limited_by})".replace("_", " ") if readings else ""
-        said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of {_minutes(window_seconds)}."
+        said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of the last {_minutes(window_seconds)}."
         yield _build_reading(evidence, loop, share, said)
 
 
@@ -220,7 +221,7 @@ def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 def _find_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     overdue = _compute_overdue_seconds(evidence)
     if overdue is not None:
-        cause = "beat, the worker of role control, or the database does not respond"
+        cause = "Celery beat, the control worker, or the database is not responding"
         yield Reading({}, overdue, f"No loop has ticked; a tick is {overdue:.0f} s overdue: {cause}.")
 
 
@@ -284,7 +285,7 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
             continue
         left = row.expires_at - evidence.now
         what, then = _describe_end(row)
-        said = f"{what} by {row.owner} ends in {max(0, left):.0f} s{then and f'; {then}'}."
+        said = f"{what} by {row.owner} expires in {max(0, left):.0f} s{then and f'; {then}'}."
         kinds = {"loop": row.loop, "law": row.law, "queue": row.queue, "node": row.node, "host": row.host}
         places = {kind: place for kind, place in kinds.items() if place}
         yield Reading({"override": str(row.id), "what": what, **places}, left, said)
@@ -293,13 +294,13 @@ def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Read
 def _describe_end(row: OverrideStatus) -> tuple[str, str]:
     """Return what ends and what applies then; "" if that is unknown."""
     if row.name == DRAINING:
-        return f"Drain of {row.host}", "the host takes work again"
+        return f"Drain of {row.host}", "the host accepts work again"
     if row.name == pausing.INTAKE:
-        return f"Pause of the intake of {row.queue}", "it accepts events again"
+        return f"Intake pause of {row.queue}", "the queue accepts events again"
     if row.name == pausing.CONSUMPTION:
-        return f"Pause of the consumption of {row.queue}", "its events are processed again"
+        return f"Consumption pause of {row.queue}", "workers process its events again"
     back = "" if row.instead_of is None else f"the value returns to {row.instead_of}"
-    return f"Override of {row.name.replace('_', ' ')} of {row.scope}", back
+    return f"Override of {row.name.replace('_', ' ')} for {row.scope}", back
 
 
 def _find_ending(
@@ -321,7 +322,7 @@ def _run_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _tries(count: int) -> str:
-    return "1 try" if count == 1 else f"{count} tries"
+    return format_count(count, "attempt")
 
 
 def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -349,7 +350,7 @@ def _audit_altered(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         yield Reading({}, 0.0, "The audit log is intact.")
         return
     what = " ".join(facts.texts[:2])
-    more = f" And {facts.findings - 2} more." if facts.findings > 2 else ""
+    more = f" {format_count(facts.findings - 2, 'more finding')}." if facts.findings > 2 else ""
     said = (
         f"The audit log was altered: {what}{more} Run manage.py audit verify on the host, compare"
         " with the last"
@@ -391,7 +392,7 @@ CONDITIONS = (
     ),
     _ledger(
         "loop_ineffective",
-        "Number of latest actions in a row without effect, for a loop that continues to act.",
+        "Number of consecutive recent actions without effect, for a loop that still acts.",
         "actions",
         _ineffective,
         series=ACTUATOR,
@@ -454,7 +455,7 @@ CONDITIONS = (
     ),
     Condition(
         "host_overloaded",
-        "Share of the loops that tick late or lack a measurement because processor time is short.",
+        "Share of loops that tick late or lack a measurement because the host is overloaded.",
         "%",
         "",
         _host_overloaded,
@@ -464,7 +465,7 @@ CONDITIONS = (
     ),
     Condition(
         "loop_held",
-        "Time for which a loop has been on hold or in manual.",
+        "Time for which a loop has been in mode hold or manual.",
         "min",
         "loop",
         _find_held,
@@ -498,8 +499,8 @@ CONDITIONS = (
     ),
     Condition(
         "delivery_failing",
-        "Maximum number of tries of an undelivered message.",
-        "tries",
+        "Maximum number of failed attempts to deliver a message.",
+        "attempts",
         "receiver",
         _delivery_failing,
         source="records",

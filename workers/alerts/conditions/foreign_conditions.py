@@ -73,8 +73,9 @@ def _describe_lag(name: str, plant: str, group: ConsumerGroup, lag: float | None
     behind = f"Group {name} of {plant} is {least}{lag:,.0f} s behind ({group.lag_events:,} events)"
     rates = ""
     if group.in_per_second is not None and group.out_per_second is not None:
-        rates = f"; {group.in_per_second:,.0f}/s arrive, {group.out_per_second:,.0f}/s are read"
-    return f"{behind}{rates}, by {format_count(len(group.members), 'member')}."
+        arriving, reading = f"{group.in_per_second:,.0f}", f"{group.out_per_second:,.0f}"
+        rates = f"; {arriving} events/s arrive, {reading} events/s are read"
+    return f"{behind}{rates}. Members: {len(group.members):,}."
 
 
 CONDITIONS = (
@@ -88,7 +89,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missed",
-        "Time for which workers of an attached plant have not responded without a report that they ended.",
+        "Time since workers of an attached plant stopped responding without going offline.",
         "s",
         "plant",
         _workers_missed,

@@ -25,17 +25,17 @@ def _burn(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator
         rate = objective.burn.get(pair.name)
         speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the allowed rate"
         left = _compute_left_share(objective)
-        said = f"Objective {name}: its error budget burns {speed} over {_windows(pair)}. {left}"
+        said = f"Objective {name}: the error budget burns {speed} over {_windows(pair)}. {left}"
         yield Reading(_labels(name, objective), rate, said)
 
 
 def _compute_left_share(objective: ObjectiveStatus) -> str:
     if objective.window_left_share is None:
-        return "Nothing has been counted yet."
-    days = f"{objective.window_days:g} days"
+        return "No data has been counted yet."
+    days = f"{objective.window_days:g}-day"
     if objective.window_left_share < 0:
-        return f"The budget of {days} is overspent by {-100 * objective.window_left_share:.0f} %."
-    return f"{100 * objective.window_left_share:.0f} % of the budget of {days} is left."
+        return f"The {days} budget is overspent by {-100 * objective.window_left_share:.0f} %."
+    return f"{100 * objective.window_left_share:.0f} % of the {days} budget is left."
 
 
 def _find_spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -56,8 +56,7 @@ CONDITIONS = (
     *(
         Condition(
             f"budget_burn_{pair.name}",
-            f"Multiple of the allowed rate at which an error budget burns, over {_windows(pair)}:"
-            " the lower one.",
+            f"Burn rate of an error budget over {_windows(pair)}: the lower of the two.",
             "times",
             "objective",
             _reader(pair),

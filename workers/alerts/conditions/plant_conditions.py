@@ -34,7 +34,7 @@ def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         wait = queue.wait_seconds
-        said = f"Queue {name}: its oldest event has waited {_seconds(wait)}."
+        said = f"Queue {name}: the oldest event has waited {_seconds(wait)}."
         yield Reading({"queue": name}, wait, said, _list_related_subjects(evidence, name))
 
 
@@ -68,8 +68,7 @@ def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Read
 def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         count = queue.dead_letters
-        verb = "waits" if count == 1 else "wait"
-        said = f"Queue {name}: {format_count(count or 0, 'dead letter')} {verb} for a person."
+        said = f"Queue {name}: {format_count(count or 0, 'dead letter')} to requeue or discard."
         yield Reading({"queue": name}, count, said, _list_related_subjects(evidence, name))
 
 
@@ -90,7 +89,7 @@ def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading
         known = not node.stale and node.state != OFFLINE
         percent = 100 * use if use is not None and known else None
         said = (
-            f"Node {name}: not measured."
+            f"Node {name}: load unknown."
             if percent is None
             else f"Node {name}: load is {percent:.0f} % of its capacity."
         )
@@ -101,7 +100,7 @@ def _node_memory(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
     for name, node in evidence.plant.nodes.items():
         used, capacity = node.memory_bytes, node.memory_capacity_bytes
         share = None if used is None or not capacity else 100 * used / capacity
-        said = f"Node {name}: {share or 0:.0f} % of its memory is used; a full node accepts no events."
+        said = f"Node {name}: memory {share or 0:.0f} % used; a full node accepts no events."
         yield Reading({"node": name}, share, said)
 
 
@@ -117,9 +116,7 @@ def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Read
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
         free = f"{slots or 0:.0f} worker slots are available for the jobs queues."
-        none = (
-            f"No worker processes events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
-        )
+        none = f"No workers process events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
         yield Reading({}, slots, free if slots else none)
 
 
@@ -223,7 +220,7 @@ def _order_unreached(evidence: Evidence, window_seconds: float) -> Iterator[Read
     for name, plant in evidence.plant.plants.items():
         wrong = [reason for reason in map(explain_fault, plant.orders, plant.orders.values()) if reason]
         more = f" ({len(wrong)} operators)" if len(wrong) > 1 else ""
-        said = f"Plant {name}: {wrong[0]}{more}." if wrong else f"Plant {name}: its tasks are as ordered."
+        said = f"Plant {name}: {wrong[0]}{more}." if wrong else f"Plant {name}: its tasks are as requested."
         yield Reading({"plant": name}, float(len(wrong)) if plant.state == "seen" else None, said)
 
 
@@ -265,11 +262,7 @@ CONDITIONS = (
     ),
     Condition(
         "rate_unexpected",
-        (
-            "Distance of the last minute's rate from the middle of its expected band, in halves"
-            " of its width: 1 is"
-            " its edge."
-        ),
+        "Distance of the last minute's rate from the middle of its expected band; 1 is the edge of the band.",
         "times",
         "queue",
         _rate_unexpected,
@@ -278,7 +271,7 @@ CONDITIONS = (
     ),
     Condition(
         "dead_letters",
-        "Dead letters: events that failed on every attempt and wait for a person.",
+        "Dead letters: events that failed on every attempt.",
         "events",
         "queue",
         _dead_letters,
@@ -315,7 +308,7 @@ CONDITIONS = (
     ),
     Condition(
         "producer_silent",
-        "Time since a producer last published; after a day it counts as gone.",
+        "Time since a producer last published. After a day, the producer is no longer watched.",
         "s",
         "producer",
         _producer_silent,
@@ -325,7 +318,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missing",
-        "Worker slots of role jobs, if a queue needs them.",
+        "Number of worker slots of role jobs, if a queue needs them.",
         "slots",
         "",
         _workers_missing,
@@ -345,7 +338,7 @@ CONDITIONS = (
     ),
     Condition(
         "pool_refuses",
-        "Whether a worker host's pool can't reach the requested size.",
+        "1 if a worker host's pool can't reach the requested size.",
         "",
         "host",
         _pool_refuses,
@@ -362,7 +355,7 @@ CONDITIONS = (
     ),
     Condition(
         "pipeline_stalled",
-        "Whether an application's events wait while it makes no progress.",
+        "1 if an application makes no progress while its events wait.",
         "",
         "pipeline",
         _pipeline_stalled,
@@ -380,7 +373,7 @@ CONDITIONS = (
     ),
     Condition(
         "throttled",
-        "Whether the remedy ladder throttles a queue's admission.",
+        "1 if the remedy ladder throttles a queue's admission.",
         "",
         "queue",
         _find_throttled,
@@ -388,7 +381,7 @@ CONDITIONS = (
     ),
     Condition(
         "order_unreached",
-        "Operators of an attached plant whose tasks are not as ordered: without effect, or undone there.",
+        "Number of operators of an attached plant whose tasks differ from the requested number.",
         "operators",
         "plant",
         _order_unreached,

@@ -13,7 +13,7 @@ def _value(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, name, sensor in _sensors(evidence):
         unit = f" {sensor.unit}" if sensor.unit else ""
         value = sensor.known_value
-        said = "not known" if value is None else f"{value:.4g}{unit}"
+        said = "unknown" if value is None else f"{value:.4g}{unit}"
         yield Reading(_labels(plant, name), value, f"{_title(plant, name, sensor)}: {said}.")
 
 
@@ -51,7 +51,7 @@ CONDITIONS = (
     ),
     Condition(
         "sensor_below",
-        "The same, for sensors whose low values are critical.",
+        "Value of a declared plant's sensor whose low values are critical.",
         "",
         "sensor",
         _value,

@@ -19,8 +19,8 @@ from workers.steering.expiry import time_words
 # was not to be notified.
 NoticeState = Literal["notified", "on its way", "failed", "not yet", "never"]
 NoticeWords = tuple[NoticeState, str, datetime | None]  # as a notice has them
-OF_A_SCHEDULE = "Not notified itself: the message is for the person on call."
-NOBODY_ON_CALL = "When its step was due, nobody was on call, and its fallback receiver was disabled."
+OF_A_SCHEDULE = "The message goes to the user on call."
+NOBODY_ON_CALL = "When the step was due, no user was on call, and the fallback receiver was disabled."
 
 
 @dataclass(frozen=True)
@@ -150,14 +150,14 @@ def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | N
             return "failed", words, None
         if delivery.message == "waiting" and delivery.tries:
             again = _clock(delivery.due_at, alert.now)
-            words = f"Not delivered after {_tries(delivery.tries)}, next try at {again}: {delivery.error}"
+            words = f"Not delivered after {_tries(delivery.tries)}, next attempt at {again}: {delivery.error}"
             return "on its way", words, delivery.due_at
         if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
-            return "on its way", "Its message is queued.", delivery.created_at
+            return "on its way", "The message is queued.", delivery.created_at
     # A delivery that was dropped before the alert came back says nothing about now: its step may still become
     # due.
     if own and alert.resolved_at is not None:
-        return "never", "The alert ended before its message was sent.", None
+        return "never", "The alert ended before the message was sent.", None
     return None
 
 
@@ -172,27 +172,27 @@ def _explain_missing_notification(
     if name == alert.about_receiver:
         return "never", "The alert is about messages to this receiver.", None
     if name in switched_off:
-        return "never", "It is disabled.", None
+        return "never", "The receiver is disabled.", None
     if name not in channels:
         return "never", "This receiver no longer exists.", None
     at = next((at for at, step in enumerate(alert.steps) if name in step["receivers"]), None)
     if at is None:
-        return "never", "The rule no longer names it.", None
+        return "never", "The rule no longer names this receiver.", None
     if at < alert.next_step and channels[name] == Receiver.Channel.SCHEDULE:
         return "never", OF_A_SCHEDULE if at in steps else NOBODY_ON_CALL, None
     if at < alert.next_step:
-        return "never", "It was disabled, or the rule did not name it, when its step was due.", None
+        return "never", "When the step was due, the receiver was disabled or not in the rule.", None
     if alert.resolved_at is not None:
         delay = alert.steps[at]["after_minutes"]
-        return "never", f"The alert ended before its step was due ({delay:g} min).", None
+        return "never", f"The alert ended before the step was due ({delay:g} min).", None
     if alert.suppression is not None:
-        return "not yet", "Its delay starts when the alert notifies again.", None
+        return "not yet", "The delay starts when the alert notifies again.", None
     if alert.counted_from is None:
-        return "not yet", "Its delay starts when the alerter next evaluates the alert.", None
+        return "not yet", "The delay starts when the alerter next evaluates the alert.", None
     due = alert.counted_from + timedelta(minutes=alert.steps[at]["after_minutes"])
     return (
         "not yet",
-        f"Waiting for its delay: notified at {_clock(due, alert.now)} unless somebody acknowledges.",
+        f"To be notified at {_clock(due, alert.now)} unless the alert is acknowledged.",
         due,
     )
 
@@ -201,7 +201,7 @@ def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
     """Return the last delivery, if it is an end: an alert that came back since is not over for it."""
     sent = [delivery for delivery in deliveries if delivery.receiver == name and delivery.message == "sent"]
     is_end = bool(sent) and sent[-1].kind == Delivery.Kind.RESOLVED
-    return f"Notified of the end at {_clock(sent[-1].sent_at, now)}." if is_end else ""
+    return f"Notified of the resolution at {_clock(sent[-1].sent_at, now)}." if is_end else ""
 
 
 def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
     if alert.suppression is not None:
         yield _explain_suppression(alert)
     if not notices:
-        yield f"No receiver: the rule {alert.rule} names none."
+        yield f"The rule {alert.rule} has no receivers."
         return
     for notice in notices:
         if notice.state in ("failed", "on its way"):
@@ -228,12 +228,12 @@ def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
 def _explain_suppression(alert: AlertFacts) -> str:
     until = f" until {_clock(alert.until, alert.now)}" if alert.until else ""
     reason = f": {alert.said}" if alert.said else "."
-    by = alert.who or "somebody"
+    by = alert.who or "an unknown user"
     return {
         "silenced": f"Silenced by {by}{until}{reason}",
         "snoozed": f"Snoozed by {by}{until}{reason}",
-        "acknowledged": f"Acknowledged by {by}{until}, before anybody was notified{reason}",
-        "explained": f"Another alert explains it{reason}",
+        "acknowledged": f"Acknowledged by {by}{until}, before any receiver was notified{reason}",
+        "explained": f"Explained by another alert{reason}",
         "paused": f"Maintenance{reason}",
     }[alert.suppression or "paused"]
 
@@ -288,7 +288,7 @@ def _delivery(row: Delivery) -> DeliveryFacts:
 
 
 def _tries(count: int) -> str:
-    return f"{count} {'try' if count == 1 else 'tries'}"
+    return f"{count} {'attempt' if count == 1 else 'attempts'}"
 
 
 def _clock(at: datetime | None, now: datetime) -> str:

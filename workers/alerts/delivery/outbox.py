@@ -342,4 +342,4 @@ def mark_failed(
         state=Message.State.FAILED if given_up else Waiting,
         due_at=now + timedelta(seconds=delay),
     )
-    logger.warning("A message to %s was not delivered (try %d): %s", message.receiver.name, tries, error)
+    logger.warning("A message to %s was not delivered (attempt %d): %s", message.receiver.name, tries, error)

@@ -45,12 +45,12 @@ def define(
     """
     checks.name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
-    checks.choice(channels, ", ".join(channels)).validate(channel, "channel", end=".")
-    unknown = f"is not a setting of {channel}; its settings: {{known}}."
+    checks.choice(channels).validate(channel, "channel", end=".")
+    unknown = f"is not a setting of {channel}; the settings are {{known}}."
     checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
         raise BadInput(
-            "tells_resolved", "must stay on: Alertmanager would otherwise treat every alert as open for days."
+            "tells_resolved", "must be on: otherwise, Alertmanager treats every alert as open for days."
         )
     if gets_reports and channel not in READ_BY_PEOPLE:
         raise BadInput("gets_reports", f"is available for {', '.join(READ_BY_PEOPLE)}, not {channel}.")
@@ -99,16 +99,16 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
     """
     named = [schedule for schedule in schedules_of(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
-    by = f"{', '.join(sorted(used)[:5])} uses it when nobody is on call. Choose another receiver there first."
+    by = f"it is the fallback of {', '.join(sorted(used)[:5])}. Choose another fallback there first."
     if used and channel == Receiver.Channel.SCHEDULE:
         raise BadInput("channel", f"can't become a schedule: {by}")
     if used and not enabled:
-        raise BadInput("enabled", f"can't be disabled: {by}")
+        raise BadInput("enabled", f"can't be turned off: {by}")
     otherwise = settings.get("otherwise")
     if channel != Receiver.Channel.SCHEDULE or not enabled:
         return
     if otherwise == name or Receiver.objects.filter(name=str(otherwise), enabled=False).exists():
-        raise BadInput("otherwise", "must be another receiver that is enabled; enable it first.")
+        raise BadInput("otherwise", "must be another receiver, and it must be enabled.")
 
 
 def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
     otherwise = settings.get("otherwise")
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)
     if not isinstance(otherwise, str) or not people.filter(name=otherwise).exists():
-        raise BadInput("otherwise", "must be a receiver other than a schedule, for when nobody is on call.")
+        raise BadInput("otherwise", "must be a receiver that is not a schedule.")
     return {**_find_secret_name(settings), "otherwise": otherwise}
 
 

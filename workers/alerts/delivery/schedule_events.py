@@ -63,7 +63,7 @@ def _check_rules(event: Any) -> None:
             raise BrokenEvent("has an RRULE without FREQ.")
         often = {str(frequency).upper() for frequency in rule["FREQ"]} & _TOO_OFTEN
         if often or any(name in rule for name in _WITHIN_A_DAY):
-            raise BrokenEvent("has a rule that recurs within a day; a shift recurs daily at most.")
+            raise BrokenEvent("has a rule that recurs more than once a day; use FREQ=DAILY or longer.")
         if any(interval < 1 for interval in rule.get("INTERVAL", [])):
             raise BrokenEvent("has an RRULE with an INTERVAL below 1.")
 
@@ -71,11 +71,11 @@ def _check_rules(event: Any) -> None:
 def _check_length(event: Any) -> None:
     start = event["DTSTART"].dt
     if not isinstance(start, date):
-        raise BrokenEvent("has a DTSTART that is neither a date nor a time of a day.")
+        raise BrokenEvent("has a DTSTART that is neither a date nor a date-time.")
     if "DTEND" in event:
         end = event["DTEND"].dt
         if not isinstance(end, date):
-            raise BrokenEvent("has a DTEND that is neither a date nor a time of a day.")
+            raise BrokenEvent("has a DTEND that is neither a date nor a date-time.")
         if _comparable(end, start) < _comparable(start, end):
             raise BrokenEvent("ends before it starts.")
     elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:

@@ -133,9 +133,9 @@ class FeedReader:
             ):
                 status, text = response.status_code, egress.read(response, MAX_BYTES + 1)
         except httpx.HTTPError as error:
-            raise BadInput(name, f"did not answer: {type(error).__name__}.") from None
+            raise BadInput(name, f"did not respond: {type(error).__name__}.") from None
         if status != 200:
-            raise BadInput(name, f"answered {status}.")
+            raise BadInput(name, f"returned HTTP {status}.")
         if len(text) > MAX_BYTES:
-            raise BadInput(name, f"answered more than {MAX_BYTES:,} bytes.")
+            raise BadInput(name, f"returned more than {MAX_BYTES:,} bytes.")
         return text

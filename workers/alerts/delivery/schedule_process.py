@@ -56,12 +56,15 @@ def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
     begun = time.process_time()
 
     def interrupt(*_: Any) -> None:
-        raise BrokenEvent("takes too much time: its rule rarely or never recurs; give the rule an UNTIL.")
+        raise BrokenEvent("takes too long to read: its rule rarely or never recurs; add UNTIL to the rule.")
 
     @contextmanager
     def bounded() -> Iterator[None]:
         if time.process_time() - begun > MAX_EVENTS_CORE_SECONDS:
-            raise BadInput("calendar", "takes too much time: many of its rules rarely or never recur.")
+            raise BadInput(
+                "calendar",
+                "takes too long to read: many of its rules rarely or never recur; add UNTIL to them.",
+            )
         signal.setitimer(signal.ITIMER_PROF, MAX_EVENT_CORE_SECONDS)
         try:
             yield

@@ -13,7 +13,7 @@ from workers.documents.states import SubjectState
 from workers.steering.stopped import find_pause
 
 BAD = ("warning", "critical")
-SAFE = "Nothing acknowledged is lost."
+SAFE = "No acknowledged events are lost."
 BURN = "budget_burn_"  # before the name of a pair of windows
 
 
@@ -43,21 +43,21 @@ class Impacts:
         if objective is None or not rate:
             return ""
         lasts = _length(24 * objective.window_days / rate)
-        return f"At this rate the whole error budget of {objective.window_days:g} days lasts {lasts}."
+        return f"At this rate, the whole {objective.window_days:g}-day error budget lasts {lasts}."
 
     def _describe_node(self, name: str) -> str:
         node = self._nodes.get(name)
         if node is None:
             return "The node is no longer part of the plant."
         queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
-        held = "It has no points, so no new events go to it."
+        held = "The node has no points, so it receives no new events."
         if queues:
-            held = f"It has {format_count(node.points or 0, 'point')} of {join_names(queues)}."
+            held = f"The node has {format_count(node.points or 0, 'point')} of {join_names(queues)}."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
         waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
         verb = "waits" if waiting == 1 else "wait"
-        left = f" {format_count(waiting, 'event')} {verb} there until it returns." if waiting else ""
+        left = f" {format_count(waiting, 'event')} {verb} on the node until it returns." if waiting else ""
         served = f" {self._list_served_applications(name)}." if queues else ""
         return f"{held}{served}{left} {SAFE}"
 
@@ -73,13 +73,13 @@ class Impacts:
             return "The queue is no longer part of the plant."
         if condition == "dead_letters":
             dead = queue.dead_letters or 0
-            verb, them = ("has", "it") if dead == 1 else ("have", "them")
-            said = f"{format_count(dead, 'event')} of {name} {verb} no effect"
-            return f"{said} until a person requeues or discards {them}."
+            verb, them = ("stays", "it") if dead == 1 else ("stay", "them")
+            said = f"{format_count(dead, 'event')} of {name} {verb} unprocessed"
+            return f"{said} until you requeue or discard {them}."
         slow = condition == "queue_latency"
         waits = queue.latency_p95_seconds if slow else queue.wait_seconds
-        whose = f"5 % of the events of {name}" if slow else f"Events of {name}"
-        said = "" if waits is None else f"{whose} take effect {waits:,.0f} s late. "
+        measured = f"The p95 latency of {name}" if slow else f"The delay of {name}"
+        said = "" if waits is None else f"{measured} is {waits:,.0f} s. "
         return f"{said}{self._others(name) if with_others else ''}{SAFE}"
 
     def _others(self, name: str) -> str:
@@ -87,7 +87,7 @@ class Impacts:
         others = [queue for queue in self._queues if queue != name]
         behind = [queue for queue in self._behind if queue != name]
         if behind:
-            return f"{join_names(behind)} {'waits' if len(behind) == 1 else 'wait'} too. "
+            return f"{join_names(behind)} {'falls' if len(behind) == 1 else 'fall'} behind, too. "
         stopped = [queue for queue in self._paused if queue != name]
         if stopped:
             verb = "is" if len(stopped) == 1 else "are"
@@ -129,11 +129,13 @@ MAX_NAMES = 4
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return a, b and c; of many, only some are named."""
+    """Return a, b, and c; of many, only some are named."""
     shown = names[:MAX_NAMES]
     if len(names) > MAX_NAMES:
         shown = [*shown[:-1], f"{len(names) - MAX_NAMES + 1} others"]
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
+    if len(shown) < 3:
+        return " and ".join(shown)
+    return f"{', '.join(shown[:-1])}, and {shown[-1]}"
 
 
 def read_recorded_impact(alert: Alert) -> str:
@@ -143,95 +145,97 @@ def read_recorded_impact(alert: Alert) -> str:
 
 
 GENERAL = {
-    "workers_missing": f"Events of the jobs queues wait; none is handled. {SAFE}",
+    "workers_missing": f"Events of the jobs queues wait and are not processed. {SAFE}",
     "workers_saturated": "Started workers wait for a slot; queues of low priority wait longest.",
-    "pool_refuses": "The pool continues with its present processes; its loop uses their number as its limit.",
-    "pipeline_down": f"Events of the pipeline's queues wait; no complex event is detected. {SAFE}",
-    "pipeline_stalled": f"Events of its queues wait; no complex event is detected. {SAFE}",
+    "pool_refuses": "The pool keeps its current processes, and the loop uses their number as its limit.",
+    "pipeline_down": f"Events of the pipeline's queues wait; no complex events are detected. {SAFE}",
+    "pipeline_stalled": f"Events of the application's queues wait; no complex events are detected. {SAFE}",
     "pipeline_lag": "Complex events are detected late, by the lag of the watermark.",
-    "order_unreached": "Loops of the plant hold; its operators keep the tasks that they have.",
-    "shedding": "Shed events are dropped on purpose, counted by type and pattern, and lost.",
-    "observer_silent": "Pages show an old state of the plant. Loops take no action on old measurements.",
+    "order_unreached": "The plant's loops hold, and its operators keep their current tasks.",
+    "shedding": "Shed events are lost. They are counted by type and pattern.",
+    "observer_silent": "Pages show an outdated state of the plant. Loops take no action on old measurements.",
     "loops_stopped": f"No loop starts workers or moves points. Events wait. {SAFE}",
     "host_overloaded": f"Loops act late or not at all; pages may show old values. {SAFE}",
     "loop_stale": "The loop takes no action and keeps its last value. It resumes with a valid measurement.",
     "loop_silent": "The actuator of the loop keeps its last value.",
-    "loop_held": "Only a person changes the actuator while the mode lasts.",
-    "loop_oscillation": "The actuator swings up and down, which costs more than it gains.",
-    "loop_saturated": "The loop has reached its limit. The next remedy or a higher limit has to help.",
+    "loop_held": "The loop does not change the actuator in this mode.",
+    "loop_oscillation": "The actuator oscillates, which costs more than it gains.",
+    "loop_saturated": "The loop can't act beyond its limit. Only the next remedy or a higher limit helps.",
     "loop_ineffective": "Actions of the loop do not change its measurement.",
     "loop_harmful": "Actions of the loop changed its measurement in the wrong direction.",
-    "plan_failed": "Completed moves remain; the others were not started.",
+    "plan_failed": "Completed moves remain; the other moves were not started.",
     "run_failed": "The result of the task is missing; completed chunks remain.",
-    "delivery_failing": "People behind this receiver get no notification; other receivers do.",
-    "budget_burn_fast": "At this rate the error budget is used up long before its window ends.",
-    "budget_burn_medium": "At this rate the error budget is used up long before its window ends.",
-    "budget_burn_slow": "At this rate the error budget is used up before its window ends.",
+    "delivery_failing": "Users of this receiver get no notifications. Other receivers are not affected.",
+    "budget_burn_fast": "At this rate, the error budget is used up long before its window ends.",
+    "budget_burn_medium": "At this rate, the error budget is used up long before its window ends.",
+    "budget_burn_slow": "At this rate, the error budget is used up before its window ends.",
     "budget_spent": "The target was missed. Loops no longer shed or throttle on this budget.",
-    "rate_unexpected": "Loops follow the arrivals; limits and plans were made for the usual rate.",
-    "producer_silent": "Either its source has no events, or they do not reach the plant.",
-    "throttled": "Producers over HTTP are asked to wait. Their events stay with them; none is lost.",
+    "rate_unexpected": "Loops adapt to the rate, but limits and plans assume the usual rate.",
+    "producer_silent": "The producer has no events, or its events do not reach the plant.",
+    "throttled": "HTTP producers have to wait. They keep their events, so no events are lost.",
     "sensor_silent": "Loops that need the sensor take no action and keep their last value.",
     "consumer_lag": (
-        "Events of the group take effect late. Events that the topic's retention deletes before are lost."
+        "The group processes events late. Events that the topic's retention deletes first are lost."
     ),
-    "plant_silent": "Its loops take no action. Whether the plant itself runs is unknown.",
-    "workers_missed": "Tasks that they had taken may wait until the broker delivers them to others.",
-    "queue_unserved": "Its tasks wait; none is started.",
+    "plant_silent": "The plant's loops take no action. The plant itself may still be running.",
+    "workers_missed": "Tasks of these workers may wait until the broker redelivers them.",
+    "queue_unserved": "Tasks in the queue wait and do not start.",
     "audit_altered": "The audit log can't be trusted until the cause is known.",
-    "audit_unchecked": "If the audit log were altered now, nobody would notice.",
+    "audit_unchecked": "Changes to the audit log are currently not detected.",
 }
 FIRST_STEPS = {
-    "node_lost": "Check its host, server, and agent.",
-    "node_toobusy": "Find the queue that loads it. Move points away, or drain the node.",
-    "node_memory": "Find out what waits there, and why. Move points away before the memory is full.",
-    "queue_wait": "Check whether workers run and their services answer. Then raise the loop's limit.",
-    "queue_latency": "Find the slow node, and how long the handler takes per event.",
-    "rate_unexpected": "See which producer or key differs (What is different), and ask its owner.",
-    "dead_letters": "Open one: its error shows whether the event or the handler is at fault.",
-    "producer_silent": "Ask its owner. Check whether it reaches the console or the control server.",
-    "workers_missing": "Start a worker host of role jobs, or end the drain of one.",
-    "pool_refuses": "Check the host's memory and its limit of processes. Lower the loop's maximum.",
+    "node_lost": "Check the node's host, server, and agent.",
+    "node_toobusy": "Find the queue that loads the node. Move points away, or drain the node.",
+    "node_memory": "Check which events wait on the node. Move points away before the memory is full.",
+    "queue_wait": "Check whether workers run and their services respond. Then raise the loop's limit.",
+    "queue_latency": "Find the slow node, and check how long the handler takes per event.",
+    "rate_unexpected": "Find the producer or key that changed under Compare time ranges, and ask its owner.",
+    "dead_letters": "Open a dead letter. Its error shows whether the event or the handler is at fault.",
+    "producer_silent": (
+        "Ask the producer's owner. Check whether the producer reaches the console or the control server."
+    ),
+    "workers_missing": "Start a worker host of role jobs, or return a drained host to service.",
+    "pool_refuses": "Check the host's memory and process limit. Lower the loop's maximum.",
     "pipeline_down": "Read the pipeline's log. It resumes from its checkpoint when it starts.",
     "pipeline_stalled": "The alert names the stall reason. A stuck part is restarted automatically.",
     "pipeline_lag": "Check whether batches take longer than their interval.",
-    "order_unreached": "Find the other controller, or why the plant refuses. Then resume the loops.",
-    "observer_silent": "Start the observer (manage.py observe). Check whether the control server answers.",
-    "loops_stopped": "Check whether beat and the worker of role control run and the database answers.",
+    "order_unreached": "Find the other controller, or why the plant rejects changes. Then resume the loops.",
+    "observer_silent": "Start the observer (manage.py observe). Check whether the control server responds.",
+    "loops_stopped": "Check whether Celery beat and the control worker run and the database responds.",
     "host_overloaded": (
         "Find the process that uses the CPU (top), and stop or move it. Weir recovers automatically."
     ),
     "loop_saturated": "Check whether the limit is still right. An override raises it temporarily.",
     "loop_oscillation": "Put the loop on hold. Then widen its slew or its window.",
-    "loop_ineffective": "Find what else limits the target: the node, the handler, the slots.",
+    "loop_ineffective": "Find the real limit of the target: the node, the handler, or the worker slots.",
     "loop_harmful": "Put the loop on hold, and read the decision.",
     "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
     "budget_burn_fast": "Open the objective: it shows when, at which subject, and during which alerts.",
     "budget_burn_medium": "Open the objective: it shows when, at which subject, and during which alerts.",
-    "budget_burn_slow": "Open the objective, and find what burns the budget a little each day.",
-    "budget_spent": "Find what used it up. Then improve that, or lower the target.",
-    "run_failed": "Read the run's error. Resume the run when the cause is gone.",
-    "plan_failed": "Read the plan's note. Propose it again when the cause is gone.",
+    "budget_burn_slow": "Open the objective, and find the errors that burn the budget every day.",
+    "budget_spent": "Find the errors that used up the budget. Fix their cause, or lower the target.",
+    "run_failed": "Read the run's error. Fix the cause, then resume the run.",
+    "plan_failed": "Read the plan's note. Fix the cause, then propose the plan again.",
     "throttled": "On the queue's page, find the cheaper remedy that is held or at its limit, and release it.",
     "shedding": "On the shedding loop's page, find the bottleneck, and give that operator more capacity.",
-    "sensor_silent": "The alert quotes the source. Run the same query manually.",
+    "sensor_silent": "Read the source's error in the alert. Run the same query manually.",
     "consumer_lag": (
         "Check on the plant's page whether the group has members, and whether only one partition is late."
     ),
-    "plant_silent": "Check its address from another host. If it has moved, change it under Plants.",
-    "workers_missed": "Restart them on their host. The plant's page lists them with the time.",
-    "queue_unserved": "Start a worker with this queue, or check the queue's name where tasks are sent.",
+    "plant_silent": "Check the plant's address from another host. If it changed, update it under Plants.",
+    "workers_missed": "Restart the workers on their host. The plant's page lists them.",
+    "queue_unserved": "Start a worker for this queue, or check the queue name in the code that sends tasks.",
     "loop_silent": "Read the loop's last entry. Search the log of the control worker for its name.",
-    "loop_held": "Let it act again when the reason is gone.",
-    "override_ending": "Extend it if its reason still applies.",
-    "workers_saturated": "Check whether queues fall behind. If none does, nothing is wrong.",
+    "loop_held": "Set the mode to auto when the reason no longer applies.",
+    "override_ending": "Extend the override if its reason still applies.",
+    "workers_saturated": "Check whether queues fall behind. If not, no action is needed.",
     "audit_altered": "Run manage.py audit verify on the host: it names the entries.",
-    "audit_unchecked": "Check whether the alerter runs, and whether the database answers.",
+    "audit_unchecked": "Check whether the alerter runs and the database responds.",
 }
-POINTS_MOVE = "Its points move to other nodes automatically after 10 s, as long as the loops decide."
+POINTS_MOVE = "The loops move its points to other nodes after 10 s."
 STEPS_OF_PIPELINE = {
-    "queue_wait": "Check under Pipeline whether the application that reads it runs and keeps up.",
+    "queue_wait": "Check under Pipeline whether the application that reads the queue runs and keeps up.",
     "queue_latency": "Check under Pipeline which operator is slow, and how long its batches take.",
 }
 

@@ -80,11 +80,13 @@ class Preview:
             if hours >= 1
             else f"{self.stored_seconds / 60:.0f} min"
         )
+        if not self.fired:
+            return f"Would not have fired in the last {span}."
         return f"Would have fired {_times(len(self.fired))} in the last {span}."
 
 
 def _times(count: int) -> str:
-    return {0: "not once", 1: "once"}.get(count, f"{count} times")
+    return "once" if count == 1 else f"{count} times"
 
 
 def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
@@ -115,7 +117,7 @@ def _checks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) ->
         return _metric_checks(watched, control, data, since, until)
     if watched.name in ("plan_failed", "run_failed"):
         return _record_checks(since, until)
-    raise NothingStored("No stored data shows when it would have fired; it is evaluated from now on.")
+    raise NothingStored("No preview: this condition has no stored data. The rule is evaluated from now on.")
 
 
 class _Subject:
@@ -162,7 +164,7 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
     fired = sorted(
         (fired_at for row in subjects.values() for fired_at in row.fired), key=lambda each: each.at
     )
-    return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h yet.")
+    return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h.")
 
 
 def _signals(
@@ -181,7 +183,7 @@ def _metric_checks(
     try:
         topology = Topology.from_json(control.get(keys.TOPOLOGY))
     except BadTopology:
-        raise NothingStored("The plant has no nodes yet: no data is stored to evaluate.") from None
+        raise NothingStored("No preview: the plant has no nodes yet, so no data is stored.") from None
     names = [
         name.format(queue=queue, node=node, plant=plant, sensor=sensor)
         for name in watched.series

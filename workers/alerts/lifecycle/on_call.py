@@ -33,16 +33,16 @@ def situation(alert: Alert) -> AlertSituation:
         return AlertSituation(f"Resolved at {time_words(alert.resolved_at, timezone.now())}{after}.")
     suppression, until = suppression_of(alert)
     if suppression == "acknowledged":
-        who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "somebody"
+        who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "an unknown user"
         return AlertSituation(f"Acknowledged by {who}; fires again in", until)
     if suppression == "silenced":
         assert alert.silence is not None
         return AlertSituation(f"Silenced by {alert.silence.owner}; the silence ends in", until)
     if suppression == "snoozed":
-        who = alert.snoozed_by.get_username() if alert.snoozed_by else "somebody"
+        who = alert.snoozed_by.get_username() if alert.snoozed_by else "an unknown user"
         return AlertSituation(f"Snoozed by {who}; notifies again in", until)
     if suppression == "explained":
-        return AlertSituation("Suppressed: another alert explains it.")
+        return AlertSituation("Suppressed: explained by another alert.")
     if suppression == "paused":
         return AlertSituation(f"Suppressed: {alert.explanation}")
     return _lists_as_notifying(alert)
@@ -53,7 +53,7 @@ def _lists_as_notifying(alert: Alert) -> AlertSituation:
     if not steps:
         return AlertSituation("Not acknowledged; its rule has no receivers.")
     if alert.next_step >= len(steps):
-        return AlertSituation(f"Not acknowledged; no further step. {_list_notified(alert)}")
+        return AlertSituation(f"Not acknowledged; all escalation steps are done. {_list_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])
     due = next_step_at(alert)
     if due is None:
@@ -83,4 +83,4 @@ def _list_notified(alert: Alert) -> str:
     arrived = alert.deliveries.filter(message__state=Message.State.SENT).order_by("pk")
     last = dict(arrived.values_list("receiver__name", "kind"))
     names = [name for name, kind in last.items() if kind == Delivery.Kind.FIRING]
-    return f"Notified: {', '.join(names)}." if names else "Nobody has been notified."
+    return f"Notified: {', '.join(names)}." if names else "No receiver has been notified."

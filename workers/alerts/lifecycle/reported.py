@@ -48,7 +48,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     An alert that can't be read doesn't exclude the others. Raises `BadInput` naming the field if none can be
     read.
     """
-    version = checks.choice((VERSION,), f"{VERSION!r}, Alertmanager's")
+    version = checks.choice((VERSION,), f"{VERSION!r}, the version of Alertmanager")
     version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MAX_ALERTS:
@@ -100,11 +100,13 @@ def _readable(
 
 def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
     if not isinstance(alert, Mapping):
-        raise BadInput(where, "must be an object of labels, annotations, startsAt, endsAt, and fingerprint.")
+        raise BadInput(
+            where, "must be a JSON object with labels, annotations, startsAt, endsAt, and fingerprint."
+        )
     labels, notes = (_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
     fingerprint = alert.get("fingerprint")
     if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= MAX_FINGERPRINT:
-        raise BadInput(f"{where}.fingerprint", f"must be a text of at most {MAX_FINGERPRINT} characters.")
+        raise BadInput(f"{where}.fingerprint", f"must be a string of 1 to {MAX_FINGERPRINT} characters.")
     ended = str(alert.get("endsAt") or NEVER)
     return ReportedAlert(
         source=source[:80],
@@ -127,7 +129,7 @@ def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
 
 def _texts(given: Any, where: str) -> dict[str, str]:
     """Return labels or annotations; long values are cut, and surplus ones left out."""
-    read = checks.mapping_of(checks.text(), "an object of texts").validate(given, where, end=".")
+    read = checks.mapping_of(checks.text(), "an object of strings").validate(given, where, end=".")
     texts: Sequence[tuple[str, str]] = sorted(read.items())[:MAX_LABELS]
     longest = MAX_LABEL if where.endswith("labels") else MAX_TEXT
     return {name[:MAX_LABEL]: text[:longest] for name, text in texts}

@@ -37,7 +37,7 @@ def explanation(
     if condition in OF_LOOPS:
         loop = snapshot.loops.get(labels.get("loop", ""))
         why = stopped.explain_hold(loop.target, snapshot) if loop else ""
-        return f"The loop holds: {why}." if why else _was_emptied(labels, snapshot)
+        return f"The loop is on hold: {why}." if why else _was_emptied(labels, snapshot)
     if condition in OF_HOSTS:
         return _was_drained(labels, snapshot)
     if condition in OF_NODES:

@@ -23,16 +23,18 @@ MAX_DELAY_MINUTES = 24 * 60
 MAX_TITLE, MAX_RUNBOOK = 120, 500
 # The numbers of a rule, with the help texts of their fields.
 NUMBERS = (
-    Parameter("threshold", "the condition's unit", "Fires at this value or beyond.", 1.0, -1e9, 1e9),
+    Parameter("threshold", "unit of the condition", "Fires at this value or beyond.", 1.0, -1e9, 1e9),
     Parameter(
-        "clear_threshold", "the condition's unit", "Ends before this value; in between, nothing changes.",
-        None, -1e9, 1e9,
+        "clear_threshold", "unit of the condition",
+        "Resolves past this value. Between the thresholds, the state is kept.", None, -1e9, 1e9,
     ),
-    Parameter("window_seconds", "s", "Window of the count.", 600.0, 10.0, MAX_WINDOW_SECONDS),
-    Parameter("for_seconds", "s", "Fires after being true for this time.", 0.0, 0.0, 86_400.0),
-    Parameter("keep_seconds", "s", "Ends after being clear for this time.", 30.0, 0.0, 86_400.0),
+    Parameter("window_seconds", "s", "Time range for counting.", 600.0, 10.0, MAX_WINDOW_SECONDS),
+    Parameter("for_seconds", "s", "Fires after the condition is true for this time.", 0.0, 0.0, 86_400.0),
     Parameter(
-        "acknowledge_minutes", "min", "An acknowledged alert fires again after this.", 60.0, 1.0,
+        "keep_seconds", "s", "Resolves after the condition is false for this time.", 30.0, 0.0, 86_400.0,
+    ),
+    Parameter(
+        "acknowledge_minutes", "min", "An acknowledged alert fires again after this time.", 60.0, 1.0,
         1_440.0,
     ),
 )  # fmt: skip
@@ -76,7 +78,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     checks.name().validate(name, "name", end=".")
     existing_rule = AlertRule.objects.select_for_update().filter(name=name).first()
     if existing_rule is not None and revision is not None and existing_rule.revision != revision:
-        raise BadInput("revision", "is outdated: somebody has changed the rule meanwhile; reload it.")
+        raise BadInput("revision", "is outdated: another user changed the rule. Reload the page.")
     rule = existing_rule or AlertRule(name=name)
     for field, value in validate_fields(
         fields, None if existing_rule is None else document(existing_rule)
@@ -90,7 +92,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all fields of a rule, the given ones in place of those before. Raises `BadInput`."""
-    checks.refuse_unknown(fields, FIELDS, "", message="is not known; a rule has {known}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is unknown; a rule has {known}.")
     given = {**(before or {}), **fields}
     watched = condition(given.get("condition", ""))
     numbers = {number_field.name: _number(number_field, given) for number_field in NUMBERS}
@@ -143,7 +145,7 @@ def _runbook(link: Any) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
     if text and not _is_of_the_web(text):
-        raise BadInput("runbook", "must be an address that starts with https:// or http://, or empty.")
+        raise BadInput("runbook", "must be a URL that starts with https:// or http://, or empty.")
     if len(text) > MAX_RUNBOOK:
         raise BadInput("runbook", f"must have at most {MAX_RUNBOOK} characters.")
     return text
@@ -159,7 +161,7 @@ def _is_of_the_web(text: str) -> bool:
 
 def _severity(severity: Any) -> str:
     known = AlertRule.Severity.values
-    return str(checks.choice(known, ", ".join(known)).validate(severity, "severity", end="."))
+    return str(checks.choice(known).validate(severity, "severity", end="."))
 
 
 def _flag(value: Any) -> bool:
@@ -167,7 +169,9 @@ def _flag(value: Any) -> bool:
 
 
 def _labels(labels: Any) -> list[str]:
-    known = checks.list_of(checks.choice(matching.LABELS), f"a list of {', '.join(matching.LABELS)}")
+    known = checks.list_of(
+        checks.choice(matching.LABELS), f"a list of labels from {', '.join(matching.LABELS)}"
+    )
     known.validate(labels, "group_by", end=".")
     return list(dict.fromkeys(labels))
 
@@ -186,7 +190,9 @@ def _step(step: Any, where: str) -> dict[str, Any]:
     if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
         raise BadInput(where, "must have after_minutes and receivers.")
     minutes, names = step["after_minutes"], step["receivers"]
-    checks.number(0, MAX_DELAY_MINUTES, "minutes").validate(minutes, f"{where}.after_minutes", end=".")
+    checks.number(0, MAX_DELAY_MINUTES, "a number of minutes").validate(
+        minutes, f"{where}.after_minutes", end="."
+    )
     return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
 
 
@@ -194,5 +200,7 @@ def _receivers(names: Any, where: str) -> list[str]:
     known = set(Receiver.objects.values_list("name", flat=True))
     given = checks.list_of(checks.choice(known), "a list of names")
     if not names or not given.accepts(names):
-        raise BadInput(where, f"must be one or more of {', '.join(sorted(known)) or 'none yet'}.")
+        raise BadInput(
+            where, f"must be one or more receivers ({', '.join(sorted(known)) or 'none exist yet'})."
+        )
     return list(dict.fromkeys(names))

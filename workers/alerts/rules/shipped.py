@@ -34,7 +34,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "dead-letters": _rule("dead_letters", "Queue {queue} has dead letters", 1, 1),
     "producer-silent": _rule(
         "producer_silent",
-        "Producer {producer} is silent",
+        "Producer {producer} is not publishing",
         60,
         30,
         # Others come and go; a person says which must not fall silent.
@@ -42,10 +42,10 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     ),
     "sensor-silent": _rule("sensor_silent", "Sensor {sensor} of {plant} has no value", 60, 10),
     "workers-missing": _rule(
-        "workers_missing", "No worker handles the jobs queues", 0, 0, for_seconds=15, severity="critical"
+        "workers_missing", "No workers for the jobs queues", 0, 0, for_seconds=15, severity="critical"
     ),
     "workers-saturated": _rule(
-        "workers_saturated", "Every worker slot is busy", 95, 85, for_seconds=600, severity="notice"
+        "workers_saturated", "All worker slots are busy", 95, 85, for_seconds=600, severity="notice"
     ),
     "pool-refuses": _rule(
         "pool_refuses", "The pool of {host} can't grow", 1, 1, for_seconds=15, severity="notice"
@@ -59,7 +59,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     "pipeline-lag": _rule("pipeline_lag", "The pipeline lags behind", 60, 30, for_seconds=60),
     "consumer-lag": _rule("consumer_lag", "Group {group} of {plant} falls behind", 60, 30, for_seconds=60),
     "plant-silent": _rule("plant_silent", "Plant {plant} is not observed", 60, 10),
-    "workers-missed": _rule("workers_missed", "Workers of {plant} do not respond", 60, 10),
+    "workers-missed": _rule("workers_missed", "Workers of {plant} are not responding", 60, 10),
     "queue-unserved": _rule("queue_unserved", "Queue {plant_queue} of {plant} has no consumers", 60, 10),
     "throttled": _rule("throttled", "Admission of {queue} is throttled", 1, 1),
     "shedding": _rule("shedding", "Events are shed", 0.01, 0.01, severity="critical"),
@@ -71,7 +71,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
     ),
     "host-overloaded": _rule(
         "host_overloaded",
-        "The host is too busy for Weir",
+        "The host is overloaded",
         50,
         20,
         for_seconds=15,
@@ -89,16 +89,16 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "loop_harmful", "{loop}: actions made the measurement worse", 1, 1, window_seconds=900
     ),
     "loop-blind": _rule("loop_stale", "{loop}: no valid measurement", 30, 10),
-    "loop-held": _rule("loop_held", "{loop}: on hold or in manual", 60, 60, severity="notice"),
+    "loop-held": _rule("loop_held", "{loop}: in mode hold or manual", 60, 60, severity="notice"),
     "override-ending": _rule(
         "override_ending",
-        "{what} ends soon",
+        "{what} expires soon",
         120,
         120,
         keep_seconds=0,
         severity="notice",
     ),
-    "order-unreached": _rule("order_unreached", "Tasks of {plant} are not as ordered", 1, 1),
+    "order-unreached": _rule("order_unreached", "Tasks of {plant} differ from the request", 1, 1),
     "plan-failed": _rule("plan_failed", "Plan {plan} failed", 1, 1, window_seconds=3600),
     "task-failed": _rule("run_failed", "Task {task} failed", 1, 1, window_seconds=7200),
     "audit-altered": _rule("audit_altered", "The audit log was altered", 1, 0.5, severity="critical"),

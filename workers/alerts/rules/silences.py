@@ -100,7 +100,5 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
 
 def _minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MAX_MINUTES) or minutes <= 0:
-        raise BadInput(
-            "minutes", f"must be above 0 and at most {MAX_MINUTES} minutes (7 days): every silence ends."
-        )
+        raise BadInput("minutes", f"must be above 0 and at most {MAX_MINUTES} minutes (7 days).")
     return float(minutes)

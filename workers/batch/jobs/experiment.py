@@ -151,13 +151,13 @@ def _await_process(process: subprocess.Popen[str], request: dict[str, Any], leas
 def _over(used: str, request: Mapping[str, Any]) -> BadInput:
     """Return the error of a law that exceeded a limit; it would do so again, so it is not retried."""
     scenario = SCENARIOS.get(request["scenario"])
-    advice = scenario.size.advice if scenario and scenario.size else "Simulate less at once."
+    advice = scenario.size.advice if scenario and scenario.size else "Run a smaller experiment."
     return BadInput("", f"The experiment used {used}. {advice}")
 
 
 def _read(line: str, request: Mapping[str, Any]) -> dict[str, Any]:
     if not line.strip():
-        raise SimulationFailed("The simulation's process ended without an answer.")
+        raise SimulationFailed("The simulation process ended without a result.")
     answer: dict[str, Any] = json.loads(line)
     if "over" in answer:
         raise _over(LIMITS.memory_words(), request)

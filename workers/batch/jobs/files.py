@@ -28,7 +28,7 @@ def output_path(data: Path, name: str) -> Path:
     """
     root, _, inside = name.partition("/")
     if root not in OUTPUT_ROOTS:
-        raise Forbidden("outputs", f"names {name[:80]!r}; jobs only write below {', '.join(OUTPUT_ROOTS)}.")
+        raise Forbidden("outputs", f"must be below one of {', '.join(OUTPUT_ROOTS)}, not {name[:80]!r}.")
     return path_inside(data / root, inside, "outputs")
 
 

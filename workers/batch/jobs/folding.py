@@ -15,7 +15,7 @@ PARAMETERS = (
     JobParameter(
         "hours",
         "integer",
-        "hours back to process, in addition to the newest three; use more after the job was disabled",
+        "past hours to process, in addition to the last three; increase it after the job was disabled",
         6,
         least=1,
         most=87_600,

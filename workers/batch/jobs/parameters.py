@@ -45,7 +45,7 @@ class JobParameter:
             "name": _NAMED,
             "names": checks.Check("names separated by commas", _names),
             "text": checks.text(),
-            "choice": checks.choice(self.choices, " or ".join(self.choices)),
+            "choice": checks.choice(self.choices),
             "day": _limit_to_event_times(checks.DAY),
             "moment": _limit_to_event_times(checks.TIMESTAMP),
         }[self.kind]
@@ -58,7 +58,7 @@ class JobParameter:
 def read_parameters(job: str, declared: Iterable[JobParameter], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return all parameters with defaults. Raises BadInput for an unknown name or an invalid value."""
     known = {parameter.name: parameter for parameter in declared}
-    message = f"is unknown to {job}; its parameters are {{known}}."
+    message = f"is not a parameter of {job}; the parameters are {{known}}."
     checks.refuse_unknown(values, known, "", message=message)
     return {name: parameter.read(values.get(name)) for name, parameter in known.items()}
 
@@ -78,7 +78,7 @@ def _limit_to_event_times(check: checks.Check) -> checks.Check:
     return checks.Check(f"{check.takes}, from 1970 to 2199", read)
 
 
-_NAMED = checks.matching_text(checks.NAME, "letters, digits, dot, - and _")
+_NAMED = checks.matching_text(checks.NAME, "a name of letters, digits, dots, - and _")
 
 
 def _names(value: Any) -> list[str]:

@@ -59,10 +59,10 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
 
 PARAMETERS = (
     days_parameter("archive_days", 90, "archived events and training sets"),
-    days_parameter("raw_days", 14, "metrics by the second"),
-    days_parameter("10s_days", 60, "metrics by 10 s"),
-    days_parameter("1m_days", 400, "metrics by the minute"),
-    days_parameter("1h_days", FOREVER, "metrics by the hour"),
+    days_parameter("raw_days", 14, "per-second metrics"),
+    days_parameter("10s_days", 60, "10-second metrics"),
+    days_parameter("1m_days", 400, "per-minute metrics"),
+    days_parameter("1h_days", FOREVER, "hourly metrics"),
     days_parameter("snapshot_days", 14, "snapshots"),
     days_parameter("alert_days", 400, "resolved alerts and messages"),
     days_parameter("ledger_days", 90, "ledger entries"),
@@ -73,7 +73,7 @@ PARAMETERS = (
     days_parameter("experiment_days", 400, "experiments of the lab with their series"),
     days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
     size_parameter("archive_megabytes", 50_000, "archived events"),
-    size_parameter("raw_megabytes", 5_000, "metrics by the second"),
+    size_parameter("raw_megabytes", 5_000, "per-second metrics"),
     size_parameter("snapshot_megabytes", 5_000, "snapshots"),
     size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     JobParameter(
@@ -90,9 +90,9 @@ PARAMETERS = (
 def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
     """Keep a time range. Raises BadInput when it has no reason or ends before it starts."""
     if not reason.strip():
-        raise BadInput("reason", "is missing: name the incident that refers to it.")
+        raise BadInput("reason", "is required: name the incident that refers to the time range.")
     if until < since:
-        raise BadInput("until", "is before since; a range must end after it starts.")
+        raise BadInput("until", "must not be before since.")
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
 
 

@@ -18,12 +18,12 @@ PARAMETERS = (
     JobParameter(
         "days",
         "integer",
-        "days for the search; as many days after them for the validation",
+        "number of days for the search, and of following days for the validation",
         3,
         least=3,
         most=45,
     ),
-    JobParameter("loops", "names", "loops by name; without it, all that can be tuned", None),
+    JobParameter("loops", "names", "names of loops; default: all loops that can be tuned", None),
 )
 
 
@@ -32,7 +32,7 @@ def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     loops = {loop.name: loop for loop in tuning.loops_with_a_record()}
     for name in values["loops"] or loops:
         if name not in loops:
-            raise BadInput("loops", f"{name[:80]} is not a loop that can be tuned on its record.")
+            raise BadInput("loops", f"must be loops that can be tuned on recorded data, not {name[:80]}.")
         yield ChunkSpec(f"loop={name}", {"loop": loops[name].pk, "days": values["days"]})
 
 

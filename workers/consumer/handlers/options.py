@@ -17,7 +17,7 @@ class Options:
 
     def __init__(self, handler: str, document: Mapping[str, Any]) -> None:
         if not isinstance(document, Mapping):
-            raise BadInput(WHERE, f"takes an object, not {checks.shorten_for_message(document)}.")
+            raise BadInput(WHERE, f"must be a JSON object, not {checks.shorten_for_message(document)}.")
         self._handler = handler
         self._document = dict(document)
         self._known: set[str] = set()
@@ -30,7 +30,7 @@ class Options:
         """Return a text that is not empty; it is required without a default."""
         value = self._take(name, default)
         if value is None:
-            raise self._fault(name, f"is missing: the {self._handler} handler needs it.")
+            raise self._fault(name, f"is required by the {self._handler} handler.")
         return str(self._check_option(name, value, checks.text(blank=value == default)))
 
     def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
@@ -39,12 +39,12 @@ class Options:
 
     def texts(self, name: str) -> dict[str, str]:
         """Return an object of texts, empty by default."""
-        check = checks.mapping_of(checks.text(), "an object of texts")
+        check = checks.mapping_of(checks.text(), "an object of strings")
         return dict(self._check_option(name, self._take(name, {}), check))
 
     def finish(self) -> None:
         """Reject options that were not read."""
-        message = f"is unknown to the {self._handler} handler; it takes {{known}}."
+        message = f"is not an option of the {self._handler} handler; the options are {{known}}."
         checks.refuse_unknown(self._document, sorted(self._known), WHERE, message=message)
 
     def _take(self, name: str, default: Any) -> Any:

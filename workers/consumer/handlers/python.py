@@ -31,7 +31,7 @@ def load_callable(path: str) -> Callable[[Any], Any]:
     except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("handler", f"python:{path}: importing {module_name} failed: {error!r}.") from error
     if not callable(attribute):
-        raise BadInput("handler", f"python:{path} is not callable but a {type(attribute).__name__}.")
+        raise BadInput("handler", f"must be callable, but python:{path} is a {type(attribute).__name__}.")
     return attribute  # type: ignore[no-any-return]
 
 

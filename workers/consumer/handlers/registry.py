@@ -35,7 +35,7 @@ def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
         return Python(place, Options("python", options), name.removeprefix(PYTHON))
     if name not in HANDLERS:
         known = ", ".join([*sorted(HANDLERS), "python:dotted.path"])
-        raise BadInput("handler", f"{name!r} is unknown; it takes one of {known}.")
+        raise BadInput("handler", f"must be one of {known}, not {name!r}.")
     return HANDLERS[name](place, Options(name, options))
 
 

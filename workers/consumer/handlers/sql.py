@@ -187,7 +187,7 @@ def store_at(url: str, table: str, *, is_hosts_own: bool = False) -> Store:
         return PostgresStore(
             table, partial(sql_address.open_own if is_hosts_own else sql_address.connect, url)
         )
-    message = "takes sqlite:///path or postgresql://…"
+    message = "must be sqlite:///path or postgresql://…"
     if is_hosts_own:
         raise BadInput("handler_options.url_environment", f"names a variable that {message}.")
     raise BadInput("handler_options.url", f"{message}, not a URL that starts with {scheme[:20]!r}.")
@@ -202,7 +202,9 @@ class Sql:
         self.queue = place.queue
         table = options.text("table", "handled")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
-            raise BadInput("handler_options.table", f"takes lowercase letters, digits, and _, not {table!r}.")
+            raise BadInput(
+                "handler_options.table", f"must be lowercase letters, digits, and _, not {table!r}."
+            )
         url = options.text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
         own = self._from_environment(options.text("url_environment", ""), environment)
         options.finish()

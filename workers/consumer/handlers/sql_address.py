@@ -51,12 +51,10 @@ UNREADABLE = (
     " @ as %40, % as %25, / as %2F, [ as %5B."
 )
 SERVER = (
-    "takes postgresql://user@host:port/name without password and parameters; move any other address to a"
+    "must be postgresql://user@host:port/name without password and parameters; move any other address to a"
     " variable that url_environment names."
 )
-FILES = (
-    f"takes an SQLite file {FILE} in the data folder, or one ending in .sqlite3 below its folder {FOLDER}."
-)
+FILES = f"must be the SQLite file {FILE} in the data folder, or a .sqlite3 file below its folder {FOLDER}."
 
 
 def check_typed(url: object, data: Path) -> None:

@@ -119,7 +119,7 @@ class Webhook:
             ) as response:
                 said = egress.read(response, MAX_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
-            return Failure(place, f"{self._host} did not answer: {connection_reason(error)}", transient=True)
+            return Failure(place, f"{self._host} did not respond: {connection_reason(error)}", transient=True)
         return self._judge(place, delivery.events, response, said)
 
     def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:
@@ -130,7 +130,7 @@ class Webhook:
             return Outcome(duplicates=events, completions=done)
         if response.is_success:
             return Outcome(effects=events, completions=done)
-        error = f"{self._host} answered {status}: {said[:200]}"
+        error = f"{self._host} returned HTTP {status}: {said[:200]}"
         if 400 <= status < 500 and status not in NOT_THE_EVENTS_FAULT:
             return Failure(place, error, poison=True)
         return Failure(place, error, transient=True, delay_seconds=self._retry_after_seconds(response))

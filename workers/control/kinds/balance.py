@@ -59,9 +59,9 @@ def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Replic
 def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
     silent = [name for name, row in rows.items() if row.response_seconds is None]
     if silent:
-        return f"replica {silent[0]} has processed no warm batch recently"
+        return f"replica {silent[0]} has reported no response time recently"
     if _is_chance(list(rows.values())):
-        return "the replicas differ no more than by chance"
+        return "the differences between the replicas are within random variation"
     return None
 
 
@@ -76,7 +76,7 @@ def _list_starved_replicas(rows: Mapping[str, ReplicaStatus], events_per_second:
         share = row.share / whole
         events = share * (events_per_second or 0.0) * WINDOW_SECONDS
         if row.response_seconds is None and share * len(rows) < STARVED_SHARE and events < MIN_PIECE_EVENTS:
-            return f"replica {name} gets too few events to report a response time"
+            return f"replica {name} receives too few events to measure its response time"
     return None
 
 
@@ -123,7 +123,7 @@ KIND = LoopKind(
         # The setpoint is the mean of the measured values and moves with it.
         Lanes("Slowest minus fastest response, s", "Share moved, %", "moved", has_reference=False),
         of_each="application",
-        purpose=("Shares the pipeline's events among its replicas so that all respond equally fast."),
+        purpose=("Distributes events among the replicas so that their response times are equal."),
         formula=(
             "LQR on y(k+1) = a·y(k) + b·u(k): share = -K·(difference, its integral), weighted "
             "by q, integral, and r"
@@ -134,7 +134,7 @@ KIND = LoopKind(
         is_news=False,
     ),
     promise=PromisedResponse(
-        "Response to a lasting difference in response time, as a share of it", predict_balance
+        "Correction of a persistent response-time difference, as a share", predict_balance
     ),
     scenario="balance",
 )

@@ -161,7 +161,7 @@ def check_measurement(
     at_seconds, host = snapshot.at, target.get("host")
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if row is None or row.age_seconds is None or age is None:
-        return Measured(None, f"worker host {host} does not report")
+        return Measured(None, f"worker host {host} is not reporting")
     if not row.resizable:
         return Measured(age, f"the pool of {host} cannot add or remove processes")
     return Measured(age + row.age_seconds)
@@ -204,7 +204,7 @@ def targets(present: PlantInventory) -> Targets:
             LAW.name, present, lambda kind: kind.completes
         )
     }
-    return Targets({**starts, **elsewhere}, f"its worker host does not report, or {attached_pools.GONE}")
+    return Targets({**starts, **elsewhere}, f"the worker host is not reporting, or {attached_pools.GONE}")
 
 
 def _start(host: str, slots: int) -> LoopStart:
@@ -249,9 +249,9 @@ KIND = LoopKind(
     guard={"stale_seconds": 5.0},
     display=Display(
         Lanes("Completions, events/s", "Processes", "in the pool", has_reference=False),
-        of_each="worker host, pool of an attached plant that reports its completions",
-        purpose="Finds the number of processes that maximizes a pool's throughput, and runs no more.",
-        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a station's; smallest n with X(n) ≥ "
+        of_each="worker host, pool of an attached plant that reports completions",
+        purpose="Runs the fewest processes that keep a pool near its maximum throughput.",
+        formula="X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), or a saturating station; smallest n with X(n) ≥ "
         "keep · best",
         main=("method", "keep", "minimum", "maximum", "steady_seconds"),
         topics=(
@@ -268,7 +268,7 @@ KIND = LoopKind(
                     "alpha",
                 ),
             ),
-            ("Steps of TCC", ("p", "q", "w", "r", "aim", "beta")),
+            ("TCC steps", ("p", "q", "w", "r", "aim", "beta")),
             ("Curve", ("probe_error", "fit_tolerance", "verify_tolerance", "verifications", "peak_share")),
         ),
         measured="terms.throughput_per_second",

@@ -161,7 +161,7 @@ KIND = LoopKind(
         main=("setpoint", "kp", "ki", "kd", "minimum"),
         topics=(
             ("Shape and limit", ("form", "maximum", "deadband", "interval_seconds")),
-            ("Model of the queue", ("a", "b", "delay")),
+            ("Queue model", ("a", "b", "delay")),
             ("Adaptive tuning", ("tuning", "forgetting", "resolution")),
         ),
         title="flow control",
@@ -170,7 +170,7 @@ KIND = LoopKind(
         lasting=ADMIT,
         is_news=False,
     ),
-    promise=PromisedResponse("Free space after a new reference, as a share of the step", predict_flow),
+    promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
     scenario="flow",
     rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.cost),
 )

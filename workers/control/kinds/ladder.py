@@ -193,7 +193,7 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
         return Measured(age, idle=f"{part} has just started")
     silent = [application for application in applications(name, snapshot) if application.state != "running"]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
-        return Measured(age, idle=f"a person has stopped an application that reads {name}")
+        return Measured(age, idle=f"a user has stopped an application that reads {name}")
     if row.kind == "pipeline" and silent:
         return Measured(age, f"an application that reads {name} is {silent[0].state}")
     if row.kind == "jobs" and row.out_per_second is None:
@@ -242,7 +242,9 @@ def targets(present: PlantInventory) -> Targets:
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
     elsewhere = plant_ladder.starts(LAW.name, present)
-    return Targets({**starts, **elsewhere}, f"revision {topology.revision}, or its plant no longer exists")
+    return Targets(
+        {**starts, **elsewhere}, f"removed in revision {topology.revision}, or the plant no longer exists"
+    )
 
 
 def _level_of(action: Document) -> float:
@@ -272,11 +274,8 @@ KIND = LoopKind(
     parameters={"unmet_decisions": 3},
     display=Display(
         Lanes("Unmet demand, %", "Level", "enabled", scale=100.0, has_reference=False),
-        of_each="queue, attached plant (there it only advises)",
-        purpose=(
-            "Decides which remedy acts next in an overload, the cheapest first, and which ends "
-            "first afterwards."
-        ),
+        of_each="queue, attached plant (advice only)",
+        purpose=("Enables remedies for an overload, cheapest first, and disables them in reverse order."),
         formula=(
             "unmet = 1 - capacity / demand; one level up while unmet or backlog > "
             "backlog_bound_seconds, down while demand ≤ release_share · capacity"

@@ -46,11 +46,11 @@ KIND = LoopKind(
         Lanes("Nodes in use", "Points moved", "moved", has_reference=False),
         of_each="plant",
         purpose=(
-            "Uses as many nodes as the load requires, releases idle ones, and restores the "
-            "points of lost ones."
+            "Uses as many nodes as the load requires, releases idle nodes, and restores the "
+            "points of lost nodes."
         ),
         formula=(
-            "add a node while load > fill · busy of those in use; release one while the rest "
+            "add a node while load > fill · busy of the nodes in use; release a node while the others "
             "stay below margin · busy for quiet_decisions"
         ),
         main=("busy", "fill", "margin", "quiet_decisions", "lost_decisions"),

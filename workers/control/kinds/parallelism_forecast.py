@@ -10,7 +10,7 @@ import numpy as np
 
 from controllers.design.forecast import compute_missed_events, is_rejected
 from controllers.framework.guard import Measured
-from controllers.framework.reason import format_count
+from controllers.framework.reason import format_count, percent
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW
@@ -68,7 +68,7 @@ def _compute_missed(
     mean, deviation = (np.asarray(window_rate) for window_rate in expected)
     if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
-        return f"the forecast is too uncertain: its deviation is {share:.0%} of its mean", None
+        return f"the forecast is too uncertain: its standard deviation is {percent(share)} of its mean", None
     counts = np.arange(1.0, CORES + 1)
     window = snapshot.forecasts[target["application"]].window_seconds
     return "", compute_missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
@@ -76,7 +76,7 @@ def _compute_missed(
 
 def _explain_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
     row = snapshot.forecasts.get(target["application"])
-    return (row.refused if row else None) or "there is no forecast yet, or no arrivals"
+    return (row.refused if row else None) or "no forecast yet, or no arrivals"
 
 
 def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
@@ -138,7 +138,7 @@ KIND = LoopKind(
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
         of_each="operator of an application",
-        purpose=("Chooses the tasks of one operator along the cheapest path through the forecast load."),
+        purpose=("Chooses the tasks of an operator that cost least over the forecast load."),
         formula=(
             "minimize Σ cost_missed · missed + cost_task · tasks + cost_change · changes over "
             "the windows of the forecast"
@@ -147,7 +147,7 @@ KIND = LoopKind(
         brief=_tasks,
         past=lambda action: f"set {_tasks(action)}",
         title="forecast parallelism",
-        about="cheapest path through the forecast",
+        about="lowest cost over the forecast",
     ),
     scenario="elasticity",
 )

@@ -113,7 +113,7 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the tasks of all operators together, ahead of the arrivals, within the latency bound."
+            "Chooses the tasks of all operators together, before events arrive, within the latency bound."
         ),
         formula=(
             "minimize tasks + missed_cost · events missed, over the forecast's spread, such "
@@ -125,7 +125,7 @@ KIND = LoopKind(
             ("Changes", ("pause_seconds", "change_seconds", "effective_share", "blocked_seconds")),
         ),
         title="joint parallelism",
-        about="all operators together, ahead of the arrivals",
+        about="all operators together, before events arrive",
         measured="terms.path_seconds",
         setpoints=("bound_seconds",),
         terms=("tasks_total", "path_seconds", "capacity_per_second", "by_hand", "blocked"),

@@ -84,7 +84,7 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the minimum tasks of every operator that keep the latency bound at the current arrivals."
+            "Chooses the minimum tasks of every operator that meet the latency bound at the current arrivals."
         ),
         formula="minimum p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",
         main=("bound_seconds", "minimum", "maximum", "batching_share", "bottleneck_threshold"),

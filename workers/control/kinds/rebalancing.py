@@ -44,9 +44,9 @@ KIND = LoopKind(
     guard={"cooldown_seconds": 60.0},
     seeded=True,
     display=Display(
-        Lanes("Worst node, % of capacity", "Points moved", "moved", scale=100.0),
+        Lanes("Busiest node, % of capacity", "Points moved", "moved", scale=100.0),
         of_each="plant",
-        purpose=("Moves points between nodes until every node is below BUSY, or all are within a band."),
+        purpose=("Moves points between nodes until every node is below BUSY, or within a band."),
         formula=(
             "minimize Σ points moved such that load_n < busy · capacity_n for every node; in "
             "band: minimize Σ moves such that load_n ≤ band · mean"

@@ -188,7 +188,7 @@ KIND = LoopKind(
     display=Display(
         Lanes("Age of processed events, p95, s", "Share of the work shed", "shed"),
         of_each="application",
-        purpose=("Drops the least valuable events while the pipeline cannot keep its latency bound."),
+        purpose=("Drops the least valuable events while the pipeline cannot meet its latency bound."),
         formula=(
             "maximize Σ weight · output such that work ≤ budget of every operator; budget from "
             "latency_bound_seconds by M/G/1"

@@ -89,7 +89,7 @@ def _check_measurement(
         return Measured(None, f"node {name} has not reported yet")
     age += node.age_seconds
     if node.state == OFFLINE:
-        return Measured(age, f"node {name} is OFFLINE, last heard {node.age_seconds:.0f} s ago")
+        return Measured(age, f"node {name} is OFFLINE, last report {node.age_seconds:.0f} s ago")
     if node.stale:
         return Measured(age, f"node {name} has missed two heartbeats")
     if row.waiting_events is None:
@@ -160,7 +160,7 @@ def targets(present: PlantInventory) -> Targets:
         )
         for name, plant, operator, kind in attached_pools.pools(LAW.name, present, lambda kind: True)
     }
-    gone = f"revision {topology.revision}, or {attached_pools.GONE}"
+    gone = f"removed in revision {topology.revision}, or {attached_pools.GONE}"
     return Targets({**starts, **elsewhere}, gone)
 
 
@@ -216,10 +216,10 @@ DISPLAY = Display(
     Lanes("Waiting, events", "Workers started", "started"),
     of_each="container of a jobs queue, pool of an attached plant",
     purpose=(
-        "Starts short-lived workers at one container, so that its events are handled within their wait limit."
+        "Starts short-lived workers for a container, so that its events are handled within the wait limit."
     ),
     formula=(
-        "start = ⌈(waiting + arriving) / events_per_worker⌉ full workers, sooner where an "
+        "start = ⌈(waiting + arriving) / events_per_worker⌉ full workers, earlier if an "
         "event would wait longer than max_wait_seconds"
     ),
     main=("method", "upper_limit", "max_wait_seconds", "events_per_worker", "maximum_waiting_to_run"),
@@ -271,7 +271,7 @@ ELSEWHERE = replace(
     DISPLAY,
     lanes=Lanes("Waiting, events", "Workers", "set", has_reference=False),
     setpoints=(),
-    purpose="Sets the number of workers of a pool, so that its backlog is processed within their life.",
+    purpose="Sets the number of workers of a pool, so that its backlog is processed within their lifetime.",
     formula="⌈(λ + q / life_seconds) s / target_utilisation⌉ workers",
     main=("method", "life_seconds", "target_utilisation", "maximum_rate", "max_wait_seconds"),
     lasting="running",
@@ -304,8 +304,8 @@ KIND = LoopKind(
         load,
         recorded_container.replay,
         {
-            "thesis": "the thesis' manager, every 5 s",
-            "static": "workers for the busiest second, known in advance, all the time",
+            "thesis": "the worker manager of the thesis, every 5 s",
+            "static": "permanent workers for the busiest second, known in advance",
         },
     ),
 )

@@ -101,7 +101,7 @@ def confirm(*entries: LedgerEntry) -> None:
     given_up = set(rows.exclude(error="").values_list("pk", flat=True))
     for entry in entries:
         if entry.pk in given_up:
-            entry.error = "Applied late, after a later tick had given it up."
+            entry.error = "Applied late, after a later tick had abandoned it."
             LedgerEntry.objects.filter(pk=entry.pk).update(applied=True, error=entry.error)
 
 
@@ -164,7 +164,7 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
             entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
         except Exception as error:
             logger.exception("The effect of entry %s cannot be judged.", entry.pk)
-            why = storable(f"it cannot be judged: {error}")
+            why = storable(f"the effect cannot be judged: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
     _note_verdicts(due)
     return due
@@ -198,7 +198,7 @@ def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple
     outcome = {"before": before, "after": after, "after_seconds": after_seconds}
     metric = entry.expected["metric"]
     if after_seconds > entry.expected["within_seconds"] + LATE_SECONDS:
-        return {**outcome, "why": "it was not measured in time"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": "the effect was not measured in time"}, Verdict.INEFFECTIVE
     if after is None or metric not in before or after.get(metric) is None or before[metric] is None:
         return {**outcome, "why": f"{metric} of the target is no longer measured"}, Verdict.INEFFECTIVE
     change = after[metric] - entry.expected.get("before", before[metric])
@@ -207,7 +207,7 @@ def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple
     if metric in kind.cumulative and change < 0:
         return {**outcome, "why": f"{metric} was reset in the meantime"}, Verdict.INEFFECTIVE
     if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
-        return {**outcome, "why": "the node has become TOOBUSY since"}, Verdict.HARMFUL
+        return {**outcome, "why": "the node has since become TOOBUSY"}, Verdict.HARMFUL
     return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)
 
 

@@ -44,9 +44,9 @@ class LedgerFilter:
         _one_of("verdict", self.verdict, LedgerEntry.Verdict.values)
         _one_of("mode", self.mode, Loop.Mode.values)
         if len(self.text) > MAXIMUM_TEXT:
-            raise BadInput("text", f"takes at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
+            raise BadInput("text", f"must have at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
         if self.since and self.until and self.since >= self.until:
-            raise BadInput("to", "takes a time after `from`.")
+            raise BadInput("to", "must be later than `from`.")
         return self
 
     def choose(self, entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
@@ -130,4 +130,4 @@ def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> Quer
 
 def _one_of(field: str, value: str, known: Sequence[Any]) -> None:
     if value and value not in known:
-        raise BadInput(field, f"takes {', '.join(known)}, not {value[:40]!r}.")
+        raise BadInput(field, f"must be one of {', '.join(known)}, not {value[:40]!r}.")

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from controllers.framework.reason import format_count
+
 Document = Mapping[str, Any]
+NOUNS = {"shares": "replica", "tasks": "operator"}  # an action's value by name → what its items belong to
 
 
 def total(action: Document) -> float:
@@ -30,13 +33,13 @@ def _amount(value: Any) -> float:
 
 def were_set(action: Document) -> str:
     """Describe the action's values in the past tense: "set admit 412.3"."""
-    values = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in action.items())
+    values = ", ".join(f"{name.replace('_', ' ')} {_short(name, value)}" for name, value in action.items())
     return f"set {values}"
 
 
-def _short(value: Any) -> str:
+def _short(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"of {len(value)}"
+        return f"of {format_count(len(value), NOUNS.get(name, 'item'))}"
     if not isinstance(value, int | float):
         return str(value)
     return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"

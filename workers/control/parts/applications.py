@@ -56,4 +56,4 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
 def list_application_targets(law: str, present: PlantInventory) -> Targets:
     """List a target for each running application."""
     starts = {f"{law}/{name}": LoopStart({"application": name}) for name in present.applications}
-    return Targets(starts, "its application is not running")
+    return Targets(starts, "the application is not running")

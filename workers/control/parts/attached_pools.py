@@ -31,7 +31,7 @@ from workers.plants.registry import explain_unseen
 from workers.steering.ownership import meet
 from workers.steering.scope import active_loops
 
-GONE = "its pool no longer exists or cannot be set"
+GONE = "the pool no longer exists or cannot be resized"
 # The maximum length of a loop's name; names of plants and workers may be longer.
 MAX_NAME, DIGEST_CHARACTERS = 120, 8
 Target = Mapping[str, Any]
@@ -103,7 +103,7 @@ def find_pool(target: Target, snapshot: Snapshot) -> ObservedPool | None:
 def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
     """Return the age of the observation, and why a loop of this law cannot use it."""
     if snapshot.at is None:
-        return Measured(None, "there is no snapshot yet")
+        return Measured(None, "no snapshot yet")
     age, name = abs(now_seconds - snapshot.at), str(target.get("plant"))
     row, pool = snapshot.plants.get(name), find_pool(target, snapshot)
     if row is None:
@@ -111,7 +111,7 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
     if row.error or row.state != "seen":
         return Measured(age, explain_unseen(name, row))
     if pool is None:
-        return Measured(age, f"{name} has no operator {target.get('operator')} now")
+        return Measured(age, f"plant {name} has no operator {target.get('operator')}")
     if pool.operator.fixed is not None:
         return Measured(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
     return Measured(age, explain_unreached(row), _others(law, target, snapshot, row))
@@ -135,7 +135,7 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
     for name, loop in sorted(snapshot.loops.items()):
         is_before = "operator" not in loop.target or loop.law < law
         if loop.law != law and is_before and loop.mode in Loop.ACTING and meet(target, loop.target):
-            return f"{name} is on {loop.mode} and controls the tasks; only one loop may"
+            return f"loop {name} (mode {loop.mode}) already controls the tasks"
     return None
 
 

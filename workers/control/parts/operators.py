@@ -38,7 +38,7 @@ INTERVAL_SECONDS, CLOCK_SECONDS = 5, 2
 # with every batch.
 CALM: Mapping[str, Any] = {"cooldown_seconds": 30.0}
 HOLD_INTERVALS = 6.0
-GONE = "it is not running"
+GONE = "the application or plant is not running"
 NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
@@ -109,7 +109,7 @@ def topology_inputs(
     ):
         return topology, Measured(measured.age_seconds, why)
     if not inputs.list_steered_paths(topology):
-        return topology, Measured(measured.age_seconds, "there is no operator whose tasks can be set")
+        return topology, Measured(measured.age_seconds, "no operator has tasks that can be set")
     return topology, measured
 
 
@@ -133,7 +133,7 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot
     for name, loop in sorted(snapshot.loops.items()):
         is_same = all(loop.target.get(key) == target.get(key) for key in ("application", "plant"))
         if loop.law in before and loop.mode in Loop.ACTING and is_same:
-            return f"{name} is on {loop.mode} and controls the tasks; only one loop may"
+            return f"loop {name} (mode {loop.mode}) already controls the tasks"
     return None
 
 
@@ -172,7 +172,7 @@ def _observe_plant(
 ) -> tuple[MeasuredTopology | None, Measured]:
     at_seconds = snapshot.at
     if at_seconds is None:
-        return None, Measured(None, "there is no snapshot yet")
+        return None, Measured(None, "no snapshot yet")
     age = abs(now_seconds - at_seconds)
     try:
         topology = find_topology(snapshot, name)

@@ -46,7 +46,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
     if not passes or not came:
         idle = Measured(
             measured.age_seconds,
-            idle="there are no arrivals, or the capacity of its operators is not measured",
+            idle="no arrivals, or the capacity of the operators is not measured",
         )
         return Measurement(dict(NOTHING), idle, {})
     short = [name for name, per_second in passes.items() if per_second < came] or list(passes)

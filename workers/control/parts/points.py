@@ -24,4 +24,4 @@ def propose(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> Plan | Non
 
 def whole_plant(law: str) -> Targets:
     """Return one target with the law's name that always exists."""
-    return Targets({law: LoopStart({})}, gone="the plant has none")
+    return Targets({law: LoopStart({})}, gone="the plant has no such loop")

@@ -89,8 +89,8 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         Raises `BadInput` that names the field; nothing is changed in that case.
         """
         if not isinstance(document, dict):
-            raise BadInput("controls", "takes a JSON object")
-        checks.refuse_unknown(document, _CHECKS, "controls", message="is not known; the controls are {known}")
+            raise BadInput("controls", "must be a JSON object")
+        checks.refuse_unknown(document, _CHECKS, "controls", message="is unknown; the controls are {known}")
         for name, value in document.items():
             _CHECKS[name].validate(value, f"controls.{name}")
         return convert(Controls, {**plain(self), **document}, "controls")
@@ -103,12 +103,12 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         try:
             document = json.loads(text)
         except ValueError as error:
-            raise BadInput("controls", f"is not JSON ({error})") from None
+            raise BadInput("controls", f"must be a JSON object ({error})") from None
         return default.apply_changes(document)
 
 
 _SHARE = checks.number(0, 1)
-_SECONDS = checks.number(0, 86_400, "seconds")
+_SECONDS = checks.number(0, 86_400, "a number of seconds")
 _CRITERION = checks.number(-1e300, 1e300)
 _EVENTS_PER_SECOND = checks.number(0, 1e9)
 _UNTIL = checks.or_null(checks.number(0, 1e12))

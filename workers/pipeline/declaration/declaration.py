@@ -153,9 +153,7 @@ def check_readers(application: Application, other: str, queues: Iterable[str]) -
     Processed events are removed from a queue, so two applications can't share it.
     """
     for shared in sorted({*application.queues} & {*queues}):
-        said = (
-            f"{shared} is read by {other}. Only one application can read a queue, so give this one its own."
-        )
+        said = f"{shared} is already read by {other}. Only one application can read a queue; choose another."
         raise BadInput("queues", said)
 
 
@@ -221,11 +219,13 @@ def _list_monitored(
                 f"{where}.criterion", f"{item['criterion']!r} is not in criteria; add an initial value there"
             )
         if item["column"] not in numbers:
-            raise BadInput(f"{where}.column", f"takes {', '.join(sorted(numbers))}, not {item['column']!r}")
+            raise BadInput(
+                f"{where}.column", f"must be one of {', '.join(sorted(numbers))}, not {item['column']!r}"
+            )
         quantile = checks.number(0, 1).validate(item["quantile"], f"{where}.quantile")
         window_seconds = fields.seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
         if window_seconds < 1:
-            raise BadInput(f"{where}.window_seconds", "takes 1 or more")
+            raise BadInput(f"{where}.window_seconds", "must be at least 1")
         kind = None if item.get("type") is None else fields.text(item["type"], f"{where}.type")
         monitored.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
     fields.distinct([criterion.criterion for criterion in monitored], "monitor")
@@ -249,7 +249,7 @@ def _attribute(name: Any, value: Any) -> Attribute:
     if not isinstance(value, dict):
         value = {"type": value}
     fields.check_mapping(value, where, ("type", "required"), required=("type",))
-    kind = checks.choice(TYPES, ", ".join(TYPES)).validate(value["type"], where)
+    kind = checks.choice(TYPES).validate(value["type"], where)
     required = checks.FLAG.validate(value.get("required", False), f"{where}.required")
     return Attribute(name, kind, required)
 
@@ -274,7 +274,7 @@ def _graph(document: Mapping[str, Any]) -> Graph:
         pattern = _pattern(item, f"patterns[{place}]", key)
         operators.append(Operator(pattern.name, str(pattern.key), (pattern,)))
     if not operators:
-        raise BadInput("patterns", "takes a list of at least one, here or in operators")
+        raise BadInput("patterns", "must be a list of at least one pattern, here or in operators")
     fields.distinct([operator.name for operator in operators], "operators")
     fields.distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
     return Graph(tuple(operators))
@@ -288,7 +288,7 @@ def _check_patterns(document: Mapping[str, Any]) -> None:
         len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list)
     )
     if count > MAX_PATTERNS:
-        raise Forbidden("patterns", f"takes at most {MAX_PATTERNS} patterns, not {count}")
+        raise Forbidden("patterns", f"must have at most {MAX_PATTERNS} patterns, not {count}")
 
 
 def _operator(document: Any, where: str, key: Any) -> Operator:
@@ -303,7 +303,7 @@ def _operator(document: Any, where: str, key: Any) -> Operator:
         if pattern.key != own_key:
             raise BadInput(
                 f"{where}.patterns[{place}].key",
-                f"is {pattern.key}, but the operator's key is {own_key}: an operator has one key",
+                f"must be the operator's key, {own_key}, not {pattern.key}",
             )
     return Operator(name, own_key, patterns)
 
@@ -339,7 +339,9 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
 def _sink(value: Any, where: str, queues: list[str]) -> str:
     sink = fields.name(value, where, checks.QUEUE_NAME)
     if sink in queues:
-        raise BadInput(where, f"{sink} is also read: its own complex events would come back forever")
+        raise BadInput(
+            where, f"{sink} is also read, so that complex events would return forever; choose another queue"
+        )
     return sink
 
 
@@ -360,11 +362,11 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
     name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
     expression = expression_of(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
-        raise BadInput(f"{where}.pattern", "takes no ^ or $: a stream has neither a first nor a last event")
+        raise BadInput(f"{where}.pattern", "must not use ^ or $: a stream has no first or last event")
     define = fields.pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MAX_SYMBOLS)
     severity = document.get("severity", "warning")
     if severity not in SEVERITIES:
-        raise BadInput(f"{where}.severity", f"takes one of {', '.join(SEVERITIES)}, not {severity!r}")
+        raise BadInput(f"{where}.severity", f"must be one of {', '.join(SEVERITIES)}, not {severity!r}")
     pattern = Pattern(
         name=name,
         expression=expression,

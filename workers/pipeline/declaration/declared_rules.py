@@ -21,7 +21,9 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
     name = fields.text(document["name"], f"{where}.name")
     kinds = [key for key in document if key != "name"]
     if len(kinds) != 1:
-        raise BadInput(where, f"takes one of {', '.join(RULES)}; it has {', '.join(kinds) or 'none'}")
+        raise BadInput(
+            where, f"must have exactly one of {', '.join(RULES)}, not {', '.join(kinds) or 'none of them'}"
+        )
     kind, value = kinds[0], document[kinds[0]]
     if kind in ("discard", "keep"):
         return Filter(name, fields.text(value, f"{where}.{kind}", MAX_CHARACTERS), kind == "discard")

@@ -15,8 +15,8 @@ MAX_CHARACTERS = 200
 
 def check_mapping(document: Any, where: str, keys: tuple[str, ...], required: tuple[str, ...]) -> None:
     if not isinstance(document, Mapping):
-        raise BadInput(where, f"takes {', '.join(keys)}")
-    checks.refuse_unknown(document, keys, where, message="is not known; known are {known}")
+        raise BadInput(where, f"must be an object with the fields {', '.join(keys)}")
+    checks.refuse_unknown(document, keys, where, message="is unknown; known names: {known}")
     for key in required:
         if key not in document:
             raise BadInput(f"{where}.{key}", "is missing")
@@ -24,14 +24,14 @@ def check_mapping(document: Any, where: str, keys: tuple[str, ...], required: tu
 
 def items(value: Any, where: str, least: int = 1, most: int = MAX_ITEMS) -> list[Any]:
     if not isinstance(value, list) or len(value) < least:
-        raise BadInput(where, "takes a list" + (" of at least one" if least else ""))
+        raise BadInput(where, "must be a list" + (" of at least one item" if least else ""))
     checks.refuse_longer(value, most, where)
     return value
 
 
 def pairs(value: Any, where: str, what: str, most: int) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise BadInput(where, f"takes {what} pairs")
+        raise BadInput(where, f"must be an object of {what} pairs")
     checks.refuse_longer(value, most, where)
     return value
 
@@ -44,12 +44,12 @@ def text(value: Any, where: str, most: int = MAX_CHARACTERS) -> str:
 
 def name(value: Any, where: str, form: re.Pattern[str]) -> str:
     return str(
-        checks.matching_text(form, "a name (a letter, then letters, digits, - or _)").validate(value, where)
+        checks.matching_text(form, "a name (a letter, then letters, digits, -, or _)").validate(value, where)
     )
 
 
 def seconds(value: Any, where: str) -> float:
-    return float(checks.number(0, 86_400, "seconds").validate(value, where))
+    return float(checks.number(0, 86_400, "a number of seconds").validate(value, where))
 
 
 def microseconds(value: Any, where: str) -> int:

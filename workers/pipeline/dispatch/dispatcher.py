@@ -101,7 +101,7 @@ class Dispatcher:
         `DispatcherOvertaken` and `RedisError`.
         """
         if full:
-            self.stall_reason = "the outbox of complex events is full: their queues accept none"
+            self.stall_reason = "the outbox of complex events is full: their queues accept no events"
             return 0
         pauses = pausing.names_of(self._queues, pausing.CONSUMPTION)
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 TYPES = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
 SQL_TYPES = {"text": "string", "number": "double", "integer": "bigint", "boolean": "boolean"}
 NUMBERS = ("number", "integer")
-_NOUNS = {"integer": "whole number of 64 bits"}
+_NOUNS = {"integer": "64-bit whole number", "text": "string"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Attribute:
             return None
         if not _is_of(value, self.kind):
             noun = _NOUNS.get(self.kind, self.kind)
-            raise ValueError(f"attribute {self.name} takes a {noun}, not {_short(value)}")
+            raise ValueError(f"attribute {self.name} must be a {noun}, not {_short(value)}")
         return float(value) if self.kind == "number" else value
 
 

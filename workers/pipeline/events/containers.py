@@ -61,7 +61,7 @@ class Faults:
             self.rows.setdefault(origin, []).append((rows, cause))
         if rest := causes[len(alone) :]:
             rows = batch.filter(pc.is_in(faults, pa.array(rest, pa.string())))
-            self.rows[origin].append((rows, f"{rest[0]}; {len(rest)} similar causes"))
+            self.rows[origin].append((rows, f"{rest[0]}; similar causes: {len(rest)}"))
 
 
 class Nodes:
@@ -126,8 +126,8 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
         except UNREACHABLE as error:
             if time.monotonic() >= deadline:
                 raise NodeUnavailable(
-                    f"node {part.node} has events that a running batch needs and does not answer ({error}); "
-                    "start it again, or remove it from the topology to give up these events"
+                    f"node {part.node} has events that a running batch needs and is not responding ({error});"
+                    " start it again, or remove it from the topology to give up these events"
                 ) from error
             time.sleep(0.2)
 

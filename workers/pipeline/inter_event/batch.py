@@ -81,8 +81,8 @@ class InterEventWork(BatchWork):
             if pattern.forgotten_bytes and now - self._warned_at.get(name, -WARN_SECONDS) >= WARN_SECONDS:
                 self._warned_at[name] = now
                 logger.warning(
-                    "Pattern %s dropped open matches of %.1f MB: its keys, or the events in a window, are too"
-                    " many. Shorten its window, or keep fewer events with rules.",
+                    "Pattern %s dropped open matches of %.1f MB: it has too many keys, or too many events in"
+                    " a window. Shorten the window, or keep fewer events with rules.",
                     name,
                     pattern.forgotten_bytes / 1e6,
                 )

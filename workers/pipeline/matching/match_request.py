@@ -37,9 +37,9 @@ EXACT = Context(prec=400)  # values between the smallest double and MAX_SECONDS
 
 TEXT = checks.text()
 TIME = checks.Check(
-    f"seconds as a number up to {MAX_SECONDS:.0e}", checks.number(-MAX_SECONDS, MAX_SECONDS).read
+    f"a number of seconds, at most {MAX_SECONDS:.0e}", checks.number(-MAX_SECONDS, MAX_SECONDS).read
 )
-WITHIN = checks.Check("seconds, 0 or more", checks.number(0, sys.float_info.max).read)
+WITHIN = checks.Check("a number of seconds, 0 or more", checks.number(0, sys.float_info.max).read)
 
 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     Events are sorted by time; events with equal times stay in the given order. The defaults are `contiguity`
     relaxed, `consume` once, and no key and no window.
     """
-    checks.refuse_unknown(document, KEYS, "", message="is not known; known are {known}")
+    checks.refuse_unknown(document, KEYS, "", message="is unknown; known names: {known}")
     within = document.get("within_seconds")
     within_seconds = MAX_SECONDS if within is None else WITHIN.validate(within, "within_seconds")
     pattern = _pattern(document)
@@ -69,7 +69,7 @@ def _pattern(document: Mapping[str, Any]) -> Pattern:
     expression = expression_of(document.get("pattern"), "pattern")
     key = document.get("key")
     if key is not None and (not isinstance(key, str) or not key):
-        raise BadInput("key", f"takes the name of an attribute, or null, not {key!r}")
+        raise BadInput("key", f"must be the name of an attribute, or null, not {key!r}")
     pattern = Pattern(
         "match",
         expression,
@@ -92,13 +92,13 @@ def _define(document: Mapping[str, Any]) -> Any:
 def _events(events: Any) -> list[dict[str, Any]]:
     """Return the events sorted by time. Raises `BadInput` that names the event and its attribute."""
     if not isinstance(events, list):
-        raise BadInput("events", 'takes a list of events, such as {"id": "e1", "time": 0.0, "type": "A"}')
+        raise BadInput("events", 'must be a list of events, such as {"id": "e1", "time": 0.0, "type": "A"}')
     seen: dict[str, int] = {}
     for place, event in enumerate(events):
         where = f"events[{place}]"
         if not isinstance(event, dict):
             raise BadInput(
-                where, f"takes an object with id, time and type, not {checks.shorten_for_message(event)}"
+                where, f"must be an object with id, time, and type, not {checks.shorten_for_message(event)}"
             )
         _check_event(event, where)
         first = seen.setdefault(event["id"], place)
@@ -172,7 +172,7 @@ def _key(key: str | None, event: dict[str, Any]) -> str:
     if value is None or isinstance(value, (list, dict)):
         raise BadInput(
             "key",
-            f"event {event['id']!r} needs a number, text or truth value as its key {key!r}, not {value!r}",
+            f"event {event['id']!r} must have a number, string, or Boolean as its key {key!r}, not {value!r}",
         )
     # 5 and 5.0 are one key; two whole numbers that are equal as doubles are two keys.
     whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
@@ -193,7 +193,7 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
         if _kind(value) != kind or kind is None:
             raise BadInput(
                 "events",
-                f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or texts, not both",
+                f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or strings, not both",
             )
     return exact_numbers.column(values) if kind == NUMBER else pa.array(values, kind)
 

@@ -72,14 +72,14 @@ class Graph:
             if pattern.emits in self.inner_types and not ends_with_an_event(pattern.expression):
                 raise BadInput(
                     f"operators ({pattern.name})",
-                    "emits for another operator, but its last step may stay open until the window is over: "
-                    "its complex events would be out of order. End it with an event",
+                    "emits to another operator, but its last step may stay open until the window ends: "
+                    "its complex events would be out of order. End the pattern with an event",
                 )
             if pattern.emits in self.inner_types and is_decided_late(pattern):
                 raise BadInput(
                     f"operators ({pattern.name})",
-                    "emits for another operator, but a match may wait for a longer branch of its OR, and be "
-                    "out of order then. Make each branch a pattern, or let it be relaxed, with consume: once",
+                    "emits to another operator, but a match may wait for a longer branch of its OR, and then"
+                    " be out of order. Make each branch a pattern, or set contiguity: relaxed and consume: once",
                 )
 
     @cached_property

@@ -153,18 +153,16 @@ class Pattern:
 def expression_of(text: object, field: str) -> Expression:
     """Parse a pattern's expression. Raises `BadInput` that names `field`."""
     if isinstance(text, str) and len(text) > predicate.MAX_CHARACTERS:
-        raise Forbidden(field, f"takes at most {predicate.MAX_CHARACTERS} characters, not {len(text)}")
+        raise Forbidden(field, f"must have at most {predicate.MAX_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
     items = sum(1 for _ in symbols(expression.root))
     if items > MAX_ITEMS:
         raise Forbidden(field, f"has {items} symbols, counting repetitions; the maximum is {MAX_ITEMS}")
     first = options(expression.root)[0].what
     if isinstance(first, Ending):
-        raise BadInput(
-            field, "can never match: it prefers no event at all; leave out the ? of its quantifier"
-        )
+        raise BadInput(field, "can never match: it prefers no events; remove the ? of its quantifier")
     if not any(iterate_symbols(expression.root)):
-        raise BadInput(field, "can never match: all its events are left out by {- -}")
+        raise BadInput(field, "can never match: {- -} excludes all its events")
     used = len(set(symbols(expression.root)))
     if used > MAX_SYMBOLS:
         raise Forbidden(field, f"has {used} different symbols; the maximum is {MAX_SYMBOLS}")
@@ -215,7 +213,7 @@ def definitions(expression: Expression, define: object, field: str) -> dict[str,
     """
     names = tuple(dict.fromkeys(symbols(expression.root)))
     if not isinstance(define, Mapping):
-        raise BadInput(field, 'takes conditions by symbol, such as {"B": "value > 80"}')
+        raise BadInput(field, 'must be an object of conditions by symbol, such as {"B": "value > 80"}')
     for symbol in define:
         if symbol not in names:
             raise BadInput(f"{field}.{symbol}", "is not a symbol of the pattern; remove it or use it")
@@ -229,5 +227,5 @@ def definitions(expression: Expression, define: object, field: str) -> dict[str,
 
 def one_of(value: object, choices: tuple[str, ...], field: str) -> str:
     if value not in choices or not isinstance(value, str):
-        raise BadInput(field, f"takes {' or '.join(choices)}, not {str(value)[:40]!r}")
+        raise BadInput(field, f"must be {' or '.join(choices)}, not {str(value)[:40]!r}")
     return value

@@ -37,7 +37,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: lambda left, right: pc.divide(_real(left), _real(right)),
 }
 _WORDS = {"true": True, "false": False}
-KINDS: Mapping[type, str] = {float: "number", str: "text", bool: "truth value"}
+KINDS: Mapping[type, str] = {float: "number", str: "string", bool: "Boolean"}
 _PREVIOUS = "prev"
 _LARGEST = 2**64
 MAX_CHARACTERS = 2_000  # of a condition, and of a pattern
@@ -150,9 +150,9 @@ def parse_quantity(text: str, field: str) -> Quantity:
     """
     python, tree, columns, previous = _read(text, field, "shed_per_second + late_per_second")
     if previous:
-        raise BadInput(field, "takes no prev(): each row is calculated separately")
+        raise BadInput(field, "must not use prev(): each row is calculated separately")
     if not _is_number(tree):
-        raise BadInput(field, f"takes a number or a calculation; {text[:_SHOWN]!r} is neither")
+        raise BadInput(field, f"must be a number or a calculation; {text[:_SHOWN]!r} is neither")
     return Quantity(python, frozenset(columns), tree)
 
 
@@ -175,7 +175,7 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
     Returns it in Python's syntax, with its tree, its columns, and its columns of the previous event.
     """
     if not isinstance(text, str) or not text.strip():
-        raise BadInput(field, f'takes an expression such as "{example}"')
+        raise BadInput(field, f'must be an expression such as "{example}"')
     _check_text(text, field)
     try:
         python = _as_python(text.strip())
@@ -200,12 +200,12 @@ def _restore_names(tree: ast.expr) -> ast.expr:
 def _check_text(text: str, field: str) -> None:
     """Check the text before Python parses it: length and nesting bound the cost of parsing."""
     if len(text) > MAX_CHARACTERS:
-        raise Forbidden(field, f"takes at most {MAX_CHARACTERS} characters, not {len(text)}")
+        raise Forbidden(field, f"must have at most {MAX_CHARACTERS} characters, not {len(text)}")
     plain = _TEXTS.sub("''", text)
     if match := _STRANGE.search(plain):
         raise Forbidden(field, f"{match[0]!r} is not allowed in a condition")
     if _LONG_NUMBER.search(plain):
-        raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
+        raise BadInput(field, f"must not contain a number that is infinite or larger than {_LARGEST:.0e}")
     depth = 0
     for mark in _BRACKETS.findall(plain):
         depth += 1 if mark in "([" else -1
@@ -226,7 +226,7 @@ def _is_true(constant: Predicate, field: str) -> bool:
     try:
         return bool(constant.mask({}, 1)[0].as_py())
     except pa.ArrowException:
-        raise BadInput(field, f"{constant.text!r} compares a text with a number") from None
+        raise BadInput(field, f"{constant.text!r} compares a string with a number") from None
 
 
 def _as_python(text: str) -> str:
@@ -274,18 +274,18 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
     """Return the parts of one node, if the node is in the language."""
     match node:
         case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
-            raise BadInput(field, f"a number in it is not finite, or larger than {_LARGEST:.0e}")
+            raise BadInput(field, f"must not contain a number that is infinite or larger than {_LARGEST:.0e}")
         case ast.Constant(value=str() as text) if not _is_whole_text(text):
-            raise BadInput(field, "a text in it has half of a surrogate pair, which is not a character")
+            raise BadInput(field, "must not contain half of a surrogate pair, which is not a character")
         case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             return []
         case ast.BoolOp(values=values):
             if not all(_is_condition(value) for value in values):
-                raise BadInput(field, "`and` and `or` take conditions on both sides, such as value > 80")
+                raise BadInput(field, "`and` and `or` need conditions on both sides, such as value > 80")
             return values
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             if not _is_condition(operand):
-                raise BadInput(field, "`not` takes a condition, such as not (value > 80)")
+                raise BadInput(field, "`not` needs a condition, such as not (value > 80)")
             return [operand]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return [operand]
@@ -305,7 +305,7 @@ def _parts(node: ast.expr, field: str) -> list[ast.expr]:
     raise BadInput(
         field,
         f"{_format_node(node)!r} is not supported; use comparisons, and, or, not, in (…), + - * /, "
-        "prev(column), column names, numbers and strings",
+        "prev(column), column names, numbers, and strings",
     )
 
 
@@ -321,11 +321,11 @@ def _check_members(node: ast.expr, field: str) -> None:
     """Check that each member is a constant that may stand alone, and that all have the same kind."""
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else None
     if items is None or not all(map(_is_member, items)):
-        raise BadInput(field, '`in` takes a list of values, such as type in ("cpu", "load")')
+        raise BadInput(field, '`in` needs a list of values, such as type in ("cpu", "load")')
     for item in items:
         _parts(item.operand if isinstance(item, ast.UnaryOp) else item, field)
     if len({_kind_of(value) for value in _members(items)}) != 1:
-        raise BadInput(field, "`in` takes a list of texts or a list of numbers, and at least one")
+        raise BadInput(field, "`in` needs a list of strings or a list of numbers, with at least one item")
 
 
 def _is_member(node: ast.expr) -> bool:

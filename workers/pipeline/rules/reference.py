@@ -96,7 +96,7 @@ def table_path(folder: Path, name: str, field: str) -> Path:
     if not NAME.match(name):
         raise Forbidden(
             field,
-            "takes the plain name of a file in the reference folder (letters, digits, _, - and ., "
+            "must be the plain name of a file in the reference folder (letters, digits, _, -, and ., "
             "ending in .csv), such as hosts.csv",
         )
     return folder / name
@@ -131,7 +131,7 @@ def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, 
 
 def _text(path: Path, field: str) -> str:
     """Return the text of a table. Raises `BadInput`."""
-    unreadable = f"{path.name} can't be read; it takes the name of a CSV file in the reference folder"
+    unreadable = f"{path.name} can't be read; it must be a CSV file in the reference folder"
     try:
         file = os.open(path, _READ_ONLY)
     except (OSError, ValueError) as error:
@@ -169,13 +169,13 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
             if None in row or None in row.values():
                 raise BadInput(
                     field,
-                    f"{path.name} line {reader.line_num} has another number of columns than the first line",
+                    f"{path.name} line {reader.line_num} must have as many columns as the first line",
                 )
             if len(rows) == MAX_ROWS:
                 raise BadInput(field, f"{path.name} has more than {MAX_ROWS} rows")
             rows.append((reader.line_num, row))
     except csv.Error:
-        raise BadInput(field, f"{path.name} line {reader.line_num} is not CSV") from None
+        raise BadInput(field, f"{path.name} line {reader.line_num} is not valid CSV") from None
     return rows
 
 

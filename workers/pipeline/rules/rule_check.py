@@ -27,13 +27,13 @@ def check_size(rules: Collection[Rule]) -> None:
     """Raise `Forbidden` that names the field if a limit is exceeded, before any expression is parsed."""
     tables = sum(isinstance(rule, Enrich) for rule in rules)
     if tables > MAX_TABLES:
-        raise Forbidden("rules", f"take at most {MAX_TABLES} tables, not {tables}")
+        raise Forbidden("rules", f"must use at most {MAX_TABLES} tables, not {tables}")
     if len(rules) > MAX_RULES:
-        raise Forbidden("rules", f"takes at most {MAX_RULES} rules, not {len(rules)}")
+        raise Forbidden("rules", f"must have at most {MAX_RULES} rules, not {len(rules)}")
     total = sum(len(text) for rule in rules for _, text, _ in expressions_of(rule))
     if total > MAX_EXPRESSION_CHARACTERS:
         raise Forbidden(
-            "rules", f"takes expressions of {MAX_EXPRESSION_CHARACTERS} characters in total, not {total}"
+            "rules", f"must have at most {MAX_EXPRESSION_CHARACTERS} characters of expressions, not {total}"
         )
 
 
@@ -54,7 +54,7 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
             if column is not None:
                 made[column] = cost
         if parts > MAX_PARTS:
-            raise Forbidden("rules", f"have more than {MAX_PARTS} parts after expanding their columns")
+            raise Forbidden("rules", f"must have at most {MAX_PARTS} parts after their columns are expanded")
         costs |= made | _list_added_columns(rule)
         for column in rule.drop if isinstance(rule, Project) else ():
             costs.pop(column, None)

@@ -33,7 +33,7 @@ class Function:
     def takes(self) -> str:
         """Return the number of arguments in words."""
         if self.most is None:
-            return f"{self.least} arguments or more"
+            return f"{self.least} or more arguments"
         if self.least == self.most:
             return f"{self.least} argument{'' if self.least == 1 else 's'}"
         return f"{self.least} to {self.most} arguments"
@@ -84,7 +84,7 @@ def _replacement(place: int, node: exp.Expression, given: Sequence[exp.Expressio
     text = text_of(node)
     if place == 0 or (text is not None and len(text) <= len(text_of(given[1]) or "")):
         return None
-    return "literal texts, the new one not longer than the old one"
+    return "literal strings, with a replacement that is not longer"
 
 
 def _unit(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:

@@ -51,7 +51,7 @@ TYPES = {
 }
 ALLOWED = (
     "comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, CASE, CAST, + - * / % DIV ||, literals, columns, "
-    ":criteria and functions of one event"
+    ":criteria, and functions of one event"
 )
 
 CONNECTORS = (exp.And, exp.Or)
@@ -183,11 +183,11 @@ def parse_expression(text: str, field: str) -> WrittenRule:
     try:
         parsed = _Parser(dialect=_DIALECT, error_level=ErrorLevel.RAISE).parse(tokens, text)
     except SqlglotError as error:
-        raise _refusal(tokens)(field, f"can't be read{_place(error)}; it takes {ALLOWED}") from None
+        raise _refusal(tokens)(field, f"can't be read{_place(error)}; allowed: {ALLOWED}") from None
     except RecursionError:
         raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
-        raise BadInput(field, f"takes one expression: {ALLOWED}")
+        raise BadInput(field, f"must be a single expression; allowed: {ALLOWED}")
     return _check_tree(cast(exp.Expression, parsed[0]), field)
 
 
@@ -208,15 +208,15 @@ def _tokens(text: str, field: str) -> list[Token]:
     is ever recognized.
     """
     if len(text) > MAX_CHARACTERS:
-        raise Forbidden(field, f"takes at most {MAX_CHARACTERS} characters, not {len(text)}")
+        raise Forbidden(field, f"must have at most {MAX_CHARACTERS} characters, not {len(text)}")
     try:
         tokens = _DIALECT.tokenize(text)
     except SqlglotError:
         raise BadInput(field, "can't be read: a quote or a comment is not closed") from None
     if not tokens:
-        raise BadInput(field, f"takes an expression: {ALLOWED}")
+        raise BadInput(field, f"must be an expression; allowed: {ALLOWED}")
     if len(tokens) > MAX_TOKENS:
-        raise Forbidden(field, f"takes at most {MAX_TOKENS} words and symbols, not {len(tokens)}")
+        raise Forbidden(field, f"must have at most {MAX_TOKENS} words and symbols, not {len(tokens)}")
     _check_depth(tokens, field)
     return [_plain(tokens, place, text, field) for place in range(len(tokens))]
 
@@ -236,16 +236,18 @@ def _plain(tokens: list[Token], place: int, text: str, field: str) -> Token:
     before = tokens[place - 1].token_type if place else None
     after = tokens[place + 1].token_type if place + 1 < len(tokens) else None
     if token.comments:
-        raise Forbidden(field, "takes no comments")
+        raise Forbidden(field, "must not contain comments")
     if token.token_type == TokenType.STRING:
         _check_string(text[token.start : token.end + 1], before, field)
         return token
     if token.token_type == TokenType.NUMBER and not _is_number(token.text):
-        raise Forbidden(field, "takes numbers of 64 bits, or of at most 30 digits with a decimal point")
+        raise Forbidden(
+            field, "must use 64-bit numbers, or numbers of at most 30 digits with a decimal point"
+        )
     if token.token_type in _MARKS or token.text.upper() in _WORDS:
         return token
     if not _WORD.match(token.text) or token.token_type == TokenType.IDENTIFIER:
-        raise Forbidden(field, f"{token.text[:20]!r} is not allowed in a rule; it takes {ALLOWED}")
+        raise Forbidden(field, f"{token.text[:20]!r} is not allowed in a rule; allowed: {ALLOWED}")
     is_type = before in (TokenType.ALIAS, TokenType.DCOLON)
     types_literal = token.text.upper() in ("DATE", "TIMESTAMP") and after == TokenType.STRING
     if is_type or types_literal:
@@ -262,9 +264,9 @@ def _is_number(text: str) -> bool:
 def _check_string(written: str, before: TokenType | None, field: str) -> None:
     """Allow only texts that every SQL dialect reads in the same way."""
     if before == TokenType.STRING:
-        raise Forbidden(field, r"takes one text at a time; write a quote in a text as \'")
+        raise Forbidden(field, r"must not have two strings in a row; write a quote in a string as \'")
     if not _ESCAPES.match(written):
-        raise Forbidden(field, r"takes \\, \' and \" in a text, and no other \ in it")
+        raise Forbidden(field, r"must not use \ in a string, except for \\, \', and \"")
 
 
 def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
@@ -275,7 +277,7 @@ def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
         node = waiting.pop()
         if type(node) not in _NODES:
             raise Forbidden(
-                field, f"has {_check_call(node)}, which is not allowed in a rule; it takes {ALLOWED}"
+                field, f"has {_check_call(node)}, which is not allowed in a rule; allowed: {ALLOWED}"
             )
         _check_node(node, field)
         if isinstance(node, exp.Column):
@@ -349,15 +351,15 @@ def _check_node(node: exp.Expression, field: str) -> None:
         case exp.Like():
             _check_like(node, field)
         case exp.Is() if not isinstance(node.expression, (exp.Null, exp.Boolean)):
-            raise Forbidden(field, "IS takes NULL, NOT NULL, TRUE or FALSE")
+            raise Forbidden(field, "IS must be followed by NULL, NOT NULL, TRUE, or FALSE")
         case exp.In() if not node.expressions:
-            raise Forbidden(field, "IN takes a list of values, such as type IN ('cpu', 'load')")
+            raise Forbidden(field, "IN needs a list of values, such as type IN ('cpu', 'load')")
         case exp.Bracket():
             _check_place(node, field)
         case exp.Column() if not isinstance(node.this, exp.Identifier) or not _WORD.match(node.name):
-            raise Forbidden(field, "takes columns by their plain names")
+            raise Forbidden(field, "must use plain column names")
         case exp.Placeholder() if not isinstance(node.this, str) or not _NAME.match(node.this):
-            raise Forbidden(field, "takes a criterion as :name")
+            raise Forbidden(field, "must write a criterion as :name")
 
 
 def _check_operators(node: exp.Expression, field: str) -> None:
@@ -377,7 +379,7 @@ def _check_operators(node: exp.Expression, field: str) -> None:
 
 def _check_function(node: exp.Anonymous, field: str) -> None:
     if not isinstance(node.this, str):
-        raise Forbidden(field, "takes functions by their plain names")
+        raise Forbidden(field, "must use plain function names")
     name = node.this.lower()
     if name == SUBNET:
         _check_subnet(node, field)
@@ -387,18 +389,18 @@ def _check_function(node: exp.Anonymous, field: str) -> None:
         raise Forbidden(field, f"{name[:40]!r} is not a function of rules; the functions are {known}")
     function, given = FUNCTIONS[name], node.expressions
     if len(given) < function.least or (function.most is not None and len(given) > function.most):
-        raise BadInput(field, f"{name} takes {function.takes()}, not {len(given)}")
+        raise BadInput(field, f"{name} must have {function.takes()}, not {len(given)}")
     for place, argument in enumerate(given):
         says = function.literal(place, argument, given) if function.literal else None
         if says is not None:
-            raise Forbidden(field, f"{name} takes {says}")
+            raise Forbidden(field, f"{name} must have {says}")
 
 
 def _check_subnet(node: exp.Anonymous, field: str) -> None:
     given = node.expressions
     if len(given) != 2 or not isinstance(given[0], exp.Column) or text_of(given[1]) is None:
         raise BadInput(
-            field, "in_subnet takes a column and a subnet, such as in_subnet(address, '92.126.10.0/24')"
+            field, "in_subnet needs a column and a subnet, such as in_subnet(address, '92.126.10.0/24')"
         )
     subnet_of(given[1].this, field)
 
@@ -406,23 +408,25 @@ def _check_subnet(node: exp.Anonymous, field: str) -> None:
 def _check_type(node: exp.Expression, field: str) -> None:
     kind = node.args["to"]
     if not isinstance(kind, exp.DataType) or kind.this not in TYPES or kind.expressions:
-        raise Forbidden(field, f"CAST takes one of {', '.join(TYPES.values())}")
+        raise Forbidden(field, f"CAST must be to one of {', '.join(TYPES.values())}")
     text = text_of(node.this)
     if isinstance(node, exp.TryCast) or text is None:
         return
     form = _DATE if kind.this == exp.DataType.Type.DATE else _TIMESTAMP
     if not form.match(text):
-        raise BadInput(field, "takes DATE '2026-11-20' and TIMESTAMP '2026-11-20 06:00:00'")
+        raise BadInput(field, "must be written as DATE '2026-11-20' or TIMESTAMP '2026-11-20 06:00:00'")
 
 
 def _check_like(node: exp.Expression, field: str) -> None:
     """Allow only forms that are matched in one pass."""
     text = text_of(node.expression)
     if text is None or "\\" in text:
-        raise Forbidden(field, "LIKE takes a literal without \\, such as 'web-%'")
+        raise Forbidden(field, "LIKE needs a literal without \\, such as 'web-%'")
     inside = text.removeprefix("%").removesuffix("%") if text.count("%") == 2 else text
     if text.count("%") > 2 or (text.count("%") == 2 and "%" in inside):
-        raise Forbidden(field, "LIKE takes one % anywhere, or one at each end: 'a%', '%a', 'a%b' or '%a%'")
+        raise Forbidden(
+            field, "LIKE must have one % anywhere, or % at both ends: 'a%', '%a', 'a%b', or '%a%'"
+        )
 
 
 def _check_place(node: exp.Bracket, field: str) -> None:
@@ -430,7 +434,7 @@ def _check_place(node: exp.Bracket, field: str) -> None:
     of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
     places = node.expressions
     if not of_split or len(places) != 1 or number_of(places[0]) is None:
-        raise Forbidden(field, "[…] selects a part, after split(…) only: split(key, ',')[0]")
+        raise Forbidden(field, "[…] is allowed only after split(…), such as split(key, ',')[0]")
 
 
 def _check_nesting(tree: exp.Expression, field: str) -> None:
@@ -478,7 +482,7 @@ def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) ->
             field, f"has {cost.parts} parts after expanding its columns; the maximum is {MAX_WRITTEN}"
         )
     if cost.joined > MAX_JOINED:
-        raise Forbidden(field, f"joins the texts of {cost.joined} columns; the maximum is {MAX_JOINED}")
+        raise Forbidden(field, f"joins the strings of {cost.joined} columns; the maximum is {MAX_JOINED}")
     return cost
 
 

@@ -229,7 +229,7 @@ def check_rules(
     for name, wanted in _KINDS.items():
         if name in kinds and not kinds[name].startswith(wanted):
             takes = wanted[0] if len(wanted) == 1 else "number"
-            raise BadInput("rules", f"make column {name} a {kinds[name]}; it has to be a {takes}.")
+            raise BadInput("rules", f"must make column {name} a {takes}, not a {kinds[name]}.")
     return kinds
 
 

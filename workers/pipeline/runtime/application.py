@@ -122,9 +122,9 @@ class PipelineProcess:
             self._statuses.enter_state("failed", str(error))
             raise
         except Py4JError as error:
-            told = f"Spark's own process no longer answers ({sentence(error)})"
+            told = f"the Spark process is not responding ({sentence(error)})"
             self._statuses.enter_state("failed", told)
-            raise WeirError(f"{told}; start it again.") from error
+            raise WeirError(f"{told}; restart the pipeline.") from error
 
     def _host(self, place: HostingPlace, reset: bool) -> None:
         if not self._there_are_queues():

@@ -43,7 +43,7 @@ def command(arguments: Sequence[str]) -> list[str]:
     """Return Spark's command line for a role and its arguments. Raises `BadInput`."""
     role = arguments[0] if arguments else ""
     if role not in CLASSES:
-        raise BadInput("role", f"takes {' or '.join(CLASSES)}, not {role!r}")
+        raise BadInput("role", f"must be {' or '.join(CLASSES)}, not {role!r}")
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
     return [str(spark_class), CLASSES[role], *arguments[1:]]
 

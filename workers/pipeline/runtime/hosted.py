@@ -107,7 +107,9 @@ class Hosted:
         """Check a declaration. Raises `BadInput`, also if Spark rejects a rule."""
         application = application_of_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
-            raise BadInput("name", f"is {application.name}, but the application is {declared.name}")
+            raise BadInput(
+                "name", f"must be {declared.name}, the name of the application, not {application.name}"
+            )
         for other in (hosted for hosted in self._others.values() if hosted is not self):
             check_readers(application, other.declared.name, other.queues)
         events = empty_events(self._place.spark, application.layout)
@@ -212,7 +214,7 @@ class Hosted:
         self._backoff.waits()
         if self._lacked != lacked:
             log.warning("%s is waiting: %s", self.declared.name, self._lacked)
-            self._status.enter_state("failed", f"it is waiting: {self._lacked}")
+            self._status.enter_state("failed", f"waiting: {self._lacked}")
         return True
 
     def _fail(self, error: Exception) -> None:

@@ -83,7 +83,7 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
             "checkpoint",
             f"{folder} belongs to run {here or 'none'}, but the control server has the state of run "
             f"{known.decode()}. "
-            f"Put that run's folder back (see WEIR_DATA), or start over. {NEW_START}",
+            f"Restore that run's folder (see WEIR_DATA), or start over. {NEW_START}",
         )
     checkpoint = Checkpoint(folder, here or "")
     check(checkpoint)
@@ -124,7 +124,7 @@ def lock_checkpoint(folder: Path) -> IO[str]:
     except OSError:
         file.close()
         raise CheckpointInUse(
-            f"{folder} is in use by another pipeline process; stop that one first."
+            f"{folder} is in use by another pipeline process; stop that process first."
         ) from None
     return file
 
@@ -134,7 +134,7 @@ def explain_missing(folder: Path, control: redis.Redis) -> str:
     try:
         control.ping()
     except redis.RedisError as error:
-        return f"the control server does not answer ({connection_reason(error)})"
+        return f"the control server is not responding ({connection_reason(error)})"
     probe = folder / "room"
     try:
         probe.write_bytes(bytes(ROOM_BYTES))

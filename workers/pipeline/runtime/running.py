@@ -155,7 +155,7 @@ class Running:
                     dispatcher.cursor, events, dispatcher.stall_reason, dispatcher.skipped
                 )
             except (redis.ConnectionError, redis.TimeoutError) as error:
-                log.warning("nothing is dispatched: %s", error)
+                log.warning("no events are dispatched: %s", error)
                 self._ending.wait(1.0)
             except Exception as error:  # any error is passed to the main thread
                 self._failure = error

@@ -33,10 +33,10 @@ class Watchdog:
         stuck_seconds: for how long a component that has all it needs has finished nothing.
         """
         if stuck_seconds > self._limit_seconds:
-            return f"nothing was finished for {stuck_seconds:.0f} s although all was available; it restarts"
+            return f"no progress for {stuck_seconds:.0f} s although all inputs are available; the process restarts"
         silent_seconds = 0.0 if self._fed_at is None else self._monotonic() - self._fed_at
         if silent_seconds > self._limit_seconds:
-            return f"its main thread has not responded for {silent_seconds:.0f} s; it restarts"
+            return f"its main thread has not responded for {silent_seconds:.0f} s; the process restarts"
         return None
 
 

@@ -76,7 +76,7 @@ def _reasons(inputs: ProgressInputs) -> Iterator[str]:
         yield f"the dispatcher has not responded for {inputs.silent_seconds:.0f} s"
     if inputs.undispatched_seconds > STALLED_SECONDS:
         why = inputs.stall_reason or "events are waiting"
-        yield f"nothing was dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
+        yield f"no events were dispatched for {inputs.undispatched_seconds:.0f} s: {why}"
 
 
 def compute_elapsed(now: float, *moments: float) -> float:

@@ -209,4 +209,4 @@ class ResultQueue:
 
 
 def _overtaken(replica: str, tick: int) -> AttemptOvertaken:
-    return AttemptOvertaken(f"another attempt at batch {tick} of {replica} has started; this one ends.")
+    return AttemptOvertaken(f"another attempt at batch {tick} of {replica} has started; this attempt ends.")

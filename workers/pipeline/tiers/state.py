@@ -116,7 +116,7 @@ class StateStore:
                 raise NewerState(
                     f"{place} has the state of batch {int(number)}, but the current batch is {batch}: the "
                     "checkpoint is older than the state. "
-                    "Put the newer checkpoint back, or start once with --reset."
+                    "Restore the newer checkpoint, or start once with --reset."
                 )
             if number is not None and int(number) == batch:
                 return None

@@ -119,7 +119,7 @@ def check_url(url: str, kind: AdapterKind | None = None) -> None:
     """
     if kind is not None and not kind.schemes:
         if url:
-            raise BadInput("url", f"must be empty: {kind.title} takes no address.")
+            raise BadInput("url", f"must be empty: {kind.title} has no address.")
         return
     checked = (
         egress.check_url(url)

@@ -54,6 +54,6 @@ class AnswerLimit:
             self._until = now + self._seconds
         self._bytes += size
         if self._bytes > self._most_bytes:
-            raise OSError(f"its answer has more than {self._most_bytes} bytes")
+            raise OSError(f"its response has more than {self._most_bytes} bytes")
         if now > self._until:
-            raise OSError(f"no complete answer within {self._seconds:g} s")
+            raise OSError(f"no complete response within {self._seconds:g} s")

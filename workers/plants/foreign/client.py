@@ -74,13 +74,13 @@ class PlantClient:
                 answer = self._read(response, deadline)
         except httpx.TimeoutException as error:
             raise PlantUnavailable(
-                f"{self.name} did not answer within {self._timeout_seconds:g} s."
+                f"{self.name} did not respond within {self._timeout_seconds:g} s."
             ) from error
         except httpx.TransportError as error:
             raise PlantUnavailable(f"{self.name} can't be reached ({connection_reason(error)}).") from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
             raise InvalidPlantResponse(
-                f"{self.name} returned an answer that can't be decompressed ({error})."
+                f"{self.name} returned a response that can't be decompressed ({error})."
             ) from error
         return response.status_code, answer
 
@@ -93,7 +93,7 @@ class PlantClient:
         if packed.lower() != "identity":
             # Weir does not request compression, and a few compressed bytes may become gigabytes.
             raise InvalidPlantResponse(
-                f"{self.name} returned an answer that can't be decompressed ({packed[:20]})."
+                f"{self.name} returned a response that can't be decompressed ({packed[:20]})."
             )
         body = bytearray()
         for chunk in response.iter_bytes():
@@ -102,7 +102,7 @@ class PlantClient:
                 raise InvalidPlantResponse(f"{self.name} returned more than {MAX_BYTES} bytes.")
             if self._monotonic() > deadline:
                 raise PlantUnavailable(
-                    f"{self.name} did not complete its answer within {self._timeout_seconds:g} s."
+                    f"{self.name} did not complete its response within {self._timeout_seconds:g} s."
                 )
         return bytes(body)
 

@@ -39,7 +39,7 @@ MAX_MESSAGE = 300
 NANOSECOND = 1e-9
 # Environment variables that its command line, and the schedulers behind it, read.
 ENVIRONMENT_PREFIXES = ("HADOOP_", "HERON_", "KUBECONFIG", "YARN_")
-NOT_SET = "a spout, which only brings events in"
+NOT_SET = "a spout, which only supplies events"
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 Timeline = Mapping[str, Mapping[str, Mapping[str, float]]]  # metric → instance → minute → value
 
@@ -117,7 +117,7 @@ class HeronPlant(Adapter):
             ) from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-            raise InvalidPlantResponse(f"{self._client.name}: heron update refused: {said[-1][:MAX_MESSAGE]}")
+            raise InvalidPlantResponse(f"{self._client.name}: heron update failed: {said[-1][:MAX_MESSAGE]}")
 
     def close(self) -> None:
         self._client.close()
@@ -129,7 +129,7 @@ class HeronPlant(Adapter):
         if status != 200 or not isinstance(document, dict) or document.get("status") != "success":
             message = document.get("message") if isinstance(document, dict) else None
             said = str(message or "no reason given")[:MAX_MESSAGE]
-            raise InvalidPlantResponse(f"{self._client.name} refused the request ({status}): {said}")
+            raise InvalidPlantResponse(f"{self._client.name} rejected the request ({status}): {said}")
         return document.get("result")
 
     def _components(self) -> list[Component]:
@@ -182,7 +182,7 @@ def check_options(options: Mapping[str, str]) -> None:
     """Raise `BadInput` for an option that is missing, or that the command line could misread."""
     for name in ("cluster", "role", "topology"):
         if not options.get(name):
-            raise BadInput(name, "is missing; Heron identifies a topology by it.")
+            raise BadInput(name, "is missing; Heron needs it to identify the topology.")
     for name, value in options.items():
         if not all(part.isalnum() for part in value.replace("-", "_").split("_") if part) or value[:1] == "-":
             raise BadInput(
@@ -302,7 +302,7 @@ def _variance(values: Sequence[float]) -> float | None:
 
 ADAPTER = AdapterKind(
     name="heron",
-    title="Heron, by its tracker (not run against a live cluster)",
+    title="Heron tracker (not tested with a live cluster)",
     options={
         "cluster": PlantOption("name of the cluster", "Cluster", required=True),
         "role": PlantOption("role that the topology was submitted with", "Role", required=True),

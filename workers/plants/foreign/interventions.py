@@ -30,7 +30,7 @@ LONGEST = 255  # characters of a subject and a value; the name of a queue can be
 MAX_ERROR = 300
 MAX_IN_FORCE = 100  # per plant
 TRY_SECONDS, GIVE_UP_SECONDS = 10, 3_600.0
-AGAIN = f"It is tried again every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f} minutes."
+AGAIN = f"Weir retries it every {TRY_SECONDS} s for {GIVE_UP_SECONDS / 60:.0f} minutes."
 
 
 class Intervention(StoredDocument, frozen=True, kw_only=True):
@@ -106,7 +106,8 @@ def prepare_intervention(
     earlier = noted.get(_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MAX_IN_FORCE:
         raise BadInput(
-            "subject", f"exceeds the maximum of {MAX_IN_FORCE} active interventions: undo one first."
+            "subject",
+            f"exceeds the maximum of {MAX_IN_FORCE} active interventions; undo an intervention first.",
         )
     before = plant.read_before(kind.name, subject, value, earlier.before if earlier else "")
     return Intervention(kind=kind.name, subject=subject, value=value, before=before, by=by, until=until)
@@ -120,13 +121,17 @@ def begin(
     Raise what the plant raises. If it fails halfway, it is recorded as in force, so that it is undone.
     """
     if not kind.lasting:
-        _do(plant, intervention, "It may have been done.")
+        _do(plant, intervention, "The intervention may have taken effect.")
         return
     key = keys.PLANT_INTERVENTIONS.build(name)
     earlier = cast(bytes | None, control.hget(key, intervention.field))
     control.hset(key, intervention.field, encode_document(intervention))
     try:
-        _do(plant, intervention, "It may have been done in part: it stays active until it is undone.")
+        _do(
+            plant,
+            intervention,
+            "The intervention may have taken effect in part; it stays active until you undo it.",
+        )
     except BadInput:  # refused: nothing was done
         replace(control, name, intervention, earlier or b"")
         raise
@@ -206,7 +211,10 @@ def _give_up(control: redis.Redis, plant: str, now_seconds: float) -> None:
     for intervention in list_active(control, plant):
         if intervention.tried_at is not None and intervention.given_up_at <= now_seconds:
             logger.error(
-                "%s at %s was never undone: %s", intervention.field, plant, intervention.error or "no answer"
+                "%s at %s was never undone: %s",
+                intervention.field,
+                plant,
+                intervention.error or "no response",
             )
             replace(control, plant, intervention, b"")
 

@@ -52,7 +52,7 @@ class PlantOption:
     def check(self, name: str, value: object) -> None:
         """Raise `BadInput`, naming the option."""
         if not isinstance(value, str) or len(value) > self.longest:
-            raise BadInput(name, f"must be a text of at most {self.longest} characters.")
+            raise BadInput(name, f"must be a string of at most {self.longest} characters.")
         if value and self.choices and value not in self.choices:
             raise BadInput(name, f"must be one of {', '.join(self.choices)}, not {value[:40]!r}.")
 
@@ -116,9 +116,9 @@ def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
         return ()
     return [
         PlantSection(
-            title="Unusable measures",
-            about="unknown to loops and rules until the plant reports a valid number",
-            columns=["Measure"],
+            title="Invalid measurements",
+            about="treated as unknown until the plant reports a valid number",
+            columns=["Measurement"],
             rows=[[fault] for fault in faults],
         )
     ]

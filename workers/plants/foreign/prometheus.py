@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import MAX_TASKS, MeasuredOperator, MeasuredTopology
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.client import PlantClient
@@ -21,12 +22,12 @@ from workers.plants.plant import InvalidPlantResponse
 
 WINDOW_SECONDS = 15.0
 UP, ALL = "sum by (job) (up)", "count by (job) (up)"
-ONLY_MEASURES = "Prometheus measures and sets nothing; a declared plant defines the calls"
+ONLY_MEASURES = "Prometheus only provides metrics; to set tasks, attach a declared plant"
 JOB, NO_JOB = "job", "none"
 MAX_JOBS, MAX_DOWN, MAX_ERROR, MAX_TEXT = 100, 50, 200, 2_000
 NEEDS = (
-    "To control something by its measures, declare a plant: PromQL as sensors, and the calls that set tasks."
-    " Examples are included."
+    "To control a system by its metrics, attach a declared plant with PromQL sensors and the calls that set"
+    " tasks. Examples are included."
 )
 
 
@@ -71,7 +72,7 @@ class PrometheusPlant(Adapter):
     def _more_jobs(self) -> PlantSection:
         return PlantSection(
             title="Jobs not shown",
-            about=f"{len(self.left_out)}; the first {MAX_JOBS} by name are operators",
+            about=f"{len(self.left_out)} jobs; only the first {MAX_JOBS} by name are operators",
             columns=["Job"],
             rows=[[name[:MAX_ERROR]] for name in self.left_out[:MAX_DOWN]],
         )
@@ -107,7 +108,11 @@ def _job(target: Mapping[str, Any]) -> str:
 
 def _jobs(plant: PrometheusPlant, topology: MeasuredTopology) -> str:
     count = len(topology.operators)
-    return f"the first {count} of {count + len(plant.left_out)} jobs" if plant.left_out else f"{count} jobs"
+    return (
+        f"the first {count} of {count + len(plant.left_out)} jobs"
+        if plant.left_out
+        else format_count(count, "job")
+    )
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
@@ -121,8 +126,8 @@ def inspect(address: PlantAddress) -> FoundPlant:
         return FoundPlant(
             what=inspected.what,
             said=[
-                f"{up} targets of {_jobs(plant, topology)} are up.",
-                f"It has {len(metrics)} metrics; a declared plant charts any PromQL as a sensor.",
+                f"Targets up: {up} ({_jobs(plant, topology)}).",
+                f"It has {len(metrics)} metrics; a declared plant can use any PromQL query as a sensor.",
             ],
             parts=inspected.parts,
             needs=inspected.needs,

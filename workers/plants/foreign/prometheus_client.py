@@ -53,7 +53,7 @@ class PrometheusClient:
                 return _number(result[1])
             if kind != "vector":
                 raise InvalidPlantResponse(
-                    f"{self._client.name}: {query[:80]} is a {kind}, not one current number."
+                    f"{self._client.name}: {query[:80]} returned a {kind} instead of a single number."
                 )
             if len(result) > 1:
                 raise InvalidPlantResponse(
@@ -92,7 +92,7 @@ class PrometheusClient:
         warnings = document.get("warnings") or []
         texts = [str(warning) for warning in (warnings if isinstance(warnings, list) else [warnings])]
         missing = [text for text in texts if not text.lstrip().startswith(NOTE)]
-        said = f"{self._client.name} returned only a part: {missing[0][:300]}" if missing else ""
+        said = f"{self._client.name} returned a partial result: {missing[0][:300]}" if missing else ""
         return document.get("data"), said
 
     def targets(self) -> list[Mapping[str, Any]]:
@@ -128,7 +128,7 @@ class PrometheusClient:
 
     def _build_error(self, error: Exception) -> InvalidPlantResponse:
         return InvalidPlantResponse(
-            f"{self._client.name} returned an answer that is not from Prometheus ({error!r})."
+            f"{self._client.name} returned a response that is not from Prometheus ({error!r})."
         )
 
 

@@ -102,8 +102,8 @@ def client_of(name: str, address: str) -> redis.Redis:
     except (ValueError, TypeError):
         # Its message would contain a part of the address.
         raise InvalidPlantResponse(
-            f"{name} contains an invalid address; write / : @ ? and # of its password as %2F %3A %40 "
-            "%3F and %23."
+            f"{name} contains an invalid address; percent-encode / : @ ? and # in the password as "
+            "%2F %3A %40 %3F and %23."
         ) from None
 
 
@@ -114,7 +114,7 @@ def describe_error(error: Exception) -> str:
     """
     cause = error.__cause__ or error.__context__
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
-        return f"no complete answer within {answer_seconds():g} s"
+        return f"no complete response within {answer_seconds():g} s"
     if isinstance(cause, OSError):
         return connection_reason(cause.strerror or cause)
     if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):

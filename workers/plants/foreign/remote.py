@@ -36,7 +36,7 @@ class RemotePlant(Adapter):
             return MeasuredTopology.from_document(document)
         except BadInput as error:
             raise InvalidPlantResponse(
-                f"{self._client.name} returned an invalid answer ({error})."
+                f"{self._client.name} returned an invalid response ({error})."
             ) from error
 
     def sections(self) -> Sequence[PlantSection]:
@@ -75,13 +75,13 @@ class RemotePlant(Adapter):
             raise BadInput(field, message)
         if status == 503:
             raise PlantUnavailable(f"{name}: {message}")
-        raise InvalidPlantResponse(f"{name} refused the request ({status}): {message}")
+        raise InvalidPlantResponse(f"{name} rejected the request ({status}): {message}")
 
 
 ADAPTER = AdapterKind(
     name="weir",
-    title="Weir, by its control API",
+    title="Weir (control API)",
     example="https://weir.example/control/main/v1",
     make=lambda address: RemotePlant(address.client()),
-    let_go_by_hand="A hold there expires within an hour at most.",
+    let_go_by_hand="A hold of the remote plant expires after at most 1 hour.",
 )

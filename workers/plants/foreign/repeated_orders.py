@@ -36,7 +36,7 @@ def repeat(
                 plant.set_parallelism({order.operator: order.tasks for order in latest})
                 repeated += latest
         except WeirError as error:
-            logger.info("Orders of people for %s can't be repeated yet: %s", row.name, error)
+            logger.info("Manual orders for %s can't be repeated yet: %s", row.name, error)
     return repeated
 
 

@@ -145,7 +145,7 @@ class PlantObserver:
             if not all(
                 checks.storable(name) == name for name in topology.operators
             ):  # in the form of their ledger
-                raise BadInput("operators", "have a NUL in a name")
+                raise BadInput("operators", "contain a NUL character in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
             said = str(error)[:MAX_ERROR]
             raise InvalidPlantResponse(
@@ -154,8 +154,8 @@ class PlantObserver:
         if len(text) > MAX_BYTES:
             size, most = f"{len(text) / 2**20:.0f} MiB", f"{MAX_BYTES >> 20} MiB"
             raise InvalidPlantResponse(
-                f"{self.row.name} has {size} to show, which is more than {most}; register a"
-                " smaller part of it."
+                f"{self.row.name} returned {size}, more than the limit of {most}; register a"
+                " smaller part of the plant."
             )
         return _add_figures(status, topology)
 
@@ -256,9 +256,9 @@ class PlantWatch:
 
 def _older(error: WeirError, answered_at: float | None, now: float) -> PlantSection:
     """Return why the tables are not current."""
-    old = "" if answered_at is None else f" The following was read {now - answered_at:.0f} s ago."
+    old = "" if answered_at is None else f" The tables below are {now - answered_at:.0f} s old."
     said = f"{str(error)[:MAX_ERROR].rstrip('.')}.{old}"
-    return PlantSection(title="Not shown", columns=["Why the tables are not current"], rows=[[said]])
+    return PlantSection(title="Outdated tables", columns=["Reason"], rows=[[said]])
 
 
 def _close(adapter: Adapter | None) -> None:

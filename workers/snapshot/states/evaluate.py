@@ -60,7 +60,7 @@ def _plant(watched: Watched) -> Iterator[SubjectState]:
         yield watched.state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
-        missing = f"No worker processes events of the jobs queues: {stopped.explain_no_slots(snapshot)}."
+        missing = f"No worker is processing the jobs queues: {stopped.explain_no_slots(snapshot)}."
         yield watched.state(
             "plant", "workers", watched.fault("plant", "workers", "workers_missing", slots, missing, {})
         )

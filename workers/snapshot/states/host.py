@@ -29,7 +29,7 @@ def _unreadable(watched: Watched, name: str, reason: str) -> SubjectState:
     fault = Fault(
         "warning",
         f"The report of worker host {name} can't be read ({reason}).",
-        "Run it in the same version of Weir as the console.",
+        "Run the host with the same version of Weir as the console.",
     )
     return watched.state("host", name, [fault], sign=OFFLINE, word="Unreadable", stale=True)
 

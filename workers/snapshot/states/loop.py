@@ -8,7 +8,12 @@ from workers.documents.loops import LoopStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
 
-WORDS: Mapping[str, str] = {"hold": "On hold", "manual": "In manual", "advise": "Advises", "auto": "Steers"}
+WORDS: Mapping[str, str] = {
+    "hold": "On hold",
+    "manual": "Manual",
+    "advise": "Advise only",
+    "auto": "Automatic",
+}
 
 
 def loop_state(watched: Watched, name: str, loop: LoopStatus) -> SubjectState:
@@ -23,7 +28,7 @@ def _faults(watched: Watched, name: str, loop: LoopStatus) -> Iterator[Fault]:
         return
     # The absolute difference: a clock set back must not make a loop seem busy for that time.
     late = abs(watched.at - loop.at)
-    silent = f"{loop_words(name)} has not decided for {late:.0f} s."
+    silent = f"{loop_words(name)} has made no decision for {late:.0f} s."
     faults = watched.fault("loop", name, "loop_silent", late / loop.interval_seconds, silent, labels)
     yield from faults
     if loop.blind_since is not None and not faults:

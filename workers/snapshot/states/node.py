@@ -41,7 +41,7 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
         yield Fault(
             "critical",
             f"The heartbeat of node {name} can't be read ({node.unreadable}); its points stay on it.",
-            "Run its agent in the same version of Weir as the console.",
+            "Run its agent with the same version of Weir as the console.",
         )
         return
     if node.state is None:
@@ -78,7 +78,7 @@ def _find_overload(watched: Watched, name: str, node: NodeStatus) -> Fault:
 
 def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
     age = node.age_seconds
-    silent = f"has not reported for {age:.0f} s" if age is not None else "does not report"
+    silent = f"has not reported for {age:.0f} s" if age is not None else "is not reporting"
     if is_emptied(name, watched.snapshot):
         return Fault("notice", f"Node {name} is drained and empty, and {silent}.")
     held = "it has no points; its waiting events are handled when it returns"

@@ -89,7 +89,7 @@ def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]
     else:
         yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
         lag = row.watermark_lag_seconds
-        said = "its lag is unknown" if lag is None else f"event time is {lag:,.0f} s late"
+        said = "its lag is unknown" if lag is None else f"event time is {lag:,.0f} s behind"
         late = f"The pipeline is lagging: {said}."
         yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
         yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
@@ -108,7 +108,7 @@ def _application(watched: Watched, name: str, row: ApplicationStatus) -> Subject
     pipeline = watched.snapshot.pipeline
     if _is_down(pipeline):
         down_sign, down_word = SIGNS[pipeline.state or NOT_REPORTING]
-        fault = Fault("critical", f"{name} is down with the pipeline.")
+        fault = Fault("critical", f"{name} is down because the pipeline is down.")
         state = watched.state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
         return replace_fields(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
@@ -122,12 +122,12 @@ def _faults_of(state: str | None, name: str, error: str | None, stall: str | Non
     elif state == STALLED:
         yield Fault("critical", f"{name} is stalled: {_sentence(stall)}.", FIRST_STEPS["pipeline_stalled"])
     elif state == STARTING:
-        again = f" again, after it failed: {_sentence(error)}" if error else ""
+        again = f" again after a failure: {_sentence(error)}" if error else ""
         yield Fault(
-            "warning" if error else "notice", f"{name} is starting{again}; its queues are waiting for it."
+            "warning" if error else "notice", f"{name} is starting{again}; events wait in its queues."
         )
     elif state == STOPPING:
-        yield Fault("notice", f"{name} is stopping; its queues are waiting for it.")
+        yield Fault("notice", f"{name} is stopping; events wait in its queues.")
 
 
 def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
@@ -135,7 +135,7 @@ def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> It
     for queue, events in sorted(row.outbox.items()):
         pause = find_pause(queue, INTAKE, watched.snapshot)
         why = "its intake is paused" if pause else "it accepts no events"
-        more = f", and {name} reads no more until it accepts some" if row.outbox_full else ""
+        more = f"; {name} stops reading until the queue accepts events" if row.outbox_full else ""
         wait = (
             f"{format_count(events, 'complex event')} of {name} are waiting for queue {queue}: {why}{more}."
         )

@@ -30,7 +30,7 @@ class RuleFields(Given):
     revision: int | None = None
 
 
-@router.get("/alert-rules", response=RuleList, summary="List rules")
+@router.get("/alert-rules", response=RuleList, summary="List alert rules")
 def list_rules(request: HttpRequest) -> RuleList:
     actor_for(request, "plant.view")
     return {"rules": [_rule(alert_rule) for alert_rule in AlertRule.objects.order_by("name")]}
@@ -39,17 +39,17 @@ def list_rules(request: HttpRequest) -> RuleList:
 @router.get(
     "/alert-rules/{name}",
     response=RuleDetail,
-    summary="Get a rule, and what it would have done in the last 24 h",
+    summary="Get an alert rule, and when it would have fired in the last 24 h",
 )
 def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     actor_for(request, "plant.view")
     rule = AlertRule.objects.filter(name=name).first()
     if rule is None:
-        raise Http404(f"Rule {name} is unknown.")
+        raise Http404(f"Rule {name} is unknown; GET /api/v1/alert-rules lists the rules.")
     return {**_rule(rule), "preview": _preview(rule)}
 
 
-@router.post("/alert-rules/{name}", response=RuleRow, summary="Create or change a rule")
+@router.post("/alert-rules/{name}", response=RuleRow, summary="Create or change an alert rule")
 def change_rule(request: HttpRequest, name: str, body: RuleFields) -> RuleRow:
     actor = actor_for(request, "alert_rule.change")
     now = timezone.now()
@@ -60,7 +60,7 @@ def change_rule(request: HttpRequest, name: str, body: RuleFields) -> RuleRow:
 @router.post(
     "/alert-rules/{name}/preview",
     response=RulePreview,
-    summary="Preview what a rule would have done; nothing is changed",
+    summary="Preview an alert rule without changing it",
 )
 def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> RulePreview:
     actor_for(request, "plant.view")

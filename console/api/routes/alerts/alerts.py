@@ -60,14 +60,14 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
     """Return alerts by `state`: open (firing or acknowledged), firing, acknowledged, resolved."""
     actor_for(request, "plant.view")
     if state not in STATES:
-        raise BadInput("state", f"takes {', '.join(STATES)}, not {state[:40]!r}.")
+        raise BadInput("state", f"must be one of {', '.join(STATES)}, not {state[:40]!r}.")
     check_rows(rows)
     chosen = query_fired_alerts().filter(state__in=OPEN if state == "open" else (state,))
     return {"alerts": [alert_document(alert) for alert in chosen.order_by("-fired_at", "-pk")[:rows]]}
 
 
 @router.get(
-    "/alerts/{alert_id}", response=AlertDetail, summary="Get an alert, its history, and what was tried"
+    "/alerts/{alert_id}", response=AlertDetail, summary="Get an alert, its history, and the actions tried"
 )
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
@@ -107,9 +107,7 @@ def _change(shown: ShownChange) -> IncidentChangeRow:
     return convert(IncidentChangeRow, {**shown.change.document(), "url": shown.url, "undo": undo})
 
 
-@router.get(
-    "/alerts/{alert_id}/changes", response=IncidentChanges, summary="List what changed before an incident"
-)
+@router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="List changes before an incident")
 def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
     """Return the changes in the 3 h before its onset, at its subject and upstream, the most likely cause
     first.
@@ -137,15 +135,13 @@ def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRo
     return alert_document(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
-@router.post(
-    "/alerts/{alert_id}/snooze", response=AlertRow, summary=("Suppress notifications for some minutes")
-)
+@router.post("/alerts/{alert_id}/snooze", response=AlertRow, summary=("Snooze the notifications of an alert"))
 def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> AlertRow:
     actor = actor_for(request, "alert.snooze")
     return alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
-@router.post("/alerts/{alert_id}/escalate", response=AlertRow, summary="Notify the next step at once")
+@router.post("/alerts/{alert_id}/escalate", response=AlertRow, summary="Notify the next escalation step now")
 def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.escalate")
     return alert_document(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))

@@ -76,7 +76,7 @@ def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
 @router.post(
     "/alerts/{alert_id}/incident",
     response=IncidentDetail,
-    summary="Change an incident: severity, roles, mitigated, and retained data",
+    summary="Change an incident: severity, roles, mitigation, and retained data",
 )
 def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) -> IncidentDetail:
     """Change an incident; omitted fields keep their values.
@@ -103,7 +103,7 @@ def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Stat
 @router.post(
     "/alerts/{alert_id}/follow-ups/{follow_up_id}",
     response=FollowUpRow,
-    summary="Complete a follow-up, or open it again",
+    summary="Complete or reopen a follow-up",
 )
 def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> FollowUpRow:
     actor = actor_for(request, "incident.change")

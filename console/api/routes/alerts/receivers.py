@@ -44,7 +44,7 @@ class NewReceiver(Given):
     reason: str
 
 
-@router.get("/receivers", response=ReceiverList, summary="List receivers, and whether messages arrive")
+@router.get("/receivers", response=ReceiverList, summary="List receivers and their delivery status")
 def list_receivers(request: HttpRequest) -> ReceiverList:
     actor = actor_for(request, "plant.view")
     receivers = Receiver.objects.order_by("name")
@@ -64,7 +64,7 @@ def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> Recei
 
 
 @router.post(
-    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Delete a receiver that no rule names"
+    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Delete a receiver that no rule uses"
 )
 def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeleted:
     actor = actor_for(request, "receiver.change")
@@ -92,7 +92,7 @@ def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
 def _receiver(name: str) -> Receiver:
     receiver = Receiver.objects.filter(name=name).first()
     if receiver is None:
-        raise Http404(f"Receiver {name} is unknown.")
+        raise Http404(f"Receiver {name} is unknown; GET /api/v1/receivers lists the receivers.")
     return receiver
 
 

@@ -45,7 +45,7 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
 @router.post(
     "/alerts/reported",
     response=ReportTaken,
-    summary="Accept an Alertmanager's webhook as evidence",
+    summary="Receive an Alertmanager webhook as evidence",
 )
 def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken:
     """Store the alerts that an Alertmanager reports.

@@ -43,7 +43,7 @@ def list_silences(request: HttpRequest) -> SilenceList:
     }
 
 
-@router.post("/silences", response={201: SilenceRow}, summary="Silence matching alerts until it expires")
+@router.post("/silences", response={201: SilenceRow}, summary="Silence matching alerts")
 def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
     actor = actor_for(request, "silence.set")
     made = alerts.silence(actor, now=timezone.now(), **body.dict())
@@ -53,7 +53,7 @@ def add_silence(request: HttpRequest, body: NewSilence) -> Status[SilenceRow]:
 @router.post(
     "/silences/preview",
     response=SilencePreview,
-    summary=("Preview what a silence would hide; nothing is changed"),
+    summary=("Preview a silence without creating it"),
 )
 def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
     actor = actor_for(request, "plant.view")
@@ -74,7 +74,7 @@ def end_silence(request: HttpRequest, silence_id: Id) -> SilenceEnd:
     actor = actor_for(request, "silence.end")
     silence = Silence.objects.filter(pk=silence_id).first()
     if silence is None:
-        raise Http404(f"Silence {silence_id} is unknown.")
+        raise Http404(f"Silence {silence_id} is unknown; GET /api/v1/silences lists the silences.")
     return {"ended": alerts.end_silence(actor, silence, now=timezone.now())}
 
 

@@ -48,7 +48,7 @@ def get_proposal(request: HttpRequest, proposal_id: Id) -> ProposalRow:
     return _document(_find_proposal(proposal_id))
 
 
-@router.post("/proposals", response={201: ProposalRow}, summary="Propose an action; nothing is done yet")
+@router.post("/proposals", response={201: ProposalRow}, summary="Propose an action for approval")
 def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]:
     """Propose an action with a token; a person approves it within five minutes, or it is void."""
     actor, now = actor_for(request, "proposal.make"), timezone.now()
@@ -59,7 +59,7 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
 
 
 @router.post(
-    "/proposals/{proposal_id}/approve", response=ProposalRow, summary="Approve a proposal, which is then done"
+    "/proposals/{proposal_id}/approve", response=ProposalRow, summary="Approve a proposal and carry it out"
 )
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """Approve a proposal with the rights of the approver: for logged-in users, never for a token."""
@@ -82,7 +82,7 @@ def _find_proposal(proposal_id: int) -> AssistantProposal:
     rows = AssistantProposal.objects.select_related("token", "decided_by")
     proposal = rows.filter(pk=proposal_id).first()
     if proposal is None:
-        raise Http404(f"proposal {proposal_id} is unknown; GET /api/v1/proposals lists them.")
+        raise Http404(f"Proposal {proposal_id} is unknown; GET /api/v1/proposals lists the proposals.")
     return proposal
 
 

@@ -40,9 +40,7 @@ def list_objectives(request: HttpRequest) -> ObjectiveList:
     return {"objectives": [_row(objective) for objective in Objective.objects.order_by("name")]}
 
 
-@router.get(
-    "/objectives/{name}", response=ObjectiveDetail, summary="Get an objective, and what used its budget"
-)
+@router.get("/objectives/{name}", response=ObjectiveDetail, summary="Get an objective and its budget use")
 def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     """Return an objective with its window: the hours with any counts, and the subjects and incidents that
     used most.
@@ -86,7 +84,7 @@ def remove_objective(request: HttpRequest, name: str, body: Reason) -> Objective
 def _find_objective(name: str) -> Objective:
     objective = Objective.objects.filter(name=name).first()
     if objective is None:
-        raise Http404(f"Objective {name} is unknown; GET /api/v1/objectives lists them.")
+        raise Http404(f"Objective {name} is unknown; GET /api/v1/objectives lists the objectives.")
     return objective
 
 

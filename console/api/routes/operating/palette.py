@@ -17,7 +17,7 @@ def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
     """Return what matches all words of `text` and the caller may use, the best first, at most 20."""
     actor = actor_for(request, "plant.view")
     if len(text) > palette.MAX_TEXT:
-        raise BadInput("text", f"takes at most {palette.MAX_TEXT} characters, not {len(text)}.")
+        raise BadInput("text", f"must have at most {palette.MAX_TEXT} characters, not {len(text)}.")
     results = palette.search(actor, latest_snapshot(), text)
     rows: list[PaletteRow] = [
         {"kind": entry.kind, "label": entry.label, "url": entry.url, "about": entry.about}

@@ -29,9 +29,7 @@ class Peek(Schema):
     events: int = FEW_EVENTS
 
 
-@router.get(
-    "/queues/{queue}/waiting", response=WaitingEventList, summary="List some of a queue's waiting events"
-)
+@router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="List waiting events of a queue")
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
     """Return waiting events without changing anything; long texts are truncated. Recorded in the audit
     log.
@@ -101,7 +99,7 @@ def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Que
 @router.get(
     "/queues/{queue}/definition",
     response=QueueDefinition,
-    summary=("Get the changeable definition of a queue"),
+    summary=("Get the editable definition of a queue"),
 )
 def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
     actor_for(request, "queue.define")
@@ -127,7 +125,7 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDiff
 def _definition(name: str) -> QueueDefinition:
     row = Queue.objects.filter(name=name).first()
     if row is None:
-        raise Http404(f"queue {name} is unknown.")
+        raise Http404(f"Queue {name} is unknown; GET /api/v1/queues lists the queues.")
     definition = queue_definitions.definition_of(row)
     more = {"queue": name, "kind": row.kind, "digest": digest_of(definition)}
     return convert(QueueDefinition, {**definition, **more})

@@ -22,7 +22,7 @@ from workers.reports.week import PromiseOutcome, week
 router = Router(tags=["reports"])
 
 
-@router.get("/reports", response=WeeklyReport, summary="Get the report of seven days")
+@router.get("/reports", response=WeeklyReport, summary="Get the weekly report")
 def get_report(request: HttpRequest, until: UtcTime | None = None) -> WeeklyReport:
     """Return the report up to `until`, or else up to now."""
     actor_for(request, "plant.view")

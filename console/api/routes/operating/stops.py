@@ -42,7 +42,7 @@ class Part(Given):
     part: str
 
 
-@router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue for a time")
+@router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue")
 def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[OverrideRow]:
     """Pause a queue; return the pause as an override, which can be ended early or extended. Nothing
     acknowledged is lost.
@@ -59,7 +59,7 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
     return _end_stop(request, Scope(queue=queue), body.part)
 
 
-@router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host for a time")
+@router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host")
 def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideRow]:
     """Give a host no new work and let it finish running work; return an override, which can be ended early or
     extended.

@@ -40,7 +40,7 @@ class TuningRejection(Given):
     reason: str
 
 
-@router.get("/tunings", response=TuningList, summary="List tunings learned from the record of loops")
+@router.get("/tunings", response=TuningList, summary="List tunings learned from loop records")
 def list_tunings(request: HttpRequest) -> TuningList:
     """Return the tunings, the newest first, at most 200."""
     actor_for(request, "plant.view")
@@ -67,7 +67,7 @@ def reject_tuning(request: HttpRequest, tuning_id: Id, body: TuningRejection) ->
 def _find_tuning(tuning_id: int) -> Tuning:
     tuning = Tuning.objects.select_related("loop", "decided_by").filter(pk=tuning_id).first()
     if tuning is None:
-        raise Http404(f"tuning {tuning_id} is unknown; GET /api/v1/tunings lists them.")
+        raise Http404(f"Tuning {tuning_id} is unknown; GET /api/v1/tunings lists the tunings.")
     return tuning
 
 

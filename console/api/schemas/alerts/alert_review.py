@@ -27,7 +27,7 @@ class ReviewedAlert(ApiAnswer):
     acknowledged_after_seconds: Seconds | None
     acknowledged_by: str
     told: Annotated[int, Field(description="Number of notifications sent.")]
-    under: Annotated[int | None, Field(description="The alert that explains it.")]
+    under: Annotated[int | None, Field(description="ID of the alert that explains this alert.")]
     actions: int
     effective: int
 
@@ -35,21 +35,19 @@ class ReviewedAlert(ApiAnswer):
 class ReviewSummary(ApiAnswer):
     """The time range in figures, and in a sentence."""
 
-    incidents: Annotated[int, Field(description="Alerts that no other alert explains.")]
-    open_seconds: Annotated[Seconds, Field(description="Time in which any incident was open, counted once.")]
+    incidents: Annotated[int, Field(description="Number of alerts that no other alert explains.")]
+    open_seconds: Annotated[Seconds, Field(description="Time with at least one open incident, s.")]
     alerts: int
-    critical: Annotated[int, Field(description="Critical incidents.")]
-    open: Annotated[int, Field(description="Incidents that were open at the end.")]
+    critical: Annotated[int, Field(description="Number of critical incidents.")]
+    open: Annotated[int, Field(description="Number of incidents that were open at the end.")]
     explained: int
     flapped: int
     told: Annotated[int, Field(description="Number of notifications sent.")]
     failed: Annotated[int, Field(description="Number of notifications that did not arrive.")]
     acknowledged_seconds: Annotated[Seconds | None, Field(description="The median time to acknowledge, s.")]
-    actions: Annotated[
-        int, Field(description=("Actions of loops while any incident was open, each counted once."))
-    ]
-    effective: Annotated[int, Field(description="Number of these that had an effect.")]
-    unjudged: Annotated[int, Field(description="Number of these without a verdict.")]
+    actions: Annotated[int, Field(description=("Number of loop actions while an incident was open."))]
+    effective: Annotated[int, Field(description="Number of effective actions.")]
+    unjudged: Annotated[int, Field(description="Number of actions without a verdict.")]
     sentence: str
 
 

@@ -29,7 +29,7 @@ class RuleRow(ApiAnswer):
     title: str
     runbook: str
     severity: Severity
-    threshold: Annotated[float, Field(description="In the unit of the condition.")]
+    threshold: Annotated[float, Field(description="Threshold in the unit of the condition.")]
     clear_threshold: float
     window_seconds: Seconds
     for_seconds: Seconds
@@ -51,7 +51,7 @@ class RulePreview(ApiAnswer):
     """What a rule would have done in the last 24 h."""
 
     sentence: str
-    stored_seconds: Annotated[Seconds, Field(description="Length of the stored part of the day, s.")]
+    stored_seconds: Annotated[Seconds, Field(description="Length of the history that the preview uses, s.")]
     fired: list[WouldHaveFired]
 
 

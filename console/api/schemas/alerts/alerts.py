@@ -19,20 +19,20 @@ class OpenAlert(ApiAnswer):
 
     id: int
     rule: str
-    condition: Annotated[str, Field(description="The condition of its rule; empty: the rule is gone.")]
+    condition: Annotated[str, Field(description="The condition of its rule; empty: the rule was deleted.")]
     title: str
     severity: Severity
     state: State
     labels: Labels
     sentence: Annotated[str, Field(description="The problem, with its figures.")]
     since: Instant | None
-    under: Annotated[int | None, Field(description="The alert that explains it.")]
+    under: Annotated[int | None, Field(description="ID of the alert that explains this alert.")]
     explanation: NotRequired[
-        Annotated[str, Field(description="The pause or drain that explains it, in words.")]
+        Annotated[str, Field(description="Description of the pause or drain that explains the alert.")]
     ]
     quiet: Annotated[
         Annotated[str, one_of(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,
-        Field(description="Why it notifies nobody; null: it notifies somebody."),
+        Field(description="Why notifications are suppressed; null: not suppressed."),
     ]
     quiet_until: Instant | None
     acknowledged_by: str | None
@@ -46,11 +46,13 @@ class AlertRow(OpenAlert):
     """An alert with its history."""
 
     impact: str
-    worst: Annotated[float | None, Field(description="In the unit of its condition.")]
-    worst_sentence: Annotated[str, Field(description="Its sentence when it was at its worst.")]
-    worst_impact: Annotated[str, Field(description="Its impact when it was at its worst.")]
+    worst: Annotated[float | None, Field(description="Worst value, in the unit of its condition.")]
+    worst_sentence: Annotated[str, Field(description="The sentence at the worst value.")]
+    worst_impact: Annotated[str, Field(description="The impact at the worst value.")]
     threshold: float
-    came_back: Annotated[int, Field(description="How often it fired again soon after its end.")]
+    came_back: Annotated[
+        int, Field(description="How often the alert fired again soon after it was resolved.")
+    ]
     resolved_at: Instant | None
 
 
@@ -71,14 +73,15 @@ class LoopsTried(ApiAnswer):
     """Actions of control loops on the alert's subject."""
 
     entries: Annotated[
-        list[int], Field(description="The latest actions in the ledger, those since its onset first.")
+        list[int],
+        Field(description="Ledger entries of the latest actions; actions since the onset come first."),
     ]
     advice: Annotated[
-        list[int], Field(description="Entries of proposed actions of loops in mode advise or hold.")
+        list[int], Field(description="Ledger entries of actions proposed in mode advise or hold.")
     ]
     plans: list[int]
-    actions: Annotated[int, Field(description="Since its onset.")]
-    effective: Annotated[int, Field(description="Number of actions that helped.")]
+    actions: Annotated[int, Field(description="Number of actions since the onset.")]
+    effective: Annotated[int, Field(description="Number of effective actions.")]
     words: str
 
 
@@ -86,10 +89,10 @@ class NoticeRow(ApiAnswer):
     """The state of one receiver's notification about an alert."""
 
     receiver: str
-    channel: Annotated[str, Field(description="Empty: the receiver does not exist any more.")]
+    channel: Annotated[str, Field(description="Empty: the receiver was deleted.")]
     state: Annotated[str, one_of(get_args(NoticeState))]
     words: str
-    at: Annotated[datetime | None, Field(description="When it was or will be notified.")]
+    at: Annotated[datetime | None, Field(description="When the receiver was or will be notified.")]
 
 
 class NotificationDetail(ApiAnswer):
@@ -97,7 +100,7 @@ class NotificationDetail(ApiAnswer):
 
     nobody: bool
     reasons: Annotated[
-        list[str], Field(description=("Why there were no notifications; empty if there were some."))
+        list[str], Field(description=("Why nobody was notified; empty: a receiver was notified."))
     ]
     receivers: list[NoticeRow]
 
@@ -109,4 +112,4 @@ class AlertDetail(AlertRow):
     notification: NotificationDetail
     tried: LoopsTried
     events: list[AlertHappening]
-    reported: Annotated[list[ReportedRow], Field(description="The most likely to be related first.")]
+    reported: Annotated[list[ReportedRow], Field(description="Most relevant first.")]

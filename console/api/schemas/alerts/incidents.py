@@ -17,21 +17,22 @@ class ChangeRow(ApiAnswer):
     words: str
     by: str
     ref: Annotated[
-        str, Field(description="Its row, such as override:12, or rows (overrides:12,13); empty: none.")
+        str, Field(description="The record, such as override:12, or records (overrides:12,13); empty: none.")
     ]
     parts: Annotated[
-        list[str], Field(description="Its subjects, such as queue/alert; none: the whole plant.")
+        list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")
     ]
     times: Annotated[
-        float, Field(description="Size of a rate's change as a multiple of the minimum; else 1.")
+        float, Field(description="Size of a rate change, as a multiple of the minimum; 1 for other changes.")
     ]
     over_at: Annotated[
-        datetime | None, Field(description="When it ends or ended; null: it is in force, or has no end.")
+        datetime | None,
+        Field(description="When the change ends or ended; null: in force, or without an end."),
     ]
 
 
 class ChangeList(ApiAnswer):
-    changes: Annotated[list[ChangeRow], Field(description="The newest first.")]
+    changes: Annotated[list[ChangeRow], Field(description="Newest first.")]
 
 
 class IncidentChangeRow(ApiAnswer):
@@ -41,16 +42,19 @@ class IncidentChangeRow(ApiAnswer):
     at: datetime
     words: str
     by: str
-    ref: Annotated[str, Field(description="Its row, such as override:12; empty if it has none.")]
-    steps: Annotated[int | None, Field(description="Steps upstream of the disturbed part; null: unknown.")]
-    delay_seconds: Annotated[Seconds, Field(description="From the change to the onset.")]
-    weight: Annotated[float, Field(description="Score of the ranking; greater is more likely.")]
+    ref: Annotated[str, Field(description="The record, such as override:12; empty: none.")]
+    steps: Annotated[
+        int | None, Field(description="Number of steps upstream of the alert's subject; null: unknown.")
+    ]
+    delay_seconds: Annotated[Seconds, Field(description="Time from the change to the onset, s.")]
+    weight: Annotated[float, Field(description="Ranking score; a higher score is more likely.")]
     before: Annotated[
-        int, Field(description="Earlier incidents of this condition that such a change preceded.")
+        int,
+        Field(description="Number of earlier incidents of this condition that a similar change preceded."),
     ]
     incidents: Annotated[int, Field(description="Number of earlier incidents considered.")]
-    url: Annotated[str, Field(description="Address with details.")]
-    undo: Annotated[str, Field(description="Label of the button that undoes it; empty: there is none.")]
+    url: Annotated[str, Field(description="URL of the details.")]
+    undo: Annotated[str, Field(description="Label of the button that undoes the change; empty: no button.")]
 
 
 class IncidentChanges(ApiAnswer):
@@ -58,7 +62,7 @@ class IncidentChanges(ApiAnswer):
 
     alert: int
     onset: datetime
-    reach_seconds: Annotated[Seconds, Field(description="Length of the search before the onset.")]
+    reach_seconds: Annotated[Seconds, Field(description="Length of the searched time before the onset, s.")]
     changes: list[IncidentChangeRow]
 
 
@@ -71,11 +75,11 @@ class FollowUpRow(ApiAnswer):
     owner: Annotated[str, Field(description="A user name; empty: unassigned.")]
     due_on: date | None
     created_at: datetime
-    done_at: Annotated[datetime | None, Field(description="null: it is open.")]
+    done_at: Annotated[datetime | None, Field(description="null: open.")]
 
 
 class FollowUpList(ApiAnswer):
-    follow_ups: Annotated[list[FollowUpRow], Field(description="Open follow-ups, the soonest due first.")]
+    follow_ups: Annotated[list[FollowUpRow], Field(description="Open follow-ups, earliest due date first.")]
 
 
 class IncidentEventRow(ApiAnswer):
@@ -92,20 +96,22 @@ class IncidentDetail(ApiAnswer):
     """An incident, in addition to its alert."""
 
     alert: int
-    severity: Annotated[Severity, Field(description="As a person set it, else that of its rule.")]
+    severity: Annotated[
+        Severity, Field(description="The severity that a user set, or else the severity of the rule.")
+    ]
     roles: Annotated[dict[str, str], Field(description="Role → user name.")]
     mitigated_at: datetime | None
     retained_since: Annotated[
-        datetime | None, Field(description="Data from then on is kept; null: the usual retention.")
+        datetime | None, Field(description="Start of the retained data; null: the usual retention applies.")
     ]
     retained_until: datetime | None
-    detect_seconds: Annotated[Seconds | None, Field(description="From the onset to the alert.")]
+    detect_seconds: Annotated[Seconds | None, Field(description="Time from the onset to the alert, s.")]
     acknowledge_seconds: Annotated[
-        Seconds | None, Field(description=("From the alert on, as the following ones."))
+        Seconds | None, Field(description=("Time from the alert to its acknowledgment, s."))
     ]
     mitigate_seconds: Seconds | None
     resolve_seconds: Seconds | None
-    timeline: Annotated[list[IncidentEventRow], Field(description="The oldest first.")]
+    timeline: Annotated[list[IncidentEventRow], Field(description="Oldest first.")]
     follow_ups: list[FollowUpRow]
 
 
@@ -114,5 +120,5 @@ class IncidentReview(ApiAnswer):
 
     alert: int
     text: str
-    is_draft: Annotated[bool, Field(description="true: a draft from the records; nobody has edited it.")]
-    revision: Annotated[int, Field(description="To be sent with a change.")]
+    is_draft: Annotated[bool, Field(description="true: generated from the records and not edited yet.")]
+    revision: Annotated[int, Field(description="Send this revision with a change.")]

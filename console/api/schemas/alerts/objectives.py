@@ -20,7 +20,7 @@ class RunningMinute(ApiAnswer):
     bad: float
     total: float
     carried: NotRequired[
-        Annotated[float, Field(description="Bad amount that is counted in the next seconds.")]
+        Annotated[float, Field(description="Bad seconds or events that are added in the next seconds.")]
     ]
 
 
@@ -34,22 +34,24 @@ class ObjectiveStatus(ApiAnswer):
     unit: Annotated[str, one_of(("s", "events"))]
     pays_for: PaysFor
     bad: float
-    total: Annotated[float, Field(description="Amount counted in the window, without unknown parts.")]
+    total: Annotated[
+        float, Field(description="Seconds or events counted in the window, without unknown parts.")
+    ]
     left: Annotated[
-        float, Field(description="Remaining error budget; below 0 it is overspent. Loops use it.")
+        float, Field(description="Remaining error budget; below 0: overspent. Loops use this value.")
     ]
     left_share: Annotated[
         float | None, Field(description=("Remaining share of the budget; null: nothing was counted."))
     ]
     window_budget: Annotated[
         float | None,
-        Field(description="Error budget of the whole window, if the rest is like the counted part."),
+        Field(description="Error budget of the whole window, extrapolated from the counted part."),
     ]
     bad_per_second: float | None
     per_second: float | None
     burn: Annotated[dict[str, float | None], Field(description="Burn rate by pair of windows.")]
-    running: NotRequired[Annotated[RunningMinute | None, Field(description="null: it was written.")]]
-    last_error: Annotated[str | None, Field(description="Why it is not counted.")]
+    running: NotRequired[Annotated[RunningMinute | None, Field(description="null: already stored.")]]
+    last_error: Annotated[str | None, Field(description="Why the objective is not evaluated.")]
 
 
 class ObjectiveRow(ApiAnswer):
@@ -58,10 +60,10 @@ class ObjectiveRow(ApiAnswer):
     name: str
     revision: int
     kind: Kind
-    subject: Annotated[str, Field(description="Empty: the plant, or each of its kind.")]
+    subject: Annotated[str, Field(description="Empty: the plant, or every subject of this kind.")]
     condition: Annotated[str, Field(description="The condition of a good second.")]
-    lost: Annotated[str, Field(description="The bad rate, per second.")]
-    of: Annotated[str, Field(description="The total rate, per second.")]
+    lost: Annotated[str, Field(description="The rate of bad events.")]
+    of: Annotated[str, Field(description="The rate of all events.")]
     target: Share
     window_days: int
     pays_for: PaysFor

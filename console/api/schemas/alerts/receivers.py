@@ -12,7 +12,7 @@ from workers.alerts.lifecycle.models import Message, Receiver
 class MessageRow(ApiAnswer):
     """One message to one receiver."""
 
-    key: Annotated[str, Field(description="Equal in each attempt.")]
+    key: Annotated[str, Field(description="Idempotency key; the same for all attempts.")]
     state: Annotated[str, one_of(Message.State.values)]
     tries: int
     title: str
@@ -26,13 +26,13 @@ class ReceiverRow(ApiAnswer):
 
     name: str
     channel: Annotated[str, one_of(Receiver.Channel.values)]
-    addresses: NotRequired[Annotated[list[str], Field(description="Of e-mail.")]]
+    addresses: NotRequired[Annotated[list[str], Field(description="E-mail addresses.")]]
     url: NotRequired[
         Annotated[
             str,
             Field(
                 description=(
-                    "Of a webhook or an Alertmanager; up to its host for callers who may not change it."
+                    "Address of a webhook or Alertmanager; only the host for callers who can't change it."
                 )
             ),
         ]
@@ -40,25 +40,27 @@ class ReceiverRow(ApiAnswer):
     secret_environment: NotRequired[
         Annotated[
             str,
-            Field(
-                description="Variable with a webhook's secret, an Alertmanager's token, or apprise's address."
-            ),
+            Field(description="Environment variable with the secret, the token, or the Apprise address."),
         ]
     ]
     answers_environment: NotRequired[
-        Annotated[str, Field(description="Variable with the secret that authenticates a chat's answers.")]
+        Annotated[
+            str, Field(description="Environment variable with the secret that authenticates chat replies.")
+        ]
     ]
     otherwise: NotRequired[
-        Annotated[str, Field(description="Of an on-call calendar: who is notified while nobody is on call.")]
+        Annotated[
+            str, Field(description="Receiver to notify while nobody is on call; on-call calendars only.")
+        ]
     ]
     broken_events: NotRequired[
-        Annotated[list[str], Field(description="Of a schedule: events that are skipped, and why.")]
+        Annotated[list[str], Field(description="Calendar events that are skipped, and why.")]
     ]
     tells_resolved: bool
-    gets_reports: Annotated[bool, Field(description="Whether it gets the weekly report.")]
+    gets_reports: Annotated[bool, Field(description="Whether the receiver gets the weekly report.")]
     enabled: bool
     digest: Annotated[
-        str, Field(description=("Digest of its current state: a change that names an older one is rejected."))
+        str, Field(description=("Digest of the current state. A change with an older digest is rejected."))
     ]
 
 
@@ -66,27 +68,27 @@ class ChatReply(ApiAnswer):
     """A message in the format of the chat service."""
 
     text: NotRequired[
-        Annotated[str, Field(description="Of Slack, Mattermost, Rocket.Chat, Teams and Telegram.")]
+        Annotated[str, Field(description="Text for Slack, Mattermost, Rocket.Chat, Teams, and Telegram.")]
     ]
-    content: NotRequired[Annotated[str, Field(description="Of Zulip.")]]
+    content: NotRequired[Annotated[str, Field(description="Text for Zulip.")]]
     response_type: NotRequired[str]
     type: NotRequired[str]
     method: NotRequired[str]
     chat_id: NotRequired[int | None]
-    challenge: NotRequired[Annotated[str, Field(description="Of Slack's check of the address.")]]
+    challenge: NotRequired[Annotated[str, Field(description="Reply to Slack's URL verification.")]]
 
 
 class ReceiverWithMessages(ReceiverRow):
-    messages: Annotated[list[MessageRow], Field(description="The last 5.")]
+    messages: Annotated[list[MessageRow], Field(description="The last 5 messages.")]
 
 
 class DeadMansSwitchStatus(ApiAnswer):
     """The last call of the dead man's switch address."""
 
-    called_at: Annotated[
-        datetime | None, Field(description="null: never; none is set, or it was never possible.")
+    called_at: Annotated[datetime | None, Field(description="null: no address is set, or no call succeeded.")]
+    error: Annotated[
+        str, Field(description="Why the last call failed; empty: it succeeded, or no address is set.")
     ]
-    error: Annotated[str, Field(description="Why the last call failed; empty: it succeeded, or none is set.")]
 
 
 class ReceiverList(ApiAnswer):

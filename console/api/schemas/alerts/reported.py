@@ -17,10 +17,10 @@ class ReportedRow(ApiAnswer):
     labels: Labels
     summary: str
     description: str
-    link: Annotated[str, Field(description="Its source; empty: unknown.")]
+    link: Annotated[str, Field(description="URL of its source; empty: unknown.")]
     began_at: datetime
-    ended_at: Annotated[datetime | None, Field(description="null: it is still firing.")]
-    reported_at: Annotated[datetime, Field(description="Last report.")]
+    ended_at: Annotated[datetime | None, Field(description="null: still firing.")]
+    reported_at: Annotated[datetime, Field(description="Time of the last report.")]
 
 
 class ReportedList(ApiAnswer):
@@ -30,7 +30,7 @@ class ReportedList(ApiAnswer):
 class RefusedAlert(ApiAnswer):
     """An alert of a report that could not be read."""
 
-    field: Annotated[str, Field(description="Its position in the report, such as alerts[3].startsAt.")]
+    field: Annotated[str, Field(description="Position in the report, such as alerts[3].startsAt.")]
     message: str
 
 
@@ -38,7 +38,7 @@ class ReportTaken(ApiAnswer):
     """The stored and the rejected alerts of a report."""
 
     stored: int
-    own: Annotated[int, Field(description="Weir's own alerts that were reported back.")]
+    own: Annotated[int, Field(description="Number of Weir's own alerts that were reported back.")]
     refused: NotRequired[
         Annotated[
             list[RefusedAlert],

@@ -20,7 +20,9 @@ class LabelMatcher(_Comparing):
 
 class SilenceRow(ApiAnswer):
     id: int
-    matchers: Annotated[list[LabelMatcher], Field(description="A silenced alert matches all of them.")]
+    matchers: Annotated[
+        list[LabelMatcher], Field(description="An alert is silenced if it matches all matchers.")
+    ]
     reason: str
     owner: str
     expires_at: Instant
@@ -34,9 +36,9 @@ class SilencePreview(ApiAnswer):
     """What a silence would hide."""
 
     open: list[AlertRow]
-    lately: Annotated[int, Field(description="Matching alerts of the last 7 days.")]
-    of: Annotated[int, Field(description="All alerts of the last 7 days.")]
+    lately: Annotated[int, Field(description="Number of matching alerts in the last 7 days.")]
+    of: Annotated[int, Field(description="Number of alerts in the last 7 days.")]
 
 
 class SilenceEnd(ApiAnswer):
-    ended: Annotated[bool, Field(description="false: it had already ended.")]
+    ended: Annotated[bool, Field(description="false: already ended.")]

@@ -32,17 +32,20 @@ APPENDED = (TABLE,)
 
 
 class Command(OneLineCommand):
-    help = "Grant a PostgreSQL role the rows that the console, or with --workers its workers, need."
+    help = "Grant a PostgreSQL role the rights that the console needs, or with --workers, its workers."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("role", help="the role; created when it doesn't exist")
+        parser.add_argument("role", help="role name; created if it does not exist")
         parser.add_argument(
-            "--password-environment", default="", metavar="NAME", help="variable with its password"
+            "--password-environment",
+            default="",
+            metavar="NAME",
+            help="environment variable with the password",
         )
         parser.add_argument(
             "--workers",
             action="store_true",
-            help="for observer, alerter, beat, and workers: no writing of accounts, tokens, and audit log",
+            help="for observer, alerter, beat, and workers: can't write accounts, tokens, or the audit log",
         )
         parser.add_argument("--dry-run", action="store_true", help="print the statements, without a password")
 
@@ -59,8 +62,8 @@ class Command(OneLineCommand):
                 for statement in statements:
                     cursor.execute(statement)
             may = "read and write what workers need" if options["workers"] else "use the tables"
-            audit = "read it" if options["workers"] else "read and add rows"
-            self.stdout.write(f"{options['role']} may {may}; of {TABLE} it may {audit}.")
+            audit = "only read rows" if options["workers"] else "only read and add rows"
+            self.stdout.write(f"{options['role']} may {may}; in {TABLE} it may {audit}.")
             return
         for statement in statements:
             text = statement.as_string(connection.connection)
@@ -70,7 +73,9 @@ class Command(OneLineCommand):
         if connection.vendor != "postgresql":
             raise BadInput(variables.DATABASE_URL.name, "is not a PostgreSQL address; SQLite has no roles.")
         if not NAME.match(role):
-            raise BadInput("role", "takes small letters, digits and _, at most 63, a letter first.")
+            raise BadInput(
+                "role", "must be 1 to 63 lowercase letters, digits, or _, and not start with a digit."
+            )
         with connection.cursor() as cursor:
             cursor.execute("SELECT current_user, current_database()")
             owner, database = cursor.fetchone()
@@ -110,8 +115,8 @@ def _check_no_other_rights(cursor: Any, role: str) -> None:
         more = f" and {len(owned) - 1} more" if len(owned) > 1 else ""
         raise BadInput(
             "role",
-            f"{role} owns {owned[0]}{more}, so it can drop the audit's triggers; run ALTER … OWNER TO the"
-            " role that migrates, or take another role.",
+            f"{role} owns {owned[0]}{more}, so it can drop the audit log's triggers; run ALTER … OWNER TO"
+            " the role that migrates, or use another role.",
         )
 
 

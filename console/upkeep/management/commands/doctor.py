@@ -16,7 +16,7 @@ from console.upkeep.doctor import report
 
 
 class Command(OneLineCommand):
-    help = "Check this installation: one line for each problem, with a remedy. Changes nothing."
+    help = "Check this installation, and list each problem with a remedy. Nothing is changed."
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -26,7 +26,7 @@ class Command(OneLineCommand):
             metavar="FILE",
             help=("write a support bundle (ZIP) without secrets and events"),
         )
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["bundle"]:

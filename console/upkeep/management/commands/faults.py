@@ -18,8 +18,8 @@ COLUMNS = ("count", "within", "p50_seconds", "p95_seconds", "most_seconds", "lim
 
 class Command(JsonCommand):
     help = (
-        "Start a separate plant with a steady load, inject random faults from each seed, and report what "
-        "was lost, duplicated, or repeated, and how soon it recovered. Your plant is not touched."
+        "Start a separate plant under load, inject random faults, and report lost, duplicated, and repeated "
+        "events and the recovery times. Your plant is not touched."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,7 +31,7 @@ class Command(JsonCommand):
             "--only", default="", help="only these kinds, separated by commas: 'kill n1,disk full'"
         )
         parser.add_argument("--rate", type=option_whole, default=10_000, help="events per second")
-        parser.add_argument("--json", action="store_true", help="JSON also on a terminal")
+        parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         seeds = _seeds(options["seeds"])
@@ -59,5 +59,5 @@ def _seeds(text: str) -> list[int]:
     """Raises BadInput."""
     seeds = [digits(word.strip()) for word in text.split(",")]
     if not 0 < len(seeds) <= MAX_SEEDS or None in seeds:
-        raise BadInput("--seeds", f"takes 1 to {MAX_SEEDS} whole numbers, such as 1,2,3.")
+        raise BadInput("--seeds", f"must be 1 to {MAX_SEEDS} whole numbers, such as 1,2,3.")
     return [seed for seed in seeds if seed is not None]

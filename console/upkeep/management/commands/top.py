@@ -18,10 +18,10 @@ TIMEOUT_SECONDS = 4.0  # of a terminal that asks each second
 
 
 class Command(OneLineCommand):
-    help = "Show the plant in this terminal: the worst, incidents, loops, queues; hold and pause them."
+    help = "Show the plant in this terminal: state, incidents, loops, and queues. Hold loops, pause queues."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--as", dest="user", help="the user who acts (default: the first administrator)")
+        parser.add_argument("--as", dest="user", help="user to act as (default: the first administrator)")
         parser.add_argument(
             "--url",
             default=variables.URL.text(),

@@ -131,13 +131,13 @@ def test_a_drain_that_ends_sooner_than_the_one_in_force_is_refused(plant, browse
     drain = f"/workers/{HOST}/drain"
     assert fetch(browsers["operator"], drain, {"reason": "a kernel", "minutes": "60"}).status_code == 200
     answer = fetch(browsers["operator"], drain, {"reason": "a look", "minutes": "5"})
-    assert answer.status_code == 422 and "extend or end that one" in answer.json()["errors"]["host"][0]
+    assert answer.status_code == 422 and "extend or end it" in answer.json()["errors"]["host"][0]
 
 
 def test_a_longer_pause_takes_the_place_of_the_shorter_one_and_says_and_notes_so(plant, browsers, control):
     assert fetch(browsers["administrator"], "/queues/alert/pause", PAUSE).status_code == 200
     answer = fetch(browsers["operator"], "/queues/alert/pause", LONG)
-    assert "In place of administrator's paused on queue alert (ended)." in answer.json()["message"]
+    assert "Replaces administrator's paused on queue alert (ended)." in answer.json()["message"]
     noted = AuditEntry.objects.last()
     assert noted.before["consumption"] == "paused"
     assert [row["owner"] for row in noted.before["replaces"]] == ["administrator"]
@@ -147,7 +147,7 @@ def test_undoing_a_longer_pause_leaves_the_queue_paused_until_the_end_of_the_fir
     fetch(browsers["administrator"], "/queues/alert/pause", PAUSE)
     made = fetch(browsers["operator"], "/queues/alert/pause", LONG).json()["overrides"]
     answer = fetch(browsers["operator"], f"/overrides/{made[0]}/undo", {})
-    assert "Consumption is paused again, by administrator until" in answer.json()["message"]
+    assert "Consumption is paused again, set by administrator until" in answer.json()["message"]
     assert 590_000 < control.pttl(keys.PAUSE.build("alert", "consumption")) <= 600_000
     assert audited()[-1] == ("operator", "override.undo", "queue alert")
 

@@ -67,4 +67,4 @@ def test_the_api_gives_the_same(waiting, browsers, secrets):
 def test_a_node_that_does_not_answer_is_said_so(waiting, browsers, nodes):
     nodes["n1"].kill()
     page = browsers["operator"].get("/queues/alert/waiting/?node=n1")
-    assert page.status_code == 503 and "does not answer" in page.content.decode()
+    assert page.status_code == 503 and "is not responding" in page.content.decode()

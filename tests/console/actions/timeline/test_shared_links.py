@@ -96,9 +96,9 @@ TOLD = {  # what broke, as the headline says it, and as strangers are told
 NAMING = {
     "pool-refuses": ("The pool of jobs@10.9.8.7 can't grow", {"host": "jobs@10.9.8.7"}),
     "delivery-failing": ("Delivery to hunter2 fails", {"receiver": "hunter2"}),
-    "override-ending": ("Drain of jobs@10.9.8.7 ends soon", {"override": "3"}),
+    "override-ending": ("Drain of jobs@10.9.8.7 expires soon", {"override": "3"}),
     "loop-held": (
-        "concurrency/jobs@10.9.8.7: on hold or in manual",
+        "concurrency/jobs@10.9.8.7: in mode hold or manual",
         {"loop": "concurrency/jobs@10.9.8.7"},
     ),
 }

@@ -48,7 +48,7 @@ def test_what_if_is_answered_as_it_is_typed(viewport, scheme, open_page, explore
     page = open_page(f"/loops/{loop}/", viewport=viewport, color_scheme=scheme)
     live(page, explored)
     part = page.locator("#prediction")
-    expect(part).to_contain_text("At rest with")
+    expect(part).to_contain_text("Steady with")
     expect(part.locator(".dot.now")).to_have_count(1)
     page.get_by_label("Number of processes").fill("20")
     expect(part.locator("tr.asked")).to_contain_text("what if")

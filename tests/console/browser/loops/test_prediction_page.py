@@ -39,7 +39,7 @@ def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open
     page = open_page(pages["flow"], viewport=viewport, color_scheme=scheme)
     live(page, observer)
     card = page.locator("#prediction")
-    expect(card).to_contain_text("Settles in 20 s, overshoots 0%.")
+    expect(card).to_contain_text("Settles in 20 s, overshoots 0 %.")
     expect(card.locator(".plane path")).to_have_count(1)
     page.locator("#would-kp").fill("-0.0061")
     expect(card).to_contain_text("Expected change")
@@ -47,7 +47,7 @@ def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open
     assert violations(page) == [] and overhang(page) <= 0
     page.locator("#would-kd").fill("0")
     page.locator("#would-ki").fill("-0.008")
-    expect(card).to_contain_text("Unstable on the model")
+    expect(card).to_contain_text("Unstable in the model")
     page.locator("#steer").get_by_role("button", name="Discard").click()
     expect(card).to_contain_text("Expected behavior")
 
@@ -58,7 +58,7 @@ def test_a_refusal_of_gains_stands_in_the_form(open_page, observer, pages):
     page.locator("#would-ki").fill("-0.02")
     page.locator("#steer").get_by_label("Reason").fill("quicker")
     page.locator("#steer button.primary").click()
-    expect(page.locator("#steer .error").first).to_contain_text("unstable on the model")
+    expect(page.locator("#steer .error").first).to_contain_text("unstable in the model")
 
 
 def test_balance_says_how_a_difference_comes_to_nothing(open_page, observer, pages):

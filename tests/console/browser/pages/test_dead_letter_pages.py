@@ -63,7 +63,7 @@ def test_an_event_is_mended_beside_its_error(viewport, scheme, open_page, observ
     page.get_by_label("Value").fill("much")
     page.locator("form[action$=fix]").get_by_label("Reason").fill("a unit too many")
     page.get_by_role("button", name="Save event").click()
-    expect(page.locator(".error")).to_contain_text("takes a number")
+    expect(page.locator(".error")).to_contain_text("must be a number")
     page.get_by_label("Value").fill("2.5")
     page.get_by_role("button", name="Save event").click()
     expect(page.get_by_text("Edited", exact=True)).to_be_visible()

@@ -52,7 +52,7 @@ def test_an_experiment_is_made_up_refused_begun_and_cancelled(open_page, observe
     live(page, observer)
     page.get_by_label("Upper limit").fill("0")
     page.get_by_role("button", name="Run experiment").click()
-    expect(page.locator(".lab-form .error")).to_contain_text("takes a number from 1")
+    expect(page.locator(".lab-form .error")).to_contain_text("must be a number from 1")
     page.get_by_label("Upper limit").fill("300")
     page.get_by_role("button", name="Run experiment").click()
     expect(page.locator("#experiment-results .run-state")).to_have_text("Queued")

@@ -137,7 +137,9 @@ def test_a_node_is_cordoned_from_its_row_and_taken_back(open_page, observer, nod
     page.get_by_label("Select n2").check()
     page.get_by_label("Reason").fill("a look at its disk")
     page.get_by_role("button", name="Cordon n2").click()
-    expect(page.locator(".toast").last).to_contain_text("n2 keeps its points and gets no new ones.")
+    expect(page.locator(".toast").last).to_contain_text(
+        "n2 is cordoned: it keeps its points and gets no more."
+    )
     observer.publish(lambda snapshot: snapshot["nodes"]["n2"].update(cordoned=True))
     expect(page.locator('[data-row="nodes.n2"] .flags')).to_have_text("cordoned")
     page.goto("/nodes/n2/")

@@ -25,7 +25,7 @@ def propose_by_hand(page: Page, observer: Observer) -> None:
     expect(form.locator("[data-difference]")).to_contain_text("n1 loses 120; n2 gains 120.")
     form.get_by_label("Reason").fill("n1 shares its host")
     form.get_by_role("button", name="Create plan, move 120 points").click()
-    expect(page.get_by_role("heading", name="Divide alert by hand: move 120 points")).to_be_visible()
+    expect(page.get_by_role("heading", name="Change points of alert: move 120 points")).to_be_visible()
 
 
 def test_points_that_are_dragged_come_from_the_nodes_that_may_change(open_page, observer):

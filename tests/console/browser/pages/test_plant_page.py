@@ -131,7 +131,7 @@ def kafka():
                     "topic": "returns",
                     "partition": 0,
                     "committed": 17,
-                    "said": "the topic is gone; offsets that the group committed there don't count",
+                    "said": "the topic no longer exists; its committed offsets are ignored",
                 },
             ],
         },
@@ -157,7 +157,7 @@ def kafka():
         "topics/orders": MeasuredOperator("topics/orders", "source", 3, 0, 3, "a topic"),
         **{
             f"groups/{name}": MeasuredOperator(
-                f"groups/{name}", "operator", 2, 0, 2, "Kafka starts no consumers"
+                f"groups/{name}", "operator", 2, 0, 2, "Kafka can't start consumers"
             )
             for name in groups
         },

@@ -36,7 +36,7 @@ def test_a_task_is_made_run_followed_and_cancelled(open_page, observer: Observer
     change.get_by_label("Interval", exact=True).fill("0")
     change.get_by_label("Reason").fill("each now and then")
     change.get_by_role("button", name="Save task").click()
-    expect(change.locator(".error")).to_contain_text("takes whole seconds from 1 to a year")
+    expect(change.locator(".error")).to_contain_text("must be a whole number of seconds up to 1 year")
     expect(change.get_by_label("Reason")).to_have_value("each now and then")
     change.get_by_label("Interval", exact=True).fill("20")
     change.get_by_role("button", name="Save task").click()

@@ -110,7 +110,7 @@ def test_while_the_plant_is_silent_an_open_page_says_that_nobody_evaluates_alert
     live(page, observer)
     expect(page.locator("#alerts-watch")).to_be_hidden()
     checked(60.0)
-    expect(page.locator("#disconnected")).to_contain_text("Observer silent")
+    expect(page.locator("#disconnected")).to_contain_text("Observer not responding")
     expect(page.locator("#alerts-watch")).to_contain_text("Alert evaluation is not running (last run:")
 
 

@@ -102,7 +102,7 @@ def test_a_new_rule_that_is_refused_without_scripts_is_typed_once(name, operator
 
 def test_a_rule_whose_condition_is_known_no_more_is_opened_and_gets_another(operator, alert):
     AlertRule.objects.filter(pk=alert.rule.pk).update(condition="of_another_version")
-    assert "no longer known" in operator.get("/alerts/rules/").content.decode()
+    assert "this version does not support" in operator.get("/alerts/rules/").content.decode()
     answer = operator.get("/alerts/rules/node-lost/")
     assert answer.status_code == 200
     posted = {**form_of(answer, "/alerts/rules/change"), "condition": "node_lost", **REASON}
@@ -114,7 +114,7 @@ def test_a_new_rule_is_opened_and_a_preview_changes_nothing(operator, alert, pla
     said = fetch(operator, "/alerts/rules/preview", rule_form(name="mine", revision="")).json()
     assert "node lost ≥ 20 s; clear below 3" in said["sentence"] and AlertRule.objects.count() == 1
     assert (
-        "Threshold takes a number"
+        "Threshold must be a number"
         in fetch(operator, "/alerts/rules/preview", rule_form(threshold="x")).json()["sentence"]
     )
     answer = fetch(operator, "/alerts/rules/change", rule_form(name="mine", revision=""))

@@ -124,7 +124,7 @@ def test_escalating_notifies_the_next_step_and_says_when_nobody_is_left(operator
     alert.refresh_from_db()
     assert alert.announcement == "1.1"
     refused = fetch(operator, f"/alerts/{alert.pk}/escalate")
-    assert "no further step" in refused.json()["errors"]["step"][0]
+    assert "last step" in refused.json()["errors"]["step"][0]
 
 
 def test_a_page_that_is_old_notifies_nobody_but_whom_its_button_named(operator, alert):
@@ -199,7 +199,7 @@ def test_actions_that_were_to_have_no_effect_are_counted_too(operator, alert):
         entry = {"action": {"start": 3}, "verdict": verdict, "parameters": {}, "reason": "n1 is lost"}
         LedgerEntry.objects.create(loop=loop, mode="auto", at=alert.began_at, **entry)
     response = operator.get(f"/alerts/{alert.pk}/").context["alert"].response
-    assert response.outcome.words == "1 of 3 actions had an effect; 2 not expected to have one."
+    assert response.outcome.words == "1 of 3 actions had an effect; 2 not expected to have an effect."
 
 
 def test_what_loops_did_before_its_onset_is_no_answer_to_it(operator, alert):
@@ -210,7 +210,7 @@ def test_what_loops_did_before_its_onset_is_no_answer_to_it(operator, alert):
         entry = {"action": {"start": 3}, "verdict": "effective", "parameters": {}, "reason": "as ever"}
         LedgerEntry.objects.create(loop=loop, mode="auto", at=at, **entry)
     page = operator.get(f"/alerts/{alert.pk}/")
-    words = "No loop has acted since it started; 2 actions in the 5 minutes before."
+    words = "No loop has acted since the alert started; 2 actions in the 5 minutes before."
     assert page.context["alert"].response.outcome.words == words
     assert "as ever" in page.content.decode()
 
@@ -245,12 +245,12 @@ def test_only_loops_that_steer_what_an_alert_is_about_have_done_something_about_
 def test_a_resolved_alert_says_of_its_impact_that_it_is_over(operator, alert):
     """A node that reports again has not been silent for 0 s, and nobody needs to check its host."""
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "At its worst" not in page and "Check its host" in page
+    assert "Peak impact" not in page and "Check the node's host" in page
     was = {"value": 0.0, "sentence": "Node n1 has not reported for 0 s."}
     Alert.objects.update(state=Alert.State.RESOLVED, resolved_at=timezone.now(), **was)
     page = operator.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "At its worst: It has 1,000 points" in page
-    assert "Check its host" not in page and "has not reported for 0 s" not in page
+    assert "Peak impact: The node has 1,000 points" in page
+    assert "Check the node's host" not in page and "has not reported for 0 s" not in page
 
 
 def test_what_was_done_since_its_onset_comes_first_and_advice_is_no_action(operator, alert, secrets):

@@ -49,7 +49,7 @@ def test_the_totals_of_a_review_count_incidents_and_nothing_twice(operator, aler
     assert summary.actions == summary.effective == 1, "one action, though three alerts saw it"
     assert summary.unjudged == 0
     assert 3_595 < summary.open_seconds < 3_700, "what overlaps counts once"
-    assert summary.sentence.startswith("2 incidents with 3 alerts; 1 is still open. The worst: ")
+    assert summary.sentence.startswith("2 incidents with 3 alerts; 1 is still open. Most severe: ")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_severity_that_a_person_says_is_that_of_the_lists_and_of_the_review(op
 
 def test_a_time_without_alerts_says_so(operator, alert):
     page = operator.get("/alerts/review/?from=2026-01-01T00:00&to=2026-01-02T00:00").content.decode()
-    assert "No alert fired." in page
+    assert "No alerts fired." in page
 
 
 def kept(name: str, minutes: float, ended_minutes: float = 1.0, **more) -> Alert:
@@ -89,7 +89,7 @@ def test_the_worst_of_a_night_is_the_most_severe_and_of_those_the_longest(operat
     kept("long-notice", 600, severity="notice")
     kept("short-warning", 5, severity="warning")
     page = operator.get("/alerts/review/?hours=12")
-    assert page.context["summary"].sentence.endswith("The worst: short-warning, 4 min.")
+    assert page.context["summary"].sentence.endswith("Most severe: short-warning, 4 min.")
     assert page.context["alerts"][0].alert.title == "short-warning"
 
 
@@ -100,7 +100,7 @@ def test_alerts_whose_cause_was_over_before_are_not_said_never_to_have_fired(ope
     kept("backlog", 60, under=alert)
     page = operator.get("/alerts/review/?hours=12")
     assert len(page.context["alerts"]) == 1
-    assert page.context["summary"].sentence == "1 alert fired, explained by alerts that had ended before."
+    assert page.context["summary"].sentence == "1 alert fired, explained by earlier alerts."
 
 
 def test_the_median_of_two_is_the_middle_between_them(operator, alert, people):

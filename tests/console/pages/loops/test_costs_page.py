@@ -36,7 +36,7 @@ def loop() -> Loop:
 def test_without_prices_it_says_so_and_shows_amounts(browsers, loop, stored_snapshot):
     page = source_of(browsers["viewer"].get(f"/costs/?loop={loop.pk}"))
     assert "no price set" in page and ">0.00<" not in page
-    assert "The thesis' manager, every 5 s" in page.replace("&#x27;", "'")
+    assert "The worker manager of the thesis, every 5 s" in page.replace("&#x27;", "'")
     assert "The loop was on hold for" in page
 
 

@@ -88,11 +88,16 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     Loop.objects.filter(pk=tuning.loop_id).update(parameters={**WASTEFUL, "fill_share": 0.5})
     answer = decide(operator, tuning, "approve")
     assert answer.context["errors"] == {
-        "tuning": ["is out of date: fill_share of the loop has changed since. Run the task tuning again."]
+        "tuning": [
+            "is out of date: the loop's values have changed since (fill_share). Run the task tuning again."
+        ]
     }
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())
-    assert "This tuning can no longer be approved: fill_share of the loop has changed since" in page
+    assert (
+        "This tuning can no longer be approved: the loop's values have changed since (fill_share)"
+        in page
+    )
     assert "Approve tuning abababab" not in page
 
 
@@ -108,7 +113,7 @@ def test_a_rejected_tuning_leaves_the_page_and_can_not_be_approved(operator, tun
     assert 'id="tuning-title"' not in operator.get(f"/loops/{tuning.loop_id}/").content.decode()
     answer = decide(operator, tuning, "approve")
     assert answer.context["errors"] == {
-        "tuning": ["is already rejected; only a proposed one can be decided on."]
+        "tuning": ["is already rejected; only a proposed tuning can be approved or rejected."]
     }
     assert not Override.objects.exists()
 

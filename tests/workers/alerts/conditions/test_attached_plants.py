@@ -66,7 +66,7 @@ def test_workers_that_are_gone_together_are_one_alert_and_name_the_last_first(lo
     looks.snapshot = attached(missed_workers=missed)
     looks.pass_seconds(4)
     said = "5 workers of shop have stopped responding: celery@e, celery@d, celery@c and 2 more."
-    assert firing() == [("Workers of shop do not respond", said)]
+    assert firing() == [("Workers of shop are not responding", said)]
     looks.snapshot = attached("stale", missed_workers=missed)
     looks.pass_seconds(60)
     assert the_alert(rule_name="workers-missed").state == "firing"

@@ -104,7 +104,7 @@ def test_a_budget_that_is_used_up_is_an_alert_that_names_the_objective():
     alert = Alert.objects.get(rule_name="budget-spent")
     assert alert.labels == {"objective": "late", "queue": "alert"}
     assert alert.title == "late: error budget is used up"
-    assert alert.sentence == "Objective late: the target is 99 %. The budget of 3 days is overspent by 100 %."
+    assert alert.sentence == "Objective late: the target is 99 %. The 3-day budget is overspent by 100 %."
     assert alert.impact.startswith("The target was missed.")
 
 
@@ -132,6 +132,6 @@ def test_a_reading_says_the_rate_its_windows_and_what_is_left():
     [reading] = CONDITIONS["budget_burn_fast"].read(Evidence(now=START, snapshot=snapshot), 600.0)
     assert (reading.labels, reading.value) == ({"objective": "late"}, 15.25)
     assert reading.sentence == (
-        "Objective late: its error budget burns at 15.2 times the allowed rate over 1 h and 5 min."
-        " 40 % of the budget of 30 days is left."
+        "Objective late: the error budget burns at 15.2 times the allowed rate over 1 h and 5 min."
+        " 40 % of the 30-day budget is left."
     )

@@ -47,7 +47,7 @@ def test_an_override_that_ends_soon_is_said(looks):
     looks.look()
     assert not Alert.objects.exists()
     looks.pass_seconds(90)
-    assert "ends in" in the_alert().sentence
+    assert "expires in" in the_alert().sentence
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_an_override_that_ends_soon_is_said(looks):
         (
             {"name": "work", "host": "jobs@a", "value": "drained"},
             "Drain of jobs@a",
-            "the host takes work again",
+            "the host accepts work again",
         ),
-        ({"name": "intake", "queue": "alert"}, "Pause of the intake of alert", "it accepts events again"),
-        ({"name": "consumption", "queue": "alert"}, "Pause of the consumption of alert", "processed again"),
+        ({"name": "intake", "queue": "alert"}, "Intake pause of alert", "the queue accepts events again"),
+        ({"name": "consumption", "queue": "alert"}, "Consumption pause of alert", "process its events again"),
         (
             {"name": "upper_limit", "law": "flow", "scope": "all flow loops", "instead_of": 5},
-            "Override of upper limit of all flow loops",
+            "Override of upper limit for all flow loops",
             "returns to 5",
         ),
     ],
@@ -72,5 +72,5 @@ def test_what_ends_soon_is_named(looks, row, title, said):
     lasting = {"id": 3, "owner": "ada", "created_at": looks.now - 3_600, "expires_at": looks.now + 90}
     looks.snapshot = plant(overrides=[{**lasting, **row}])
     looks.look()
-    assert the_alert().title == f"{title} ends soon"
-    assert the_alert().sentence.startswith(f"{title} by ada ends in") and said in the_alert().sentence
+    assert the_alert().title == f"{title} expires soon"
+    assert the_alert().sentence.startswith(f"{title} by ada expires in") and said in the_alert().sentence

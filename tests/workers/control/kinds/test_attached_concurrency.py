@@ -114,7 +114,7 @@ def test_no_sample_is_taken_twice_and_another_count_begins_anew(app):
         ({"steered_by": {"holder": "ann", "until": None}}, "ann controls the tasks"),
         (
             {"orders": {ONE: {"tasks": 9, "at": 1.0, "by": "loop x", "now": 2, "state": "missed"}}},
-            "was ordered 9 tasks by loop x and has 2: no effect so far",
+            f"loop x requested 9 tasks for {ONE}, which still has 2: no effect so far",
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_who_would_let_a_second_loop_act_on_the_same_tasks_is_refused_both_ways(
     said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 30}
     overrides.set_override(loop=owner, name="mode", value=mode, **said)
     for other in ("auto", "manual"):
-        with pytest.raises(BadInput, match=f"put {owner.name} on advise first") as refused:
+        with pytest.raises(BadInput, match=f"set {owner.name} to advise first") as refused:
             overrides.set_override(loop=second, name="mode", value=other, **said)
         assert refused.value.field == "value" and ONE in str(refused.value)
     for harmless in ("advise", "hold"):

@@ -96,7 +96,7 @@ def test_of_a_plant_to_which_nothing_comes_or_of_which_too_little_is_known_nothi
 ):
     load(app, per_second, run_seconds=run_seconds)
     sensed = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
-    assert "there are no arrivals" in sensed.measured.idle
+    assert "no arrivals" in sensed.measured.idle
     app.row = {"state": "stale", "age_seconds": 9.0, "error": "late"}
     stale = sensor(TARGET, app.snapshot(), None, app.now.timestamp()).measured
     assert "was last observed 9 s ago" in stale.invalid
@@ -106,7 +106,9 @@ def test_it_can_not_be_put_on_auto_or_manual(app, user):
     (loop,) = app.ensured(LAW)
     said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
     for mode in ("auto", "manual"):
-        with pytest.raises(BadInput, match="applies nothing there; put a loop of the plant on auto"):
+        with pytest.raises(
+            BadInput, match=r"can't change an attached plant\. To add tasks, set a loop of the plant to auto"
+        ):
             overrides.set_override(loop=loop, name="mode", value=mode, **said)
     overrides.set_override(loop=loop, name="mode", value="hold", **said)
 

@@ -215,11 +215,11 @@ def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
         ),
         (
             lambda row: row["replicas"]["iap1"].update(response_seconds=0.4),
-            "no more than by chance",
+            "within random variation",
         ),
         (
             lambda row: row["replicas"]["iap1"].update(response_seconds=2.0, response_error_seconds=1.1),
-            "no more than by chance",
+            "within random variation",
         ),
     ],
 )
@@ -240,10 +240,10 @@ def test_a_plant_whose_least_load_is_set_lower_ignores_chance_and_silent_replica
     entry = plant.tick("balance")
     assert (entry.action, entry.reason) == (
         None,
-        "No action: replica iap2 has processed no warm batch recently.",
+        "No action: replica iap2 has reported no response time recently.",
     )
     plant.row["replicas"]["iap2"]["response_seconds"] = 1.0
-    assert plant.tick("balance").action is None, "by chance"
+    assert plant.tick("balance").action is None, "random variation"
     plant.row["replicas"]["iap2"]["response_seconds"] = 0.2
     assert plant.tick("balance").action["shares"]["iap1"] < plant.row["replicas"]["iap1"]["share"]
 
@@ -255,7 +255,7 @@ def test_a_plant_whose_least_load_is_set_higher_returns_to_equal_shares_below_it
         plant.row["replicas"][name].update(share=share, response_seconds=0.3)
     entry = plant.tick("balance")
     assert entry.action["shares"] == pytest.approx({"iap1": 0.7, "iap2": 0.3})
-    assert "at 3,000 events/s (minimum 5,000)" in entry.reason
+    assert "the load of 3,000 events/s is too low" in entry.reason
 
 
 def of_no_work(row) -> None:
@@ -307,7 +307,7 @@ def leaning_at_3000(plant, heard_seconds: float | None):
 @pytest.mark.parametrize("heard_seconds", [0.3, None])
 def test_a_replica_that_its_small_share_has_silenced_gets_an_equal_one_back_within_30_s(plant, heard_seconds):
     first, *others = leaning_at_3000(plant, heard_seconds)
-    assert "iap2 gets too few events to report a response time" in first.reason
+    assert "iap2 receives too few events to measure its response time" in first.reason
     assert plant.controls().shares["iap1"] == pytest.approx(0.5, abs=0.02)
     assert all("return to equal shares" in entry.reason for entry in others)
 

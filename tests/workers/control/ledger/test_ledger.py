@@ -162,7 +162,7 @@ def test_what_nobody_could_judge_in_time_is_no_fault_of_the_action(loop, plant, 
     tick(loop, plant, clock, control, seconds=0)
     plant.set_node("n1", state="TOOBUSY")
     (judged,) = judge(plant, clock, 600.0)
-    assert (judged.verdict, judged.outcome["why"]) == ("ineffective", "it was not measured in time")
+    assert (judged.verdict, judged.outcome["why"]) == ("ineffective", "the effect was not measured in time")
 
 
 def test_an_entry_that_can_not_be_judged_stops_no_other(loop, plant, clock, control, caplog):

@@ -401,7 +401,7 @@ def test_nothing_of_a_paused_queue_is_dispatched_and_all_of_it_after(dispatcher,
 def test_nothing_is_dispatched_while_what_was_found_has_no_room(dispatcher, publish, control, times):
     publish(5_000)
     assert dispatcher.step(full=True) == 0
-    assert dispatcher.stall_reason == "the outbox of complex events is full: their queues accept none"
+    assert dispatcher.stall_reason == "the outbox of complex events is full: their queues accept no events"
     assert dispatcher.step() == 5_000
     assert sum(given(control).values()) == 5_000 and dispatcher.stall_reason is None
 

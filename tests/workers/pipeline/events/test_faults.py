@@ -58,13 +58,13 @@ def event(name: str, attributes: object, **more) -> dict:
     ("attributes", "cause"),
     [
         ({"site": "a"}, "attribute level is missing"),
-        ({"level": "high"}, 'attribute level takes a number, not "high"'),
-        ({"level": True}, "attribute level takes a number, not true"),
-        ({"level": 1, "site": 7}, "attribute site takes a text, not 7"),
-        ({"level": 1, "user": 1.5}, "attribute user takes a whole number of 64 bits, not 1.5"),
+        ({"level": "high"}, 'attribute level must be a number, not "high"'),
+        ({"level": True}, "attribute level must be a number, not true"),
+        ({"level": 1, "site": 7}, "attribute site must be a string, not 7"),
+        ({"level": 1, "user": 1.5}, "attribute user must be a 64-bit whole number, not 1.5"),
         (
             {"level": 1, "user": 2**63},
-            "attribute user takes a whole number of 64 bits, not 9223372036854775808",
+            "attribute user must be a 64-bit whole number, not 9223372036854775808",
         ),
     ],
 )

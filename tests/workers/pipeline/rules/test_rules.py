@@ -132,9 +132,9 @@ def test_a_rule_spark_does_not_understand_is_named(no_events, rules, says):
 @pytest.mark.parametrize(
     ("computed", "says"),
     [
-        ({"time": "unix_seconds(time)"}, "make column time a bigint; it has to be a timestamp"),
-        ({"source": "value"}, "make column source a double; it has to be a string"),
-        ({"value": "type"}, "make column value a string; it has to be a number"),
+        ({"time": "unix_seconds(time)"}, "must make column time a timestamp, not a bigint"),
+        ({"source": "value"}, "must make column source a string, not a double"),
+        ({"value": "type"}, "must make column value a number, not a string"),
     ],
 )
 def test_a_rule_that_makes_another_type_of_what_every_event_has_is_refused(no_events, computed, says):

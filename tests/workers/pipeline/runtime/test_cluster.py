@@ -22,7 +22,7 @@ MODULE = [sys.executable, "-m", "workers.pipeline.runtime.cluster"]
 
 
 def test_a_role_that_does_not_exist_is_named():
-    with pytest.raises(BadInput, match="role: takes master or worker, not 'boss'"):
+    with pytest.raises(BadInput, match="role: must be master or worker, not 'boss'"):
         command(["boss"])
 
 

@@ -134,7 +134,7 @@ def test_a_broken_run_file_is_refused_with_its_path(tmp_path, control):
 
 
 def test_two_processes_never_work_on_one_checkpoint(tmp_path):
-    with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="stop that one first"):
+    with lock_checkpoint(tmp_path), pytest.raises(CheckpointInUse, match="stop that process first"):
         lock_checkpoint(tmp_path)
     lock_checkpoint(tmp_path).close()
 
@@ -152,4 +152,4 @@ def test_a_start_lacks_a_control_server_that_is_away_and_a_folder_that_takes_no_
     (tmp_path / "file").touch()
     assert "can't be written" in explain_missing(tmp_path / "file", control)
     with redis.Redis(port=free_port(), retry=None) as away:
-        assert "does not answer" in explain_missing(tmp_path, away)
+        assert "is not responding" in explain_missing(tmp_path, away)

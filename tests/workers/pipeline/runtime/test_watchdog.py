@@ -14,7 +14,7 @@ def test_what_finishes_nothing_beyond_the_limit_is_ended_with_the_reason():
     watchdog = Watchdog(90.0, Times())
     watchdog.feed()
     assert watchdog.verdict(90.0) is None
-    assert "nothing was finished for 91 s" in watchdog.verdict(91.0)
+    assert "no progress for 91 s" in watchdog.verdict(91.0)
 
 
 def test_a_main_thread_that_does_not_come_back_is_ended_and_a_start_is_not():

@@ -41,7 +41,7 @@ def test_the_one_that_is_stalled_for_longest_is_named():
 
 def test_a_limit_or_a_node_that_is_away_is_reported_and_is_not_stuck():
     sight = ProgressInputs(undispatched_seconds=20.0, stall_reason="the admission limit is 0 events/s")
-    assert stall(sight) == "nothing was dispatched for 20 s: the admission limit is 0 events/s"
+    assert stall(sight) == "no events were dispatched for 20 s: the admission limit is 0 events/s"
     assert sight.stuck_seconds == 0.0, "a new start would not help"
 
 

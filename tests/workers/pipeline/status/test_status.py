@@ -264,7 +264,7 @@ def test_events_that_nobody_dispatches_are_reported_with_what_holds_them_back(co
         looked(shown, "the admission limit is 0 events/s")
         said = plain(shown.document(beat(7)))
     assert said["state"] == "stalled"
-    assert said["hindrance"] == "nothing was dispatched for 20 s: the admission limit is 0 events/s"
+    assert said["hindrance"] == "no events were dispatched for 20 s: the admission limit is 0 events/s"
 
 
 def test_who_may_find_nothing_more_does_not_stall(control):
@@ -275,7 +275,7 @@ def test_who_may_find_nothing_more_does_not_stall(control):
     shown.document(beat(0))
     for _ in range(4):
         times.now += 5.0
-        looked(shown, "the outbox of complex events is full: their queues accept none")
+        looked(shown, "the outbox of complex events is full: their queues accept no events")
         said = plain(shown.document(beat(7)))
     assert (said["state"], said["hindrance"], said["outbox_full"]) == ("running", None, True)
 

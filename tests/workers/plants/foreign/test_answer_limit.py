@@ -16,5 +16,5 @@ def test_an_order_may_take_longer_and_what_was_seen_is_old_later(monkeypatch):
 @pytest.mark.parametrize("text", ["0", "10.5", "3600", "nan", "2 s"])
 def test_a_limit_that_would_keep_loops_waiting_is_refused_by_name(text, monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", text)
-    with pytest.raises(BadInput, match=r"WEIR_PLANT_TIMEOUT_SECONDS: takes seconds from 0\.1 to 10,"):
+    with pytest.raises(BadInput, match=r"WEIR_PLANT_TIMEOUT_SECONDS: must be 0\.1 to 10 s,"):
         answer_seconds()

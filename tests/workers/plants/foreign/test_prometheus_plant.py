@@ -88,7 +88,7 @@ def test_of_very_many_jobs_the_first_are_seen_and_the_others_named():
     plant = FarPrometheus({f"job{number:04}": (1, 1) for number in range(2_000)}).plant()
     assert len(plant.topology().operators) == MAX_JOBS
     [others] = plant.sections()
-    assert others.about == "1900; the first 100 by name are operators"
+    assert others.about == "1900 jobs; only the first 100 by name are operators"
     assert others.rows[0] == ["job0100"] and len(others.rows) == MAX_DOWN
 
 

@@ -91,7 +91,7 @@ def test_a_queue_that_somebody_has_paused_stands_still_on_purpose_and_is_no_warn
         seen = judged(replace_fields(plant(at=1_000.0 + second, queues=row), states=states))
         states = dict(seen.states)
         said.append((seen.health.severity, seen.health.sentence))
-    paused = "Consumption of alert is paused until somebody ends it (ada: a disk is changed). "
+    paused = "Consumption of alert is paused without expiry (ada: a disk is changed). "
     assert said[:2] == [("notice", f"{paused}Its oldest event has waited 99 s.")] * 2
     assert said[2] == ("warning", "Queue alert falls behind: its oldest event has waited 99 s.")
     intake = queue(99.0, pauses=[{**PAUSE, "part": "intake"}])
@@ -242,8 +242,8 @@ def test_complex_events_that_no_queue_takes_are_a_finding_of_who_found_them():
     found = judged(pipeline(applications=waiting)).states["application/performance"]
     assert found.severity == "critical"
     assert found.finding == (
-        "200,000 complex events of performance are waiting for queue alert: it accepts no events, "
-        "and performance reads no more until it accepts some."
+        "200,000 complex events of performance are waiting for queue alert: it accepts no events; "
+        "performance stops reading until the queue accepts events."
     )
 
 

@@ -49,13 +49,13 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
             status, said = response.status_code, egress.read(response, MAX_ANSWER)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     except httpx.HTTPError as error:
-        raise Failed(f"{server_of(url)} did not answer: {connection_reason(error)}.") from None
+        raise Failed(f"{server_of(url)} did not respond: {connection_reason(error)}.") from None
     if status != 200:
         why = said.decode(errors="replace").strip()
-        raise Failed(f"{server_of(url)} answered {status}: {why}", for_good=status in FOR_GOOD)
+        raise Failed(f"{server_of(url)} returned HTTP {status}: {why}", for_good=status in FOR_GOOD)
     if kind in PAGES:
         raise Failed(
-            f"{server_of(url)} answered 200 with a web page, not as an Alertmanager; check the address."
+            f"{server_of(url)} returned a web page, not an Alertmanager response; check the address."
         )
 
 

@@ -72,7 +72,7 @@ class EgressGuard:
         elif event == "open":
             self._check_file(arguments[0])
         elif event.startswith(REFUSED_EVENTS):
-            self._refuse(f"the service would use {event}, which is refused.")
+            self._refuse(f"the service tried to use {event}, which is blocked.")
 
     def _check_file(self, path: Any) -> None:
         if isinstance(path, int):  # opened, and therefore checked
@@ -81,7 +81,7 @@ class EgressGuard:
         real = os.path.realpath(name)
         if name in READABLE_FILES or any(real == each or real.startswith(f"{each}/") for each in READABLE):
             return
-        why = f"the service would open {real}; files of this host are refused."
+        why = f"the service tried to open {real}, but access to files of this host is blocked."
         self.unread.append(why)
         raise PermissionError(why)
 
@@ -89,7 +89,7 @@ class EgressGuard:
         if address is None:  # of a socket that is connected, and therefore was checked
             return
         if not isinstance(address, tuple):
-            self._refuse("the service would use a socket of this host, which is refused.")
+            self._refuse("the service tried to use a socket of this host, which is blocked.")
         host, port = str(address[0]).partition("%")[0], int(address[1])
         try:
             why = egress.refusal(ipaddress.ip_address(host), self._allowed)
@@ -125,12 +125,12 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     address = order["address"].strip()
     if re.split(r"[^a-z0-9+.-]", address.lower(), maxsplit=1)[0] in OF_THIS_HOST:
         return _report_refusal(
-            "The address is of a local service of this host; use one that is reached over the network."
+            "The address names a local service of this host; use a service that is reached over the network."
         )
     targets = targets_of(address, order["key"], asset)
     if not targets:
         return _report_refusal(
-            "The address is unknown to apprise; use one such as slack://… or pagerduty://…."
+            "Apprise does not support the address; use an address such as slack://… or pagerduty://…."
         )
     try_one = _Try(order, EgressGuard(order["allowed"]))
     if targets[0].mark:
@@ -154,7 +154,7 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
     first = order["tries"] % max(1, len(left))
     for target in [*left[first:], *left[:first]]:
         late = time.monotonic() > until
-        if why := "there was not enough time for all of them" if late else try_one.failure(target.service):
+        if why := "there was not enough time for all targets" if late else try_one.failure(target.service):
             failures.append(why)
         else:
             reached.append(target.mark)

@@ -41,7 +41,7 @@ def send(message: Message, now_seconds: float) -> str:
             server.send_messages([mail])
             return _list_refused_addresses(getattr(server.connection, "refused", {}))
     except smtplib.SMTPRecipientsRefused as error:
-        raise Failed(f"The mail server refused every address: {error.recipients}") from None
+        raise Failed(f"The mail server rejected every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(
             f"The mail server {settings.EMAIL_HOST} did not accept the message: {connection_reason(error)}."
@@ -52,7 +52,7 @@ def _list_refused_addresses(refused: Refused) -> str:
     if not refused:
         return ""
     said = [f"{each} ({code} {why.decode(errors='replace')})" for each, (code, why) in refused.items()]
-    return f"The mail server refused {', '.join(said)}, and accepted the others."
+    return f"The mail server rejected {', '.join(said)} and accepted the other addresses."
 
 
 class _Notes:

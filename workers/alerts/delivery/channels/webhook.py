@@ -94,7 +94,7 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         ):
             status = response.status_code  # The rest of the answer is not needed, and not read.
     except httpx.HTTPError as error:
-        raise Failed(f"{server_of(url)} did not answer: {connection_reason(error)}.") from None
+        raise Failed(f"{server_of(url)} did not respond: {connection_reason(error)}.") from None
     if not 200 <= status < 300:
         for_good = 400 <= status < 500 and status not in TRY_AGAIN
-        raise Failed(f"{server_of(url)} answered {status}.", for_good)
+        raise Failed(f"{server_of(url)} returned HTTP {status}.", for_good)

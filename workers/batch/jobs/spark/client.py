@@ -85,7 +85,7 @@ class SparkProcess:
             process.stdin.flush()
         except OSError as error:
             self.close()
-            raise SparkFailed(f"Spark's process accepts no work: {error}") from None
+            raise SparkFailed(f"The Spark process does not accept work: {error}") from None
 
     def _next(self, lease: Any) -> ChunkResult | None:
         """Return an answer, or None after passing on the progress; the lease is checked each time."""
@@ -95,7 +95,7 @@ class SparkProcess:
             lease.check()
             return None
         if answer is None:
-            raise SparkFailed("Spark's process ended during a chunk.")
+            raise SparkFailed("The Spark process ended during a chunk.")
         if "progress" in answer:
             lease.check(answer["progress"])
             return None

@@ -78,7 +78,7 @@ def check(address: PlantAddress) -> None:
 
 ADAPTER = AdapterKind(
     name="celery",
-    title="Celery app, by its broker and its remote control",
+    title="Celery app, through its broker and remote control",
     schemes=SCHEMES,
     ports=frozenset(SCHEMES.values()),
     example="redis://redis.example:6379/0",
@@ -86,15 +86,15 @@ ADAPTER = AdapterKind(
     options={
         "user": PlantOption("user name at the broker; empty for none (Redis) or guest (RabbitMQ)"),
         "queues": PlantOption(
-            "further queues to observe besides those that workers take from, separated by commas"
+            "additional queues to observe, besides the queues that workers consume, separated by commas"
         ),
         "events": PlantOption(
-            "whether Weir asks workers that send no task events to send them, until it leaves",
+            "whether Weir enables task events on workers that send none, until it disconnects",
             choices=(ASK, LISTEN),
             default=ASK,
         ),
         "arguments": PlantOption(
-            "arguments of tasks: shown without apparent secrets, or hidden",
+            "task arguments: shown without recognizable secrets, or hidden",
             choices=(SHOWN, HIDDEN),
             default=SHOWN,
         ),
@@ -104,7 +104,7 @@ ADAPTER = AdapterKind(
         ),
         "prefix": PlantOption("prefix of all keys (global_keyprefix); Redis only"),
         "separator": PlantOption(
-            "separator of queue and priority (sep): usual is Celery's own, any counts both; Redis only",
+            "separator of queue and priority (sep): usual is Celery's default, any counts both; Redis only",
             choices=tuple(SEPARATORS),
             default=ANY_SEPARATOR,
         ),

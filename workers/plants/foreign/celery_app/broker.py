@@ -158,7 +158,7 @@ def database_of(virtual_host: str) -> int:
     text = virtual_host.removeprefix("/") or "0"
     number = digits(text, MAX_DATABASE_DIGITS)
     if number is None:
-        raise BadInput("url", f"takes the number of a database after its host, not {text[:40]!r}.")
+        raise BadInput("url", f"must have the number of a database after its host, not {text[:40]!r}.")
     return number
 
 
@@ -222,7 +222,7 @@ class RedisBroker:
     def _count(self, answer: Any) -> int:
         if isinstance(answer, redis.ResponseError):
             if not str(answer).startswith(NO_LIST):
-                raise InvalidPlantResponse(f"{self._name} refused the request: {answer}.")
+                raise InvalidPlantResponse(f"{self._name} rejected the request: {answer}.")
             return 0
         if (count := count_of(answer)) is None:
             raise InvalidPlantResponse(f"{self._name} returned an invalid queue length.")
@@ -235,7 +235,7 @@ class RedisBroker:
                 pipeline.llen(key) if command == "LLEN" else pipeline.hlen(key)
             return pipeline.execute(raise_on_error=False)
         except redis.ResponseError as error:
-            raise InvalidPlantResponse(f"{self._name} refused the request: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except (redis.RedisError, OSError) as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
 
@@ -279,7 +279,7 @@ class AmqpBroker:
         except NotFound:
             return None
         except AMQPError as error:
-            raise InvalidPlantResponse(f"{self._name} refused the request: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except FAILURES as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         return QueueLength(int(answer.message_count), consumers=int(answer.consumer_count))
@@ -294,7 +294,7 @@ class AmqpBroker:
             return declared
         try:
             status, row = read_management_figures(self._management, self._host, queue)
-            why = "" if status == 200 and isinstance(row, dict) else f"it refused the request ({status})"
+            why = "" if status == 200 and isinstance(row, dict) else f"it rejected the request ({status})"
         except (PlantUnavailable, InvalidPlantResponse) as error:
             row, why = None, str(error).rstrip(".")
         if why or not isinstance(row, dict):

@@ -16,9 +16,7 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
 INTERVENTIONS = (
-    InterventionKind(
-        name=PAUSE, title="Pause a queue", subject="name of a queue; workers stop taking tasks from it"
-    ),
+    InterventionKind(name=PAUSE, title="Pause a queue", subject="name of a queue; workers stop consuming it"),
     InterventionKind(
         name=LIMIT,
         title="Limit a task's rate",
@@ -108,7 +106,7 @@ class AppInterventions:
         """
         noted, pools = json.loads(before), self._control.list_pools()
         here = [worker for worker in self._still(noted, pools) if worker in pools]
-        failed = {worker: f"{worker} does not answer" for worker in noted if worker not in pools}
+        failed = {worker: f"{worker} is not responding" for worker in noted if worker not in pools}
         if kind == PAUSE:
             errors = self._control.order_all("add_consumer", here, queue=subject)
             self._note_resumed(subject, [worker for worker in here if worker not in errors], pools)
@@ -161,8 +159,8 @@ class AppInterventions:
         if not left_out:
             return asked, {}
         said = (
-            f"Not asked, because they answered late: {_format_some(left_out)}; they are asked"
-            " when they answer."
+            f"Not sent to workers that responded late: {_format_some(left_out)}; it is sent"
+            " when they respond."
         )
         return asked, {left_out[0]: PlantUnavailable(said)}
 
@@ -170,7 +168,7 @@ class AppInterventions:
         if kind == LIMIT:
             return f"must be the name of a task that workers know, not {subject!r}."
         known = _format_some(queue for pool in pools.values() for queue in pool.queues)
-        return f"must be a queue that workers take from ({known}), not {subject!r}."
+        return f"must be a queue that workers consume ({known}), not {subject!r}."
 
 
 def _list_limits(task: str, limits: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

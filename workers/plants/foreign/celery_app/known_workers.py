@@ -22,12 +22,12 @@ MAX_MISSED = 500
 # Interval at which an answering worker is recorded again.
 NOTE_SECONDS = 10.0
 WHY = (
-    "it did not report its end: it was killed, is frozen, or lost its broker connection. Restart"
+    "it did not report a shutdown: it was killed, is frozen, or lost its broker connection. Restart"
     " it on its host"
     " if it is still needed; otherwise this note disappears within an hour"
 )
 BEATS = (
-    "it sends heartbeats: its remote control is switched off (worker_enable_remote_control), or its host is"
+    "it still sends heartbeats: its remote control is disabled (worker_enable_remote_control), or its host is"
     " overloaded"
 )
 
@@ -150,11 +150,11 @@ def sentences(
     """
     missing = sorted((seconds, name) for name, seconds in missed.items() if seconds > late_seconds)
     said = [
-        f"{name} has not answered for {_expire_after(seconds)}, and {BEATS if name in beating else WHY}."
+        f"{name} has not responded for {_expire_after(seconds)}, and {BEATS if name in beating else WHY}."
         for seconds, name in missing[:most]
     ]
     more = len(missing) - most
-    return [*said, f"{more:,} more workers do not answer."] if more > 0 else said
+    return [*said, f"Other workers that are not responding: {more:,}."] if more > 0 else said
 
 
 def _expire_after(seconds: float) -> str:

@@ -65,10 +65,10 @@ class EventListener:
             try:
                 self._receive()
             except FAILURES as error:
-                self.error = f"they can't be received ({connection_reason(error)})"
+                self.error = f"can't be received ({connection_reason(error)})"
             except Exception as error:  # No other exception of a driver may end the listener.
                 logger.exception("Receiving Celery events failed.")
-                self.error = f"they can't be received ({type(error).__name__})"
+                self.error = f"can't be received ({type(error).__name__})"
             self._ended.wait(AGAIN_SECONDS)
 
     def _receive(self) -> None:

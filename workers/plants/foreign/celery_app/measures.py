@@ -29,7 +29,7 @@ from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
 
 WINDOW_SECONDS = 10.0
 MAX_ROWS = 100
-A_QUEUE = "a queue, which tasks arrive through"
+A_QUEUE = "a queue, which has no processes"
 QUEUE, QUEUES = "queue {}", "queue {} and {} more"
 # If paths are left out: in addition, each queue and each worker may be a path of its own.
 MAX_LINKS = MAX_PATHS - MAX_QUEUES - MAX_WORKERS
@@ -150,7 +150,7 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
     links = len(_links(pools, sources))
     if links + len(sources) + len(pools) > MAX_PATHS:
         notes.append(
-            f"{links - MAX_LINKS:,} paths are left out, because at most {MAX_LINKS:,} can be"
+            f"Paths not shown: {links - MAX_LINKS:,}, because at most {MAX_LINKS:,} can be"
             " shown. Their workers"
             " are still observed."
         )

@@ -99,7 +99,7 @@ class RemoteControl:
         """Return the pool of each worker that answers. Raise `PlantUnavailable` if none does."""
         if pools := self.pools():
             return pools
-        raise PlantUnavailable(f"{self._name}: no worker answers remote control.")
+        raise PlantUnavailable(f"{self._name}: no worker responds to remote control.")
 
     def pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
@@ -176,7 +176,7 @@ class RemoteControl:
         except SeparatorDiffers as error:
             raise InvalidPlantResponse(f"{self._name}: the request failed: {error}.") from None
         except (ContentDisallowed, DecodeError) as error:
-            raise InvalidPlantResponse(f"{self._name} returned an invalid answer: {error}.") from None
+            raise InvalidPlantResponse(f"{self._name} returned an invalid response: {error}.") from None
         except FAILURES as error:
             raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
         items_of_answers = (
@@ -230,10 +230,10 @@ class RemoteControl:
         for worker in workers:
             answer = answers.get(worker)
             if answer is None:
-                said = f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s."
+                said = f"{self._name}: {worker} did not respond within {ANSWER_SECONDS:g} s."
                 errors[worker] = PlantUnavailable(said)
             elif isinstance(answer, Mapping) and (error := answer.get("error")):
-                said = f"{self._name}: {worker} refused the request: {redact(text_of(error), 300)}"
+                said = f"{self._name}: {worker} rejected the request: {redact(text_of(error), 300)}"
                 errors[worker] = InvalidPlantResponse(said)
         return errors
 
@@ -278,17 +278,13 @@ def _is_gevent(stats: Mapping[str, Any]) -> bool:
 
 def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
     if stats.get("autoscaler"):
-        return (
-            "it runs with Celery's own --autoscale, which refuses other changes; start it without that option"
-        )
+        return "it runs with Celery's --autoscale, which rejects other changes; start it without that option"
     if not implementation.startswith(GROWS):
         kind = implementation.partition(":")[0].rpartition(".")[2] or "unknown"
-        return f"a pool of kind {kind} can't be resized while it runs; prefork can"
+        return f"a pool of kind {kind} can't be resized while it runs; use prefork"
     if implementation.startswith(GEVENT) and (version is None or version < SAYS_SIZE):
         known = "of an unknown version" if version is None else f"{version[0]}.{version[1]}"
-        return (
-            f"a gevent pool of Celery {known} does not report its size after it was resized; 5.7 and later do"
-        )
+        return f"a gevent pool of Celery {known} does not report its size after a resize; use 5.7 or later"
     return None
 
 

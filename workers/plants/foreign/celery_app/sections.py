@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from controllers.framework.reason import format_count
 from workers.documents.plants import PlantSection
 from workers.plants.foreign.celery_app.broker import QueueLength
 from workers.plants.foreign.celery_app.measures import PoolMeasures
@@ -51,12 +52,12 @@ def describe_missing(
     notes = list(gone)
     if not workers:
         notes.append(
-            "No worker answers remote control: none is running, or it is switched off"
-            " (worker_enable_remote_control). Queues are observed; nothing can be controlled."
+            "No worker responds to remote control: no worker is running, or remote control is disabled"
+            " (worker_enable_remote_control). Queues are observed, but nothing can be controlled."
         )
     if left_queues:
         notes.append(
-            f"{left_queues:,} more queues are not observed: name the queues to observe in the option queues."
+            f"Queues that are not observed: {left_queues:,}. List the queues to observe in the option queues."
         )
     if error:
         notes.append(f"Worker events: {error}.")
@@ -64,11 +65,11 @@ def describe_missing(
         why = (
             "do not arrive"
             if asks
-            else "arrive only from workers started with -E, or if Weir may ask for them (option events)"
+            else "arrive only from workers started with -E, or if Weir may enable them (option events)"
         )
         notes.append(
             f"Task events of {_format_some(without_events)} {why}: waits, arguments, and errors are unknown,"
-            " and run times follow from Little's law."
+            " and run times are estimated with Little's law."
         )
     return notes
 
@@ -76,7 +77,7 @@ def describe_missing(
 def _notes(notes: Sequence[str]) -> PlantSection:
     return PlantSection(
         title="Not observed",
-        columns=["What and why"],
+        columns=["Reason"],
         rows=[[note] for note in notes],
         empty="Queues, pools, and tasks are fully observed.",
     )
@@ -85,13 +86,13 @@ def _notes(notes: Sequence[str]) -> PlantSection:
 def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
     return PlantSection(
         title="Workers",
-        about="counts since Weir first heard of each worker; times of the last two minutes",
+        about="counts since Weir first saw each worker; times of the last 2 minutes",
         columns=[
-            "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Begun/s",
+            "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Started/s",
             "Wait, s", "Run, s", "Failed", "Retried", "Revoked", "Prefetch", "Queues",
         ],
         rows=[_worker(pool, events.pools.get(pool.pool.worker)) for pool in pools],
-        empty="No worker answers.",
+        empty="No workers are responding.",
     )  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> lis
         length.unacknowledged,
         length.consumers,
         _seconds(oldest) if length.waiting else 0.0,
-        _format_some([taker.pool.worker for taker in takers]) or "none that answers",
+        _format_some([taker.pool.worker for taker in takers]) or "none responding",
     ]
 
 
@@ -160,7 +161,7 @@ def _kinds(
     names = dict.fromkeys([*begun, *limited, *(seen_task.name for seen_task in tasks if seen_task.name)])
     return PlantSection(
         title="Task types",
-        about=f"results and run times of the last {len(tasks)} tasks",
+        about=f"results and run times, last {format_count(len(tasks), 'task')}",
         columns=["Task", "Started", "Failed", "Retried", "Run, s", "Rate limit"],
         rows=[
             [
@@ -187,7 +188,7 @@ def _outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
 def _last(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last tasks",
-        about="arguments without apparent secrets",
+        about="arguments without recognizable secrets",
         columns=["Id", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
         rows=[_task(task) for task in tasks],
         empty="No task events received yet.",

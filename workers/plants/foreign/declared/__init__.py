@@ -1,5 +1,6 @@
 """Plants that are declared in a page of YAML: what is read, what is called, and what proves it."""
 
+from controllers.framework.reason import format_count
 from queues.documents import MAX_YAML_CHARACTERS
 from queues.errors import BadInput
 from workers.coordination.connections import control_server
@@ -39,7 +40,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
     declaration = declaration_at(address)
     ran = dry_run(declaration, transport=address.transport)
     operators = [_part(operator) for operator in declaration.operators.values()]
-    sensors = [FoundPart(name=name, kind="sensor", fixed="a number") for name in declaration.sensors]
+    sensors = [FoundPart(name=name, kind="sensor", fixed="a sensor") for name in declaration.sensors]
     said = [
         f"Sensor {sensor.name} = {'unknown' if sensor.value is None else f'{sensor.value:g}'}"
         f"{f' {sensor.unit}' if sensor.unit else ''} ({sensor.asked})"
@@ -47,12 +48,12 @@ def inspect(address: PlantAddress) -> FoundPlant:
         if not sensor.error
     ]
     said += [
-        f"Changing {order.operator} from {order.before} to {order.tasks} would call:"
+        f"A change of {order.operator} from {order.before} to {order.tasks} would call:"
         f" {'; '.join(order.calls)}. Inverse:"
         f" {'; '.join(order.inverse)}. Proof: {order.proof}."
         for order in ran.orders
     ]
-    counts = f"{len(declaration.sensors)} sensors, {len(operators)} operators"
+    counts = f"{format_count(len(declaration.sensors), 'sensor')}, {format_count(len(operators), 'operator')}"
     needs = [sensor.error for sensor in ran.sensors if sensor.error]
     if ran.error and ran.error not in needs:
         needs.append(ran.error)
@@ -86,7 +87,7 @@ def check(address: PlantAddress) -> None:
     _check_proofs(declaration)
     hold = declaration.hold
     if hold is not None and not hold.names_seconds():
-        raise BadInput("hold", "must be a call that contains $seconds, so that the hold expires")
+        raise BadInput("hold", "must contain $seconds, so that the hold expires")
 
 
 def _check_proofs(declaration: PlantDeclaration) -> None:
@@ -97,7 +98,7 @@ def _check_proofs(declaration: PlantDeclaration) -> None:
             where = f"operators[{place}].proof.within_seconds"
             raise BadInput(
                 where,
-                f"must be more than {every:g}, because {each.proof.sensor} is read only every {every:g} s",
+                f"must be more than {every:g} s, because {each.proof.sensor} is read only every {every:g} s",
             )
 
 
@@ -112,7 +113,7 @@ def steers(address: PlantAddress) -> bool:
 ADAPTER = AdapterKind(
     name="declared",
     file=OPTION,
-    title="A declared plant",
+    title="Declared plant",
     schemes={},
     options={
         OPTION: PlantOption(
@@ -123,13 +124,13 @@ ADAPTER = AdapterKind(
             many_lines=True,
             examples=EXAMPLES,
         ),
-        group_measures.OPTION: PlantOption(group_measures.HELP, "Lag of"),
+        group_measures.OPTION: PlantOption(group_measures.HELP, "Lag sources"),
     },
-    secret="nothing: a declaration names its own variables",
+    secret="not used: a declaration names its own variables",
     make=make,
     inspect=inspect,
     check=check,
     steers_at=steers,
-    let_go_by_hand="If its own controllers are still held, do by hand what the release call of"
+    let_go_by_hand="If its own controllers are still held, release them manually, as the release call of"
     " the declaration does.",
 )

@@ -133,7 +133,7 @@ class CommandCall:
             done = _run(arguments)
         except subprocess.TimeoutExpired:
             raise PlantUnavailable(
-                f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was ended."
+                f"{arguments[0]} took more than {COMMAND_SECONDS:g} s and was stopped."
             ) from None
         except OSError as error:
             raise InvalidPlantResponse(f"{arguments[0]} can't be started: {error.strerror}.") from None
@@ -160,8 +160,8 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
     if not any(_begins(arguments, words) for words in allowed):
         raise Forbidden(
             where,
-            f"calls {arguments[0][:200]}, which no administrator has allowed with these arguments"
-            f" ({variables.PLANT_COMMANDS.name}){_options_of(arguments)}",
+            f"calls {arguments[0][:200]}, which is not allowed with these arguments; an administrator can"
+            f" allow it in {variables.PLANT_COMMANDS.name}{_options_of(arguments)}",
         )
 
 
@@ -170,7 +170,7 @@ def _options_of(arguments: Sequence[str]) -> str:
     options = [argument for argument in arguments[1:] if argument.startswith("-")]
     if not options:
         return ""
-    return f"; each option must be allowed by its own name, here {', '.join(options)[:200]}"
+    return f"; each option must be listed there ({', '.join(options)[:200]})"
 
 
 def _begins(arguments: Sequence[str], words: Sequence[str]) -> bool:

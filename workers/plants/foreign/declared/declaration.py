@@ -89,7 +89,7 @@ class Actuator:
             return [(self.set, order)]
         change = order.tasks - order.before
         if abs(change) > MAX_STEPS:
-            raise BadInput("tasks", f"changes by at most {MAX_STEPS} at once, not by {abs(change)}")
+            raise BadInput("tasks", f"must change by at most {MAX_STEPS} at once, not by {abs(change)}")
         step, call = (1, self.up) if change > 0 else (-1, self.down)
         assert call is not None  # a declaration has `set`, or both others
         return [(call, TaskOrder(at, at + step)) for at in range(order.before, order.tasks, step)]
@@ -148,7 +148,7 @@ def declaration_of(document: Any) -> PlantDeclaration:
     operators = [_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
     fields.distinct([operator.name for operator in operators], "operators")
     _check_order(operators)
-    window_seconds = checks.number(1, 3_600, "seconds").validate(
+    window_seconds = checks.number(1, 3_600, "a number of seconds").validate(
         document.get("window_seconds", WINDOW_SECONDS), "window_seconds"
     )
     return PlantDeclaration(
@@ -170,7 +170,7 @@ def _check_order(operators: list[DeclaredOperator]) -> None:
             if name not in before:
                 known = ", ".join(sorted(before)) or "none"
                 where = f"operators[{place}].after[{at}]"
-                raise BadInput(where, f"must be operators that are listed before it ({known}), not {name!r}")
+                raise BadInput(where, f"must be an operator that is listed earlier ({known}), not {name!r}")
         before.add(operator.name)
 
 
@@ -216,7 +216,7 @@ def _measures(
         name: _quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document
     }
     if not isinstance(measures.get(SHARE), str | None):
-        checks.number(0, 1, "share").validate(document[SHARE], f"{where}.{SHARE}")
+        checks.number(0, 1, "a share").validate(document[SHARE], f"{where}.{SHARE}")
     return measures
 
 
@@ -235,7 +235,7 @@ def _actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
         return None
     if given not in (["set"], ["up", "down"]):
         raise BadInput(
-            f"{where}.{given[0]}", "must be set alone, or up and down: each call needs its inverse"
+            f"{where}.{given[0]}", "must be either set, or both up and down: each call needs its inverse"
         )
     calls = {name: read_call(document[name], f"{where}.{name}") for name in given}
     if given == ["set"] and not calls["set"].names_tasks():
@@ -251,7 +251,7 @@ def _proof(
     sensor = given.get("sensor", tasks)
     if sensor not in sensors:
         raise BadInput(f"{at}.sensor", f"must be the name of a sensor; known: {', '.join(sensors)}")
-    within = checks.number(1, 3_600, "seconds").validate(
+    within = checks.number(1, 3_600, "a number of seconds").validate(
         given.get("within_seconds", PROOF_SECONDS), f"{at}.within_seconds"
     )
     return Proof(sensor, float(within))

@@ -52,7 +52,7 @@ class JsonPath:
                 f"{name}() can't be applied to {error.actual_type}" if hasattr(error, "actual_type") else ""
             )
             said = what or type(error).__name__
-            raise InvalidPlantResponse(f"{self.text[:80]} does not match the answer: {said}") from None
+            raise InvalidPlantResponse(f"{self.text[:80]} does not match the response: {said}") from None
 
 
 def read_path(text: Any, where: str) -> JsonPath:
@@ -69,7 +69,7 @@ def read_path(text: Any, where: str) -> JsonPath:
             raise BadInput(where, f"must not use {node['value']}(), because a sensor is a number")
     growth = prod(max(1, len(node["children"])) for node in nodes if node["type"] in GROWS)
     if growth > MAX_GROWTH:
-        raise BadInput(where, f"makes {growth} values from one; the maximum is {MAX_GROWTH}")
+        raise BadInput(where, f"must return at most {MAX_GROWTH} values for each value, not {growth}")
     return path
 
 

@@ -18,7 +18,7 @@ from workers.plants.foreign.declared.declaration import (
 from workers.plants.foreign.declared.sensor_reader import SensorReading
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
-ONLY_BRINGS = "a source, which only brings events in"
+ONLY_BRINGS = "a source of events, which has no tasks"
 ONLY_SEEN = "the declaration has no call that sets it"
 MAX_USED = 2.0
 MAX_ROWS = 100  # rows of measures of an operator with very many tasks: they contain the sums of all

@@ -70,7 +70,7 @@ class SqlSource:
     query: str
 
     def describe(self) -> str:
-        return f"SQL at the database of {self.database}: {self.query}"
+        return f"SQL at {self.database}: {self.query}"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class RedisSource:
     command: tuple[str, ...]
 
     def describe(self) -> str:
-        return f"{' '.join(self.command)} at the server of {self.server}"
+        return f"{' '.join(self.command)} at {self.server}"
 
 
 @dataclass(frozen=True)

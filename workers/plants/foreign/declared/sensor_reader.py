@@ -111,7 +111,10 @@ class SensorReader:
         if not asked.done():
             asked.cancel()
             return SensorReading(
-                None, PlantUnavailable(f"Sensor {sensor.name}: no answer within {round_seconds():g} s.")
+                None,
+                PlantUnavailable(
+                    f"Sensor {sensor.name}: the source did not respond within {round_seconds():g} s."
+                ),
             )
         reading = asked.result()[sensor.name]
         if reading.error is None:
@@ -160,7 +163,7 @@ class SensorReader:
         client, path = self._clients.resolve(source.url, source.login)
         status, document = client.ask("GET", path)
         if status != 200:
-            raise InvalidPlantResponse(f"{client.name} returned {status} at /{path[:100]}")
+            raise InvalidPlantResponse(f"{client.name} returned status {status} for /{path[:100]}")
         return document
 
 

@@ -23,8 +23,8 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SQL_SECONDS = 2.0
 UNREADABLE = (
-    "contains an invalid address; write / : @ ? # % and spaces of its password as %2F %3A %40 %3F %23"
-    " %25 and %20."
+    "contains an invalid address; percent-encode / : @ ? # % and spaces in the password as %2F %3A %40 %3F"
+    " %23 %25 and %20."
 )
 MAX_BYTES = 1_000_000
 MAX_NUMBER = 100

@@ -9,7 +9,7 @@ RESCALE_SECONDS = 45.0
 
 ADAPTER = AdapterKind(
     name="flink",
-    title="Flink session cluster, by its REST API",
+    title="Flink session cluster (REST API)",
     options={"job": PlantOption("name or id of the job; empty if only one is running", "Job")},
     example="http://flink.example:8081",
     patience=ConvergenceTimeout(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),

@@ -44,10 +44,10 @@ from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 WINDOW_SECONDS = 15.0
 UNCHANGED_SECONDS = 12.0
 RECORDS, BUSY = ("numRecordsIn", "numRecordsOut"), "busyTimeMsPerSecond"
-NOT_SET = "a source of the job, which only brings events in"
+NOT_SET = "a source of the job, which only supplies events"
 AUTOSCALED = (
-    "the autoscaler of the Kubernetes operator controls the job (job.autoscaler.enabled), and only one"
-    " controller may"
+    "the autoscaler of the Kubernetes operator controls the job (job.autoscaler.enabled); a job must have"
+    " only one controller"
 )
 AUTOSCALER = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
 MAX_NAME = 100
@@ -147,7 +147,7 @@ class FlinkPlant(Adapter):
             status, answer = self._client.ask("PUT", path, wanted)
             if status != 200:
                 message = first_error(answer)[1]
-                raise InvalidPlantResponse(f"{self._client.name} refused to rescale ({status}): {message}")
+                raise InvalidPlantResponse(f"{self._client.name} rejected the rescale ({status}): {message}")
 
     def sections(self) -> Sequence[PlantSection]:
         """Return the back-pressure, rescales, checkpoints, and exceptions of the job that `topology` saw."""
@@ -179,7 +179,7 @@ class FlinkPlant(Adapter):
         status, document = self._client.ask("GET", path, **query)
         if status != 200:
             raise InvalidPlantResponse(
-                f"{self._client.name} refused the request ({status}): {first_error(document)[1]}"
+                f"{self._client.name} rejected the request ({status}): {first_error(document)[1]}"
             )
         return document
 
@@ -187,7 +187,7 @@ class FlinkPlant(Adapter):
         document = self._get(path)
         if not isinstance(document, dict):
             raise InvalidPlantResponse(
-                f"{self._client.name} returned an answer at {path} that is not from Flink."
+                f"{self._client.name} returned a response at {path} that is not from Flink."
             )
         return document
 
@@ -211,7 +211,8 @@ class FlinkPlant(Adapter):
         wanted = f" named {self._wanted}" if self._wanted else ""
         names = ", ".join(str(job["name"]) for job in running) or "none"
         raise PlantUnavailable(
-            f"{self._client.name} has {len(fitting)} running jobs{wanted}; running jobs: {names}."
+            f"{self._client.name} has {len(fitting)} running jobs{wanted} instead of 1; choose a running job"
+            f" with the option job: {names}."
         )
 
     def _free_slots(self) -> int:

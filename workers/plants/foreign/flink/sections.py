@@ -24,9 +24,8 @@ MAX_TEXT, MAX_NAME = 300, 100
 MEBIBYTE = 2**20
 UUID = re.compile(r"[0-9a-f-]{1,64}\Z")
 NO_HISTORY = (
-    "The cluster keeps no rescales. Flink 2.3 keeps them if"
-    " web.adaptive-scheduler.rescale-history.size is above"
-    " 0."
+    "The cluster does not record rescales. Flink 2.3 records them if"
+    " web.adaptive-scheduler.rescale-history.size is above 0."
 )
 Value = str | float | None
 Answer = TypeVar("Answer", bound=StoredDocument)
@@ -137,7 +136,7 @@ def _readable(client: PlantClient, title: str, read: Callable[[], PlantSection])
         return read()
     except BadDocument as error:
         return PlantSection(
-            title=title, about=f"{client.name} returned an answer that is not from Flink ({error})"
+            title=title, about=f"{client.name} returned a response that is not from Flink ({error})"
         )
 
 
@@ -165,7 +164,7 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
     left = len(names) - len(rows)
     return PlantSection(
         title="Back-pressure",
-        about="share of the time in which downstream tasks hold tasks up"
+        about="share of the time in which downstream tasks block a task"
         + (f"; {left} more operators are not shown" if left > 0 else ""),
         columns=["Operator", "Level", "Worst task, %", "Mean, %", "Busy, %", "Idle, %"],
         rows=rows,
@@ -181,7 +180,7 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
     return PlantSection(
         title="Rescales",
         about="newest first",
-        columns=["Began, UTC", "Tasks", "Cause", "State", "Took, s", "Termination reason"],
+        columns=["Started, UTC", "Tasks", "Cause", "State", "Duration, s", "Termination reason"],
         rows=[
             [
                 _time(rescale.start_timestamp_in_millis),
@@ -193,7 +192,7 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
             ]
             for rescale in rescales
         ],
-        empty="None so far." if status == 200 else NO_HISTORY,
+        empty="No rescales yet." if status == 200 else NO_HISTORY,
     )
 
 
@@ -224,8 +223,8 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
             "Id",
             "State",
             "Kind",
-            "Began, UTC",
-            "Took, s",
+            "Started, UTC",
+            "Duration, s",
             "State, MiB",
             "Written, MiB",
             "Failure reason",
@@ -243,7 +242,7 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
             ]
             for checkpoint in (checkpoints.history if checkpoints else [])[:MAX_ROWS]
         ],
-        empty="None so far." if checkpoints else "The cluster does not report them.",
+        empty="No checkpoints yet." if checkpoints else "The cluster does not report checkpoints.",
     )
 
 
@@ -251,7 +250,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
     exceptions = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MAX_ROWS)
     return PlantSection(
         title="Exceptions",
-        about="exceptions that restarted or failed the job, newest first; without apparent secrets",
+        about="exceptions that restarted or failed the job, newest first; detected secrets are removed",
         columns=["Time, UTC", "Exception", "Task", "Message"],
         rows=[
             [
@@ -262,7 +261,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
             ]
             for entry in (exceptions.exception_history.entries if exceptions else [])[:MAX_ROWS]
         ],
-        empty="None so far." if exceptions else "The cluster does not report them.",
+        empty="No exceptions yet." if exceptions else "The cluster does not report exceptions.",
     )
 
 

@@ -6,7 +6,7 @@ from workers.plants.foreign.kind import AdapterKind
 
 ADAPTER = AdapterKind(
     name="kafka",
-    title="Kafka cluster: its consumer groups and their lag",
+    title="Kafka cluster: consumer groups and their lag",
     schemes=SCHEMES,
     options=OPTIONS,
     secret="password of `user`",

@@ -320,14 +320,14 @@ class KafkaCluster:
         except KafkaException as error:
             raise self._wrong(error.args[0]) from error
         except TimeoutError as error:
-            raise PlantUnavailable(f"{self.name} did not answer within {answer_seconds():g} s.") from error
+            raise PlantUnavailable(f"{self.name} did not respond within {answer_seconds():g} s.") from error
 
     def _wrong(self, error: "KafkaError") -> Exception:
         if error.name() in SILENT:
             if refused := refused_connections(self._client):
                 return PlantUnavailable(f"{self.name} can't be reached: {next(iter(refused.values()))}")
             return PlantUnavailable(f"{self.name} can't be reached ({connection_reason(error.str())}).")
-        return InvalidPlantResponse(f"{self.name} refused the request ({error.name()}): {error.str()}")
+        return InvalidPlantResponse(f"{self.name} rejected the request ({error.name()}): {error.str()}")
 
     def _open_client(self) -> "AdminClient":
         from confluent_kafka import KafkaException
@@ -415,7 +415,7 @@ def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
         raise PlantUnavailable(f"{plant.name}: the request failed: {error.message}") from None
     except egress.AddressRefused as error:
         raise PlantUnavailable(
-            f"{plant.name} can't be reached: broker {host}:{port} is refused: {error}"
+            f"{plant.name} can't be reached: broker {host}:{port} is not allowed: {error}"
         ) from error
 
 

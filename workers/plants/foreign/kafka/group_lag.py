@@ -29,13 +29,13 @@ from workers.plants.foreign.kafka.reading import EMPTY, STABLE, ClusterReading, 
 
 WINDOW_SECONDS = 30.0
 MAX_SHOWN = 50  # partitions shown per group
-GONE = "the topic is gone; offsets that the group committed there don't count"
+GONE = "the topic no longer exists; its committed offsets are ignored"
 UNREADABLE = "the broker can't report its offsets now"
-NOT_COMMITTED = "no offset is committed yet: the group's reset policy decides where it starts"
-UNREAD = "no member reads it: the group has left it, and its offset stays until it expires"
-BEYOND = "the committed offset is beyond the end: the topic was created again, or truncated"
+NOT_COMMITTED = "no committed offset yet: the group's reset policy decides where it starts"
+UNREAD = "no group member reads the partition; its offset is kept until it expires"
+BEYOND = "the committed offset is beyond the end: the topic was recreated or truncated"
 LOST = "{count:,} events expired before they were read"
-OLDER = "older than the observed history, and the broker reports no times"
+OLDER = "older than the observed history, and the broker reports no timestamps"
 
 
 @dataclass(frozen=True)

@@ -39,18 +39,15 @@ OPTIONS: Mapping[str, PlantOption] = {
         "names or patterns of topics, separated by commas; empty for all but __*", "Topics"
     ),
     "brokers": PlantOption("further bootstrap brokers, as host:port, separated by commas", "Brokers"),
-    "user": PlantOption("user name for SASL; empty for no login", "User"),
-    "mechanism": PlantOption(
-        "SASL mechanism of the login", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]
-    ),
+    "user": PlantOption("SASL user name; empty for no authentication", "User"),
+    "mechanism": PlantOption("SASL mechanism", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
 }
-NOT_SET = "Kafka starts no consumers; control the system that runs them, with its lag from here"
+NOT_SET = "Kafka can't start consumers; attach the system that runs them, with the option lag"
 NEEDS = (
-    "To control consumers, attach the system that runs them: a Celery app, a Kubernetes"
-    " Deployment, or a declared plant"
-    " takes its lag from here (option lag)."
+    "To control consumers, attach the system that runs them: a Celery app, a Kubernetes Deployment, or a"
+    " declared plant. Its option lag selects consumer groups of this plant."
 )
-SOURCE = "a topic, which only brings events in"
+SOURCE = "a topic, which only supplies events"
 MAX_LINKS = MAX_PATHS - MAX_GROUPS  # a group without a link is a path of its own
 GAP_SHARE, MIN_GAP_SECONDS, EARLIEST_SECONDS = 0.05, 0.5, 7 * 86_400.0
 QUESTIONS_A_READING = 8  # each halves the remaining interval, for all partitions at once
@@ -87,23 +84,25 @@ class KafkaPlant(Adapter):
         """Return what is beyond MAX_LINKS and MAX_PARTITIONS, and what could not be read."""
         said = [describe_left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
-        return [PlantSection(title="Not observed", columns=["What and why"], rows=rows)] if rows else ()
+        return [PlantSection(title="Not observed", columns=["Reason"], rows=rows)] if rows else ()
 
     def unread(self) -> list[str]:
         """Return a sentence for each group, topic and partition that could not be read the last time."""
         failures = sorted(self._cluster.failures.items())
         said = [f"{what} can't be read: {why}" for what, why in failures[:MAX_SHOWN_FAILURES]]
         if len(failures) > MAX_SHOWN_FAILURES:
-            said.append(f"{len(failures) - MAX_SHOWN_FAILURES:,} more can't be read.")
+            said.append(
+                f"{len(failures) - MAX_SHOWN_FAILURES:,} more groups, topics, or partitions can't be read."
+            )
         return said
 
     def _partitions_left(self) -> str:
         if not self._cluster.left:
             return ""
         return (
-            f"{self._cluster.left:,} of the partitions that groups read are not followed: Weir follows the first"
-            f" {cluster.MAX_PARTITIONS:,} by name. The lag of their groups is a minimum, and their rates are"
-            " unknown."
+            f"{self._cluster.left:,} of the partitions that groups read are not observed: Weir observes the"
+            f" first {cluster.MAX_PARTITIONS:,} by name. The lag of their groups is a minimum, and their rates"
+            " are unknown."
         )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
@@ -179,10 +178,9 @@ def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[s
         return ""
     topics = {link.source for link in links} - {link.source for link in links[:MAX_LINKS]}
     return (
-        f"{len(links) - MAX_LINKS:,} of {len(links):,} pairs of a topic and its group, those"
-        " with the least lag,"
-        f" and with them {len(topics):,} topics: a topology has at most {MAX_PATHS:,} paths. The"
-        " options groups and topics choose which are followed."
+        f"{len(links) - MAX_LINKS:,} of {len(links):,} pairs of a topic and a group are left out (those with"
+        f" the least lag), and {len(topics):,} topics: a topology has at most {MAX_PATHS:,} paths. To choose"
+        " the pairs, set the options groups and topics."
     )
 
 
@@ -225,7 +223,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
 def check(address: PlantAddress) -> None:
     """Raise `BadInput` for invalid options."""
     if address.option("mechanism") and not address.option("user"):
-        raise BadInput("user", "is missing: a mechanism needs a user to log in.")
+        raise BadInput("user", "is missing; a mechanism requires a user.")
     for broker in split_names(address.option("brokers")):
         broker_of(broker)
 
@@ -236,4 +234,4 @@ def _describe_group(name: str, group: ConsumerGroup) -> str:
         return f"{name}: lag unknown ({group.state})."
     least = "at least " if group.at_least else ""
     behind = f"{group.lag_events:,} events, {least}{group.lag_seconds or 0.0:,.0f} s behind"
-    return f"{name}: {behind if group.lag_events else 'nothing waits'} ({group.state})."
+    return f"{name}: {behind if group.lag_events else 'no lag'} ({group.state})."

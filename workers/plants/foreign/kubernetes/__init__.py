@@ -8,10 +8,9 @@ from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, Kubernet
 from workers.plants.installation import installation_id
 
 LET_GO_BY_HAND = (
-    "Release what is still held by hand: kubectl annotate scaledobject NAME"
-    " autoscaling.keda.sh/paused- weir.io/held- (a HorizontalPodAutoscaler: remove selectPolicy:"
-    " Disabled from"
-    " its behavior)."
+    "Release autoscalers that are still held: kubectl annotate scaledobject NAME"
+    " autoscaling.keda.sh/paused- weir.io/held- (for a HorizontalPodAutoscaler, remove selectPolicy:"
+    " Disabled from its behavior)."
 )
 
 

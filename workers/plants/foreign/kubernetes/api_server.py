@@ -82,7 +82,7 @@ class ApiServer:
                 **document_read,
                 "items": [*(document_read.get("items") or []), *(last.get("items") or [])],
             }
-        raise InvalidPlantResponse(f"{self.name} lists {path} on more than {MAX_PAGES} pages.")
+        raise InvalidPlantResponse(f"{self.name} returned more than {MAX_PAGES} pages for {path}.")
 
     def patch(self, group: str, path: str, changes: Any) -> Any:
         """Merge changes into an object; None in them removes a field.
@@ -103,7 +103,9 @@ class ApiServer:
             return document
         said = document.get("message") if isinstance(document, dict) else None
         kind = AccessDenied if status == 403 else InvalidPlantResponse
-        raise kind(f"{self.name} refused to {what} ({status}): {str(said or 'no reason')[:300]}")
+        raise kind(
+            f"{self.name} rejected the request to {what} ({status}): {str(said or 'no reason given')[:300]}"
+        )
 
 
 def _next_page(document: Any) -> str:
@@ -141,4 +143,4 @@ def _authorities(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file or None)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(variables.KUBERNETES_CA.name, f"must be a file of certificates ({error}).") from None
+        raise BadInput(variables.KUBERNETES_CA.name, f"must be a certificate file ({error}).") from None

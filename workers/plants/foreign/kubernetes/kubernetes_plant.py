@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any
 
+from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import checks
 from queues.errors import BadInput, WeirError
@@ -42,7 +43,7 @@ OPTIONS: Mapping[str, PlantOption] = {
         "Workloads",
         required=True,
     ),
-    OPTION: PlantOption(HELP, "Lag of"),
+    OPTION: PlantOption(HELP, "Lag sources"),
     "minimum": PlantOption("minimum replicas of a workload", "Minimum", default=str(LEAST)),
     "maximum": PlantOption("maximum replicas of a workload", "Maximum", default=str(MOST)),
 }
@@ -163,8 +164,8 @@ class KubernetesPlant(Adapter):
         return (
             PlantSection(
                 title="Replicas",
-                about="ordered and ready replicas, and the revision that is rolled out",
-                columns=["Workload", "Ordered", "Current", "Ready", "Updated", "Revision", "State"],
+                about="desired and ready replicas, and the revision of the rollout",
+                columns=["Workload", "Desired", "Current", "Ready", "Updated", "Revision", "State"],
                 rows=rows,
             ),
             PlantSection(
@@ -173,7 +174,7 @@ class KubernetesPlant(Adapter):
                 " its minimum and maximum",
                 columns=["Workload", "Kind", "Name", "Minimum", "Maximum", "State"],
                 rows=scaled,
-                empty="No KEDA ScaledObject and no HorizontalPodAutoscaler scales these workloads.",
+                empty="No KEDA ScaledObject or HorizontalPodAutoscaler scales these workloads.",
             ),
         )
 
@@ -224,7 +225,7 @@ class KubernetesPlant(Adapter):
             least, most = self._bounds.get(name, (count, count))
             if type(count) is int and not least <= count <= most:
                 said = f"must be {least} to {most} replicas, not {count}: a HorizontalPodAutoscaler keeps it"
-                raise BadInput(f"tasks.{name}", f"{said} in that range, held or not.")
+                raise BadInput(f"tasks.{name}", f"{said} in that range, even while it is held.")
 
     def _read(self) -> dict[str, Any]:
         """Return the existing workloads, by name.
@@ -260,9 +261,9 @@ def paths_of(text: str) -> list[list[tuple[str, str]]]:
     paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
     names = [name for path in paths for _, name in path]
     if not 0 < len(names) <= MAX_WORKLOADS:
-        raise BadInput("workloads", f"must have 1 to {MAX_WORKLOADS} workloads.")
+        raise BadInput("workloads", f"must list 1 to {MAX_WORKLOADS} workloads.")
     if len(set(names)) < len(names) or SOURCE in names:
-        raise BadInput("workloads", f"must have each workload once, and none named {SOURCE}.")
+        raise BadInput("workloads", f"must list each workload once, and no workload named {SOURCE}.")
     return paths
 
 
@@ -273,7 +274,7 @@ def bounds_of(address: PlantAddress) -> tuple[int, int]:
         text = address.option(name, str(default))
         number = digits(text, MAX_REPLICA_DIGITS)
         if number is None:
-            raise BadInput(name, f"takes a whole number, not {text[:20]!r}.")
+            raise BadInput(name, f"must be a whole number, not {text[:20]!r}.")
         bounds.append(number)
     if bounds[0] > bounds[1]:
         raise BadInput("minimum", "must be at most the maximum.")
@@ -298,7 +299,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
             return _find_workloads(server, namespace)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidPlantResponse(
-                f"{address.name} returned an answer that is not from an API server ({error!r})."
+                f"{address.name} returned a response that is not from an API server ({error!r})."
             ) from error
 
 
@@ -308,7 +309,7 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
         for kind, plural in KINDS.items()
         for row in items_of(server.get(APPS, plural))
     ]
-    said = [f"{len(parts)} workloads in namespace {namespace}."]
+    said = [f"{format_count(len(parts), 'workload')} in namespace {namespace}."]
     workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
     for autoscaler in Autoscalers(server, workloads).read():
         keeps = (
@@ -326,7 +327,9 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
 def _workload(text: str) -> tuple[str, str]:
     kind, _, name = text.strip().rpartition("/")
     if (kind or "deployment") not in KINDS or not NAME.match(name):
-        raise BadInput("workloads", f"must have names, or statefulset/NAME, not {text.strip()[:40]!r}.")
+        raise BadInput(
+            "workloads", f"must list Deployment names or statefulset/NAME, not {text.strip()[:40]!r}."
+        )
     return kind or "deployment", name
 
 
@@ -376,4 +379,4 @@ def _rollout(name: str, document: Any) -> list[str | float | None]:
 def _state(held: Mapping[str, Any], is_off: bool) -> str:
     if held:
         return f"held by {held.get('by')}"
-    return "switched off elsewhere" if is_off else "active"
+    return "disabled elsewhere" if is_off else "active"

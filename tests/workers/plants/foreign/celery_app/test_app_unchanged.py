@@ -118,7 +118,7 @@ def topology_of(plant):
 
 
 def is_explained(error):
-    return "separator" in str(error) or "no worker answers" in str(error)
+    return "separator" in str(error) or "no worker responds" in str(error)
 
 
 def test_tasks_that_an_app_took_long_ago_are_the_app_s_to_give_back(control):

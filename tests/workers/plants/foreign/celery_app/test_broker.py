@@ -69,7 +69,7 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
     refused = [3, redis.ResponseError("no permissions to access a key")]
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: refused)
-    with pytest.raises(InvalidPlantResponse, match="refused the request: no permissions"):
+    with pytest.raises(InvalidPlantResponse, match="rejected the request: no permissions"):
         found.lengths(["orders"])
     monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
     with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
@@ -93,7 +93,7 @@ def refused(request):
     ("answer", "why"),
     [
         (lambda request: httpx.Response(503, text="starting"), "503"),
-        (lambda request: httpx.Response(200, json=[1]), "refused the request"),
+        (lambda request: httpx.Response(200, json=[1]), "rejected the request"),
         (lambda request: httpx.Response(200, text="<html>"), "JSON"),
         (refused, "refused"),
     ],

@@ -76,7 +76,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
         far.begun[ONE] += 4
         topology = plant.topology()
     assert inputs.joint(topology)["operators"][ONE]["service_seconds"] == pytest.approx(0.5, rel=0.1)
-    assert "run times follow from Little's law" in " ".join(plant.list_missing())
+    assert "run times are estimated with Little's law" in " ".join(plant.list_missing())
     assert "enable_events" not in far.asked
 
 
@@ -453,10 +453,10 @@ def test_a_prefork_pool_is_not_asked_for_its_version(far):
 def test_a_worker_that_refuses_or_does_not_answer_is_said_so(far):
     plant = far.plant()
     far.resize = lambda *_: {"error": "ValueError('no')"}
-    with pytest.raises(InvalidPlantResponse, match=r"celery@one refused.*no"):
+    with pytest.raises(InvalidPlantResponse, match=r"celery@one rejected.*no"):
         plant.set_parallelism({ONE: 3})
     far.resize = lambda *_: None
-    with pytest.raises(PlantUnavailable, match="did not answer"):
+    with pytest.raises(PlantUnavailable, match="did not respond"):
         far.plant().set_parallelism({ONE: 4})
 
 
@@ -499,7 +499,7 @@ def inspected(far, **options):
 def test_an_inspection_says_what_weir_will_ask_for_and_needs_nothing_for_it(far):
     found = inspected(far)
     assert not found.needs
-    assert any(ONE in each and "When the app is added, Weir asks" in each for each in found.said)
+    assert any(ONE in each and "When the app is added, Weir enables" in each for each in found.said)
 
 
 def test_an_inspection_says_what_is_there_and_changes_nothing(far):
@@ -567,7 +567,7 @@ def test_a_worker_that_was_as_ordered_is_not_called_back():
     far.late = {"pool_grow": [TWO]}
     with pytest.raises(PlantUnavailable) as failed:
         far.plant().set_parallelism({ONE: 2, TWO: 5})
-    assert str(failed.value).endswith("did not answer within 1 s.")
+    assert str(failed.value).endswith("did not respond within 1 s.")
     assert far.orders == 0
 
 

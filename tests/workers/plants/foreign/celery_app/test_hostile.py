@@ -64,7 +64,7 @@ def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
     topology = plant.topology()
     assert len(topology.operators) <= MAX_QUEUES + 1
     assert len(asked) == MAX_QUEUES and asked[0] == "the-one"
-    assert "queues are not observed" in " ".join(plant.list_missing())
+    assert "Queues that are not observed" in " ".join(plant.list_missing())
     status, text = observed(far)
     assert status.error is None and len(text) < 200_000
 

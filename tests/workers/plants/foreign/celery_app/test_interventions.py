@@ -98,7 +98,7 @@ def test_a_revoked_task_is_revoked_at_every_worker_and_nothing_is_in_force(far, 
 @pytest.mark.parametrize(
     ("kind", "subject", "value", "said"),
     [
-        (PAUSE, "nobody", "", "must be a queue that workers take from"),
+        (PAUSE, "nobody", "", "must be a queue that workers consume"),
         (PAUSE, "", "", "subject"),
         (LIMIT, "shop.work", "fast", "must be a rate such as 10/s"),
         (LIMIT, "shop.work", "\u0661/s", "must be a rate such as 10/s"),
@@ -124,7 +124,7 @@ def test_a_plant_that_is_away_at_the_end_is_tried_again(far, control, begin):
     )
     assert undo_due(far, control, 250.0) == []
     with pytest.raises(
-        PlantUnavailable, match=r"refused the request: no\. It is tried again every 10" " s for 60 minutes"
+        PlantUnavailable, match=r"rejected the request: no\. Weir retries it every 10" " s for 60 minutes"
     ):
         undo(far, control, PAUSE, "celery", 250.0)
     far.answer = answer
@@ -138,7 +138,7 @@ def test_one_worker_that_is_late_at_the_end_is_undone_when_it_answers(far, contr
     undo_due(far, control, 200.0)
     assert far.paused == {(TWO, "celery")}
     [left] = in_force(control)
-    assert (left.error, left.tried_at) == (f"{TWO} does not answer.", 200.0)
+    assert (left.error, left.tried_at) == (f"{TWO} is not responding.", 200.0)
     far.processes[TWO] = processes
     far.asked.clear()
     far.paused.add((ONE, "celery"))  # by its owner: what was undone is not undone again
@@ -169,7 +169,7 @@ def test_a_plant_that_is_away_for_an_hour_after_the_end_is_given_up(far, control
     far.silent = True
     undo_due(far, control, 200.0)
     undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS - 1)
-    assert "no worker answers" in in_force(control)[0].error
+    assert "no worker responds" in in_force(control)[0].error
     undo_due(far, control, 200.0 + interventions.GIVE_UP_SECONDS)
     assert not interventions.list_active(control, "shop")
 
@@ -240,7 +240,8 @@ def test_one_worker_that_does_not_answer_keeps_no_other_from_being_asked(far, co
         {"error": "no"} if command == "revoke" and worker == ONE else answer(command, worker, **more)
     )
     with pytest.raises(
-        InvalidPlantResponse, match=r"celery@one refused the request: no\. It may have been done\."
+        InvalidPlantResponse,
+        match=r"celery@one rejected the request: no\. The intervention may have taken effect\.",
     ):
         begin(REVOKE, "8ae73293")
     assert far.revoked == [(TWO, "8ae73293", False)]
@@ -251,7 +252,7 @@ def test_an_app_of_which_nobody_answers_is_silent_and_nothing_counts_as_done(
     far, control, begin, kind, value
 ):
     far.silent = True
-    with pytest.raises(PlantUnavailable, match="no worker answers remote control"):
+    with pytest.raises(PlantUnavailable, match="no worker responds to remote control"):
         begin(kind, "celery", value)
     assert not in_force(control)
 
@@ -270,7 +271,8 @@ def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_
     far.late = {command: [TWO]}
     if command == "active_queues":
         with pytest.raises(
-            PlantUnavailable, match=rf"Not asked, .*: {TWO}; .* It may have been done in part"
+            PlantUnavailable,
+            match=rf"Not asked, .*: {TWO}; .* The intervention may have taken effect in part",
         ):
             begin(PAUSE, "celery")
     else:  # it is not known to be there
@@ -310,7 +312,7 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
     far, control, begin, observer
 ):
     far.late = {"registered": [TWO]}
-    with pytest.raises(PlantUnavailable, match="Not asked"):
+    with pytest.raises(PlantUnavailable, match="Not sent"):
         begin(LIMIT, "shop.mail", "1/m")
     assert far.limited == [(ONE, "1/m")]
     far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more

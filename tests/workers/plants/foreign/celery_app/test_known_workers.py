@@ -42,7 +42,7 @@ def pool(worker: str) -> WorkerPool:
 
 
 def gone(plant):
-    return [each for each in plant.list_missing() if "has not answered" in each]
+    return [each for each in plant.list_missing() if "has not responded" in each]
 
 
 def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_not(far):
@@ -54,7 +54,7 @@ def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_n
     far.now += 20.0
     plant.topology()
     assert [each.partition(":")[0] for each in gone(plant)] == [
-        f"{TWO} has not answered for 20 s, and it did not report its end"
+        f"{TWO} has not responded for 20 s, and it did not report a shutdown"
     ]
     assert any("Restart it" in each for each in gone(plant))
     far.listener.events.apply({"type": "worker-offline", "hostname": TWO}, far.now)
@@ -69,7 +69,7 @@ def test_a_worker_that_sends_heartbeats_and_does_not_answer_is_not_said_to_be_ki
     far.now += 20.0
     far.listener.events.apply({"type": "worker-heartbeat", "hostname": ONE, "pid": 7}, far.now)
     plant.topology()
-    assert "sends heartbeats: its remote control is switched off" in gone(plant)[0]
+    assert "sends heartbeats: its remote control is disabled" in gone(plant)[0]
 
 
 def test_a_worker_that_comes_back_is_missed_no_longer_and_one_that_stays_away_for_an_hour(far):
@@ -78,7 +78,7 @@ def test_a_worker_that_comes_back_is_missed_no_longer_and_one_that_stays_away_fo
     processes, far.processes = far.processes, {}
     far.now += 1_200.0
     plant.topology()
-    assert "has not answered for 20 min" in gone(plant)[0]
+    assert "has not responded for 20 min" in gone(plant)[0]
     far.processes = processes
     plant.topology()
     assert not gone(plant)
@@ -96,7 +96,7 @@ def test_after_its_broker_was_away_a_worker_is_missed_and_its_queue_observed_by_
     far.now += 60.0
     later = far.plant()
     assert list(later.topology().operators) == ["queue mail"]
-    assert "has not answered for 60 s" in gone(later)[0]
+    assert "has not responded for 60 s" in gone(later)[0]
 
 
 def test_a_queue_is_not_made_up_because_no_worker_had_answered_yet():
@@ -115,7 +115,7 @@ def test_a_queue_from_which_no_worker_takes_says_so(far):
     far.paused = {(ONE, "mail")}
     plant.topology()
     rows = {row[0]: row for each in plant.sections() if each.title == "Queues" for row in each.rows}
-    assert rows["mail"][-1] == "none that answers"
+    assert rows["mail"][-1] == "none responding"
 
 
 def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(known):

@@ -45,7 +45,7 @@ def test_a_declaration_that_grows_or_is_too_large_is_refused():
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("[@,@][]" + "|[@,@][]" * 30, "values from one"),
+        ("[@,@][]" + "|[@,@][]" * 30, "values for each value"),
         ("[@,@]" + "|[@,@]" * 30 + "|to_string(@)", "to_string"),
         ("join('" + "x" * 300 + "', @)", "join"),
         ("[" * 400, "nested too deeply"),
@@ -372,7 +372,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         ),
         (HEAD + b"\r\n", b" " * 65_536, 0.0, TOO_MUCH, f"more than {MAX_BYTES}|did not end"),
         (HEAD + b"\r\n", b" ", 0.02, PlantUnavailable, r"0\.3 s"),
-        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantUnavailable, "did not answer within"),
+        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n", 0.02, PlantUnavailable, "did not respond within"),
         (
             b"HTTP/1.1 200 OK\r\n",
             b"X-A: " + b"b" * 60_000 + b"\r\n",
@@ -419,7 +419,7 @@ def test_an_address_with_a_password_is_refused(address):
         "name: one\nsensors: {n: {url: 'http://x/n', json: n}}\noperators:\n"
         f"  - {{name: work, tasks: n, maximum: 9, set: {{http: {{url: '{address}/$tasks'}}}}}}\n",
     ):
-        with pytest.raises(BadInput, match="without user and password"):
+        with pytest.raises(BadInput, match="without a user and a password"):
             declaration_of_text(text)
 
 

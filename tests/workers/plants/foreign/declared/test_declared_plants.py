@@ -198,7 +198,7 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
         (
             lambda request: httpx.Response(200, json=vector(5).json() | {"warnings": ["store-2 is away"]}),
             InvalidPlantResponse,
-            "returned only a part: store-2 is away",
+            "returned a partial result: store-2 is away",
         ),
     ],
 )
@@ -226,7 +226,7 @@ def test_one_slow_sensor_keeps_no_other_waiting_and_the_observation_ends_in_time
 
     plant = DeclaredPlant(declaration_of_text(TEXT), {}, httpx.MockTransport(answer))
     unknown = plant.topology().operators["render"].unknown_tasks
-    assert unknown.startswith("Sensor render_now: no answer within 20 s")
+    assert unknown.startswith("Sensor render_now: the source did not respond within 20 s")
     looked.set()
     assert plant.readings()["requests"].value == 40.0
     plant.close()
@@ -301,7 +301,7 @@ def test_a_sensor_that_is_asked_seldom_keeps_what_it_said():
         ({"n": True}, "n", None, "returned no number"),
         ({"n": {}}, "n", None, "returned no number"),
         ({"n": "many"}, "n", None, "'many', which is not a number"),
-        ({"n": "x"}, "sum(n)", None, "does not match the answer"),
+        ({"n": "x"}, "sum(n)", None, "does not match the response"),
     ],
 )
 def test_a_path_leads_to_a_number_or_the_sensor_says_why_not(document, path, value, error):
@@ -612,7 +612,8 @@ def test_a_declaration_is_checked_and_inspected_under_any_name(far):
     found = kind.run_inspection(address)
     assert found.what == "shop: 4 sensors, 3 operators" and far.calls == []
     assert any(
-        each.startswith("Changing web from 2 to 3 would call: PUT http://runner/web") for each in found.said
+        each.startswith("A change of web from 2 to 3 would call: PUT http://runner/web")
+        for each in found.said
     )
     assert "Sensor requests = 40 1/s (PromQL at http://prometheus:9090: rate)" in found.said
     broken = replace(address, options={"declaration": TEXT.replace("promql: rate", "promqls: rate")})

@@ -27,5 +27,5 @@ def test_what_an_example_asks_to_be_allowed_suffices_for_its_calls(name, monkeyp
 
 def test_who_allows_a_command_without_its_option_is_shown_the_option(monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_COMMANDS", "/usr/local/bin/scan-workers")
-    with pytest.raises(Forbidden, match=r"each option must be allowed by its own name, here --read=2"):
+    with pytest.raises(Forbidden, match=r"each option must be listed there \(--read=2\)"):
         check_allowed(["/usr/local/bin/scan-workers", "--read=2"], "command")

@@ -130,13 +130,13 @@ def test_no_piece_of_a_password_is_said_where_the_address_is_written_wrongly(add
             itertools.chain([b"*1000000000\r\n"], itertools.repeat(b":1\r\n" * 10_000)),
             "more than 1048576 bytes",
         ),
-        (drops(b"$1000000\r\n"), "no complete answer within"),
+        (drops(b"$1000000\r\n"), "no complete response within"),
         (iter([b"what?\r\n"]), 'got "w" as reply type byte'),
         (iter([]), "the request to the server failed"),
     ],
 )
 def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, monkeypatch):
-    if words == "no complete answer within":
+    if words == "no complete response within":
         monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
     with answering("redis", answer) as address:

@@ -210,7 +210,7 @@ def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
     plant._ask_of_the_past = lambda: None
     plant.topology()
     said = [row for section in plant.sections() for row in section.rows]
-    found = [f"{wide.left} of the partitions", f"follows the first {most:,} by name"] if at_least else []
+    found = [f"{wide.left} of the partitions", f"observes the first {most:,} by name"] if at_least else []
     assert len(said) == at_least and all(each in said[0][0] for each in found)
 
 
@@ -250,7 +250,7 @@ def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch
 
 def test_a_broker_that_may_not_be_reached_is_not_connected_to(settings):
     settings.WEIR_EGRESS_ALLOW = ""
-    with pytest.raises(PlantUnavailable, match="policy for entered addresses"):
+    with pytest.raises(PlantUnavailable, match="which is not allowed"):
         KafkaPlant(PlantAddress(name="events", url="kafka://127.0.0.1:9092")).topology()
 
 

@@ -149,7 +149,7 @@ def test_a_held_hpa_keeps_its_bounds_so_tasks_are_set_between_them_alone(k8s, cl
     assert k8s.patches() == []
     plant.set_parallelism({"parse": 8, "score": 12})
     plant.hold(60.0)
-    with pytest.raises(BadInput, match="held or not"):
+    with pytest.raises(BadInput, match="even while it is held"):
         plant.set_parallelism({"parse": 9})
     k8s.delete(HPAS, "hpa-parse")
     plant.set_parallelism({"parse": 9})
@@ -172,7 +172,9 @@ def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
 
     def refuse(server, group, path):
         if path == "horizontalpodautoscalers":
-            raise InvalidPlantResponse("shop refused to get horizontalpodautoscalers (403): forbidden")
+            raise InvalidPlantResponse(
+                "shop rejected the request to get horizontalpodautoscalers (403): forbidden"
+            )
         return get(server, group, path)
 
     monkeypatch.setattr(ApiServer, "get", refuse)
@@ -295,7 +297,9 @@ def test_where_one_of_several_is_refused_the_others_are_set_back(k8s, clock, mon
 
     def refuse(server, group, path, changes):
         if path.startswith("deployments/score"):
-            raise InvalidPlantResponse("shop refused to patch deployments/score/scale (403): forbidden")
+            raise InvalidPlantResponse(
+                "shop rejected the request to patch deployments/score/scale (403): forbidden"
+            )
         return scale(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -314,7 +318,9 @@ def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monke
 
     def refuse(server, group, path, changes):
         if path.endswith("keda-parse"):
-            raise InvalidPlantResponse("shop refused to patch keda-parse (403): an admission webhook")
+            raise InvalidPlantResponse(
+                "shop rejected the request to patch keda-parse (403): an admission webhook"
+            )
         return patch(server, group, path, changes)
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
@@ -361,7 +367,7 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
     with closing(KubernetesPlant(away)) as plant, pytest.raises(PlantUnavailable, match="can't be reached"):
         plant.topology()
     k8s.handler["get", "/apis/apps/v1/namespaces/shop/deployments/parse"] << 403
-    with pytest.raises(InvalidPlantResponse, match="refused to get deployments/parse \\(403\\)"):
+    with pytest.raises(InvalidPlantResponse, match="rejected the request to get deployments/parse \\(403\\)"):
         plant_of(k8s, clock, "parse").topology()
 
 
@@ -425,7 +431,7 @@ def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_p
 def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)
-    with pytest.raises(InvalidPlantResponse, match="it returned an answer that is not from an API server"):
+    with pytest.raises(InvalidPlantResponse, match="it returned a response that is not from an API server"):
         kinds()["kubernetes"].run_inspection(address)
 
 

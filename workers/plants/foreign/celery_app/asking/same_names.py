@@ -11,7 +11,7 @@ from dataclasses import replace
 from workers.plants.foreign.celery_app.remote_control import WorkerPool
 
 SAME_SECONDS = 100.0  # since both last answered: three times the interval at which all are asked
-WHY = "two workers have this name, and an order would reach both; start each with its own name (-n)"
+WHY = "two workers have this name, and a command would reach both; give each worker its own name (-n)"
 
 
 class SameNames:
@@ -36,6 +36,6 @@ class SameNames:
 
     def sentences(self, most: int) -> list[str]:
         """Return messages for people, about at most this many workers."""
-        said = [f"{worker}: {WHY}. None of its measures are known." for worker in sorted(self._at)[:most]]
+        said = [f"{worker}: {WHY}. Its metrics are unknown." for worker in sorted(self._at)[:most]]
         more = len(self._at) - most
-        return [*said, f"{more:,} more names are shared by two workers each."] if more > 0 else said
+        return [*said, f"Other names that are shared by two workers: {more:,}."] if more > 0 else said

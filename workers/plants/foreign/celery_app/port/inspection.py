@@ -47,7 +47,6 @@ def inspect(
 def _describe_silent(silent: Sequence[str]) -> str:
     """Return what will happen to workers that send no events of tasks."""
     return (
-        f"{format_names(silent)} send no task events yet. When the app is added, Weir asks them to send"
-        " task events,"
-        " and to stop when it leaves (option events)."
+        f"Workers that send no task events yet: {format_names(silent)}. When the app is added, Weir enables"
+        " their task events until it disconnects (option events)."
     )

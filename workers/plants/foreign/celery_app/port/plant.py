@@ -324,7 +324,7 @@ class CeleryPlant(Adapter):
         if left <= 0:
             return []
         return [
-            f"{left:,} more pools have no concurrency loop: only the first {MAX_POOLS}, by name, have one."
+            f"Pools without a concurrency loop: {left:,}. Only the first {MAX_POOLS}, by name, have a loop."
         ]
 
     def _measure_completions(self, pools: Iterable[WorkerPool], now: float) -> dict[str, PoolSamples]:
@@ -409,7 +409,7 @@ class CeleryPlant(Adapter):
     def _busy(self, worker: str) -> int:
         busy = self.control.busy([worker]).get(worker)
         if busy is None:
-            raise PlantUnavailable(f"{self._name}: {worker} did not answer within {ANSWER_SECONDS:g} s.")
+            raise PlantUnavailable(f"{self._name}: {worker} did not respond within {ANSWER_SECONDS:g} s.")
         return busy
 
     def _shrink(self, pool: WorkerPool, now: int, count: int) -> None:

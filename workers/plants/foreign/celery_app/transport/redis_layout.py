@@ -27,7 +27,7 @@ SEPARATORS: Mapping[str, tuple[str, ...]] = {
     ":": (":",),
 }
 PRIORITIES = tuple(range(10))
-_TEXT = checks.matching_text(re.compile(r".{1,100}\Z", re.DOTALL), "a text of 1 to 100 characters")
+_TEXT = checks.matching_text(re.compile(r".{1,100}\Z", re.DOTALL), "a string of 1 to 100 characters")
 _FOLLOWED: Mapping[str, checks.Check] = {
     "fanout_patterns": checks.truth(),
     "fanout_prefix": checks.either(checks.truth(), _TEXT),
