@@ -25,7 +25,7 @@ from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
 from django.urls import get_resolver, path, re_path  # noqa: E402
 
-from console.api.ingestion.body_allowance import allowance_of  # noqa: E402
+from console.api.ingestion.body_allowance import load_allowance  # noqa: E402
 from console.api.ingestion.body_limit import BodyLimit  # noqa: E402
 from console.assistants.endpoint import AssistantEndpoint  # noqa: E402
 from console.live.consumer import LiveConsumer  # noqa: E402
@@ -42,7 +42,7 @@ sockets = URLRouter([path("live/", LiveConsumer.as_asgi()), re_path("", cast(Any
 
 routed = ProtocolTypeRouter(
     {
-        "http": Utf8Only(BodyLimit(Admission(AssistantEndpoint(ToTheEnd(pages))), allowed=allowance_of)),
+        "http": Utf8Only(BodyLimit(Admission(AssistantEndpoint(ToTheEnd(pages))), allowed=load_allowance)),
         "websocket": SameOrigin(CookieMiddleware(sockets)),
         "lifespan": lifespan,
     }

@@ -4,10 +4,10 @@ from typing import Any
 
 from celery.signals import beat_init
 
-from console.celery import application, keep_connections
+from console.celery import create_application, keep_connections
 from queues.nodes import process_watchdog
 
-app = application(set_as_current=False)
+app = create_application(set_as_current=False)
 beat_init.connect(keep_connections)
 
 

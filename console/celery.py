@@ -45,14 +45,14 @@ class LoggedTask(Task):  # type: ignore[type-arg]
             return self.run(*args, **options)
 
 
-def application(**options: Any) -> "Celery[Any]":
+def create_application(**options: Any) -> "Celery[Any]":
     """Return an application with Weir's settings and broker, without tasks."""
     made = Celery("weir", task_cls=LoggedTask, amqp=PromptConnections, **options)
     made.config_from_object("django.conf:settings", namespace="CELERY")
     return made
 
 
-app = application()
+app = create_application()
 app.autodiscover_tasks(["workers"])
 worker_ready.connect(watch_pool)
 worker_process_init.connect(watch_child)
@@ -61,7 +61,7 @@ worker_process_init.connect(watch_child)
 @setup_logging.connect
 def as_every_process_logs(loglevel: int | None = None, **_: Any) -> None:
     """Configure logging as in every process, in place of Celery's own lines."""
-    logs.configure(loglevel)
+    logs.configure_logging(loglevel)
 
 
 @before_task_publish.connect

@@ -22,7 +22,7 @@ def main() -> int:
     """Run the program `weir`."""
     words = sys.argv[1:]
     if words == ["--version"]:
-        sys.stdout.write(f"weir {release.version()}\n")
+        sys.stdout.write(f"weir {release.read_version()}\n")
     elif words[:1] == ["run"]:
         # It imports the supervision of a plant, which no other word needs.
         from console.embedded import launch

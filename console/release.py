@@ -18,7 +18,7 @@ ROOT = _PACKAGE.parent if IS_CHECKOUT else _SHIPPED
 
 
 @functools.cache
-def version() -> str:
+def read_version() -> str:
     """Return the version in pyproject.toml, which a release's tag repeats."""
     if not IS_CHECKOUT:
         return installed_version("weir")
@@ -26,10 +26,10 @@ def version() -> str:
     return str(project["version"])
 
 
-def data_folder() -> Path:
+def get_data_folder() -> Path:
     """Return WEIR_DATA; else .weir in the checkout, or in the home folder of the user who installed a
     wheel.
     """
     if variables.DATA.is_set():
-        return variables.DATA.path().resolve()
+        return variables.DATA.get_path().resolve()
     return ((ROOT if IS_CHECKOUT else Path.home()) / variables.DATA.default).resolve()

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from console import release
 from console.accounts import identity_settings
 from console.connections import broker
-from console.connections.client_addresses import networks_of
+from console.connections.client_addresses import parse_networks
 from console.embedded.local import EmbeddedServers
 from console.storage import database_address
 from queues import environment as variables
@@ -28,9 +28,11 @@ keep_private()
 raise_open_file_limit()
 
 BASE_DIR = release.ROOT
-WEIR_DATA = release.data_folder()
+WEIR_DATA = release.get_data_folder()
 # A command next to a running ./run finds that plant by its data folder.
-REDIS_URL = variables.REDIS_URL.text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
+REDIS_URL = (
+    variables.REDIS_URL.get_text() or EmbeddedServers(WEIR_DATA).control_url() or variables.LOCAL_CONTROL
+)
 
 
 def _read(read: Callable[[], _T]) -> _T:
@@ -45,9 +47,9 @@ def _read(read: Callable[[], _T]) -> _T:
 WEIR_PRODUCTION = _read(variables.PRODUCTION.is_on)
 
 
-def _secret_key() -> str:
+def _load_secret_key() -> str:
     """Return the signing key: from the environment, or (outside production) one kept in the data folder."""
-    if key := variables.SECRET_KEY.text():
+    if key := variables.SECRET_KEY.get_text():
         if WEIR_PRODUCTION and (len(key) < 50 or len(set(key)) < 5):
             raise ImproperlyConfigured("WEIR_SECRET_KEY is too weak; set it to 50 or more random characters.")
         return key
@@ -59,18 +61,18 @@ def _secret_key() -> str:
     return load_or_create_secret(WEIR_DATA / "secret-key", secrets.token_urlsafe(48))
 
 
-SECRET_KEY = _secret_key()
+SECRET_KEY = _load_secret_key()
 # A separate key for each use. A former signing key stays in WEIR_AUDIT_KEY, for verification.
 WEIR_AUDIT_KEYS = [
     hmac.digest(word.encode(), b"weir audit chain", "sha256")
-    for word in variables.AUDIT_KEY.words() or [SECRET_KEY]
+    for word in variables.AUDIT_KEY.get_words() or [SECRET_KEY]
 ]
 DEBUG = False
-_HOSTS = variables.HOSTS.words()
+_HOSTS = variables.HOSTS.get_words()
 # The health check of Compose queries the web process beside it.
 ALLOWED_HOSTS = [*_HOSTS, "127.0.0.1"] if WEIR_PRODUCTION else _HOSTS
 try:
-    WEIR_TRUSTED_PROXIES = networks_of(variables.TRUSTED_PROXIES.text())
+    WEIR_TRUSTED_PROXIES = parse_networks(variables.TRUSTED_PROXIES.get_text())
 except ValueError as error:
     raise ImproperlyConfigured(
         f"WEIR_TRUSTED_PROXIES must be networks such as 10.0.3.0/24: {error}"
@@ -149,21 +151,23 @@ _SQLITE = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL",
 }
-_DATABASE_URL = variables.DATABASE_URL.text() or database_address.build_file_url(WEIR_DATA / "weir.sqlite3")
-DATABASES = {"default": _read(lambda: database_address.settings_of(_DATABASE_URL))}
+_DATABASE_URL = variables.DATABASE_URL.get_text() or database_address.build_file_url(
+    WEIR_DATA / "weir.sqlite3"
+)
+DATABASES = {"default": _read(lambda: database_address.parse_database_url(_DATABASE_URL))}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _SQLITE
 # Time limits of PostgreSQL for processes that run permanently (`console.storage.database_limits`), s.
 WEIR_DATABASE_LIMITS = {
-    "statement_timeout": _read(variables.STATEMENT_SECONDS.whole),
-    "lock_timeout": _read(variables.LOCK_SECONDS.whole),
-    "idle_in_transaction_session_timeout": _read(variables.TRANSACTION_SECONDS.whole),
+    "statement_timeout": _read(variables.STATEMENT_SECONDS.get_whole_number),
+    "lock_timeout": _read(variables.LOCK_SECONDS.get_whole_number),
+    "idle_in_transaction_session_timeout": _read(variables.TRANSACTION_SECONDS.get_whole_number),
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 
 # Celery: strict priorities on Redis (0 is served first), one broker database for all roles.
-_BROKER = _read(lambda: broker.settings_of(REDIS_URL))
+_BROKER = _read(lambda: broker.build_broker_settings(REDIS_URL))
 CELERY_BROKER_URL = _BROKER.url
 CELERY_BROKER_TRANSPORT = _BROKER.transport
 CELERY_RESULT_BACKEND = None
@@ -258,7 +262,9 @@ SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # A browser that used https once uses only https for a year; http is redirected to https. Health checks on
 # this machine use http, and their answers are not secret.
-SECURE_HSTS_SECONDS = _read(lambda: variables.HSTS_SECONDS.whole(365 * 86_400 if WEIR_PRODUCTION else 0))
+SECURE_HSTS_SECONDS = _read(
+    lambda: variables.HSTS_SECONDS.get_whole_number(365 * 86_400 if WEIR_PRODUCTION else 0)
+)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _read(lambda: variables.HSTS_SUBDOMAINS.is_on(WEIR_PRODUCTION))
 SECURE_SSL_REDIRECT = _read(lambda: variables.SSL_REDIRECT.is_on(WEIR_PRODUCTION))
 SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
@@ -270,15 +276,15 @@ if not SECURE_HSTS_INCLUDE_SUBDOMAINS:
 # Static files answer our own pages only; WhiteNoise would permit any site to read them.
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 # Figures of the plant by /metrics without a token: for a scraper on this machine.
-_read(variables.OTLP_ENDPOINT.address)  # a malformed one is rejected at the start
+_read(variables.OTLP_ENDPOINT.get_address)  # a malformed one is rejected at the start
 WEIR_METRICS_LOOPBACK = _read(lambda: variables.METRICS_LOOPBACK.is_on(not WEIR_PRODUCTION))
-WEIR_LIVE_SOCKETS_PER_PERSON = _read(variables.LIVE_SOCKETS_PER_PERSON.whole)
-WEIR_LIVE_SOCKETS = _read(variables.LIVE_SOCKETS.whole)
-WEIR_CONNECTIONS_PER_ADDRESS = _read(variables.CONNECTIONS_PER_ADDRESS.whole)
-WEIR_CONNECTIONS = _read(variables.CONNECTIONS.whole)
+WEIR_LIVE_SOCKETS_PER_PERSON = _read(variables.LIVE_SOCKETS_PER_PERSON.get_whole_number)
+WEIR_LIVE_SOCKETS = _read(variables.LIVE_SOCKETS.get_whole_number)
+WEIR_CONNECTIONS_PER_ADDRESS = _read(variables.CONNECTIONS_PER_ADDRESS.get_whole_number)
+WEIR_CONNECTIONS = _read(variables.CONNECTIONS.get_whole_number)
 
 # Addresses that `workers.host.egress` rejects are permitted here, by network, and on no page.
-WEIR_EGRESS_ALLOW = variables.EGRESS_ALLOW.text()
+WEIR_EGRESS_ALLOW = variables.EGRESS_ALLOW.get_text()
 for _network in WEIR_EGRESS_ALLOW.split():
     try:
         ipaddress.ip_network(_network)
@@ -288,8 +294,8 @@ for _network in WEIR_EGRESS_ALLOW.split():
         ) from None
 
 # Mail: the server as one address, so that it can't be configured partly.
-WEIR_PUBLIC_URL = variables.PUBLIC_URL.text().rstrip("/")
-_SMTP = urlsplit(variables.SMTP_URL.text())
+WEIR_PUBLIC_URL = variables.PUBLIC_URL.get_text().rstrip("/")
+_SMTP = urlsplit(variables.SMTP_URL.get_text())
 EMAIL_HOST = _SMTP.hostname or ""
 EMAIL_PORT = _SMTP.port or (465 if _SMTP.scheme == "smtps" else 587 if _SMTP.username else 25)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_SMTP.username or ""), unquote(_SMTP.password or "")
@@ -297,10 +303,10 @@ EMAIL_USE_SSL = _SMTP.scheme == "smtps"
 # A password is never sent unencrypted.
 EMAIL_USE_TLS = bool(_SMTP.username) and not EMAIL_USE_SSL
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = variables.MAIL_FROM.text()
+DEFAULT_FROM_EMAIL = variables.MAIL_FROM.get_text()
 
 # The maximum size of a body of events; more is answered with 413 (the API reads the body itself).
 WEIR_MAX_BODY_BYTES = 32 * 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = WEIR_MAX_BODY_BYTES
 
-LOGGING = logs.configuration()
+LOGGING = logs.build_log_configuration()

@@ -202,5 +202,5 @@ urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
-    *declared_page.addresses(),
+    *declared_page.list_url_patterns(),
 ]

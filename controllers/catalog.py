@@ -9,8 +9,8 @@ from typing import Any
 
 import controllers
 from controllers.framework import guard
-from controllers.framework.discovery import modules_of, rooms_of
-from controllers.framework.law import Counting, Law, Ranked, Remedy, remedy_of
+from controllers.framework.discovery import import_modules, import_subpackages
+from controllers.framework.law import Counting, Law, Ranked, Remedy, find_remedy
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
 
@@ -21,36 +21,36 @@ WITHOUT_LAWS = ("design", "framework", "patterns", "rivals", "simulation")
 def find_laws() -> dict[str, Law]:
     """Return the laws by name, in the order of their names. Raise ValueError if two laws have the same name."""
     laws: dict[str, Law] = {}
-    for law in _laws():
+    for law in _iterate_laws():
         if law.name in laws:
             raise ValueError(f"Two laws have the name {law.name}")
         laws[law.name] = law
     return dict(sorted(laws.items()))
 
 
-def _laws() -> Iterator[Law]:
-    for room in rooms_of(controllers):
-        if _name(room) not in WITHOUT_LAWS:
-            yield from (module.LAW for module in modules_of(room) if hasattr(module, "LAW"))
+def _iterate_laws() -> Iterator[Law]:
+    for room in import_subpackages(controllers):
+        if _get_package_name(room) not in WITHOUT_LAWS:
+            yield from (module.LAW for module in import_modules(room) if hasattr(module, "LAW"))
 
 
-def _name(room: ModuleType) -> str:
+def _get_package_name(room: ModuleType) -> str:
     return room.__name__.rpartition(".")[2]
 
 
 LAWS: Mapping[str, Law] = find_laws()
 
 
-def law(name: str) -> Law:
+def get_law(name: str) -> Law:
     """Return the law with that name. Raise `BadInput` with the list of names."""
     if name in LAWS:
         return LAWS[name]
     raise BadInput("law", f"{name} is not known; the laws are {', '.join(LAWS)}")
 
 
-def remedy(name: str) -> Remedy | None:
+def find_remedy_by_name(name: str) -> Remedy | None:
     """Return the law's place in the remedy ladder, or None if it is no remedy or no longer exists."""
-    return remedy_of(LAWS.get(name))
+    return find_remedy(LAWS.get(name))
 
 
 def list_ranked_laws() -> tuple[str, ...]:
@@ -82,21 +82,21 @@ def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str
     Raise `BadInput` naming the field.
     """
     if document is None:
-        initial: dict[str, Any] = of.initial_state(parameters)
+        initial: dict[str, Any] = of.build_initial_state(parameters)
         return initial
     state = read_values(of.state, document, where)
     of.check_state(parameters, state, where)
     return state
 
 
-def parameter(of: Law, name: str) -> Parameter:
+def get_parameter(of: Law, name: str) -> Parameter:
     """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator. Raise
     `BadInput`.
     """
     known = {parameter_.name: parameter_ for parameter_ in of.parameters}
-    known |= {f"guard.{setting.name}": setting for setting in guard.settings_of(of)}
+    known |= {f"guard.{setting.name}": setting for setting in guard.list_guard_settings(of)}
     if of.actuator is not None:
-        known[of.actuator] = actuator_parameter(of)
+        known[of.actuator] = build_actuator_parameter(of)
     if name not in known:
         raise BadInput(
             "name", f"{name} is not known; the names for {of.name} are {', '.join(known)}, and mode"
@@ -104,7 +104,7 @@ def parameter(of: Law, name: str) -> Parameter:
     return known[name]
 
 
-def actuator_parameter(of: Law) -> Parameter:
+def build_actuator_parameter(of: Law) -> Parameter:
     """Declare what a person may set manually: the actuator within the guard's default range."""
     settings = guard.read_settings(of, None)
     return Parameter(

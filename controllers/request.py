@@ -28,7 +28,7 @@ AGE = Parameter("age_seconds", "s", "Age of the measurement.", 0.0, -1e9, 1e9)
 
 def answer(name: str, document: Any) -> dict[str, Json]:
     """Decide on each observation in turn. Raise `BadInput` naming the field before any decision is made."""
-    law = catalog.law(name)
+    law = catalog.get_law(name)
     request = read_object(document, "document")
     refuse_unknown(request, KEYS, "")
     if request.get("law", name) != name:
@@ -42,7 +42,7 @@ def answer(name: str, document: Any) -> dict[str, Json]:
         )
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = catalog.read_state(law, parameters, request.get("state"))
-    return _plain(law, parameters, state, _observations(law, parameters, request))
+    return _decide_without_guard(law, parameters, state, _read_observations(law, parameters, request))
 
 
 def read_manual(law: Law, document: Any) -> Values | None:
@@ -51,27 +51,31 @@ def read_manual(law: Law, document: Any) -> Values | None:
         return None
     given = read_object(document, "manual")
     refuse_unknown(given, () if law.actuator is None else (law.actuator,), "manual")
-    return {key: catalog.actuator_parameter(law).check(value, "manual") for key, value in given.items()}
+    return {key: catalog.build_actuator_parameter(law).check(value, "manual") for key, value in given.items()}
 
 
-def _observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> list[Values]:
+def _read_observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> list[Values]:
     if "observation" in request:
         if "observations" in request:
             raise BadInput("observation", "replaces observations; provide only one of them")
-        return [_observation(law, parameters, request["observation"], "observation")]
+        return [_read_observation(law, parameters, request["observation"], "observation")]
     given = request.get("observations")
     if not isinstance(given, list) or not given:
         raise BadInput("observations", "must be a list of one or more observations")
-    return [_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)]
+    return [
+        _read_observation(law, parameters, each, f"observations[{index}]") for index, each in enumerate(given)
+    ]
 
 
-def _observation(law: Law, parameters: Values, document: Any, where: str) -> Values:
+def _read_observation(law: Law, parameters: Values, document: Any, where: str) -> Values:
     observation = catalog.read_observation(law, document, where)
     law.check_observation(parameters, observation, where)
     return observation
 
 
-def _plain(law: Law, parameters: Values, state: Json, observations: list[Values]) -> dict[str, Json]:
+def _decide_without_guard(
+    law: Law, parameters: Values, state: Json, observations: list[Values]
+) -> dict[str, Json]:
     decisions = []
     for observation in observations:
         state, decision = decide_next(law, parameters, state, observation)
@@ -89,7 +93,7 @@ def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
     refuse_unknown(request, KEYS, "")
     parameters = catalog.read_parameters(law, request.get("parameters"))
     state = catalog.read_state(law, parameters, request.get("state"))
-    observations = _observations(law, parameters, request)
+    observations = _read_observations(law, parameters, request)
     if len(observations) != 1:
         raise BadInput(
             "observations", "must have exactly one entry with guard, because the guard applies to one instant"

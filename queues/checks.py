@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeGuard
 
 from queues.errors import BadInput, Forbidden
-from queues.text.numbers import decimal_number, whole_number
+from queues.text.numbers import parse_decimal_number, parse_whole_number
 
 MAX_SHOWN = 80
 MAX_KEY = 80
@@ -57,11 +57,13 @@ class Check:
 
 def shorten_for_message(value: Any, most: int = MAX_SHOWN) -> str:
     """Return a form of the given value that is short enough for a sentence."""
-    text = _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _scalar(value, most)
+    text = (
+        _SHORT.repr(value) if isinstance(value, list | tuple | dict | set) else _shorten_scalar(value, most)
+    )
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _scalar(value: Any, most: int) -> str:
+def _shorten_scalar(value: Any, most: int) -> str:
     """Limit how much of a long text or number is written out."""
     if isinstance(value, str | bytes):
         return repr(value[:most])
@@ -73,7 +75,7 @@ def _scalar(value: Any, most: int) -> str:
 class _Short(reprlib.Repr):
     def repr_int(self, value: int, level: int) -> str:
         """Return a short form: Python refuses to write out a number of thousands of digits."""
-        return _scalar(value, MAX_SHOWN)
+        return _shorten_scalar(value, MAX_SHOWN)
 
 
 _SHORT = _Short()
@@ -108,14 +110,14 @@ def _range(least: float, most: float) -> str:
     return f" of at most {most:g}" if least == -math.inf else f" from {least:g} to {most:g}"
 
 
-def number(least: float = -math.inf, most: float = math.inf, noun: str = "a number") -> Check:
+def accept_number(least: float = -math.inf, most: float = math.inf, noun: str = "a number") -> Check:
     """Accept a finite number in [least, most], stored as it is."""
     return Check(
         f"{noun}{_range(least, most)}", lambda value: _validate_value(is_number(value, least, most), value)
     )
 
 
-def greater_than(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
+def accept_greater_than(least: float, most: float = math.inf, noun: str = "a finite number") -> Check:
     """Accept a finite number greater than `least`."""
     end = "" if most == math.inf else f" and at most {most:g}"
 
@@ -128,7 +130,7 @@ def greater_than(least: float, most: float = math.inf, noun: str = "a finite num
     return Check(f"{noun} above {least:g}{end}", read)
 
 
-def whole(least: float = -math.inf, most: float = math.inf) -> Check:
+def accept_whole_number(least: float = -math.inf, most: float = math.inf) -> Check:
     """Accept a whole number in [least, most] that is written as one."""
     known = math.isfinite(least) and math.isfinite(most)
     bounds = f" from {least} to {most}" if known else _range(least, most)
@@ -152,27 +154,27 @@ def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
     return Check(check.takes, read)
 
 
-def integral(value: Any) -> int:
+def convert_to_integer(value: Any) -> int:
     """A whole number, however it is written: 5, 5.0 or "5". Raises ValueError."""
-    if isinstance(value, str) and (whole := whole_number(value)) is not None:
+    if isinstance(value, str) and (whole := parse_whole_number(value)) is not None:
         return whole
-    read = real(value)
+    read = convert_to_float(value)
     if not read.is_integer():
         raise ValueError
     return int(read)
 
 
-def real(value: Any) -> float:
+def convert_to_float(value: Any) -> float:
     """A number, also where it is given as text. Raises ValueError."""
     if not isinstance(value, str):
         return float(value)
-    read = decimal_number(value)
+    read = parse_decimal_number(value)
     if read is None:
         raise ValueError
     return read
 
 
-def storable(value: Any) -> Any:
+def make_storable(value: Any) -> Any:
     """Return a text, or JSON with texts in it, as every database can store it.
 
     U+FFFD replaces each character that one of them can't store.
@@ -180,18 +182,18 @@ def storable(value: Any) -> Any:
     if isinstance(value, str):
         return UNSTORABLE_CHARACTER.sub("\ufffd", value)
     if isinstance(value, Mapping):
-        return {storable(key): storable(each) for key, each in value.items()}
-    return [storable(item) for item in value] if isinstance(value, list | tuple) else value
+        return {make_storable(key): make_storable(each) for key, each in value.items()}
+    return [make_storable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def text(noun: str = "a string", blank: bool = True) -> Check:
+def accept_text(noun: str = "a string", blank: bool = True) -> Check:
     """Accept text. blank: it may be empty. `refuse_longer` limits its length."""
     return Check(
         noun, lambda value: _validate_value(isinstance(value, str) and (blank or value.strip() != ""), value)
     )
 
 
-def non_empty_text(most: int) -> Check:
+def accept_non_empty_text(most: int) -> Check:
     """Accept a text of 1 to `most` characters, stored without surrounding blanks."""
 
     def read(value: Any) -> str:
@@ -201,7 +203,7 @@ def non_empty_text(most: int) -> Check:
     return Check(f"a string of 1 to {most} characters", read)
 
 
-def name(most: int = 60) -> Check:
+def accept_name(most: int = 60) -> Check:
     """Accept a name that a person chooses, of at most `most` characters."""
 
     def read(value: Any) -> str:
@@ -211,14 +213,14 @@ def name(most: int = 60) -> Check:
     return Check(f"a name of letters, digits, dots, - and _ (at most {most})", read)
 
 
-def matching_text(form: re.Pattern[str], noun: str) -> Check:
+def accept_matching_text(form: re.Pattern[str], noun: str) -> Check:
     """Accept a text that matches a form."""
     return Check(
         noun, lambda value: _validate_value(isinstance(value, str) and form.match(value) is not None, value)
     )
 
 
-def choice(choices: Collection[str], noun: str = "") -> Check:
+def accept_choice(choices: Collection[str], noun: str = "") -> Check:
     """Accept one of these words."""
     words = noun or f"one of {', '.join(choices)}"
     return Check(words, lambda value: _validate_value(isinstance(value, str) and value in choices, value))
@@ -227,11 +229,11 @@ def choice(choices: Collection[str], noun: str = "") -> Check:
 FLAG = Check("true or false", lambda value: _validate_value(isinstance(value, bool), value))
 
 
-def _day(value: Any) -> str:
+def _parse_day(value: Any) -> str:
     return date.fromisoformat(_validate_value(isinstance(value, str), value)).isoformat()
 
 
-def timestamp(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """Parse the text of an instant as an aware datetime; without a zone it is UTC. Raises `ValueError`."""
     read = datetime.fromisoformat(text)
     return read if read.tzinfo else read.replace(tzinfo=UTC)
@@ -239,21 +241,21 @@ def timestamp(text: str) -> datetime:
 
 def _timestamp(value: Any) -> str:
     try:
-        return timestamp(_validate_value(isinstance(value, str), value)).astimezone(UTC).isoformat()
+        return parse_timestamp(_validate_value(isinstance(value, str), value)).astimezone(UTC).isoformat()
     except OverflowError:
         raise ValueError from None
 
 
-DAY = Check("a date such as 2026-11-20", _day)
+DAY = Check("a date such as 2026-11-20", _parse_day)
 TIMESTAMP = Check("a time such as 2026-11-20T06:00:00Z", _timestamp)
 
 
-def or_null(check: Check) -> Check:
+def allow_null(check: Check) -> Check:
     """Accept the same values, or null for unknown or unset."""
     return Check(f"{check.takes}, or null", lambda value: None if value is None else check.read(value))
 
 
-def mapping_of(check: Check, noun: str = "") -> Check:
+def accept_mapping(check: Check, noun: str = "") -> Check:
     """Accept an object of names and values that all match the same check."""
 
     def read(value: Any) -> dict[str, Any]:
@@ -273,12 +275,12 @@ def record(**checks: Check) -> Check:
     return Check(f"an object with the fields {', '.join(checks)}", read)
 
 
-def truth() -> Check:
+def accept_boolean() -> Check:
     """Accept true or false, written as such."""
     return Check("true or false", lambda value: _validate_value(isinstance(value, bool), value))
 
 
-def either(first: Check, second: Check) -> Check:
+def accept_either(first: Check, second: Check) -> Check:
     """Accept what one of two checks takes."""
 
     def read(value: Any) -> Any:

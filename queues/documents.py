@@ -46,7 +46,7 @@ class _At(Exception):  # noqa: N818
         self.why, self.kind = why, kind
         self.steps: list[str] = []
 
-    def refusal(self, name: str) -> BadInput:
+    def build_refusal(self, name: str) -> BadInput:
         path = "".join(reversed(self.steps)).removeprefix(".")
         return self.kind(path or name, self.why)
 
@@ -59,7 +59,7 @@ _MARKS = (
 )
 
 
-def decoded_text(content: bytes, errors: str = "strict") -> str:
+def decode_text(content: bytes, errors: str = "strict") -> str:
     """Return the text of a file or an answer from outside: UTF-8, or as its byte order mark says.
 
     Raises `UnicodeDecodeError`.
@@ -79,7 +79,7 @@ def parse_json(content: bytes) -> Any:
         return orjson.loads(content)
     except orjson.JSONDecodeError as fault:
         try:
-            return json.loads(decoded_text(content, "surrogatepass"), parse_int=_bounded_integer)
+            return json.loads(decode_text(content, "surrogatepass"), parse_int=_bounded_integer)
         except ValueError:
             raise fault from None
 
@@ -94,11 +94,11 @@ def read_json(text: str | bytes, name: str = "document") -> Any:
         raise Forbidden(name, f"must have at most {MAX_JSON_BYTES // 2**20} MiB")
     try:
         value = json.loads(
-            text.removeprefix("\ufeff") if isinstance(text, str) else decoded_text(text),
+            text.removeprefix("\ufeff") if isinstance(text, str) else decode_text(text),
             parse_constant=_constant,
             parse_float=_float,
             parse_int=_integer,
-            object_pairs_hook=_object,
+            object_pairs_hook=_build_object,
         )
     except RecursionError:
         raise Forbidden(name, f"is nested deeper than {MAX_DEPTH} levels") from None
@@ -116,7 +116,7 @@ def check_value(value: Any, name: str) -> Any:
     try:
         _check(value, 0)
     except _At as found:
-        raise found.refusal(name) from None
+        raise found.build_refusal(name) from None
     return value
 
 
@@ -150,7 +150,7 @@ def _check_parts(value: Any, depth: int) -> None:
         raise
 
 
-def _line(event: Any) -> int:
+def _get_line_number(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
@@ -182,7 +182,7 @@ def _integer(text: str) -> int | _Refused:
     return int(text)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         seen: set[str] = set()
@@ -200,7 +200,7 @@ class YamlDocument:
     value: Any = None
     lines: dict[str, int] = field(default_factory=dict)
 
-    def line_of(self, place: str) -> int:
+    def find_line(self, place: str) -> int:
         """Return the line (from 1) of a place such as `rules[0].enrich.table`, or of its innermost existing
         part.
         """
@@ -247,10 +247,10 @@ class _Builder:
                 documents += 1
                 if documents > 1:
                     self._refuse("", event, "must contain one document")
-                self._made.value = self._value(next(events), "", 0)
+                self._made.value = self._resolve_value(next(events), "", 0)
         return self._made
 
-    def _value(self, event: Any, path: str, depth: int) -> Any:
+    def _resolve_value(self, event: Any, path: str, depth: int) -> Any:
         self._values += 1
         if self._values > MAX_YAML_VALUES:
             self._refuse(path, event, f"must have at most {MAX_YAML_VALUES} values", Forbidden)
@@ -259,7 +259,7 @@ class _Builder:
         if event.tag not in (None, "!"):
             self._refuse(path, event, "must not contain tags (!)", Forbidden)
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, path)
+            return self._parse_scalar(event, path)
         if depth >= MAX_DEPTH:
             self._refuse(path, event, f"is nested deeper than {MAX_DEPTH} levels", Forbidden)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -270,8 +270,8 @@ class _Builder:
         items: list[Any] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             inner = f"{path}[{len(items)}]"
-            self._made.lines[inner] = _line(event)
-            items.append(self._value(event, inner, depth + 1))
+            self._made.lines[inner] = _get_line_number(event)
+            items.append(self._resolve_value(event, inner, depth + 1))
         return items
 
     def _build_mapping(self, path: str, depth: int) -> dict[Any, Any]:
@@ -279,15 +279,15 @@ class _Builder:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 self._refuse(path, event, "must have plain keys", Forbidden)
-            key = self._value(event, path, depth + 1)
+            key = self._resolve_value(event, path, depth + 1)
             inner = f"{path}.{_format_key(key)}".removeprefix(".")
             if key in made:
                 self._refuse(inner, event, "is a duplicate key")
-            self._made.lines[inner] = _line(event)
-            made[key] = self._value(next(self._events), inner, depth + 1)
+            self._made.lines[inner] = _get_line_number(event)
+            made[key] = self._resolve_value(next(self._events), inner, depth + 1)
         return made
 
-    def _scalar(self, event: Any, path: str) -> Any:
+    def _parse_scalar(self, event: Any, path: str) -> Any:
         value = event.value
         try:
             _check_text(value)
@@ -305,4 +305,4 @@ class _Builder:
             self._refuse(path, event, str(error))
 
     def _refuse(self, path: str, event: Any, why: str, kind: type[BadInput] = BadInput) -> NoReturn:
-        raise kind(path or self._name, f"{why} (line {_line(event)})")
+        raise kind(path or self._name, f"{why} (line {_get_line_number(event)})")

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from queues.errors import BadInput
-from queues.text.numbers import decimal_number
+from queues.text.numbers import parse_decimal_number
 from queues.text.words import split_words
 
 # of this process
@@ -41,21 +41,21 @@ class Variable:
         """Return whether it has a value."""
         return bool(environment.get(self.name))
 
-    def text(self, environment: Mapping[str, str] = PROCESS) -> str:
+    def get_text(self, environment: Mapping[str, str] = PROCESS) -> str:
         """Return its value, or the default."""
         return environment.get(self.name) or self.default
 
-    def words(self, environment: Mapping[str, str] = PROCESS) -> list[str]:
+    def get_words(self, environment: Mapping[str, str] = PROCESS) -> list[str]:
         """Return its words, separated by spaces. Quotes keep a word with spaces together."""
-        return split_words(self.text(environment), self.name)
+        return split_words(self.get_text(environment), self.name)
 
 
 class Folder(Variable):
     """The path of a file or a folder."""
 
-    def path(self, environment: Mapping[str, str] = PROCESS) -> Path:
+    def get_path(self, environment: Mapping[str, str] = PROCESS) -> Path:
         """Return the path, relative to where the process was started."""
-        return Path(self.text(environment))
+        return Path(self.get_text(environment))
 
 
 class Switch(Variable):
@@ -63,7 +63,7 @@ class Switch(Variable):
 
     def is_on(self, default: bool = False, environment: Mapping[str, str] = PROCESS) -> bool:
         """Return whether it is on. Raises `BadInput` that names the variable."""
-        text = self.text(environment)
+        text = self.get_text(environment)
         if text not in ("", "0", "1"):
             raise BadInput(self.name, "must be 1 or 0.")
         return text == "1" if text else default
@@ -75,9 +75,9 @@ class OneOf(Variable):
 
     words_known: tuple[str, ...] = ()
 
-    def choice(self, environment: Mapping[str, str] = PROCESS) -> str:
+    def get_choice(self, environment: Mapping[str, str] = PROCESS) -> str:
         """Return the word. Raises `BadInput` that names the variable."""
-        text = self.text(environment)
+        text = self.get_text(environment)
         if text not in self.words_known:
             raise BadInput(self.name, f"must be one of {', '.join(self.words_known)}.")
         return text
@@ -86,9 +86,9 @@ class OneOf(Variable):
 class WholeNumber(Variable):
     """A whole number from 0."""
 
-    def whole(self, default: int | None = None, environment: Mapping[str, str] = PROCESS) -> int:
+    def get_whole_number(self, default: int | None = None, environment: Mapping[str, str] = PROCESS) -> int:
         """Return the number. Raises `BadInput` that names the variable."""
-        text = self.text(environment)
+        text = self.get_text(environment)
         if text and not (text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER):
             raise BadInput(self.name, f"must be a whole number of at most {MAX_NUMBER} digits.")
         return int(environment.get(self.name) or (self.default if default is None else default))
@@ -100,10 +100,10 @@ class Seconds(Variable):
 
     most: float = MAX_SECONDS
 
-    def seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
+    def get_seconds(self, environment: Mapping[str, str] = PROCESS) -> float:
         """Return the duration. Raises `BadInput` that names the variable."""
-        text = self.text(environment)
-        value = decimal_number(text) or 0.0
+        text = self.get_text(environment)
+        value = parse_decimal_number(text) or 0.0
         if not MIN_SECONDS <= value <= self.most:
             raise BadInput(self.name, f"must be {MIN_SECONDS:g} to {self.most:g} s, not {text[:40]!r}")
         return value
@@ -112,11 +112,11 @@ class Seconds(Variable):
 class Address(Variable):
     """The address of a service, http:// or https://, without user and password."""
 
-    def address(self, environment: Mapping[str, str] = PROCESS) -> str:
+    def get_address(self, environment: Mapping[str, str] = PROCESS) -> str:
         """Return the address. Raises `BadInput` that names the variable; it is not quoted, as it may contain
         a password.
         """
-        text = self.text(environment)
+        text = self.get_text(environment)
         try:
             parts = urlsplit(text)
             well_formed = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -420,7 +420,7 @@ SPARK_CALLBACK_SECRET = "PYTHON_WORKER_FACTORY_SECRET"
 PYTHONPATH = "PYTHONPATH"
 
 
-def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
+def read_secret(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     """Return the secret under a name that a person has given and `egress.check_secret_name` accepts; "" if
     unset.
 
@@ -435,7 +435,7 @@ def secret_named(name: str, environment: Mapping[str, str] = PROCESS) -> str:
     return secret
 
 
-def secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozenset[str]:
+def list_secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozenset[str]:
     """Return the hosts that a secret may be used at, as its owner has set them in `NAME_HOSTS`.
 
     Empty if nothing is set: any host.
@@ -444,7 +444,7 @@ def secret_hosts(name: str, environment: Mapping[str, str] = PROCESS) -> frozens
     return frozenset(text.replace(",", " ").lower().split())
 
 
-def rows() -> Iterator[tuple[str, str, str]]:
+def iterate_reference_rows() -> Iterator[tuple[str, str, str]]:
     """Return (name, default in words, meaning) of each variable, for the reference."""
     for variable in DECLARED:
         yield variable.name, variable.unset or variable.default or "none", variable.meaning

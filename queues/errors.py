@@ -97,14 +97,14 @@ CONNECTION_REASONS = {
 MAX_CHARACTERS = 200
 
 
-def connection_reason(error: object) -> str:
+def describe_connection_error(error: object) -> str:
     """Return why a server can't be reached, in plain words, for any client."""
     text = (str(error).strip() or type(error).__name__).lower()
     plain = (words for system, words in CONNECTION_REASONS.items() if system in text)
-    return next(plain, first_line(error))
+    return next(plain, get_first_line(error))
 
 
-def first_line(error: object) -> str:
+def get_first_line(error: object) -> str:
     """Return the first line of an error, such as a server's own words; its class name if it is empty."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:MAX_CHARACTERS].rstrip(".")

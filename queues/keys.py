@@ -33,7 +33,7 @@ class Key(str):
     def __new__(cls, name: str, kind: Kind, flow: str, holds: str, *, on_nodes: bool = False) -> "Key":
         key = super().__new__(cls, name)
         key.kind, key.holds, key.on_nodes = kind, holds, on_nodes
-        key.writers, key.readers = (_roles(end) for end in flow.split(" → "))
+        key.writers, key.readers = (_parse_roles(end) for end in flow.split(" → "))
         key._template = _PART.sub("{}", name)
         return key
 
@@ -52,7 +52,7 @@ class Key(str):
         return self._template.format(*parts)
 
 
-def _roles(text: str) -> tuple[str, ...]:
+def _parse_roles(text: str) -> tuple[str, ...]:
     return ROLES if text == "all" else tuple(text.split())
 
 

@@ -29,14 +29,14 @@ from typing import Any
 import orjson
 
 from queues import environment as variables
-from queues.checks import storable
+from queues.checks import make_storable
 
 _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default=MappingProxyType({}))
 # Loggers that report success too verbosely.
 CHATTY = ("httpx", "axes")
 
 
-def ids() -> Mapping[str, str]:
+def get_context_ids() -> Mapping[str, str]:
     """Return the ids of the current work of this thread or task."""
     return _IDS.get()
 
@@ -107,12 +107,12 @@ class LinesForPrograms(logging.Formatter):
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         # The name of a file may not be text, which orjson rejects: the line would be lost.
-        return orjson.dumps(storable(line)).decode()
+        return orjson.dumps(make_storable(line)).decode()
 
 
-def configuration(level: str | int | None = None) -> dict[str, Any]:
+def build_log_configuration(level: str | int | None = None) -> dict[str, Any]:
     """Return the configuration for `logging.config.dictConfig`. Raises `BadInput` that names the variable."""
-    chosen = variables.LOG_FORMAT.choice()
+    chosen = variables.LOG_FORMAT.get_choice()
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -124,7 +124,7 @@ def configuration(level: str | int | None = None) -> dict[str, Any]:
         "handlers": {
             "stderr": {"class": "logging.StreamHandler", "formatter": chosen, "filters": ["ids"]},
         },
-        "root": {"handlers": ["stderr"], "level": level or variables.LOG_LEVEL.choice()},
+        "root": {"handlers": ["stderr"], "level": level or variables.LOG_LEVEL.get_choice()},
         "loggers": {
             **{name: {"level": "WARNING"} for name in CHATTY},
             # The web server's own: its handlers would write lines of another form.
@@ -133,6 +133,6 @@ def configuration(level: str | int | None = None) -> dict[str, Any]:
     }
 
 
-def configure(level: str | int | None = None) -> None:
+def configure_logging(level: str | int | None = None) -> None:
     """Configure the log of a process without Django. Raises the same errors as `configuration`."""
-    logging.config.dictConfig(configuration(level))
+    logging.config.dictConfig(build_log_configuration(level))

@@ -49,11 +49,11 @@ def load_pauses(control: redis.Redis, queues: Iterable[str], part: str) -> dict[
     names = list(queues)
     if not names:
         return {}
-    stored = cast(list[Any], control.mget(names_of(names, part)))
+    stored = cast(list[Any], control.mget(build_pause_keys(names, part)))
     return read(names, stored)
 
 
-def names_of(queues: Iterable[str], part: str) -> list[str]:
+def build_pause_keys(queues: Iterable[str], part: str) -> list[str]:
     """Return the keys of these queues, for a reader that requests more in the same call."""
     return [keys.PAUSE.build(queue, part) for queue in queues]
 

@@ -17,7 +17,7 @@ def check_points(points: object, field: str = "points", least: int = 1) -> dict[
             field, 'must be a JSON object of node names and points, such as {"n1": 500, "n2": 500}.'
         )
     for node, value in points.items():
-        checks.whole(least, TOTAL).validate(value, f"{field}.{node}", end=".")
+        checks.accept_whole_number(least, TOTAL).validate(value, f"{field}.{node}", end=".")
     if sum(points.values()) != TOTAL:
         raise BadInput(field, f"must sum to {TOTAL}, not {sum(points.values())}.")
     return dict(points)

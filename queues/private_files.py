@@ -32,7 +32,7 @@ def keep_private() -> None:
     os.umask(UMASK)
 
 
-def private_folder(path: Path) -> None:
+def create_private_folder(path: Path) -> None:
     """Create a folder and its parents for its owner alone, or restrict an existing one.
 
     Raises `BadInput` for a folder that all users of the machine share (/tmp): restricting it would lock them
@@ -55,7 +55,7 @@ def write_private(path: Path, text: str) -> None:
 def load_or_create_secret(path: Path, fresh: str) -> str:
     """Return the secret in a file, or store `fresh` if there is none. The first process's secret is kept."""
     if not path.exists():
-        private_folder(path.parent)
+        create_private_folder(path.parent)
         made = _write_temporary_file(path, fresh)
         try:
             path.hardlink_to(made)
@@ -86,7 +86,7 @@ def mend(folder: Path, most_entries: int = MAX_ENTRIES) -> Mended:
     on no other user can enter it.
     """
     me = os.getuid()
-    private_folder(folder)
+    create_private_folder(folder)
     seen = changed = foreign = 0
     for _, folders, files, descriptor in os.fwalk(folder, follow_symlinks=False):
         for name in (*folders, *files):

@@ -13,7 +13,14 @@ from django.utils import timezone
 
 from queues import keys
 from queues import points as thousand
-from queues.errors import BadInput, BadTopology, NodeUnavailable, UnknownQueue, WeirError, connection_reason
+from queues.errors import (
+    BadInput,
+    BadTopology,
+    NodeUnavailable,
+    UnknownQueue,
+    WeirError,
+    describe_connection_error,
+)
 from queues.models import Container, Node, Queue, TopologyRevision
 from queues.topology import Capacity, NodeSpec, QueueSpec, Topology
 
@@ -32,7 +39,7 @@ def read_database(thresholds: Overriding | None = None) -> Topology:
     """
     number = TopologyRevision.objects.values_list("number", flat=True).first() or 0
     nodes = {
-        node.name: _node(node, (thresholds or {}).get(node.name, {}))
+        node.name: _build_node_spec(node, (thresholds or {}).get(node.name, {}))
         for node in Node.objects.order_by("name")
     }
     queues = Queue.objects.prefetch_related("containers__node").order_by("name")
@@ -67,7 +74,7 @@ def project(control: redis.Redis, thresholds: Overriding | None = None) -> Topol
             control.set(keys.TOPOLOGY, document)
         except (redis.RedisError, OSError) as error:
             raise NodeUnavailable(
-                f"The control server is not responding ({connection_reason(error)}); nothing was changed."
+                f"The control server is not responding ({describe_connection_error(error)}); nothing was changed."
             ) from error
     return topology
 
@@ -145,7 +152,9 @@ def change_queue(
         live = row.containers.filter(points__gt=0).count()
         # It may be short already, as nodes were lost: that prevents no other change.
         if "minimum_containers" in fields and not 1 <= row.minimum_containers <= live:
-            message = f"must be 1 to {live}, the queue's number of containers; move points to more nodes first."
+            message = (
+                f"must be 1 to {live}, the queue's number of containers; move points to more nodes first."
+            )
             raise BadInput("minimum_containers", message)
         row.save(update_fields=list(fields))
         _check_readable(thresholds)
@@ -292,7 +301,7 @@ def _clean(row: Queue) -> None:
         raise BadInput(field, " ".join(messages)) from None
 
 
-def _node(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:
+def _build_node_spec(node: Node, thresholds: Mapping[str, float]) -> NodeSpec:
     spec = NodeSpec(
         name=node.name,
         url=node.url,

@@ -7,7 +7,7 @@ from typing import TextIO
 from queues.errors import BadInput
 
 
-def standard_input(field: str) -> TextIO:
+def get_standard_input(field: str) -> TextIO:
     """Return the stream for `-`, in UTF-8 like files.
 
     Raises `BadInput` that names the field if it is closed.

@@ -58,7 +58,7 @@ def decode_document(kind: type[Read], text: bytes | str, name: str) -> Read:
     return document
 
 
-def readable(kind: type[Read], text: bytes | str | None) -> Read | None:
+def decode_readable_document(kind: type[Read], text: bytes | str | None) -> Read | None:
     """Do the same; return None if there is no text, or it is unreadable."""
     try:
         return None if text is None else decode_document(kind, text, kind.__name__)
@@ -105,7 +105,7 @@ def convert(kind: type[Read], value: Any, name: str = "document") -> Read:
         raise _build_error(name, str(error)) from None
 
 
-def plain(document: StoredDocument) -> dict[str, Any]:
+def convert_to_plain(document: StoredDocument) -> dict[str, Any]:
     """Return the document as dicts and lists of JSON values."""
     values: dict[str, Any] = msgspec.to_builtins(document)
     return values
@@ -123,7 +123,7 @@ def copy_shared_values(document: StoredDocument, base: type[StoredDocument]) -> 
     return {name: getattr(document, name) for name in base.__struct_fields__}
 
 
-def value_at(document: StoredDocument, key: str) -> Any:
+def find_value(document: StoredDocument, key: str) -> Any:
     """Return the value under a JSON key; None if there is no such key."""
     names = _NAMES.get(type(document))
     if names is None:

@@ -78,7 +78,7 @@ class Topology:
             known = ", ".join(sorted(self.queues)) or "none yet"
             raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.") from None
 
-    def node(self, name: str) -> NodeSpec:
+    def get_node(self, name: str) -> NodeSpec:
         """Return the node. Raises `BadInput` that lists the known ones."""
         try:
             return self.nodes[name]
@@ -100,7 +100,7 @@ class Topology:
 
     def to_json(self) -> str:
         """Return the stored form; see docs/understand/how/events.md."""
-        nodes = {name: _node_document(node) for name, node in self.nodes.items()}
+        nodes = {name: _build_node_document(node) for name, node in self.nodes.items()}
         queues = {name: _queue_document(queue) for name, queue in self.queues.items()}
         return json.dumps({"revision": self.revision, "nodes": nodes, "queues": queues})
 
@@ -112,7 +112,7 @@ class Topology:
                 keys.TOPOLOGY, "is missing on the control server; run manage.py seed to write it."
             )
         try:
-            document = json.loads(text, object_pairs_hook=_once)
+            document = json.loads(text, object_pairs_hook=_build_unique_object)
         except ValueError as error:
             raise BadTopology(
                 keys.TOPOLOGY, f"is not JSON ({error}); run manage.py seed to write it again."
@@ -121,9 +121,9 @@ class Topology:
         for part in ("nodes", "queues"):
             if not isinstance(document[part], dict):
                 raise BadTopology(part, "must be a JSON object.")
-        nodes = {name: _node(name, value) for name, value in document["nodes"].items()}
+        nodes = {name: _parse_node(name, value) for name, value in document["nodes"].items()}
         queues = {name: _queue(name, value) for name, value in document["queues"].items()}
-        return cls(_whole(document["revision"], "revision", 0, 2**63), nodes, queues).check()
+        return cls(_check_whole_number(document["revision"], "revision", 0, 2**63), nodes, queues).check()
 
     def check(self) -> "Topology":
         """Return the topology. Raises `BadTopology` if a queue has points on a node that does not exist."""
@@ -156,7 +156,7 @@ class KnownTopology:
         return self.latest
 
 
-def _node_document(node: NodeSpec) -> dict[str, Any]:
+def _build_node_document(node: NodeSpec) -> dict[str, Any]:
     return {
         "url": node.url,
         "capacity": {
@@ -184,16 +184,18 @@ def _queue_document(queue: QueueSpec) -> dict[str, Any]:
     }
 
 
-def _node(name: str, document: Any) -> NodeSpec:
+def _parse_node(name: str, document: Any) -> NodeSpec:
     where = f"nodes.{name}"
     _check_name(name, where)
     _check_keys(document, where, ("url", "capacity", "busy", "toobusy", "drained", "cordoned"))
     _check_keys(document["capacity"], f"{where}.capacity", ("events_per_second", "memory_bytes"))
-    rate = _number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
-    memory_bytes = _whole(document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62)
+    rate = _check_number(document["capacity"]["events_per_second"], f"{where}.capacity.events_per_second")
+    memory_bytes = _check_whole_number(
+        document["capacity"]["memory_bytes"], f"{where}.capacity.memory_bytes", 1, 2**62
+    )
     busy, toobusy = (
-        _number(document["busy"], f"{where}.busy"),
-        _number(document["toobusy"], f"{where}.toobusy"),
+        _check_number(document["busy"], f"{where}.busy"),
+        _check_number(document["toobusy"], f"{where}.toobusy"),
     )
     if not busy < toobusy:
         raise BadTopology(f"{where}.toobusy", f"must be a share above busy ({busy}), not {toobusy}.")
@@ -222,17 +224,21 @@ def _queue(name: str, document: Any) -> QueueSpec:
         raise BadTopology(f"{where}.handler_options", "must be a JSON object.")
     return QueueSpec(
         name=name,
-        kind=checks.choice(KINDS, " or ".join(KINDS)).validate(
+        kind=checks.accept_choice(KINDS, " or ".join(KINDS)).validate(
             document["kind"], f"{where}.kind", BadTopology, "."
         ),
         points=points,
-        priority=_whole(document["priority"], f"{where}.priority", 0, 9),
-        minimum_containers=_whole(document["minimum_containers"], f"{where}.minimum_containers", 1, 1000),
+        priority=_check_whole_number(document["priority"], f"{where}.priority", 0, 9),
+        minimum_containers=_check_whole_number(
+            document["minimum_containers"], f"{where}.minimum_containers", 1, 1000
+        ),
         handler=str(document["handler"]),
         handler_options=document["handler_options"],
-        events_per_worker=_whole(document["events_per_worker"], f"{where}.events_per_worker", 1, 2**31),
-        tries=_whole(document["tries"], f"{where}.tries", 1, 1000),
-        handler_timeout_seconds=_number(
+        events_per_worker=_check_whole_number(
+            document["events_per_worker"], f"{where}.events_per_worker", 1, 2**31
+        ),
+        tries=_check_whole_number(document["tries"], f"{where}.tries", 1, 1000),
+        handler_timeout_seconds=_check_number(
             document["handler_timeout_seconds"], f"{where}.handler_timeout_seconds"
         ),
     )
@@ -244,7 +250,7 @@ def _check_name(name: str, where: str) -> None:
         raise BadTopology(where, message)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; a duplicate name is an error, since it would silently be its last value."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -267,9 +273,9 @@ def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
     checks.refuse_unknown(document, keys, where, BadTopology, message)
 
 
-def _number(value: Any, where: str) -> float:
-    return float(checks.greater_than(0).validate(value, where, BadTopology, "."))
+def _check_number(value: Any, where: str) -> float:
+    return float(checks.accept_greater_than(0).validate(value, where, BadTopology, "."))
 
 
-def _whole(value: Any, where: str, least: int, most: int) -> int:
-    return int(checks.whole(least, most).validate(value, where, BadTopology, "."))
+def _check_whole_number(value: Any, where: str, least: int, most: int) -> int:
+    return int(checks.accept_whole_number(least, most).validate(value, where, BadTopology, "."))

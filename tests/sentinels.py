@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from queues.nodes.server import binary, free_port
+from queues.nodes.server import find_server_binary, free_port
 from tests.servers import Server, new_server
 from tests.waiting import MAX_SECONDS, until
 
@@ -31,7 +31,7 @@ class Sentinel:
         if not path.exists():
             path.write_text("\n".join(self._lines(primary_port, host)))
         self.process = subprocess.Popen(
-            [binary(), str(path), "--sentinel"],
+            [find_server_binary(), str(path), "--sentinel"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from queues.nodes.server import ServerConfig, command, free_port
+from queues.nodes.server import ServerConfig, free_port, prepare_server_command
 from tests.waiting import MAX_SECONDS, until
 
 
@@ -37,7 +37,7 @@ class Server:
 
     def start(self) -> "Server":
         """Start and wait until it answers, its data loaded."""
-        line = command(self.config)
+        line = prepare_server_command(self.config)
         with Path(line[-1]).open("a") as file:
             file.writelines(self.settings)
         self.process = subprocess.Popen(

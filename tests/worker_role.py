@@ -53,7 +53,7 @@ def check_statement(
 
 def refused_table(statement: str) -> str:
     """Return the first table that the statement needs and the role doesn't have, "" where it has all."""
-    declared = worker_tables.access_by_table()
+    declared = worker_tables.list_table_access()
     changed = WRITTEN.match(statement)
     written = [changed.group(1)] if changed else []
     read = READ.findall(statement)

@@ -19,15 +19,15 @@ from queues.topology import Topology
 from workers.batch import runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.jobs.job import JobContext
-from workers.consumer.handlers.registry import handler_for
+from workers.consumer.handlers.registry import get_handler
 from workers.consumer.work_report import Report, WorkReporter
 from workers.consumer.worker import Consumer
 from workers.control import engine, first_reports
 from workers.control.attached_ticks import AttachedTicks
 from workers.control.loops import ensure_loops
 from workers.control.parts.present import PlantInventory
-from workers.coordination.connections import connection, control_server
-from workers.coordination.plant_clock import plant_clock
+from workers.coordination.connections import control_server, create_connection
+from workers.coordination.plant_clock import get_plant_clock
 from workers.coordination.tick import TICK
 from workers.documents.snapshot import Snapshot
 from workers.observability.spans import note
@@ -54,12 +54,12 @@ def consume(queue: str, node: str, worker_id: str) -> None:
     note({"weir.queue": queue, "weir.node": node})
     line = CompletionReporter.open(current_task.request.hostname)
     reporter = WorkReporter(control_server(), queue, node, worker_id, line)
-    clock = plant_clock().now
+    clock = get_plant_clock().get_unix_time
     if not reporter.begin(clock()):
         return
     consumer, trouble = None, ""
     try:
-        consumer = consumer_for(reporter, clock)
+        consumer = create_consumer(reporter, clock)
         consumer.run()
     except (WeirError, redis.RedisError, SoftTimeLimitExceeded) as error:
         # Nothing is lost: another worker takes its claims once they are idle. The queue shows the reason.
@@ -86,18 +86,18 @@ def _report(reporter: WorkReporter, report: Report, trouble: str) -> None:
             logger.warning("A worker of %s on %s cannot report: %s", reporter.queue, reporter.node, error)
 
 
-def consumer_for(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer:
+def create_consumer(reporter: WorkReporter, clock: Callable[[], float]) -> Consumer:
     """Return the worker itself. Raises WeirError where the queue, the node, or the handler does not exist."""
     topology = Topology.from_json(reporter.control.get(keys.TOPOLOGY))
     spec = topology.queue(reporter.queue)
-    segment = Segment(connection(topology.node(reporter.node).url), reporter.queue)
-    handler = handler_for(reporter.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
+    segment = Segment(create_connection(topology.get_node(reporter.node).url), reporter.queue)
+    handler = get_handler(reporter.queue, spec.handler, spec.handler_options, settings.WEIR_DATA)
     return Consumer(
         spec,
         segment,
         handler,
         reporter.worker_id,
-        alive=lambda: reporter.alive(clock()),
+        alive=lambda: reporter.report_alive(clock()),
         paused=lambda: _is_paused(reporter.control, reporter.queue),
         completed=reporter.record_completions,
     )
@@ -143,7 +143,7 @@ def _load_snapshot(control: redis.Redis) -> Snapshot | None:
 
 def _load_publish_time(control: redis.Redis) -> PublishedPlant:
     """Return the time of publication by this host's clock, whichever clock the observer uses."""
-    return PublishedPlant(control, plant_clock().now, plant_clock().ahead_seconds)
+    return PublishedPlant(control, get_plant_clock().get_unix_time, get_plant_clock().compute_ahead_seconds)
 
 
 @shared_task(name="workers.tasks.upkeep", ignore_result=True)
@@ -154,7 +154,7 @@ def upkeep() -> None:
     remove ended workers and empty containers.
     """
     control, now = control_server(), datetime.now(UTC)
-    projection.reconcile(control, overrides.node_thresholds(now))
+    projection.reconcile(control, overrides.get_node_thresholds(now))
     topology, snapshot = Topology.from_json(control.get(keys.TOPOLOGY)), _load_snapshot(control)
     versions.reconcile(control)
     ensure_loops(PlantInventory(topology, control, snapshot))
@@ -203,7 +203,7 @@ def sweep(topology: Topology) -> int:
             if node in away:
                 continue
             try:
-                gone += execution.segment_on(topology, queue.name, node).sweep()
+                gone += execution.get_segment(topology, queue.name, node).sweep()
             except WeirError:
                 away.add(node)
     return gone

@@ -45,7 +45,7 @@ class Watched(SteeredPlant):
         self._watch = watch
 
     def observe(self) -> Snapshot:
-        return replace_fields(NOTHING_SEEN, plant="main", at=time.time(), plants=self._watch.rows())
+        return replace_fields(NOTHING_SEEN, plant="main", at=time.time(), plants=self._watch.collect_rows())
 
 
 def steer(plants: Mapping[str, str], notes: str, law: str = JOINT) -> None:

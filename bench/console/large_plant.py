@@ -24,7 +24,7 @@ import redis
 
 from bench.plant.running_plant import ROOT, clean_environment
 from bench.queues.node_servers import node_servers
-from console.embedded.processes import web
+from console.embedded.processes import build_web_process
 from queues import keys
 from queues.nodes.node_state import BUSY, NORMAL, TOOBUSY
 from queues.nodes.server import free_port
@@ -192,7 +192,10 @@ def large_plant() -> Iterator[LargePlant]:
         beating = threading.Thread(target=heart.run, daemon=True)
         beating.start()
         port = free_port()
-        commands = {"web": ["-m", *web("127.0.0.1", port).command], "observer": ["manage.py", "observe"]}
+        commands = {
+            "web": ["-m", *build_web_process("127.0.0.1", port).command],
+            "observer": ["manage.py", "observe"],
+        }
         running = {
             name: _start_process(command, environment, data, name) for name, command in commands.items()
         }

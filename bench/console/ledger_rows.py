@@ -74,9 +74,9 @@ def _prepare_field(field: Any, entry: LedgerEntry) -> Any:
 
 def _decisions() -> list[LedgerEntry]:
     """What the law says to a queue that fills and empties."""
-    chance, law = random.Random(5), catalog.law("worker_rate")
+    chance, law = random.Random(5), catalog.get_law("worker_rate")
     parameters = catalog.read_parameters(law, {})
-    state, entries = law.initial_state(parameters), []
+    state, entries = law.build_initial_state(parameters), []
     for _ in range(TEMPLATES):
         given = {
             "queue_length": chance.choice((0, 0, chance.randrange(20_000))),

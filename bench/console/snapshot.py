@@ -13,13 +13,13 @@ from typing import Any
 import orjson
 
 from queues.nodes.heartbeat import UtilisedParts
-from queues.stored_document import plain, replace_fields
-from workers.coordination.merge_patch import difference, document_difference
+from queues.stored_document import convert_to_plain, replace_fields
+from workers.coordination.merge_patch import compute_patch, document_difference
 from workers.documents.loops import LoopStatus
 from workers.documents.nodes import NodeStatus
 from workers.documents.queues import ContainerStatus, QueueStatus
 from workers.documents.snapshot import Snapshot
-from workers.snapshot.observer import message
+from workers.snapshot.observer import encode_message
 
 NODES, QUEUES, CONTAINERS_A_QUEUE = 200, 100, 10
 
@@ -28,14 +28,14 @@ def run(seconds: float) -> dict[str, Any]:
     """Each measurement takes about `seconds` / 3."""
     chance = random.Random(7)
     before, snapshot = large_snapshot(chance, 1), large_snapshot(chance, 2)
-    text, document, old = snapshot.to_json(), plain(snapshot), plain(before)
+    text, document, old = snapshot.to_json(), convert_to_plain(snapshot), convert_to_plain(before)
 
     def publish() -> None:
         stored = snapshot.to_json()
-        message(snapshot, stored, document_difference(before, snapshot))
+        encode_message(snapshot, stored, document_difference(before, snapshot))
 
     def publish_dicts() -> None:
-        patch = difference(old, document)
+        patch = compute_patch(old, document)
         orjson.dumps(document)
         orjson.dumps({"seq": 2, "at": 0.0, "topic": "plant", "snapshot": document, "delta": patch})
 

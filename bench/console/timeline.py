@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 import redis
 
 from bench.plant.running_plant import RunningPlant
-from console.timeline.strips import PATHS, figures_of, state_path
+from console.timeline.strips import PATHS, build_figures, format_state_path
 from console.timeline.window import Window
 from queues.stored_document import convert
 from workers.batch.jobs.spark import rollup
@@ -103,7 +103,7 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
         table = pa.table(
             [times, names, np.full(len(names), 60), column, column, column, column], schema=rollup.TABLE
         )
-        path = data / metric_files.rollup_file("1m", day.date().isoformat())
+        path = data / metric_files.get_rollup_path("1m", day.date().isoformat())
         path.parent.mkdir(parents=True, exist_ok=True)
         parquet.write_table(table, path)
 
@@ -111,13 +111,13 @@ def lay_week(data: Path, series: list[str], until: datetime) -> None:
 def week_seconds(control: redis.Redis, snapshot: dict[str, Any], data: Path) -> float:
     """From the files to what is drawn."""
     until = datetime.now(UTC)
-    lay_week(data, [str(name) for name in metrics.row(convert(Snapshot, snapshot))], until)
+    lay_week(data, [str(name) for name in metrics.build_stream_entry(convert(Snapshot, snapshot))], until)
     window, nodes = Window(until - timedelta(days=7), until), list(snapshot["nodes"])
-    wanted = [*PATHS, *map(state_path, nodes)]
+    wanted = [*PATHS, *map(format_state_path, nodes)]
 
     def draw() -> Any:
         ends = window.since.timestamp(), window.until.timestamp()
-        return figures_of(window, metric_history.columns(control, data, *ends, wanted), nodes)
+        return build_figures(window, metric_history.read_columns(control, data, *ends, wanted), nodes)
 
     draw()  # what is read for the first time is loaded
     return float(np.median([_time_work(draw) for _ in range(5)]))

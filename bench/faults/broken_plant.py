@@ -18,7 +18,7 @@ import redis
 
 from bench.faults.preloaded import CLOCK, DISK, Preloaded, write_number
 from bench.plant.running_plant import RunningPlant
-from console.connections.supervisor import supervisor_at
+from console.connections.supervisor import open_supervisor
 from console.embedded.local import EmbeddedServers
 
 DISK_MEGABYTES = 3072
@@ -111,7 +111,7 @@ class BrokenPlant(RunningPlant):
         text = (self.data / "supervisor.conf").read_text(encoding="utf-8")
         match = re.search(r"\[unix_http_server\]\s+file=(\S+)", text)
         assert match is not None
-        with supervisor_at(match[1]) as supervisor:
+        with open_supervisor(match[1]) as supervisor:
             return {row["name"]: row for row in supervisor.getAllProcessInfo()}
 
     def find_process(self, name: str) -> psutil.Process:
@@ -128,5 +128,5 @@ class BrokenPlant(RunningPlant):
 
     def server(self, name: str) -> redis.Redis:
         """A connection to a server of the plant, that fails fast."""
-        url = EmbeddedServers(self.data).url(name)
+        url = EmbeddedServers(self.data).build_url(name)
         return redis.Redis.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0, retry=None)

@@ -54,7 +54,7 @@ def _counters(plant: BrokenPlant, queue: str) -> tuple[int, int]:
     inserted = removed = 0
     for name in NODES:
         with plant.server(name) as node:
-            counters = Segment(node, queue).counters()
+            counters = Segment(node, queue).get_counters()
         inserted += counters["inserted_events"]
         removed += counters["removed_events"]
     return inserted, removed

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from controllers.design.lqr import regulator
-from controllers.flow.balance import design, difference_system
+from controllers.design.lqr import design_regulator
+from controllers.flow.balance import build_difference_system, design_balance_gains
 
 SIZES = (64, 200)
 PEER_SIZE = 64
@@ -30,16 +30,16 @@ def models(replicas: int) -> tuple[np.ndarray, np.ndarray]:
 def run(seconds: float) -> dict[str, Any]:
     figures, ratio, share = {}, {}, seconds / (len(SIZES) + 1)
     for size in SIZES:
-        system = difference_system(*models(size), q=1.0, integral=0.5, r=0.1)
-        figures[f"n{size}_seconds"] = fastest(partial(regulator, *system), share)
-        figures[f"n{size}_spectral_radius"] = regulator(*system).spectral_radius
+        system = build_difference_system(*models(size), q=1.0, integral=0.5, r=0.1)
+        figures[f"n{size}_seconds"] = fastest(partial(design_regulator, *system), share)
+        figures[f"n{size}_spectral_radius"] = design_regulator(*system).spectral_radius
         ratio[f"n{size}_of_limit_seconds"] = figures[f"n{size}_seconds"] / LIMIT_SECONDS[size]
         ratio[f"n{size}_of_limit_radius"] = figures[f"n{size}_spectral_radius"] / LIMIT_RADIUS
     alike = np.full(SIZES[-1], 0.8), np.full(SIZES[-1], 1.0)
     figures[f"n{SIZES[-1]}_alike_seconds"] = fastest(
-        lambda: design(*alike, q=1.0, integral=0.5, r=0.1), share / 10
+        lambda: design_balance_gains(*alike, q=1.0, integral=0.5, r=0.1), share / 10
     )
-    system = difference_system(*models(PEER_SIZE), q=1.0, integral=0.5, r=0.1)
+    system = build_difference_system(*models(PEER_SIZE), q=1.0, integral=0.5, r=0.1)
     peer = fastest(lambda: linalg.solve_discrete_are(*system), share)
     return {
         "figures": figures,

@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from controllers.framework.solver import minimise
 from controllers.parallelism.queueing_topology import QueueingOperator
-from controllers.parallelism.task_allocation import Path, fewest_tasks
+from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks
 from controllers.simulation.model.load_step import run_step
 
 LARGE, LIMIT_SECONDS, MOST, STEP_RUNS = 300, 0.05, 200, 20
@@ -39,7 +39,7 @@ def time_best(found: dict[str, QueueingOperator], paths: list[Path]) -> float:
     times = []
     for _ in range(5):
         started = time.perf_counter()
-        fewest_tasks(found, paths)
+        allocate_fewest_tasks(found, paths)
         times.append(time.perf_counter() - started)
     return min(times)
 
@@ -74,7 +74,7 @@ def quality(seconds: float) -> tuple[int, int, int]:
             path(problem, names, float(chance.uniform(1.1, 8)))
             for names in (["o0", "o1", "o2", "o3"], ["o0", "o4", "o2", "o5"])
         ]
-        ours += sum(fewest_tasks(problem, paths).values())
+        ours += sum(allocate_fewest_tasks(problem, paths).values())
         best += best_solution(problem, paths)
         count += 1
     return ours, best, count

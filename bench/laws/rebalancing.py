@@ -17,7 +17,7 @@ from controllers.rebalancing import mixed_integer
 from controllers.rebalancing.allocation import from_observation
 from controllers.rebalancing.greedy import MoveRules
 
-LAW = catalog.law("rebalancing")
+LAW = catalog.get_law("rebalancing")
 THRESHOLDS = {"busy": 350.0, "toobusy": 450.0}
 LARGE_LIMIT_SECONDS = 1.0
 BAND = 1.09
@@ -46,7 +46,7 @@ def decide(seen: dict[str, Any], goal: str) -> tuple[dict[str, Any], float, bool
     started = time.perf_counter()
     read = catalog.read_observation(LAW, seen)
     LAW.check_observation(parameters, read, "observation")
-    _, decision = LAW.decide(parameters, LAW.initial_state(parameters), read)
+    _, decision = LAW.decide(parameters, LAW.build_initial_state(parameters), read)
     seconds = time.perf_counter() - started
     return dict(decision.terms), seconds, decision.limited_by is None
 
@@ -57,7 +57,7 @@ def compute_bound(seen: dict[str, Any], goal: mixed_integer.Goal) -> float | Non
     limit = 350.0 if goal == "points" else BAND * float(plant.loads.mean())
     every = np.ones(len(plant.nodes), dtype=bool)
     problem = mixed_integer.MoveProblem(plant, MoveRules(1), plant.capacity * limit, every, every)
-    return mixed_integer.lower_bound(problem, goal, branches=200)
+    return mixed_integer.compute_lower_bound(problem, goal, branches=200)
 
 
 def quality(seconds: float) -> dict[str, float]:

@@ -93,7 +93,7 @@ def run(seconds: float) -> dict[str, Any]:
                 figures[cell] = fastest(problem)
                 if types * patterns * share / 100 <= FULL_VARIABLES:
                     started = time.perf_counter()
-                    full_shedding_program.best_solution(problem)
+                    full_shedding_program.find_best_solution(problem)
                     peers[f"{cell} full program"] = time.perf_counter() - started
                     ratio[f"{cell} full program"] = peers[f"{cell} full program"] / figures[cell]
     figures["arrange"] = time_arranging(rows)

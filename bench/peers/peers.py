@@ -32,7 +32,7 @@ from bench.pipeline import pipeline
 from bench.pipeline.events import telemetry
 from bench.pipeline.pipeline import SEQUENCE, drain, spark_rate
 from queues.errors import BadInput
-from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
+from workers.pipeline.declaration.declaration import Application, parse_application_text, read_application
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.rules.rules import Enrich
 from workers.pipeline.runtime.application import SHIPPED
@@ -123,7 +123,7 @@ def _sequence(folder: Path, keys: int) -> tuple[dict[str, float], dict[str, floa
 
 def _own_sequence(folder: Path, keys: int, events: pa.Table) -> dict[str, float]:
     text = SEQUENCE.replace("within_seconds: 10", f"within_seconds: {shorten_window(keys) / 1000}")
-    application = application_of_text(text, folder)
+    application = parse_application_text(text, folder)
     of = f"{keys}_keys_events_per_second"
     with _spark(folder / "spark") as spark:
         alone = pipeline.match("sequence", spark, folder / "matched", application, events)

@@ -24,7 +24,7 @@ from bench.peers.programs.timed import sequence_answer
 from controllers.patterns.expression import parse
 from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.matching.retained.matches import KEYED
-from workers.pipeline.patterns.pattern import Pattern, definitions
+from workers.pipeline.patterns.pattern import Pattern, parse_definitions
 from workers.pipeline.rules.reference import Reference
 
 EVERY_MS = 1
@@ -95,13 +95,13 @@ def run_matcher(events: pa.Table, consume: str) -> tuple[dict[str, Any], dict[st
         pa.array([group_of[key] for key in sources.to_pylist()], pa.int32()),
     ]
     expression = parse("SEQ(A; B; C)", "pattern")
-    defines = definitions(expression, {}, "define")
+    defines = parse_definitions(expression, {}, "define")
     within_us = round(1000 * shorten_window(len(keys)))
     matcher = Matcher(Pattern("peers", expression, defines, "source", within_us, consume=consume))
     found: list[list[str]] = []
     whole = pa.RecordBatch.from_arrays(columns, schema=KEYED)
     for start in range(0, events.num_rows, BATCH_EVENTS):
         batch = whole.slice(start, BATCH_EVENTS)
-        found += matcher.take(batch).ids()
+        found += matcher.take(batch).get_event_ids()
         matcher.advance(batch.column("time")[-1].as_py())
     return sequence_answer(found), sequence_answer(match[::2] for match in found)

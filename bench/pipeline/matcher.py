@@ -19,7 +19,7 @@ import pyarrow as pa
 from controllers.patterns.expression import parse
 from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.matching.retained.matches import KEYED
-from workers.pipeline.patterns.pattern import Pattern, definitions
+from workers.pipeline.patterns.pattern import Pattern, parse_definitions
 
 BATCH_EVENTS = 200_000
 BATCHES = 5
@@ -70,7 +70,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
 
 def pattern(text: str, consume: str = "once") -> Pattern:
     expression = parse(text, "pattern")
-    defines = definitions(expression, {}, "define")
+    defines = parse_definitions(expression, {}, "define")
     return Pattern("bench", expression, defines, "source", WITHIN_US, consume=consume)
 
 

@@ -26,7 +26,7 @@ from bench.pipeline.events import generate_events, telemetry
 from bench.pipeline.plant import BATCH_EVENTS, NODES, build_reading, pace, plant, wait_for
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
-from workers.pipeline.declaration.declaration import Application, application_of_text, read_application
+from workers.pipeline.declaration.declaration import Application, parse_application_text, read_application
 from workers.pipeline.events.containers import Faults, Range, Stored, apply_layout
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.rules.rule_sql import apply_rules
@@ -75,7 +75,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
 def _figures(spark: SparkSession, folder: Path, rows: int) -> tuple[dict[str, float], float]:
     figures = {"events": float(rows)}
     shipped = replace(read_application(SHIPPED), name="shipped")
-    sequence = application_of_text(SEQUENCE, folder)
+    sequence = parse_application_text(SEQUENCE, folder)
     table = telemetry(2 * rows)
     figures |= _print_figures(drain("stateless", spark, folder / "1", shipped, table, (INTRA,)))
     limit = spark_rate(spark, table, shipped, folder / "events.parquet")
@@ -184,7 +184,7 @@ def _delays(client: Client) -> Iterator[float]:
     """Of each complex event but those of the first third, while Spark is still compiling."""
     delays = []
     for node in NODES:
-        for entry_id, block_id, data in client.segment("alert", node).read("0-0", "+"):
+        for entry_id, block_id, data in client.get_segment("alert", node).read("0-0", "+"):
             stored_us = int(entry_id.partition("-")[0]) * 1000
             times = decode(block_id, data).batch.column("time").cast(pa.int64()).to_pylist()
             delays += [(time_us, stored_us) for time_us in times]
@@ -209,5 +209,5 @@ def as_source(events: pa.Table, application: Application) -> pa.Table:
     """The columns that the source gives, as it gives them."""
     batch = from_columns(events, time.time_ns() // 1000)
     part = Range("telemetry", "n1", "", "0-0", "1-0")
-    stored = Stored(part, "1-0", "block", Block("block", batch).explicit())
+    stored = Stored(part, "1-0", "block", Block("block", batch).build_explicit_batch())
     return pa.Table.from_batches([apply_layout([stored], application.layout, Faults(0, 2**62))])

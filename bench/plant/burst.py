@@ -62,7 +62,7 @@ class Watch:
         spec = self.topology.queue(QUEUE)
         self.events_per_worker = spec.events_per_worker
         self.segments = {
-            name: redis.Redis.from_url(self.topology.node(name).url, decode_responses=True)
+            name: redis.Redis.from_url(self.topology.get_node(name).url, decode_responses=True)
             for name in spec.points
         }
 

@@ -79,7 +79,7 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
 def lay_ready(data: Path, rows: int) -> None:
     """A day's archive in files as workers leave them, half of it one type, arrivals by chance."""
     source = np.random.default_rng(1)
-    folder = PARTITION.folder(data)
+    folder = PARTITION.get_folder(data)
     folder.mkdir(parents=True)
     begin = int(datetime.fromisoformat(f"{PARTITION.day}T00:00:00+00:00").timestamp()) * 1_000_000
     names = pa.array([f"type{number}" for number in range(TYPES)])
@@ -126,7 +126,7 @@ def _spark_alone_seconds(data: Path) -> float:
     began = time.perf_counter()
     spark = start_session("local[*]", data / "alone")
     try:
-        events = spark.read.parquet(str(PARTITION.folder(data)))
+        events = spark.read.parquet(str(PARTITION.get_folder(data)))
         quantiles = F.percentile_approx("value", list(QUANTILES), ACCURACY)
         events.groupBy("type").agg(F.count("*"), quantiles).toArrow()
         return time.perf_counter() - began

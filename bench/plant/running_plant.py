@@ -121,7 +121,7 @@ class RunningPlant:
         self.folder.cleanup()
 
     def control_url(self) -> str:
-        return EmbeddedServers(self.data).url("control")
+        return EmbeddedServers(self.data).build_url("control")
 
     def snapshot(self) -> dict[str, Any] | None:
         text = self.control.get(keys.SNAPSHOT)

@@ -10,7 +10,7 @@ from pathlib import Path
 import redis
 
 from queues import keys
-from queues.nodes.server import ServerConfig, command, free_port
+from queues.nodes.server import ServerConfig, free_port, prepare_server_command
 from queues.points import share
 from queues.topology import NodeSpec, QueueSpec, Topology
 
@@ -27,7 +27,9 @@ def node_servers(names: tuple[str, ...]) -> Iterator[dict[str, str]]:
             for name in names
         }
         processes = [
-            subprocess.Popen(command(config), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            subprocess.Popen(
+                prepare_server_command(config), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
             for config in configs.values()
         ]
         try:

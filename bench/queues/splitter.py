@@ -17,8 +17,8 @@ def run(seconds: float) -> dict[str, dict[str, float]]:
     three, ten = share(NODES[:3]), share(NODES)
     share_seconds = seconds / 4
     figures = {
-        "us_per_block": _us_per_call(Splitter(three).next, share_seconds),
-        "us_per_block_10_containers": _us_per_call(Splitter(ten).next, share_seconds),
+        "us_per_block": _us_per_call(Splitter(three).pick_container, share_seconds),
+        "us_per_block_10_containers": _us_per_call(Splitter(ten).pick_container, share_seconds),
         "us_per_block_points_changing": _us_per_call(toggle_points(Splitter(three)), share_seconds),
     }
     cycle = itertools.cycle(NODES[:3])
@@ -41,7 +41,7 @@ def toggle_points(splitter: Splitter) -> Callable[[], str]:
             splitter.set_points(next(points))
             left = 1000
         left -= 1
-        return splitter.next()
+        return splitter.pick_container()
 
     return step
 

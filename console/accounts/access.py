@@ -166,9 +166,9 @@ class Actor:
             return False
         if action in BY_NAME_ONLY:
             return self.actions is not None and action in self.actions
-        return self.actions is None or bool(self.actions & {action, family_of(action)})
+        return self.actions is None or bool(self.actions & {action, get_action_family(action)})
 
-    def reaches(self, queues: Collection[str] | None) -> bool:
+    def can_access_queues(self, queues: Collection[str] | None) -> bool:
         """Return whether the actor's limit includes these queues (None: the whole plant)."""
         return self.queues is None or (queues is not None and self.queues.issuperset(queues))
 
@@ -199,7 +199,7 @@ class Actor:
             raise PermissionDenied(f"{self.name} has no account; this action requires an account.")
         return self.user
 
-    def permissions(self) -> dict[str, bool]:
+    def list_permissions(self) -> dict[str, bool]:
         """Return whether to offer each action, by its name in templates: `override.set` is `override_set`."""
         return {action.replace(".", "_"): self.may_somewhere(action) for action in ACTIONS}
 
@@ -207,7 +207,7 @@ class Actor:
 NOBODY = Actor(name="nobody", role=None)
 
 
-def family_of(action: str) -> str:
+def get_action_family(action: str) -> str:
     """Return the family of an action: `override` for `override.set`."""
     return action.partition(".")[0]
 
@@ -222,7 +222,7 @@ class ConfirmationNeeded(PermissionDenied):
         )
 
 
-def role_of(user: User | AnonymousUser) -> str | None:
+def find_user_role(user: User | AnonymousUser) -> str | None:
     """Return the highest role among the user's groups; a superuser is an administrator."""
     if not user.is_authenticated or not user.is_active:
         return None
@@ -236,7 +236,7 @@ def actor_of(request: HttpRequest) -> Actor:
     """Return the logged-in person of a request, and cache it on the request."""
     known = getattr(request, "weir_actor", None)
     if known is None:
-        person = actor_of_user(request.user, request.META.get("REMOTE_ADDR"))
+        person = build_user_actor(request.user, request.META.get("REMOTE_ADDR"))
         known = replace(add_request_id(request, person), confirmed_at=request.session.get(CONFIRMED_AT, 0.0))
         cast(WebRequest, request).weir_actor = known
     return known
@@ -253,10 +253,10 @@ def claim_place(scope: Mapping[str, Any], user: Any) -> None:
         admission.claim(scope, f"person:{user.pk}")
 
 
-def actor_of_user(user: User | AnonymousUser, address: str | None = None) -> Actor:
+def build_user_actor(user: User | AnonymousUser, address: str | None = None) -> Actor:
     if not user.is_authenticated:
         return Actor(name=NOBODY.name, role=None, address=address)
-    role, queues = role_of(user), queues_of(user)
+    role, queues = find_user_role(user), get_user_queues(user)
     if role == "administrator" and _lacks_second_factor(user):
         role = "viewer"  # users who may see a second factor and set one up
     return Actor(name=user.get_username(), role=role, user=user, address=address, queues=queues)
@@ -266,13 +266,13 @@ def _lacks_second_factor(user: User) -> bool:
     """Return whether this administrator needs a second factor and has neither one nor an identity
     provider.
     """
-    if not plant_settings.value("login.second_factor"):
+    if not plant_settings.get_setting_value("login.second_factor"):
         return False
     has_one = SecondFactor.objects.filter(user=user, confirmed=True).exists()
     return not has_one and not Identity.objects.filter(user=user).exists()
 
 
-def queues_of(user: User) -> frozenset[str] | None:
+def get_user_queues(user: User) -> frozenset[str] | None:
     """Return the queues that a user's role is limited to; None: all."""
     limit = QueueLimit.objects.filter(user=user).first()
     return intersect(limit.queues) if limit else None
@@ -335,7 +335,7 @@ def _refuse(actor: Actor, action: str, why: str) -> NoReturn:
     raise PermissionDenied(why)
 
 
-def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> None:
+def require_permission(actor: Actor, action: str, queues: Collection[str] | None = None) -> None:
     """Raise `PermissionDenied` unless the actor may do it to these queues (None: the whole plant).
 
     Raises `ConfirmationNeeded` if the person must confirm their identity again.
@@ -343,12 +343,12 @@ def demand(actor: Actor, action: str, queues: Collection[str] | None = None) -> 
     if action in OF_NO_QUEUE:
         admit(actor, action)
     else:
-        demand_contents(actor, action, queues)
+        require_data_access(actor, action, queues)
     if action in CONFIRMED:
-        demand_confirmed(actor)
+        require_recent_confirmation(actor)
 
 
-def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -> None:
+def require_data_access(actor: Actor, action: str, queues: Collection[str] | None) -> None:
     """Raise `PermissionDenied` unless the actor may do it and has access to these queues (None: the whole
     plant).
 
@@ -356,14 +356,14 @@ def demand_contents(actor: Actor, action: str, queues: Collection[str] | None) -
     queues' events.
     """
     admit(actor, action)
-    if not actor.reaches(queues):
+    if not actor.can_access_queues(queues):
         own = actor.queues or frozenset()
         beyond = "the whole plant" if queues is None else ", ".join(sorted(set(queues) - own))
         mine = ", ".join(sorted(own)) or "none"
         _refuse(actor, action, f"{action} affects {beyond}; {actor.name} is limited to the queues {mine}.")
 
 
-def demand_confirmed(actor: Actor) -> None:
+def require_recent_confirmation(actor: Actor) -> None:
     """Raise `ConfirmationNeeded` if the person's last confirmation is too old."""
     if not actor.is_confirmed():
         raise ConfirmationNeeded
@@ -399,7 +399,7 @@ def create_token(
     return token, secret
 
 
-def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Actor | None:
+def find_token_actor(secret: str, now: datetime, address: str | None = None) -> Actor | None:
     """Return the actor of a secret; None if it is unknown, expired, revoked, or its owner may not log in.
 
     A child token is valid only while its parent is.
@@ -407,30 +407,30 @@ def actor_of_token(secret: str, now: datetime, address: str | None = None) -> Ac
     token = ApiToken.objects.select_related("owner", "parent").filter(digest=digest_of(secret)).first()
     if token is None or not is_valid(token, now):
         return None
-    line = list(_line(token))
-    role: str | None = role_of(token.owner)
+    line = list(_iterate_token_lineage(token))
+    role: str | None = find_user_role(token.owner)
     for token_ in line:
-        role = least_role(token_.role, role)
+        role = choose_lower_role(token_.role, role)
     if token.used_at is None or now - token.used_at >= USED_AT_STEP:
         ApiToken.objects.filter(pk=token.pk).update(used_at=now)
-    of_owner = queues_of(token.owner)
+    of_owner = get_user_queues(token.owner)
     return Actor(
-        name=acts_as(token.name),
+        name=format_audit_name(token.name),
         role=role,
         user=token.owner,
         token=token,
         address=address,
-        queues=_common(of_owner, intersect(*(token_.queues for token_ in line))),
-        actions=_common_actions([token_.actions for token_ in line]),
+        queues=_intersect_limits(of_owner, intersect(*(token_.queues for token_ in line))),
+        actions=_list_allowed_actions([token_.actions for token_ in line]),
     )
 
 
-def acts_as(token_name: str) -> str:
+def format_audit_name(token_name: str) -> str:
     """Return the name under which the audit records a token's actions."""
     return f"token:{token_name}"
 
 
-def _line(token: ApiToken) -> Iterator[ApiToken]:
+def _iterate_token_lineage(token: ApiToken) -> Iterator[ApiToken]:
     """Return a token and its ancestors. Raises `PermissionDenied` for a cycle."""
     for _ in range(MAX_ANCESTORS):
         yield token
@@ -440,13 +440,13 @@ def _line(token: ApiToken) -> Iterator[ApiToken]:
     raise PermissionDenied(f"{token.name} has too many parent tokens.")
 
 
-def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+def _intersect_limits(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     if one is None or other is None:
         return other if one is None else one
     return one & other
 
 
-def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
+def _list_allowed_actions(lists: list[list[str]]) -> frozenset[str] | None:
     """Return the actions of a token: its own list, limited by that of each ancestor.
 
     An empty list limits nothing; a parent's list limits its children whatever they have, even to nothing.
@@ -460,10 +460,12 @@ def _common_actions(lists: list[list[str]]) -> frozenset[str] | None:
 
 def _list_named_actions(actions: Collection[str]) -> frozenset[str]:
     """Return each action in a list of actions and families."""
-    return frozenset(action for action in ACTIONS if action in actions or family_of(action) in actions)
+    return frozenset(
+        action for action in ACTIONS if action in actions or get_action_family(action) in actions
+    )
 
 
-def least_role(token_role: str, owner_role: str | None) -> str | None:
+def choose_lower_role(token_role: str, owner_role: str | None) -> str | None:
     """Return the lower one of the token's role and its owner's."""
     if owner_role is None:
         return None
@@ -476,33 +478,35 @@ def least_role(token_role: str, owner_role: str | None) -> str | None:
 
 def is_valid(token: ApiToken, now: datetime) -> bool:
     """Return whether the token and all its ancestors are valid, and its owner may log in."""
-    ended = any(token_.revoked_at is not None or token_.expires_at <= now for token_ in _line(token))
+    ended = any(
+        token_.revoked_at is not None or token_.expires_at <= now for token_ in _iterate_token_lineage(token)
+    )
     return token.owner.is_active and not ended
 
 
-def bearer_of(header: str | None) -> str | None:
+def parse_bearer_secret(header: str | None) -> str | None:
     """Return the secret in `Authorization: Bearer …`; None if the header is missing or of another kind."""
     kind, _, secret = (header or "").partition(" ")
     return secret.strip() or None if kind.lower() == "bearer" else None
 
 
-def user_of_session(session_key: str | None) -> User | AnonymousUser:
+def find_session_user(session_key: str | None) -> User | AnonymousUser:
     """Return the user of a session; None if it was logged out or expired, or the password was changed."""
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     return get_user(request)
 
 
-def actor_of_session(session_key: str | None, address: str | None = None) -> Actor:
+def get_session_actor(session_key: str | None, address: str | None = None) -> Actor:
     """Return the actor of a websocket's session; checked again while it is open."""
-    return actor_of_user(user_of_session(session_key), address) if session_key else NOBODY
+    return build_user_actor(find_session_user(session_key), address) if session_key else NOBODY
 
 
-def actor_of_connection(
+def get_connection_actor(
     session_key: str | None, authorization: str | None, address: str | None = None
 ) -> Actor:
     """Return the sender of a connection before Django handles it: by token if given, else by session."""
     if authorization is None:
-        return actor_of_session(session_key, address)
-    secret = bearer_of(authorization)
-    return (actor_of_token(secret, timezone.now(), address) if secret else None) or NOBODY
+        return get_session_actor(session_key, address)
+    secret = parse_bearer_secret(authorization)
+    return (find_token_actor(secret, timezone.now(), address) if secret else None) or NOBODY

@@ -8,7 +8,7 @@ from channels.db import database_sync_to_async
 from django.utils import timezone
 
 from console.accounts import token_failures
-from console.accounts.access import NOBODY, Actor, actor_of_session, bearer_of
+from console.accounts.access import NOBODY, Actor, get_session_actor, parse_bearer_secret
 
 # Only in Django has a request a thread of its own. Otherwise all connections would be looked up in one
 # thread, and each would wait for all before it while a server hangs; a thread for each could be a thousand.
@@ -23,15 +23,18 @@ def run_in_thread(function: Callable[..., Any]) -> Any:
     return database_sync_to_async(function, thread_sensitive=False, executor=_THREADS)
 
 
-def actor_of_connection(
+def authenticate_connection(
     session_key: str | None, authorization: str | None, address: str | None = None
 ) -> Actor:
     """Return the actor by token if given, else by session; None for a wrong token, or after too many wrong
     ones.
     """
     if authorization is None:
-        return actor_of_session(session_key, address)
+        return get_session_actor(session_key, address)
     try:
-        return token_failures.actor_of(bearer_of(authorization), timezone.now(), address) or NOBODY
+        return (
+            token_failures.authenticate_token(parse_bearer_secret(authorization), timezone.now(), address)
+            or NOBODY
+        )
     except token_failures.TooManyFailures:
         return NOBODY

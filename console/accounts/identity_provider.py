@@ -24,7 +24,7 @@ from django.http import HttpRequest
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 
 from console.accounts import people
-from console.accounts.access import Actor, role_of
+from console.accounts.access import Actor, find_user_role
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import Identity, QueueLimit
@@ -57,7 +57,7 @@ class NoRoleError(Exception):
     """The provider authenticates a user without a mapped group, or whose account is disabled."""
 
 
-def name() -> str | None:
+def get_provider_name() -> str | None:
     """Return the label of the login button; None without a provider."""
     return urlsplit(settings.WEIR_OIDC["issuer"]).hostname if settings.WEIR_OIDC else None
 
@@ -67,7 +67,7 @@ def is_of(user: User | AnonymousUser) -> bool:
     return user.is_authenticated and Identity.objects.filter(user=user).exists()
 
 
-def _provider_settings() -> dict[str, Any]:
+def _get_provider_settings() -> dict[str, Any]:
     """Return the provider's settings. Raises `ProviderError` if there are none."""
     if settings.WEIR_OIDC is None:
         raise ProviderError("No OpenID Connect provider is configured.")
@@ -76,13 +76,13 @@ def _provider_settings() -> dict[str, Any]:
 
 def discover() -> Mapping[str, Any]:
     """Return the provider's discovery document. Raises `ProviderError`."""
-    return _fetch_discovery(_provider_settings()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
+    return _fetch_discovery(_get_provider_settings()["issuer"], int(time.monotonic() // RETAINED_SECONDS))
 
 
 @functools.lru_cache(maxsize=2)
 def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     try:
-        document = _json_object(requests.get(issuer + DISCOVERY, **_bounds()))
+        document = _parse_json_object(requests.get(issuer + DISCOVERY, **_build_request_limits()))
         endpoints = [document[f"{each}_endpoint"] for each in ("authorization", "token", "userinfo")]
         endpoints.append(document["jwks_uri"])
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
@@ -96,7 +96,7 @@ def _fetch_discovery(issuer: str, hour: int) -> Mapping[str, Any]:
     return document
 
 
-def _bounds() -> dict[str, Any]:
+def _build_request_limits() -> dict[str, Any]:
     """Return the arguments by which a request to the provider is bounded in time and size."""
     deadline = time.monotonic() + MAX_ANSWER_SECONDS
 
@@ -113,7 +113,7 @@ def _bounds() -> dict[str, Any]:
     return {"timeout": TIMEOUT_SECONDS, "allow_redirects": False, "stream": True, "hooks": {"response": read}}
 
 
-def _json_object(answer: requests.Response) -> dict[str, Any]:
+def _parse_json_object(answer: requests.Response) -> dict[str, Any]:
     """Return the JSON object of an answer. Raises `ProviderError`, or `RequestException` for a bad status."""
     answer.raise_for_status()
     document = answer.json()
@@ -122,7 +122,7 @@ def _json_object(answer: requests.Response) -> dict[str, Any]:
     return document
 
 
-def algorithms() -> list[str]:
+def list_signature_algorithms() -> list[str]:
     """Return the accepted signature algorithms of ID tokens: those that the provider offers and Weir
     checks.
     """
@@ -142,8 +142,8 @@ def get_setting(attribute: str, *default: Any) -> Any:
         "OIDC_OP_TOKEN_ENDPOINT": lambda: discover()["token_endpoint"],
         "OIDC_OP_USER_ENDPOINT": lambda: discover()["userinfo_endpoint"],
         "OIDC_OP_JWKS_ENDPOINT": lambda: discover()["jwks_uri"],
-        "OIDC_RP_CLIENT_ID": lambda: _provider_settings()["client_id"],
-        "OIDC_RP_CLIENT_SECRET": lambda: _provider_settings()["client_secret"],
+        "OIDC_RP_CLIENT_ID": lambda: _get_provider_settings()["client_id"],
+        "OIDC_RP_CLIENT_SECRET": lambda: _get_provider_settings()["client_secret"],
     }
     if attribute in own:
         return own[attribute]()
@@ -167,9 +167,9 @@ def end_url(back: str) -> str:
         url = str(discover().get("end_session_endpoint") or "")
     except ProviderError:
         return ""
-    if urlsplit(url).scheme not in ("https", urlsplit(_provider_settings()["issuer"]).scheme):
+    if urlsplit(url).scheme not in ("https", urlsplit(_get_provider_settings()["issuer"]).scheme):
         return ""  # no address for browsers, or one less secure than the provider itself
-    query = {"client_id": _provider_settings()["client_id"], "post_logout_redirect_uri": back}
+    query = {"client_id": _get_provider_settings()["client_id"], "post_logout_redirect_uri": back}
     return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}"
 
 
@@ -210,7 +210,7 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         client, issuer, algorithm = (
             get_setting("OIDC_RP_CLIENT_ID"),
             discover()["issuer"],
-            _signed_by(payload),
+            _read_token_algorithm(payload),
         )
         if not isinstance(key, jwt.PyJWK) or key.algorithm_name != algorithm:
             raise SuspiciousOperation("The token's signature algorithm does not match its key.")
@@ -232,8 +232,10 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
 
     def retrieve_matching_jwk(self, token: str) -> jwt.PyJWK:
         """Return the key that the token names; without a name, the only key for such signatures."""
-        algorithm, named = _signed_by(token), jwt.get_unverified_header(token).get("kid")
-        answer = _json_object(requests.get(get_setting("OIDC_OP_JWKS_ENDPOINT"), **_bounds()))
+        algorithm, named = _read_token_algorithm(token), jwt.get_unverified_header(token).get("kid")
+        answer = _parse_json_object(
+            requests.get(get_setting("OIDC_OP_JWKS_ENDPOINT"), **_build_request_limits())
+        )
         listed = answer.get("keys")
         keys = [key for key in listed if _signs(key, algorithm)] if isinstance(listed, list) else []
         matching = [key for key in keys if named is None or key.get("kid") == named]
@@ -248,9 +250,9 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the provider's tokens for a code."""
-        answer = requests.post(get_setting("OIDC_OP_TOKEN_ENDPOINT"), data=payload, **_bounds())
+        answer = requests.post(get_setting("OIDC_OP_TOKEN_ENDPOINT"), data=payload, **_build_request_limits())
         self.raise_token_response_error(answer)
-        return _json_object(answer)
+        return _parse_json_object(answer)
 
     def verify_claims(self, claims: Mapping[str, Any]) -> bool:
         return isinstance(claims.get("sub"), str) and 0 < len(claims["sub"]) <= 255
@@ -259,14 +261,14 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         answer = requests.get(
             get_setting("OIDC_OP_USER_ENDPOINT"),
             headers={"Authorization": f"Bearer {access_token}"},
-            **_bounds(),
+            **_build_request_limits(),
         )
         answer.raise_for_status()
         if answer.headers.get("content-type", "").lower().startswith("application/jwt"):
             key = self.retrieve_matching_jwk(answer.text)
             told = self._verify_jws(answer.text, key, required=("aud", "iss", "sub"))
         else:
-            told = _json_object(answer)
+            told = _parse_json_object(answer)
         if told.get("sub") != payload["sub"]:
             raise SuspiciousOperation("The user info and the ID token have different subjects.")
         self.request.session[AUTHENTICATED_AT] = payload.get("auth_time")
@@ -276,13 +278,15 @@ class Backend(OIDCAuthenticationBackend):  # type: ignore[misc] # the library ha
         claims = self.get_userinfo(access_token, id_token, payload)
         if not self.verify_claims(claims):
             raise SuspiciousOperation("The ID token has no subject.")
-        return account_of(claims, Actor(name="oidc", role=None, address=self.request.META.get("REMOTE_ADDR")))
+        return synchronize_account(
+            claims, Actor(name="oidc", role=None, address=self.request.META.get("REMOTE_ADDR"))
+        )
 
 
-def _signed_by(token: str) -> str:
+def _read_token_algorithm(token: str) -> str:
     """Return the algorithm that a token names. Raises `SuspiciousOperation` for one that is not accepted."""
     algorithm = jwt.get_unverified_header(token).get("alg")
-    if algorithm not in algorithms():
+    if algorithm not in list_signature_algorithms():
         raise SuspiciousOperation("The token's signature algorithm is not offered by the provider.")
     return str(algorithm)
 
@@ -303,7 +307,7 @@ def _signs(key: Any, algorithm: str) -> bool:
 @transaction.atomic
 def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple[User | None, str]:
     """Return the account of these claims with the role of its groups; or None and why the login fails."""
-    issuer, subject = _provider_settings()["issuer"], claims["sub"]
+    issuer, subject = _get_provider_settings()["issuer"], claims["sub"]
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
     if identity is None and role is None:
         return None, "none of the user's groups has a role"
@@ -314,21 +318,21 @@ def _account(claims: Mapping[str, Any], role: str | None, actor: Actor) -> tuple
     return (user, "") if role else (None, "none of the user's groups has a role now")
 
 
-def account_of(claims: Mapping[str, Any], actor: Actor) -> User:
+def synchronize_account(claims: Mapping[str, Any], actor: Actor) -> User:
     """Return the provider's account. Raises `NoRoleError`; a lost role is removed even then."""
-    user, why = _account(claims, role_by_groups(claims), actor)
+    user, why = _account(claims, find_group_role(claims), actor)
     if user is None:
         raise NoRoleError(why)
     return user
 
 
-def role_by_groups(claims: Mapping[str, Any]) -> str | None:
+def find_group_role(claims: Mapping[str, Any]) -> str | None:
     """Return the highest role to which one of the groups is mapped; None without one.
 
     Raises `ProviderError` if the provider left the groups out because there are too many (as Entra ID does):
     unknown groups change no role.
     """
-    provider = _provider_settings()
+    provider = _get_provider_settings()
     claim = provider["groups_claim"]
     elsewhere = claims.get("_claim_names")
     is_elsewhere = (isinstance(elsewhere, dict) and claim in elsewhere) or claims.get("hasgroups") is True
@@ -368,7 +372,7 @@ def _free_name(claims: Mapping[str, Any]) -> str:
 
 
 def _follow(user: User, role: str | None, actor: Actor) -> None:
-    before = role_of(user)
+    before = find_user_role(user)
     if before == role:
         return
     user.groups.set([Group.objects.get_or_create(name=role)[0]] if role else [])

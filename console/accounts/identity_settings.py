@@ -15,7 +15,7 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the provider's settings; None without WEIR_OIDC_ISSUER. Raises `ValueError` that names the
     variable.
     """
-    issuer = variables.OIDC_ISSUER.text(environment).rstrip("/")
+    issuer = variables.OIDC_ISSUER.get_text(environment).rstrip("/")
     if not issuer:
         return None
     parts = urlsplit(issuer)
@@ -25,15 +25,15 @@ def read(environment: Mapping[str, str]) -> dict[str, Any] | None:
         raise ValueError(f"{', '.join(missing)} must be set if WEIR_OIDC_ISSUER is set.")
     return {
         "issuer": issuer,
-        "client_id": variables.OIDC_CLIENT_ID.text(environment),
-        "client_secret": variables.OIDC_CLIENT_SECRET.text(environment),
-        "groups_claim": variables.OIDC_GROUPS.text(environment),
-        "scopes": variables.OIDC_SCOPES.text(environment),
-        "roles": _roles(variables.OIDC_ROLES.words(environment)),
+        "client_id": variables.OIDC_CLIENT_ID.get_text(environment),
+        "client_secret": variables.OIDC_CLIENT_SECRET.get_text(environment),
+        "groups_claim": variables.OIDC_GROUPS.get_text(environment),
+        "scopes": variables.OIDC_SCOPES.get_text(environment),
+        "roles": _parse_group_roles(variables.OIDC_ROLES.get_words(environment)),
     }
 
 
-def _roles(words: list[str]) -> dict[str, str]:
+def _parse_group_roles(words: list[str]) -> dict[str, str]:
     """Return {group: role}. A group may be quoted or have %20 for a space, and may contain `=`."""
     roles: dict[str, str] = {}
     for word in words:

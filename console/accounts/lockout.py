@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.audit import audit_log, refusals
-from console.connections.client_addresses import counted_address
+from console.connections.client_addresses import normalize_address
 from console.web.web_request import WebRequest
 
 AT_ADDRESS, OF_ADDRESS, OF_ACCOUNT = 5, 10, 20  # in the order of settings.AXES_LOCKOUT_PARAMETERS
@@ -69,7 +69,7 @@ class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc] # django-axes h
 
 def counted_client(request: HttpRequest) -> str | None:
     """Return the address for which a login counts."""
-    return counted_address(request.META.get("REMOTE_ADDR")) or None
+    return normalize_address(request.META.get("REMOTE_ADDR")) or None
 
 
 def normalize_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str | None:

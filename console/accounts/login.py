@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from console.accounts.access import CONFIRMED_AT, actor_of_user, add_request_id
+from console.accounts.access import CONFIRMED_AT, add_request_id, build_user_actor
 from console.audit import audit_log
 
 PASSWORD_BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -56,7 +56,7 @@ def is_ours(request: HttpRequest, address: str) -> bool:
     return url_has_allowed_host_and_scheme(address, {request.get_host()}, request.is_secure())
 
 
-def address_with_next(address: str, following: str) -> str:
+def add_next_parameter(address: str, following: str) -> str:
     return f"{address}?{urlencode({'next': following})}"
 
 
@@ -69,14 +69,14 @@ def enter(request: HttpRequest, user: User, backend: str, by: str, proved_at: fl
     login(request, user, backend=backend)
     if proved_at is not None:
         request.session[CONFIRMED_AT] = proved_at
-    actor = add_request_id(request, actor_of_user(user, request.META.get("REMOTE_ADDR")))
+    actor = add_request_id(request, build_user_actor(user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login", user.get_username(), after={"by": by})
 
 
 def confirm(request: HttpRequest, by: str) -> None:
     """Record that a logged-in user has confirmed their identity."""
     request.session[CONFIRMED_AT] = timezone.now().timestamp()
-    actor = add_request_id(request, actor_of_user(request.user, request.META.get("REMOTE_ADDR")))
+    actor = add_request_id(request, build_user_actor(request.user, request.META.get("REMOTE_ADDR")))
     audit_log.record(actor, "login.confirm", request.user.get_username(), after={"by": by})
 
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.accounts import second_factor, sessions, tokens
-from console.accounts.access import Actor, demand, queues_of, role_of
+from console.accounts.access import Actor, find_user_role, get_user_queues, require_permission
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
 from console.models import Identity, QueueLimit
@@ -33,7 +33,7 @@ def find_user(username: str) -> User:
 @transaction.atomic
 def create(actor: Actor, username: str, role: str, reason: str, password: str = "") -> tuple[User, str]:
     """Create a user; return it and the password (random unless given), which is shown once."""
-    demand(actor, "user.manage")
+    require_permission(actor, "user.manage")
     why = read_reason(reason)
     if not USERNAME.match(username):
         raise BadInput("username", "must have 1 to 150 letters, digits, or the characters @ . + - _.")
@@ -51,8 +51,8 @@ def create(actor: Actor, username: str, role: str, reason: str, password: str = 
 @transaction.atomic
 def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
     """Change the role, which applies from the next request on."""
-    demand(actor, "user.manage")
-    why, before = read_reason(reason), role_of(user)
+    require_permission(actor, "user.manage")
+    why, before = read_reason(reason), find_user_role(user)
     _check_role(role)
     if role == before:
         raise BadInput("role", f"of {user.get_username()} is already {role}.")
@@ -73,9 +73,9 @@ def change_role(actor: Actor, user: User, role: str, reason: str) -> None:
 @transaction.atomic
 def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str) -> None:
     """Limit a user's role to these queues; none: all queues. Raises `BadInput` that names the field."""
-    demand(actor, "user.manage")
-    why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(queues_of(user) or ())
-    if role_of(user) == "administrator" and wanted:
+    require_permission(actor, "user.manage")
+    why, wanted, before = read_reason(reason), sorted(set(queues)), sorted(get_user_queues(user) or ())
+    if find_user_role(user) == "administrator" and wanted:
         raise BadInput("queues", "can't be limited for an administrator, who could remove the limit.")
     known = set(Queue.objects.values_list("name", flat=True))
     if unknown := [queue for queue in wanted if queue not in known]:
@@ -93,7 +93,7 @@ def limit_queues(actor: Actor, user: User, queues: Collection[str], reason: str)
 @transaction.atomic
 def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
     """Remove the second factor of a user who has lost app and codes; their sessions end."""
-    demand(actor, "user.manage")
+    require_permission(actor, "user.manage")
     why = read_reason(reason)
     if not second_factor.remove(user):
         raise BadInput("username", f"{user.get_username()} has no second factor.")
@@ -106,7 +106,7 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
     """Enable or disable a user. Disabling permanently ends all their sessions, tokens, and shared links at
     once.
     """
-    demand(actor, "user.manage")
+    require_permission(actor, "user.manage")
     why = read_reason(reason)
     if user.is_active == on:
         raise BadInput("username", f"{user.get_username()} is already {'enabled' if on else 'disabled'}.")
@@ -126,7 +126,7 @@ def reset_password(actor: Actor, user: User, reason: str, password: str = "") ->
     """Set a new password, which is shown once; the user's sessions, tokens, and shared links end
     permanently.
     """
-    demand(actor, "user.manage")
+    require_permission(actor, "user.manage")
     why = read_reason(reason)
     _check_local(
         user, "username", "belongs to an account of the identity provider, which has no password in Weir."
@@ -175,7 +175,9 @@ def _keep_an_administrator(leaving: User) -> None:
     # Locked: of two administrators who remove each other's role at the same time, one keeps it.
     active = User.objects.select_for_update(no_key=True).filter(is_active=True).order_by("pk")
     others = [user for user in active if user.pk != leaving.pk]
-    if role_of(leaving) == "administrator" and not any(role_of(other) == "administrator" for other in others):
+    if find_user_role(leaving) == "administrator" and not any(
+        find_user_role(other) == "administrator" for other in others
+    ):
         raise BadInput(
             "username",
             (f"{leaving.get_username()} is the last administrator; create another administrator first."),

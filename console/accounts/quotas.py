@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from console.accounts.access import Actor
 from console.connections.control_server import control
 from queues import keys
-from queues.lua.script import script
+from queues.lua.script import load_script
 from workers.steering import plant_settings
 
 BURST_SECONDS = 10
@@ -43,10 +43,10 @@ class Quota:
     def _take(self, events: int, size_bytes: int, ask: bool) -> int:
         rates = (self.events_per_second, self.bytes_per_second, BURST_SECONDS)
         words = (keys.QUOTA.build(self.subject), *rates, events, size_bytes, int(ask))
-        return int(control().eval(script("control/take_quota"), 1, *words))
+        return int(control().eval(load_script("control/take_quota"), 1, *words))
 
 
-def quota_of(actor: Actor) -> Quota:
+def get_actor_quota(actor: Actor) -> Quota:
     """Return the token's own quota if it has one, else the plant's settings.
 
     A child token shares its parent's quota; otherwise many children could publish many times as much.
@@ -56,6 +56,6 @@ def quota_of(actor: Actor) -> Quota:
     own_bytes = token.quota_bytes_per_second if token else None
     return Quota(
         f"token:{token.pk}" if token else f"user:{actor.user.pk if actor.user else 0}",
-        own_events or plant_settings.value("quota.events_per_second"),
-        own_bytes or plant_settings.value("quota.bytes_per_second"),
+        own_events or plant_settings.get_setting_value("quota.events_per_second"),
+        own_bytes or plant_settings.get_setting_value("quota.bytes_per_second"),
     )

@@ -56,7 +56,7 @@ def confirm(user: User, code: str) -> list[str]:
     made = SecondFactor.objects.select_for_update().filter(user=user, confirmed=False).first()
     if made is None:
         raise BadInput("code", "is not expected: no setup is in progress; start again.")
-    if not made.verify_token(_plain(code)):
+    if not made.verify_token(_normalize_code(code)):
         raise BadInput(
             "code", ("is not the app's current code; wait for the next code, and check the app's clock.")
         )
@@ -76,7 +76,7 @@ def is_right(user: User, code: str, now: datetime) -> bool:
     """Return whether the code is the app's current code or an unused recovery code, which is then used up."""
     # The row is locked: the second of two requests with the same code is rejected.
     held = SecondFactor.objects.select_for_update().filter(user=user, confirmed=True).first()
-    plain = _plain(code)
+    plain = _normalize_code(code)
     if held is not None and (held.throttling_failure_timestamp or now) > now:
         # From before the clock was set back: the wait starts now.
         held.throttling_failure_timestamp = now
@@ -99,13 +99,13 @@ def remove(user: User) -> bool:
     return bool(SecondFactor.objects.filter(user=user).delete()[0])
 
 
-def secret_of(device: SecondFactor) -> str:
+def format_device_secret(device: SecondFactor) -> str:
     """Return the key for manual entry in an app, in groups of four."""
     text = base64.b32encode(device.bin_key).decode().rstrip("=")
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
-def picture_of(device: SecondFactor) -> str:
+def render_qr_code(device: SecondFactor) -> str:
     """Return the QR code of the device as inline SVG."""
     code = segno.make(device.config_url, error="m", micro=False)
     return code.svg_inline(
@@ -113,7 +113,7 @@ def picture_of(device: SecondFactor) -> str:
     )
 
 
-def codes_left(user: User) -> int:
+def count_unused_codes(user: User) -> int:
     """Return the number of unused recovery codes."""
     return RecoveryCode.objects.filter(user=user, used_at=None).count()
 
@@ -126,7 +126,7 @@ def _new_recovery_codes(user: User) -> list[str]:
     return ["-".join(code[at : at + 4] for at in range(0, CODE_LENGTH, 4)) for code in codes]
 
 
-def _plain(code: str) -> str:
+def _normalize_code(code: str) -> str:
     """Remove separators between groups. The length of typed text is limited before any int()."""
     text = "".join(code.lower().split()).replace("-", "")[:MAX_CODE]
     return text if text.isascii() else ""

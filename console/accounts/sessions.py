@@ -12,10 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
 
-from console.accounts.access import CONFIRMED_AT, Actor, claim_place, demand
+from console.accounts.access import CONFIRMED_AT, Actor, claim_place, require_permission
 from console.audit import audit_log
 from console.models import Session, UserSession
-from console.storage.session_store import SessionStore, idle_since
+from console.storage.session_store import SessionStore, compute_idle_cutoff
 from console.web.refusal import RequestRefused
 from workers.steering import plant_settings
 
@@ -26,12 +26,14 @@ READING = ("GET", "HEAD", "OPTIONS")
 @receiver(user_logged_in)
 def _began(sender: Any, request: HttpRequest | None, user: User, **named: Any) -> None:
     """Limit a login to the configured time, and record it at once: a session without a row has no user."""
-    UserSession.objects.filter(user=user).exclude(pk__in=alive(user).values("pk")).delete()  # ended long ago
+    UserSession.objects.filter(user=user).exclude(
+        pk__in=list_active_sessions(user).values("pk")
+    ).delete()  # ended long ago
     SessionStore.clear_expired()
     if request is None:
         return
     now = timezone.now()
-    request.session.set_expiry(timedelta(hours=plant_settings.value("session.hours")))
+    request.session.set_expiry(timedelta(hours=plant_settings.get_setting_value("session.hours")))
     request.session[CONFIRMED_AT] = now.timestamp()
     if request.session.session_key is None:
         request.session.create()
@@ -94,11 +96,11 @@ def _first(request: HttpRequest, user: User, now: datetime) -> dict[str, Any]:
     return {**_record_visit(request, now), "user": user, "created_at": now}
 
 
-def alive(of: User | None = None) -> QuerySet[UserSession]:
+def list_active_sessions(of: User | None = None) -> QuerySet[UserSession]:
     """Return active sessions, the last used first; of one user, or of all."""
     now = timezone.now()
     keys = Session.objects.filter(expire_date__gt=now).values("session_key")
-    rows = UserSession.objects.filter(digest__in=keys, seen_at__gt=idle_since(now))
+    rows = UserSession.objects.filter(digest__in=keys, seen_at__gt=compute_idle_cutoff(now))
     rows = rows.select_related("user").order_by("-seen_at", "-pk")
     return rows if of is None else rows.filter(user=of)
 
@@ -106,7 +108,7 @@ def alive(of: User | None = None) -> QuerySet[UserSession]:
 @transaction.atomic
 def end(actor: Actor, session: UserSession) -> None:
     """End a session. Users may end their own; user managers, all. Its websocket closes within seconds."""
-    demand(actor, "account.change" if session.user == actor.user else "user.manage")
+    require_permission(actor, "account.change" if session.user == actor.user else "user.manage")
     about = {"since": session.created_at.isoformat(), "address": session.address, "agent": session.agent}
     audit_log.record(actor, "session.end", session.user.get_username(), before=about)
     _delete(session)

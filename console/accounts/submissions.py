@@ -65,7 +65,9 @@ def once(request: HttpRequest, actor: Any) -> None:
         return
     if not GOOD.match(key):
         raise AnsweredError(
-            refusal(422, "must have 8 to 64 letters, digits, dots, colons, hyphens, and underscores.")
+            build_error_response(
+                422, "must have 8 to 64 letters, digits, dots, colons, hyphens, and underscores."
+            )
         )
     fingerprint = fingerprint_of(request)
     now, who = timezone.now(), f"token:{actor.token.digest}" if actor.token else f"user:{actor.name}"
@@ -74,7 +76,7 @@ def once(request: HttpRequest, actor: Any) -> None:
         actor=who, key=key, defaults={"path": request.path[:300], "fingerprint": fingerprint, "at": now}
     )
     if not made:
-        raise AnsweredError(_again(row, request, fingerprint))
+        raise AnsweredError(_replay_response(row, request, fingerprint))
     cast(WebRequest, request).weir_submission = row
 
 
@@ -85,7 +87,7 @@ def key_of(request: HttpRequest) -> str:
     return request.POST.get(FIELD, "") if _is_page_form(request) else ""
 
 
-def refusal(status: int, message: str) -> JsonResponse:
+def build_error_response(status: int, message: str) -> JsonResponse:
     return JsonResponse({"errors": {HEADER: [message]}}, status=status)
 
 
@@ -129,17 +131,21 @@ def _add(digest: Any, *parts: bytes) -> None:
         digest.update(f"{len(part)}:".encode() + part)
 
 
-def _again(found: Submission, request: HttpRequest, fingerprint: str) -> HttpResponse:
+def _replay_response(found: Submission, request: HttpRequest, fingerprint: str) -> HttpResponse:
     if found.path != request.path[:300] or found.fingerprint not in ("", fingerprint):
-        return refusal(422, f"{found.key} was used for another request; choose a new key for each change.")
+        return build_error_response(
+            422, f"{found.key} was used for another request; choose a new key for each change."
+        )
     if found.status is None:
-        return refusal(409, "is in progress, or its process exited; check whether the change was made.")
+        return build_error_response(
+            409, "is in progress, or its process exited; check whether the change was made."
+        )
     if not found.content_type:
-        return refusal(409, "was already used; its response is shown only once.")
+        return build_error_response(409, "was already used; its response is shown only once.")
     try:
         body = sealing.unseal(found.body, PURPOSE, f"{found.actor} {found.key}")
     except sealing.UnsealableError:
-        return refusal(409, "was already used; its response is no longer stored.")
+        return build_error_response(409, "was already used; its response is no longer stored.")
     response = HttpResponse(body, status=found.status, content_type=found.content_type)
     if found.location:
         response["Location"] = found.location

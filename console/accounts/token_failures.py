@@ -8,9 +8,9 @@ from datetime import datetime
 
 import redis
 
-from console.accounts.access import Actor, actor_of_token
+from console.accounts.access import Actor, find_token_actor
 from console.audit import refusals
-from console.connections.client_addresses import counted_address
+from console.connections.client_addresses import normalize_address
 from console.connections.control_server import control
 from queues import keys
 
@@ -27,9 +27,11 @@ class TooManyFailures(Exception):  # noqa: N818 - it is an answer, not a fault
         self.seconds = seconds
 
 
-def actor_of(secret: str | None, now: datetime, address: str | None, request_id: str = "") -> Actor | None:
+def authenticate_token(
+    secret: str | None, now: datetime, address: str | None, request_id: str = ""
+) -> Actor | None:
     """Return the actor of the token; None for an invalid token. Raises `TooManyFailures` instead of None."""
-    actor = actor_of_token(secret, now, address) if secret else None
+    actor = find_token_actor(secret, now, address) if secret else None
     if actor is not None or address is None:
         return actor
     count(address, request_id, "unknown token", "token unknown, expired, or revoked")
@@ -45,7 +47,7 @@ def count(address: str, request_id: str, who: str, why: str) -> None:
 
 def _count_failure(address: str) -> int:
     """Count a failure; return the seconds to wait, 0 while there are few."""
-    key = keys.TOKEN_FAILURES.build(counted_address(address))
+    key = keys.TOKEN_FAILURES.build(normalize_address(address))
     try:
         with control().pipeline() as pipe:
             pipe.incr(key)

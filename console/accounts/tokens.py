@@ -20,12 +20,12 @@ from console.accounts.access import (
     PRODUCER,
     SESSIONS_ONLY,
     Actor,
-    acts_as,
+    choose_lower_role,
     create_token,
-    demand,
-    demand_confirmed,
-    family_of,
-    least_role,
+    format_audit_name,
+    get_action_family,
+    require_permission,
+    require_recent_confirmation,
 )
 from console.accounts.identity_settings import ROLES
 from console.audit import audit_log
@@ -40,7 +40,7 @@ from workers.steering.overrides import read_reason
 NAME = re.compile(r"[\w.-]{1,80}\Z")
 MAX_SCOPES = 100
 RETAINED = timedelta(days=400)  # after its end; the audit keeps it for longer
-FAMILIES = frozenset(map(family_of, ACTIONS)) - {"account"}
+FAMILIES = frozenset(map(get_action_family, ACTIONS)) - {"account"}
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class TokenScope:
 EVERYTHING = TokenScope()
 
 
-def grantable_roles(actor: Actor) -> list[str]:
+def list_grantable_roles(actor: Actor) -> list[str]:
     """Return the roles that a token of this actor can have."""
-    return [role for role in (PRODUCER, *ROLES) if least_role(role, actor.role) == role]
+    return [role for role in (PRODUCER, *ROLES) if choose_lower_role(role, actor.role) == role]
 
 
 @transaction.atomic
@@ -68,13 +68,13 @@ def make(
     """Create a token of the actor's; return it and its secret, shown once. Raises `BadInput` that names the
     field.
     """
-    demand(actor, "token.mint")
+    require_permission(actor, "token.mint")
     _check(actor, name, role, days)
     _check_queues(actor, scope.queues)
     _check_actions(actor, scope.actions)
     ApiToken.objects.filter(Q(expires_at__lt=now - RETAINED) | Q(revoked_at__lt=now - RETAINED)).delete()
     if role == "administrator" or BY_NAME_ONLY & set(scope.actions):
-        demand_confirmed(actor)
+        require_recent_confirmation(actor)
     # A user who is disabled at the same time gets no token that would outlive it.
     account = actor.account
     owner = User.objects.select_for_update().filter(pk=account.pk, is_active=True).first()
@@ -110,10 +110,10 @@ def _check(actor: Actor, name: str, role: str, days: Any) -> None:
         raise BadInput("name", f"{name} is already taken; choose another name.")
     if role not in ApiToken.Role.values:
         raise BadInput("role", f"must be one of {', '.join(ApiToken.Role.values)}, not {role[:40]!r}.")
-    if role not in grantable_roles(actor):
+    if role not in list_grantable_roles(actor):
         raise BadInput("role", f"{role} exceeds the permissions of {actor.name}.")
-    most = plant_settings.value("token.maximum_days")
-    checks.whole(1, most).validate(days, "days", end=".")
+    most = plant_settings.get_setting_value("token.maximum_days")
+    checks.accept_whole_number(1, most).validate(days, "days", end=".")
 
 
 def _check_queues(actor: Actor, queues: Collection[str]) -> None:
@@ -124,7 +124,7 @@ def _check_queues(actor: Actor, queues: Collection[str]) -> None:
         raise BadInput(
             "queues", (f"{unknown[0][:60]!r} is not a queue; choose from {', '.join(sorted(known))}.")
         )
-    if (queues and not actor.reaches(queues)) or actor.queues == frozenset():
+    if (queues and not actor.can_access_queues(queues)) or actor.queues == frozenset():
         raise BadInput("queues", f"exceed those of {actor.name}: {', '.join(sorted(actor.queues or ()))}.")
 
 
@@ -136,7 +136,7 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
         mine = [
             known_action
             for known_action in ACTIONS
-            if action in (known_action, family_of(known_action)) and actor.may(known_action)
+            if action in (known_action, get_action_family(known_action)) and actor.may(known_action)
         ]
         if not mine or (actor.token is not None and not _is_within(actor, action)):
             raise BadInput("actions", f"{action} exceeds the permissions of {actor.name}.")
@@ -158,7 +158,7 @@ def _is_within(parent: Actor, action: str) -> bool:
     """Return whether a child of this token may be given the action or family."""
     if action in BY_NAME_ONLY:
         return False
-    return parent.actions is None or bool(parent.actions & {action, family_of(action)})
+    return parent.actions is None or bool(parent.actions & {action, get_action_family(action)})
 
 
 @transaction.atomic
@@ -167,7 +167,7 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
 
     Users may do this for their own tokens and descendants; user managers, for all tokens.
     """
-    demand(actor, "token.mint" if is_own(actor, token) else "user.manage")
+    require_permission(actor, "token.mint" if is_own(actor, token) else "user.manage")
     if not _end_tokens(ApiToken.objects.filter(pk=token.pk), now):
         return False
     audit_log.record(actor, "token.revoke", token.name, before={"role": token.role})
@@ -186,7 +186,7 @@ def set_quota(
     """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises
     `BadInput`.
     """
-    demand(actor, "user.manage")
+    require_permission(actor, "user.manage")
     why = read_reason(reason)
     wanted = {"quota_events_per_second": events_per_second, "quota_bytes_per_second": bytes_per_second}
     for name, value in wanted.items():
@@ -219,7 +219,7 @@ def revoke_all(owner: User, now: datetime) -> int:
 
 def _end_tokens(tokens: QuerySet[ApiToken], now: datetime) -> int:
     """Return how many tokens were active, and end them and the links shared with them."""
-    end_links(map(acts_as, tokens.values_list("name", flat=True)), now)
+    end_links(map(format_audit_name, tokens.values_list("name", flat=True)), now)
     return tokens.filter(revoked_at=None).update(revoked_at=now)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from console.input.shown_digest import demand_unchanged
+from console.input.shown_digest import check_unchanged
 from queues.errors import BadInput
 from workers.alerts import actions
 from workers.alerts.conditions.catalog import INTEGRITY
@@ -31,27 +31,27 @@ FINGERPRINT_DIGITS = 12
 @transaction.atomic
 def acknowledge(actor: Actor, alert_id: int, *, note: str, now: datetime) -> Alert:
     """Acknowledge an alert for the actor until the rule's timeout."""
-    demand(actor, "alert.acknowledge", queues_of_alert(alert_id))
-    _demand_integrity(actor, conditions_of_alert(alert_id))
+    require_permission(actor, "alert.acknowledge", list_alert_queues(alert_id))
+    _require_integrity_rights(actor, list_alert_conditions(alert_id))
     alert = actions.acknowledge(alert_id, actor.user, note, now)
-    _record_action(actor, "alert.acknowledge", alert, note, {"until": _iso(alert.acknowledged_until)})
+    _record_action(actor, "alert.acknowledge", alert, note, {"until": _format_time(alert.acknowledged_until)})
     return alert
 
 
 @transaction.atomic
 def snooze(actor: Actor, alert_id: int, *, minutes: Any, now: datetime) -> Alert:
     """Suppress an alert's notifications for some minutes."""
-    demand(actor, "alert.snooze", queues_of_alert(alert_id))
-    _demand_integrity(actor, conditions_of_alert(alert_id))
+    require_permission(actor, "alert.snooze", list_alert_queues(alert_id))
+    _require_integrity_rights(actor, list_alert_conditions(alert_id))
     alert = actions.snooze(alert_id, actor.user, minutes, now)
-    _record_action(actor, "alert.snooze", alert, "", {"until": _iso(alert.snoozed_until)})
+    _record_action(actor, "alert.snooze", alert, "", {"until": _format_time(alert.snoozed_until)})
     return alert
 
 
 @transaction.atomic
 def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int | None = None) -> Alert:
     """Notify the next step at once. step: the step shown as the next; None: the current next step."""
-    demand(actor, "alert.escalate", queues_of_alert(alert_id))
+    require_permission(actor, "alert.escalate", list_alert_queues(alert_id))
     alert = actions.escalate(alert_id, actor.user, note, now, step)
     _record_action(actor, "alert.escalate", alert, note, {"step": alert.next_step})
     return alert
@@ -60,7 +60,7 @@ def escalate(actor: Actor, alert_id: int, *, note: str, now: datetime, step: int
 @transaction.atomic
 def note(actor: Actor, alert_id: int, *, text: str, now: datetime) -> AlertEvent:
     """Add a note to an alert."""
-    demand(actor, "alert.note", queues_of_alert(alert_id))
+    require_permission(actor, "alert.note", list_alert_queues(alert_id))
     made = actions.note(alert_id, actor.user, text, now)
     _record_action(actor, "alert.note", made.alert, made.text, None)
     return made
@@ -72,7 +72,7 @@ def report(actor: Actor, document: Mapping[str, Any], *, now: datetime) -> Store
     It changes nothing in the plant, and is kept with the name of its token, so there is no audit entry for
     each.
     """
-    demand(actor, "alert.report")
+    require_permission(actor, "alert.report")
     return reported.take(document, actor.name, now)
 
 
@@ -82,9 +82,9 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
 
     It covers alerts about Weir's own integrity only if an administrator sets it.
     """
-    demand(actor, "silence.set", queues_of_matchers(matchers))
-    if silences.integrity_rules(matchers):
-        demand(actor, "integrity.manage")
+    require_permission(actor, "silence.set", list_matcher_queues(matchers))
+    if silences.list_integrity_rules(matchers):
+        require_permission(actor, "integrity.manage")
     made = silences.add(
         matchers, reason, minutes, actor.account, now, covers_integrity=may_silence_integrity(actor)
     )
@@ -96,7 +96,7 @@ def silence(actor: Actor, matchers: Any, *, reason: Any, minutes: Any, now: date
 @transaction.atomic
 def end_silence(actor: Actor, silence: Silence, *, now: datetime) -> bool:
     """End a silence now; return False, without an audit entry, if it had ended already."""
-    demand(actor, "silence.end", queues_of_matchers(silence.matchers))
+    require_permission(actor, "silence.end", list_matcher_queues(silence.matchers))
     ended = silences.end(silence, actor.user, now)
     if ended:
         before = {"matchers": format_matchers(silence.matchers), "expires_at": silence.expires_at.isoformat()}
@@ -115,10 +115,10 @@ def define_rule(
     revision: int | None = None,
 ) -> AlertRule:
     """Create or change a rule; the audit log records the differences."""
-    demand(actor, "alert_rule.change")
-    text = _reason(reason)
+    require_permission(actor, "alert_rule.change")
+    text = _validate_reason(reason)
     known = AlertRule.objects.filter(name=name).first() if isinstance(name, str) else None
-    _demand_integrity(actor, [known.condition if known else "", fields.get("condition")])
+    _require_integrity_rights(actor, [known.condition if known else "", fields.get("condition")])
     before = rules.document(known) if known else {}
     made = rules.define(name, fields, now, revision)
     after = rules.document(made)
@@ -152,13 +152,13 @@ def define_receiver(
     switches: `tells_resolved`, `gets_reports`, `enabled`; None keeps a value. digest: of the receiver as
     shown.
     """
-    demand(actor, "receiver.change")
-    text = _reason(reason)
+    require_permission(actor, "receiver.change")
+    text = _validate_reason(reason)
     known = Receiver.objects.filter(name=name).first() if isinstance(name, str) else None
     before = audit_document(known) if known else None
     more = {flag: getattr(known, flag) for flag in switches if known}
     if known:
-        demand_unchanged(str(name), describe_receiver(known), digest)
+        check_unchanged(str(name), describe_receiver(known), digest)
     more |= {flag: value for flag, value in switches.items() if value is not None}
     with audit_log.audit_refusals(actor, "receiver.change", str(name), ("url", "secret_environment")):
         made = receivers.define(name, channel, settings, **more)
@@ -170,9 +170,9 @@ def define_receiver(
 @transaction.atomic
 def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
     """Delete a receiver that no rule names, with its messages."""
-    demand(actor, "receiver.change")
-    text = _reason(reason)
-    if named := [*receivers.list_rules_using(receiver), *receivers.schedules_of(receiver)]:
+    require_permission(actor, "receiver.change")
+    text = _validate_reason(reason)
+    if named := [*receivers.list_rules_using(receiver), *receivers.list_fallback_schedules(receiver)]:
         raise BadInput("receiver", f"is used by {', '.join(named[:5])}; remove it there first.")
     before = audit_document(receiver)
     receiver.delete()
@@ -182,7 +182,7 @@ def delete_receiver(actor: Actor, receiver: Receiver, *, reason: str) -> None:
 @transaction.atomic
 def test_receiver(actor: Actor, receiver: Receiver, *, now: datetime) -> Message:
     """Send the receiver a test message."""
-    demand(actor, "receiver.test")
+    require_permission(actor, "receiver.test")
     if not receiver.enabled:
         raise BadInput("receiver", "is disabled; enable it first.")
     made = outbox.test_message(receiver, actor.name, now)
@@ -227,28 +227,28 @@ def _record_action(actor: Actor, action: str, alert: Alert, reason: str, after: 
     audit_log.record(actor, action, f"alert {alert.pk}", reason=reason.strip(), after=after)
 
 
-def _reason(reason: Any) -> str:
+def _validate_reason(reason: Any) -> str:
     text = reason.strip() if isinstance(reason, str) else ""
     if not text:
         raise BadInput("reason", "is missing; give a reason in a sentence.")
     return text[:2_000]
 
 
-def _iso(moment: datetime | None) -> str | None:
+def _format_time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _demand_integrity(actor: Actor, conditions: Iterable[Any]) -> None:
+def _require_integrity_rights(actor: Actor, conditions: Iterable[Any]) -> None:
     """Raise `PermissionDenied` if a condition watches Weir's own integrity, unless the actor is an
     administrator.
     """
     if any(condition in INTEGRITY for condition in conditions if isinstance(condition, str)):
-        demand(actor, "integrity.manage")
+        require_permission(actor, "integrity.manage")
 
 
 def may_silence_integrity(actor: Actor) -> bool:
     """Return whether a silence of the actor covers alerts about Weir's own integrity."""
-    return actor.may("integrity.manage") and actor.reaches(None)
+    return actor.may("integrity.manage") and actor.can_access_queues(None)
 
 
 def may_quiet(actor: Actor, alert: Alert) -> bool:
@@ -256,18 +256,18 @@ def may_quiet(actor: Actor, alert: Alert) -> bool:
     return alert.condition not in INTEGRITY or actor.may_somewhere("integrity.manage")
 
 
-def conditions_of_alert(alert_id: int) -> list[str]:
+def list_alert_conditions(alert_id: int) -> list[str]:
     """Return the condition of an alert; none for an unknown alert."""
     return list(Alert.objects.filter(pk=alert_id).values_list("condition", flat=True))
 
 
-def queues_of_alert(alert_id: int) -> list[str]:
+def list_alert_queues(alert_id: int) -> list[str]:
     """Return the queue that an alert is about; none for an alert about a node or a process."""
     labels = Alert.objects.filter(pk=alert_id).values_list("labels", flat=True).first() or {}
     return [labels["queue"]] if labels.get("queue") else []
 
 
-def queues_of_matchers(matchers: Any) -> list[str] | None:
+def list_matcher_queues(matchers: Any) -> list[str] | None:
     """Return the queue that matchers name; None if they may match alerts of any queue."""
     rows = matchers if isinstance(matchers, list) else []
     named = [row.get("value") for row in rows if isinstance(row, dict) and _is_of_one_queue(row)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.actions import dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
@@ -36,7 +36,7 @@ class DeadLetterReport:
     events: int
     refused: list[dict[str, str]]
 
-    def sentence(self) -> str:
+    def format_sentence(self) -> str:
         verb = "requeued" if self.action == "requeue" else "discarded permanently"
         said = f"{format_count(self.letters, 'dead letter')} ({format_count(self.events, 'event')}) {verb}."
         if not self.refused:
@@ -55,7 +55,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     if action not in ACTIONS:
         raise BadInput("action", f"must be {' or '.join(ACTIONS)}.")
     queues = sorted({name.queue for name in names})
-    demand(actor, f"dead_letters.{action}", queues)
+    require_permission(actor, f"dead_letters.{action}", queues)
     why = read_reason(reason)
     if action == "discard":
         _check_confirmation(queues, confirm)
@@ -69,7 +69,7 @@ def act(actor: Actor, action: str, names: Sequence[Name], reason: str, confirm: 
     if not report.letters:
         if failed is not None:
             raise failed
-        raise BadInput("letter", report.sentence().partition("Failed: ")[2])
+        raise BadInput("letter", report.format_sentence().partition("Failed: ")[2])
     return report
 
 
@@ -101,7 +101,7 @@ def fix(
     actor: Actor, name: Name, row: int, event: Mapping[str, Any], reason: str, now: datetime
 ) -> NamedDeadLetter:
     """Set values of one event of a letter; its id stays. The audit log has the previous event."""
-    demand(actor, "dead_letters.fix", [name.queue])
+    require_permission(actor, "dead_letters.fix", [name.queue])
     why = read_reason(reason)
     held = dead_letters.find(name.queue, name.node, name.id)
     if held is None:
@@ -116,12 +116,12 @@ def fix(
     mended = _validate_event({**wanted, "id": before["id"]}, now)
     if mended == before:
         raise BadInput("event", "is unchanged; change a field first.")
-    batch = from_events([*held.events[:row], mended, *held.events[row + 1 :]], _us(now))
+    batch = from_events([*held.events[:row], mended, *held.events[row + 1 :]], _convert_to_microseconds(now))
     target = f"{name.queue} on {name.node}"
     noted = functools.partial(audit_log.record, actor, "dead_letters.fix", target, reason=why)
-    noted(before={"letter": name.id, "event": _plain(before)})
+    noted(before={"letter": name.id, "event": _convert_event_to_json(before)})
     new_id = dead_letters.place_of(name).amend(name.id, name.digest, batch)
-    noted(after={"letter": new_id, "event": _plain(mended)})
+    noted(after={"letter": new_id, "event": _convert_event_to_json(mended)})
     letter = dead_letters.find(name.queue, name.node, new_id)
     if letter is None:
         raise BadInput("letter", f"{new_id} was immediately requeued or discarded by another user.")
@@ -178,14 +178,14 @@ def _validate_event(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     for field in event:
         if field not in ("id", *EDITABLE):
             raise MalformedEvent(str(field), f"is unknown; {', '.join(EDITABLE)} can be changed.")
-    parse_event(event, _us(now))
-    return dict(from_events([event], _us(now)).to_pylist()[0])
+    parse_event(event, _convert_to_microseconds(now))
+    return dict(from_events([event], _convert_to_microseconds(now)).to_pylist()[0])
 
 
-def _plain(event: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_event_to_json(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event as JSON."""
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in event.items()}
 
 
-def _us(moment: datetime) -> int:
+def _convert_to_microseconds(moment: datetime) -> int:
     return round(moment.astimezone(UTC).timestamp() * 1e6)

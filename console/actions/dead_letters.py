@@ -17,15 +17,15 @@ from typing import Any
 import redis
 from django.http import HttpResponse
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from queues.errors import BadInput, MalformedEvent, NodeUnavailable
 from queues.events.unreadable import TYPE as UNREADABLE
-from queues.events.unreadable import bytes_of
+from queues.events.unreadable import decode_unreadable_bytes
 from queues.models import Container, Queue
 from queues.nodes.login import add_login
 from queues.segments.dead_letters import DeadLetter, DeadLetters
-from queues.segments.segment import Segment, entry_seconds
+from queues.segments.segment import Segment, parse_entry_seconds
 from queues.text import numbers
 
 # Limit of a search; a block's letter may have a megabyte, and all that were found are in memory at once.
@@ -92,7 +92,7 @@ class NamedDeadLetter:
         except (ValueError, OverflowError) as error:  # a time outside the calendar
             return [], f"{self.stored.block_id[:80]} can't be read ({str(error)[:200]}).", self.stored.data
         met_by_a_worker = len(events) == 1 and events[0]["type"] == UNREADABLE
-        if met_by_a_worker and (carried := bytes_of(events[0]["attributes"])):
+        if met_by_a_worker and (carried := decode_unreadable_bytes(events[0]["attributes"])):
             return [], self.error, carried
         return events, "", self.stored.data
 
@@ -132,11 +132,11 @@ class NamedDeadLetter:
             "events": self.events,
             "event_count": self.event_count,
             "sealed": self.sealed,
-            "unreadable": self._unreadable() if self.unreadable else None,
+            "unreadable": self._build_unreadable_excerpt() if self.unreadable else None,
             **{part: getattr(self.stored, part) for part in of_stored},
         }
 
-    def _unreadable(self) -> dict[str, Any]:
+    def _build_unreadable_excerpt(self) -> dict[str, Any]:
         data = self.original
         return {"error": self.unreadable, "bytes": len(data), "hex": data[:EXCERPT_BYTES].hex()}
 
@@ -213,7 +213,7 @@ class FoundDeadLetters:
         """Return the result without letters that arrived after an instant."""
         return replace(self, letters=[letter for letter in self.letters if read_entry_time(letter) <= moment])
 
-    def groups(self) -> list[ErrorGroup]:
+    def list_groups(self) -> list[ErrorGroup]:
         """Return the most common errors."""
         counts = Counter((letter.name.queue, letter.error[:ERROR_SHOWN]) for letter in self.letters)
         return [self._group(queue, error, count) for (queue, error), count in counts.most_common(GROUPS)]
@@ -238,12 +238,12 @@ def read_entry_time(letter: NamedDeadLetter) -> datetime:
     """Return when the letter, in its current form, became a dead letter: a fixed one is newer than its
     failure.
     """
-    return datetime.fromtimestamp(entry_seconds(letter.name.id.encode()), UTC)
+    return datetime.fromtimestamp(parse_entry_seconds(letter.name.id.encode()), UTC)
 
 
 def _is_half_of_an_id(text: str) -> bool:
     """A stream's ids are two numbers of 64 bits. Another stops a script behind what it has done before."""
-    number = numbers.digits(text, 20)
+    number = numbers.parse_digits(text, 20)
     return number is not None and number < 2**64
 
 
@@ -254,7 +254,7 @@ def _hex_line(start: int, data: bytes) -> str:
 
 def may_open(actor: Actor, queue: str) -> bool:
     """Return whether the actor may see the contents of a queue's dead letters."""
-    return actor.may("queue.peek") and actor.reaches([queue])
+    return actor.may("queue.peek") and actor.can_access_queues([queue])
 
 
 def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
@@ -278,12 +278,12 @@ def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
     return FoundDeadLetters(letters, sorted(unreachable), is_cut, scanned)
 
 
-def newest(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
+def read_newest_letters(queue: Queue, count: int, actor: Actor) -> FoundDeadLetters:
     """Return a few dead letters of one queue as the actor may see them, without reading them all."""
     sealed = not may_open(actor, queue.name)
     letters: list[NamedDeadLetter] = []
     unreachable = []
-    for name, node, place in _places(queue.name):
+    for name, node, place in _list_letter_stores(queue.name):
         try:
             read = place.read(count)
             letters += [replace(_build_row(name, node, letter), sealed=sealed) for letter in read]
@@ -319,7 +319,7 @@ def note_opened(actor: Actor, letters: Iterable[NamedDeadLetter]) -> None:
 
 def load_stored_bytes(actor: Actor, queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     """Return the letter for a download of its bytes. Raises PermissionDenied, BadInput, NodeUnavailable."""
-    demand(actor, "queue.peek", [queue])
+    require_permission(actor, "queue.peek", [queue])
     return open_letter(actor, queue, node, dead_id)
 
 
@@ -330,7 +330,7 @@ def find(queue: str, node: str, dead_id: str) -> NamedDeadLetter | None:
     return None if letter is None else _build_row(queue, node, letter)
 
 
-def download(letter: NamedDeadLetter) -> HttpResponse:
+def build_download_response(letter: NamedDeadLetter) -> HttpResponse:
     """Return the letter's bytes as a file; browsers save it, whatever it contains."""
     name = re.sub(r"[^\w.-]", "_", f"{letter.name.queue}-{letter.name.node}-{letter.name.id}", flags=re.ASCII)
     response = HttpResponse(letter.original, content_type="application/octet-stream")
@@ -361,20 +361,20 @@ def place_of(name: Name) -> DeadLetters:
     container = rows.first()
     if container is None:
         raise BadInput("letter", f"{name.queue} has no container on {name.node}; reload the page.")
-    return DeadLetters(Segment(_client(container.node.url), name.queue))
+    return DeadLetters(Segment(_get_client(container.node.url), name.queue))
 
 
-def _places(queue: str) -> list[tuple[str, str, DeadLetters]]:
+def _list_letter_stores(queue: str) -> list[tuple[str, str, DeadLetters]]:
     rows = Container.objects.select_related("node", "queue").order_by("queue__name", "node__name")
     return [
-        (row.queue.name, row.node.name, DeadLetters(Segment(_client(row.node.url), row.queue.name)))
+        (row.queue.name, row.node.name, DeadLetters(Segment(_get_client(row.node.url), row.queue.name)))
         for row in (rows.filter(queue__name=queue) if queue else rows)
     ]
 
 
 def _iterate_letters(queue: str, unreachable: set[str]) -> Iterator[NamedDeadLetter]:
     """Iterate over the letters of one queue, or ("") of all. Unreachable nodes are added to `unreachable`."""
-    for name, node, place in _places(queue):
+    for name, node, place in _list_letter_stores(queue):
         if node in unreachable:  # its timeout is waited for once, and not for each queue
             continue
         try:
@@ -389,7 +389,7 @@ def _build_row(queue: str, node: str, letter: DeadLetter) -> NamedDeadLetter:
 
 
 @functools.lru_cache(maxsize=1_024)
-def _client(url: str) -> redis.Redis:
+def _get_client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
         add_login(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
     )

@@ -12,7 +12,7 @@ from django.http.response import HttpResponseBase
 
 from console.accounts.access import Actor, actor_of, add_request_id
 from console.audit import audit_log
-from queues.files.csv_text import csv_lines
+from queues.files.csv_text import iterate_csv_text
 from workers.coordination import keyset
 
 ROWS = 2_000
@@ -30,7 +30,7 @@ def stream_download(
         response = HttpResponse(content_type=content_type)
     else:
         # Under ASGI a plain iterator would be read to its end before the first byte is sent.
-        content = _asynchronous(pieces) if isinstance(request, ASGIRequest) else pieces
+        content = _iterate_asynchronously(pieces) if isinstance(request, ASGIRequest) else pieces
         response = StreamingHttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["X-Accel-Buffering"] = "no"
@@ -42,7 +42,7 @@ def asks_for_headers(request: HttpRequest) -> bool:
     return request.method == "HEAD" or getattr(request, "weir_head", False)
 
 
-async def _asynchronous(pieces: Iterator[str]) -> AsyncIterator[str]:
+async def _iterate_asynchronously(pieces: Iterator[str]) -> AsyncIterator[str]:
     """Make each piece in the request's own thread, which has its database connection.
 
     The end is also recorded there if the reader disconnects.
@@ -97,17 +97,17 @@ def format_query(request: HttpRequest) -> dict[str, str]:
     return {name[:40]: str(value)[:200] for name, value in list(request.GET.items())[:20]}
 
 
-def newest_first(chosen: QuerySet[Any], rows: int = ROWS) -> Iterator[list[Any]]:
+def iterate_newest_first(chosen: QuerySet[Any], rows: int = ROWS) -> Iterator[list[Any]]:
     """Return all rows by descending id, a page at a time, without reading rows twice and without a lock."""
-    listed = keyset.page(chosen, rows)
+    listed = keyset.load_page(chosen, rows)
     while listed.rows:
         yield listed.rows
         if listed.older is None:
             return
-        listed = keyset.page(chosen, rows, before=listed.older)
+        listed = keyset.load_page(chosen, rows, before=listed.older)
 
 
-def json_lines(pages: Iterable[Iterable[dict[str, Any]]]) -> Iterator[str]:
+def format_json_lines(pages: Iterable[Iterable[dict[str, Any]]]) -> Iterator[str]:
     """Return documents as JSON lines, a page at a time."""
     for page in pages:
         yield "".join(f"{orjson.dumps(document).decode()}\n" for document in page)
@@ -124,5 +124,5 @@ def export(
     listed = record_export(request, name, map(list, pages))
     if format == "csv":
         table = ([list(document.values()) for document in page] for page in listed)
-        return stream_download(request, csv_lines(header, table), f"{name}.csv", CSV)
-    return stream_download(request, json_lines(listed), f"{name}.jsonl", JSON_LINES)
+        return stream_download(request, iterate_csv_text(header, table), f"{name}.csv", CSV)
+    return stream_download(request, format_json_lines(listed), f"{name}.jsonl", JSON_LINES)

@@ -9,8 +9,8 @@ from datetime import date, datetime
 
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
-from console.actions.alerts import queues_of_alert
+from console.accounts.access import Actor, require_permission
+from console.actions.alerts import list_alert_queues
 from console.audit import audit_log
 from queues.errors import BadInput
 from workers.alerts import incidents
@@ -35,7 +35,7 @@ def change(
     """Change the given attributes; the others keep their values. retained: whether retention keeps its
     data.
     """
-    demand(actor, CHANGE, queues_of_alert(alert_id))
+    require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made: Incident | None = None
     after: dict[str, object] = {}
     if severity is not None:
@@ -54,7 +54,7 @@ def change(
 
 def find_retained_range(alert_id: int) -> Keep | None:
     """Return the time range in which retention deletes nothing; None: it deletes everything."""
-    return Keep.objects.filter(reason=_reason(alert_id)).first()
+    return Keep.objects.filter(reason=_format_reason(alert_id)).first()
 
 
 def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incident:
@@ -64,23 +64,23 @@ def _retain(actor: Actor, alert_id: int, retained: bool, now: datetime) -> Incid
     incident that is now explained can also be released.
     """
     incident = incidents.lock_incident(alert_id) if retained else incidents.lock_started_incident(alert_id)
-    gone, _ = Keep.objects.filter(reason=_reason(alert_id)).delete()
+    gone, _ = Keep.objects.filter(reason=_format_reason(alert_id)).delete()
     if retained:
         since, until = incidents.span(incident.alert, now)
-        retention.keep(since, until, _reason(alert_id), owner=actor.user)
+        retention.keep(since, until, _format_reason(alert_id), owner=actor.user)
     elif not gone:
         raise BadInput("retained", "is already false: retention deletes the incident's data as usual.")
     return incident
 
 
-def _reason(alert_id: int) -> str:
+def _format_reason(alert_id: int) -> str:
     return f"Incident {alert_id}"
 
 
 @transaction.atomic
 def write_review(actor: Actor, alert_id: int, *, text: str, revision: int, now: datetime) -> Incident:
     """Save the review in Markdown; the audit log records that it was written, not its text."""
-    demand(actor, CHANGE, queues_of_alert(alert_id))
+    require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made = incidents.write_review(alert_id, actor.user, text.replace("\r\n", "\n"), revision, now)
     _record_change(actor, alert_id, {"review": made.review_revision, "characters": len(made.review)})
     return made
@@ -91,7 +91,7 @@ def add_follow_up(
     actor: Actor, alert_id: int, *, text: str, owner: str = "", due_on: date | None = None, now: datetime
 ) -> FollowUp:
     """Add a follow-up."""
-    demand(actor, CHANGE, queues_of_alert(alert_id))
+    require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made = incidents.add_follow_up(alert_id, actor.user, text, owner, due_on, now)
     _record_change(actor, alert_id, {"follow_up": made.pk, "text": made.text, "owner": made.owner})
     return made
@@ -100,7 +100,7 @@ def add_follow_up(
 @transaction.atomic
 def set_follow_up(actor: Actor, alert_id: int, number: int, *, done: bool, now: datetime) -> FollowUp:
     """Mark a follow-up as done, or open it again."""
-    demand(actor, CHANGE, queues_of_alert(alert_id))
+    require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made = incidents.set_follow_up(alert_id, number, actor.user, done, now)
     _record_change(actor, alert_id, {"follow_up": made.pk, "done": done})
     return made

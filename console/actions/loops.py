@@ -12,10 +12,10 @@ from typing import Any
 import redis
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
-from console.actions.shorter_stop import demand_later_end
+from console.accounts.access import Actor, require_permission
+from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
-from console.display.override_words import describe_end, short
+from console.display.override_words import describe_end, format_short_value
 from controllers import catalog
 from queues import projection
 from queues.errors import BadInput
@@ -38,7 +38,7 @@ def override(
 
     Values are parameters, guard settings, and the actuator; for a wide scope also the mode.
     """
-    demand(actor, "loop.mode" if "mode" in values else "override.set", queues_of_scope(scope))
+    require_permission(actor, "loop.mode" if "mode" in values else "override.set", list_scope_queues(scope))
     if any(scope.is_itself(name) for name in values):
         raise BadInput("name", "is not a value of a loop; set it on the page of its node, queue, or host.")
     if "mode" in values and not scope.is_wide:
@@ -63,8 +63,8 @@ def override_thresholds(
     expiry: Expiry,
 ) -> list[Override]:
     """Override `busy`, `toobusy`, or both for a node; errors name the wrong one."""
-    demand(actor, "node.thresholds")
-    held = overrides.node_thresholds(now)[node.name]
+    require_permission(actor, "node.thresholds")
+    held = overrides.get_node_thresholds(now)[node.name]
     changed = {key: value for key, value in thresholds.items() if value != held[key]}
     if not changed:
         raise BadInput("busy", "is already in force; change busy or toobusy.")
@@ -82,7 +82,7 @@ def override_thresholds(
         except BadInput as error:
             raise BadInput(key if error.field == "value" else error.field, error.message) from None
     # The last step of a change: before it, the change may be rolled back, and agents must not know of it.
-    projection.project(control, overrides.node_thresholds(now))
+    projection.project(control, overrides.get_node_thresholds(now))
     return made
 
 
@@ -99,7 +99,7 @@ def _put(
     beside: Mapping[str, Any] | None = None,
 ) -> Override:
     if expiry.endless:
-        demand(actor, "override.endless", queues_of_scope(scope))
+        require_permission(actor, "override.endless", list_scope_queues(scope))
     made = overrides.set_override(
         name=name,
         value=value,
@@ -107,18 +107,18 @@ def _put(
         reason=reason,
         now=now,
         beside=beside,
-        **scope.fields(),
+        **scope.get_field_values(),
         **vars(expiry),
     )
     before = {name: made.instead_of}
     if made.replaces:
         before["replaces"] = made.replaces
-    after = {name: made.value, "expires_at": _iso(made.expires_at)}
+    after = {name: made.value, "expires_at": _format_end_time(made.expires_at)}
     audit_log.record(actor, action, str(scope), reason=made.reason, before=before, after=after)
     return made
 
 
-def _iso(end: datetime | None) -> str | None:
+def _format_end_time(end: datetime | None) -> str | None:
     return end.isoformat() if end else None
 
 
@@ -133,11 +133,11 @@ def extend_override(
     control: redis.Redis | None = None,
 ) -> Override:
     """Extend an override by `minutes`, or until a time; at most the setting's days from now."""
-    demand(actor, "override.extend", queues_of_scope(Scope.build(override)))
+    require_permission(actor, "override.extend", list_scope_queues(Scope.build(override)))
     _read_anew(override)
     before = override.expires_at
     if expires_at is None:
-        most = timedelta(days=plant_settings.value("override.maximum_days"))
+        most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
         expires_at = (before or now) + parse_minutes(minutes, most)
     elif minutes is not None:
         raise BadInput("expires_at", "can't be combined with minutes; set one of the two.")
@@ -146,7 +146,7 @@ def extend_override(
             "expires_at", f"is not later: the override is in force {describe_end(override)}; end it instead."
         )
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
-    span = {"expires_at": _iso(before)}, {"expires_at": _iso(override.expires_at)}
+    span = {"expires_at": _format_end_time(before)}, {"expires_at": _format_end_time(override.expires_at)}
     audit_log.record(actor, "override.extend", str(Scope.build(override)), before=span[0], after=span[1])
     return override
 
@@ -159,7 +159,7 @@ def end_override(
 
     Ending one restores the usual values, so the reason is optional.
     """
-    demand(actor, "override.end", queues_of_scope(Scope.build(override)))
+    require_permission(actor, "override.end", list_scope_queues(Scope.build(override)))
     reason = overrides.read_reason(reason) if reason.strip() else ""
     _read_anew(override)
     if not overrides.holds(override, now):
@@ -170,7 +170,7 @@ def end_override(
         "override.end",
         str(Scope.build(override)),
         reason=reason,
-        before={override.name: override.value, "expires_at": _iso(override.expires_at)},
+        before={override.name: override.value, "expires_at": _format_end_time(override.expires_at)},
         after={override.name: override.instead_of},
     )
     return True
@@ -190,13 +190,17 @@ def undo_override(
     Overrides that it ended are in force again for their remaining time. Does nothing if it had ended already.
     """
     for row in (override, *undoing.set_together(override, now)):
-        demand(actor, "override.undo", queues_of_scope(Scope.build(row)))
+        require_permission(actor, "override.undo", list_scope_queues(Scope.build(row)))
     undone = undoing.undo(override, by=actor.user, now=now, control=control)
     for ended, again in undone:
         after = {ended.name: ended.instead_of}
         if again is not None:
-            after = {ended.name: again.value, "expires_at": _iso(again.expires_at), "owner": str(again.owner)}
-        before = {ended.name: ended.value, "expires_at": _iso(ended.expires_at)}
+            after = {
+                ended.name: again.value,
+                "expires_at": _format_end_time(again.expires_at),
+                "owner": str(again.owner),
+            }
+        before = {ended.name: ended.value, "expires_at": _format_end_time(ended.expires_at)}
         audit_log.record(actor, "override.undo", str(Scope.build(ended)), before=before, after=after)
     return undone
 
@@ -217,7 +221,7 @@ def set_mode(
     hold and manual need an expiry; auto and advise without one become the loop's own mode and end a hold. A
     hold in place of a longer one is rejected. `value` is what manual applies.
     """
-    demand(actor, "loop.mode", queues_of_scope(Scope(loop)))
+    require_permission(actor, "loop.mode", list_scope_queues(Scope(loop)))
     if mode not in Loop.Mode.values:
         raise BadInput("mode", f"must be one of {', '.join(Loop.Mode.values)}, not {mode!r}.")
     if value is not None and mode != Loop.Mode.MANUAL:
@@ -228,11 +232,11 @@ def set_mode(
         _own_mode(actor, loop, mode, reason, now)
         return []
     if mode == Loop.Mode.HOLD:
-        demand_later_end(Scope(loop), "mode", mode, expiry, now, "mode")
+        require_later_end(Scope(loop), "mode", mode, expiry, now, "mode")
     put = functools.partial(_put, actor, scope=Scope(loop), expiry=expiry, reason=reason, now=now)
     made = [put("loop.mode", "mode", mode)]
     if value is not None:
-        made.append(put("override.set", actuator_of(loop), value))
+        made.append(put("override.set", get_actuator_name(loop), value))
     return made
 
 
@@ -250,7 +254,7 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
     for override in held:
         overrides.end(override, by=actor.user, now=now)
     lock_until_commit(overrides.LOCK)
-    overrides.demand_one_owner([loop], mode, now, "mode")
+    overrides.require_single_owner([loop], mode, now, "mode")
     before = held[-1].value if held else loop.mode
     Loop.objects.filter(pk=loop.pk).update(mode=mode)
     audit_log.record(
@@ -258,24 +262,24 @@ def _own_mode(actor: Actor, loop: Loop, mode: str, reason: str, now: datetime) -
     )
 
 
-def demand_not_overridden(loop: Loop, name: str, field: str, now: datetime) -> None:
+def require_no_override(loop: Loop, name: str, field: str, now: datetime) -> None:
     """Reject a permanent value while an override replaces it, since it would have no effect."""
     held = [override_ for override_ in overrides.list_for_loop(loop, now) if override_.name == name]
     if held:
         newest, owner = held[-1], held[-1].owner.get_username()
-        by = f"with {short(newest.value)} on {Scope.build(newest)} by {owner} {describe_end(newest)}"
+        by = f"with {format_short_value(newest.value)} on {Scope.build(newest)} by {owner} {describe_end(newest)}"
         raise BadInput(field, f"is overridden {by}; end that override first.")
 
 
-def actuator_of(loop: Loop) -> str:
+def get_actuator_name(loop: Loop) -> str:
     """Return the name under which a person overrides the loop's actuator."""
-    actuator = catalog.law(loop.law).actuator
+    actuator = catalog.get_law(loop.law).actuator
     if actuator is None:
         raise BadInput("value", f"{loop.law} has no single value to set by hand.")
     return actuator
 
 
-def queues_of_scope(scope: Scope) -> list[str] | None:
+def list_scope_queues(scope: Scope) -> list[str] | None:
     """Return the queue that everything within a scope is about; None for the whole plant."""
     queue = scope.loop.target.get("queue") if scope.loop is not None else scope.queue
     return [queue] if queue else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert
@@ -34,9 +34,9 @@ def define(
     """Create or change an objective; the audit log records the differences."""
     known = Objective.objects.filter(name=name).first() if isinstance(name, str) else None
     before = definitions.document(known) if known else {}
-    demand(actor, "objective.change", _queues({**before, **fields}))
+    require_permission(actor, "objective.change", _list_objective_queues({**before, **fields}))
     if known:
-        demand(actor, "objective.change", _queues(before))
+        require_permission(actor, "objective.change", _list_objective_queues(before))
     why = read_reason(reason)
     made = definitions.define(name, fields, actor.user, now, revision)
     after = definitions.document(made)
@@ -58,19 +58,19 @@ def define(
 def remove(actor: Actor, objective: Objective, *, reason: str) -> None:
     """Remove an objective with all its counts."""
     before = definitions.document(objective)
-    demand(actor, "objective.change", _queues(before))
+    require_permission(actor, "objective.change", _list_objective_queues(before))
     why = read_reason(reason)
     objective.delete()
     audit_log.record(actor, "objective.remove", before["name"], reason=why, before=before)
 
 
-def _queues(fields: Mapping[str, Any]) -> list[str] | None:
+def _list_objective_queues(fields: Mapping[str, Any]) -> list[str] | None:
     """Return the queue that an objective is about; None if it is about more."""
     subject = fields.get("subject")
     return [subject] if fields.get("kind") == "queue" and isinstance(subject, str) and subject else None
 
 
-def burnt(objective: Objective, now: datetime) -> BurnReport:
+def build_burn_report(objective: Objective, now: datetime) -> BurnReport:
     """Return what used its error budget, with the incidents of its window."""
     since = now - timedelta(days=objective.window_days)
     alerts = (

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 from django.db import IntegrityError, transaction
 
-from console.accounts.access import Actor, admit, demand
+from console.accounts.access import Actor, admit, require_permission
 from console.actions import plant_control
 from console.audit import audit_log
 from queues.errors import BadInput, Forbidden
@@ -22,9 +22,9 @@ from workers.pipeline.declaration import declaration
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import (
     Application,
-    application_of_text,
     check_readers,
-    queues_of_text,
+    parse_application_text,
+    parse_queues,
 )
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import Orders
@@ -46,7 +46,7 @@ def parse_application(text: str) -> Application:
     """
     if not text.strip():
         raise BadInput("text", "is missing; declare an application in YAML.")
-    application = application_of_text(text, TABLES, "declaration")
+    application = parse_application_text(text, TABLES, "declaration")
     kinds = dict(Queue.objects.values_list("name", "kind"))
     for name in application.queues:
         _check_queue("queues", name, kinds, of_pipeline=True)
@@ -61,7 +61,7 @@ def _check_readers(wanted: Application, control: redis.Redis) -> None:
     at_work = {name: row.text for name, row in Declarations(control).load_running().items()}
     for other, text in sorted({**at_work, **dict(active)}.items()):
         if other != wanted.name:
-            check_readers(wanted, other, queues_of_text(text))
+            check_readers(wanted, other, parse_queues(text))
 
 
 def _check_queue(field: str, name: str, kinds: dict[str, str], of_pipeline: bool) -> None:
@@ -97,10 +97,10 @@ def declare(
     name = wanted.name
     _check_readers(wanted, control)
     with transaction.atomic():
-        before = _newest(name)
-        _demand_newest(before, since)
-        replaced = _queues_replaced(name, before, control) if actor.queues is not None else []
-        demand(actor, "pipeline.declare", [*queues_of(wanted), *replaced])
+        before = _find_newest_version(name)
+        _require_newest_version(before, since)
+        replaced = _list_replaced_queues(name, before, control) if actor.queues is not None else []
+        require_permission(actor, "pipeline.declare", [*list_application_queues(wanted), *replaced])
         number = before.number + 1 if before else 1
         PipelineVersion.objects.filter(application=name, active=True).update(active=False)
         version = PipelineVersion(
@@ -110,7 +110,7 @@ def declare(
             with transaction.atomic():
                 version.save()
         except IntegrityError:  # somebody else has changed it since the request
-            _demand_newest(_newest(name), number - 1)
+            _require_newest_version(_find_newest_version(name), number - 1)
             raise
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
         # If this process dies here, `workers.pipeline.declaration.versions` reports it.
@@ -118,11 +118,11 @@ def declare(
     return version
 
 
-def _newest(application: str) -> PipelineVersion | None:
+def _find_newest_version(application: str) -> PipelineVersion | None:
     return PipelineVersion.objects.filter(application=application).order_by("-number").first()
 
 
-def _demand_newest(newest: PipelineVersion | None, since: int | None) -> None:
+def _require_newest_version(newest: PipelineVersion | None, since: int | None) -> None:
     if newest is not None and since is not None and newest.number != since:
         by = f"{newest.owner.get_username()} ({newest.reason[:200]})"
         said = (
@@ -151,7 +151,7 @@ def set_tasks(
     The parallelism loops hold for so many minutes. Raises `BadInput` also while another controller sets the
     tasks.
     """
-    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     why = read_reason(reason)
     running = _load_running(application, control)
     if operator not in {graph_operator.name for graph_operator in running.graph.operators}:
@@ -178,9 +178,9 @@ def hold_criterion(
 
     It expires by the clock, without a running process.
     """
-    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     if expiry.endless:
-        demand(actor, "override.endless", _queues_of_named(actor, application, control))
+        require_permission(actor, "override.endless", _list_running_queues(actor, application, control))
     why = read_reason(reason)
     until = expiry.compute(now)
     _check_criterion(application, name, control)
@@ -198,7 +198,7 @@ def release_criterion(actor: Actor, application: str, name: str, control: redis.
     """Release a criterion, which has or follows its own value again. Raises `BadInput` if it was not
     fixed.
     """
-    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
         raise BadInput("criterion", f"{name} of {application} is not fixed.")
     _steer(actor, application, "held_criteria", name, None, "", control)
@@ -224,7 +224,7 @@ def start(actor: Actor, application: str, reason: str, control: redis.Redis) -> 
 
 
 def _order(actor: Actor, application: str, what: str, reason: str, control: redis.Redis) -> PipelineOrder:
-    demand(actor, "pipeline.steer", _queues_of_named(actor, application, control))
+    require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     why = read_reason(reason)
     _load_running(application, control)
     orders = Orders(control)
@@ -232,31 +232,31 @@ def _order(actor: Actor, application: str, what: str, reason: str, control: redi
     if before.stopped == (what == "stop") and what != "restart":
         is_so = "already stopped" if before.stopped else "not stopped"
         raise BadInput("application", f"{application} is {is_so}.")
-    with audit_log.attempt(actor, f"pipeline.{what}", application, reason=why):
+    with audit_log.record_attempt(actor, f"pipeline.{what}", application, reason=why):
         done: PipelineOrder = getattr(orders, what)(application, actor.name, why)
         return done
 
 
-def queues_of(application: Application) -> list[str]:
+def list_application_queues(application: Application) -> list[str]:
     """Return the queues that an application reads, and those that its sinks write to."""
     sinks = {queue for queues in application.sinks.values() for queue in queues}
     return sorted({*application.queues, *sinks})
 
 
-def _queues_replaced(name: str, before: PipelineVersion | None, control: redis.Redis) -> list[str]:
+def _list_replaced_queues(name: str, before: PipelineVersion | None, control: redis.Redis) -> list[str]:
     """Return the queues of everything that has this name now: the newest version, the running one, and a
     process's own file.
     """
     known = Declarations(control)
     at_work = known.load_running().get(name)
     texts = {before.text if before else None, at_work.text if at_work else None, known.load_shipped(name)}
-    applications = [application_of_text(text, TABLES, name) for text in texts if text]
-    return sorted({queue for application_ in applications for queue in queues_of(application_)})
+    applications = [parse_application_text(text, TABLES, name) for text in texts if text]
+    return sorted({queue for application_ in applications for queue in list_application_queues(application_)})
 
 
-def _queues_of_named(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
+def _list_running_queues(actor: Actor, application: str, control: redis.Redis) -> list[str] | None:
     """Return the queues of the running version; read only if the actor is limited to some."""
-    return None if actor.queues is None else queues_of(_load_running(application, control))
+    return None if actor.queues is None else list_application_queues(_load_running(application, control))
 
 
 def _check_criterion(application: str, name: str, control: redis.Redis) -> None:
@@ -271,7 +271,7 @@ def _load_running(application: str, control: redis.Redis) -> Application:
     running = Declarations(control).load_running().get(application)
     if running is None:
         raise BadInput("application", f"{application} is not running.")
-    return application_of_text(running.text, TABLES, application)
+    return parse_application_text(running.text, TABLES, application)
 
 
 def _steer(
@@ -281,7 +281,7 @@ def _steer(
     from_before = _read_steered(application, control_name, control)
     target = f"{application}/{name}"
     noted = {"before": {name: from_before.get(name)}, "after": {name: value}}
-    with audit_log.attempt(actor, "pipeline.steer", target, reason=why, **noted):
+    with audit_log.record_attempt(actor, "pipeline.steer", target, reason=why, **noted):
         steer_named(control, application, control_name, {name: value}, from_before)
 
 

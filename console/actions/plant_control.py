@@ -12,7 +12,7 @@ import redis
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from controllers.framework.guard import STALE_SECONDS
 from controllers.parallelism.measured_topology import MeasuredTopology
@@ -32,7 +32,7 @@ HAND_MINUTES = 15.0  # time after which the loops take over from a manual settin
 OLD_SECONDS = 2 * STALE_SECONDS
 
 
-def too_old(snapshot: Snapshot, now: datetime) -> str:
+def describe_staleness(snapshot: Snapshot, now: datetime) -> str:
     """Return why an observation is too old for a decision; "" if it is recent."""
     age_seconds = now.timestamp() - (snapshot.at or 0.0)
     if age_seconds <= OLD_SECONDS:
@@ -56,14 +56,14 @@ def set_parallelism(
 
     seen: the plant now. A rejected request leaves no new hold.
     """
-    demand(actor, "plant.scale")
+    require_permission(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")
-    before = holding.holder_of(control, seen.plant)
+    before = holding.find_holder(control, seen.plant)
     until = take(actor, seen.plant, control, controller=controller, seconds=seconds)
-    holder = holder_name(actor, controller)
+    holder = format_holder_name(actor, controller)
     _hold_there(plant, seen.plant, holder, seconds, control, before)
     try:
-        with audit_log.attempt(
+        with audit_log.record_attempt(
             actor,
             "plant.scale",
             seen.plant,
@@ -109,11 +109,11 @@ def set_by_hand(
     reason: str,
 ) -> float:
     """Set tasks for a person for some minutes: the loops here and the plant's own hold, then decide again."""
-    why, seconds = read_reason(reason), _seconds_of(minutes)
+    why, seconds = read_reason(reason), _convert_minutes(minutes)
     return set_parallelism(actor, plant, seen, tasks, control, seconds=seconds, reason=why)
 
 
-def _seconds_of(minutes: float) -> float:
+def _convert_minutes(minutes: float) -> float:
     """Return the seconds. Raises `BadInput` that names minutes."""
     least, most = holding.MIN_SECONDS / 60.0, holding.MAX_SECONDS / 60.0
     if not least <= minutes <= most:
@@ -125,7 +125,7 @@ def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float)
     """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names
     minutes.
     """
-    return take(actor, plant, control, seconds=_seconds_of(minutes))
+    return take(actor, plant, control, seconds=_convert_minutes(minutes))
 
 
 def hold(
@@ -141,7 +141,7 @@ def hold(
 
     The audit log records the start of the hold, not its renewal.
     """
-    before, holder = holding.holder_of(control, name), holder_name(actor, controller)
+    before, holder = holding.find_holder(control, name), format_holder_name(actor, controller)
     with transaction.atomic():
         if before is None:
             audit_log.record(actor, "plant.hold", name, after={"holder": holder})
@@ -162,19 +162,19 @@ def take(
 
     The caller records the purpose.
     """
-    demand(actor, "plant.scale")
+    require_permission(actor, "plant.scale")
     if not holding.MIN_SECONDS <= seconds <= holding.MAX_SECONDS:
         takes = f"must be {holding.MIN_SECONDS:g} to {holding.MAX_SECONDS:g}, not {seconds!r}"
         raise BadInput("seconds", takes)
     now = timezone.now().timestamp()
-    return holding.hold(control, plant, holder_name(actor, controller), now, seconds)
+    return holding.hold(control, plant, format_holder_name(actor, controller), now, seconds)
 
 
 def release(actor: Actor, plant: Elastic, name: str, control: redis.Redis, *, controller: str = "") -> bool:
     """Release the plant at once, here and there; return False if somebody else or nobody has it."""
-    demand(actor, "plant.scale")
+    require_permission(actor, "plant.scale")
     with transaction.atomic():
-        released = holding.release(control, name, holder_name(actor, controller))
+        released = holding.release(control, name, format_holder_name(actor, controller))
         if released:
             audit_log.record(actor, "plant.release", name)
     if released:
@@ -196,7 +196,7 @@ def resume(actor: Actor, plant: str, reason: str) -> int:
     Loops that hold because an order had no effect, or was undone, continue.
     """
     why = read_reason(reason)
-    demand(actor, "plant.scale")
+    require_permission(actor, "plant.scale")
     if not RegisteredPlant.objects.filter(name=plant).exists():
         raise BadInput("plant", f"{plant} is not registered.")
     with transaction.atomic():
@@ -205,7 +205,7 @@ def resume(actor: Actor, plant: str, reason: str) -> int:
     return forgotten
 
 
-def holder_name(actor: Actor, controller: str = "") -> str:
+def format_holder_name(actor: Actor, controller: str = "") -> str:
     """Return the name of the holder: the token or person, and which of its controllers."""
     if len(controller) > MAX_NAME:
         raise BadInput("controller", f"must have at most {MAX_NAME} characters, not {len(controller)}")
@@ -224,9 +224,9 @@ def intervene(
     reason: str,
 ) -> InterventionKind:
     """Intervene, for some minutes if the intervention has a duration."""
-    demand(actor, "plant.scale")
-    why, row, now = read_reason(reason), _row(plant), timezone.now()
-    chosen = intervention_named(row, kind)
+    require_permission(actor, "plant.scale")
+    why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now()
+    chosen = get_intervention(row, kind)
     until = (Expiry(minutes=minutes).compute(now) if chosen.lasting else None) or now
     with adapters.open_bounded(row) as bounded:
         intervention = interventions.prepare_intervention(
@@ -236,12 +236,12 @@ def intervene(
             chosen,
             subject.strip(),
             value.strip(),
-            by=holder_name(actor),
+            by=format_holder_name(actor),
             until=until.timestamp(),
         )
         after = {"kind": kind, "subject": intervention.subject, "value": intervention.value}
         ends = {"until": until.isoformat()} if chosen.lasting else {}
-        with audit_log.attempt(actor, "plant.intervene", plant, reason=why, after=after | ends):
+        with audit_log.record_attempt(actor, "plant.intervene", plant, reason=why, after=after | ends):
             interventions.begin(control, plant, bounded, chosen, intervention)
     return chosen
 
@@ -250,20 +250,20 @@ def undo_intervention(
     actor: Actor, plant: str, kind: str, subject: str, control: redis.Redis, *, reason: str
 ) -> None:
     """Undo an intervention now; if the plant does not follow, it is retried (`interventions.undo_due`)."""
-    demand(actor, "plant.scale")
-    why, row, now = read_reason(reason), _row(plant), timezone.now().timestamp()
+    require_permission(actor, "plant.scale")
+    why, row, now = read_reason(reason), _get_registered_plant(plant), timezone.now().timestamp()
     due = interventions.end(control, plant, kind, subject, now)
     before = {"kind": kind, "subject": subject, "value": due.value}
     with (
-        audit_log.attempt(actor, "plant.undo", plant, reason=why, before=before),
+        audit_log.record_attempt(actor, "plant.undo", plant, reason=why, before=before),
         adapters.open_bounded(row) as bounded,
     ):
         interventions.undo(control, plant, bounded, due, now)
 
 
-def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:
+def get_intervention(row: RegisteredPlant, name: str) -> InterventionKind:
     """Return the intervention of that name. Raises `BadInput` that lists the available ones."""
-    known = {intervention.name: intervention for intervention in adapters.kind_named(row.kind).interventions}
+    known = {intervention.name: intervention for intervention in adapters.get_kind(row.kind).interventions}
     if name not in known:
         raise BadInput(
             "kind", f"must be one of {', '.join(known) or 'no kinds at this plant'}, not {name[:40]!r}."
@@ -271,7 +271,7 @@ def intervention_named(row: RegisteredPlant, name: str) -> InterventionKind:
     return known[name]
 
 
-def _row(plant: str) -> RegisteredPlant:
+def _get_registered_plant(plant: str) -> RegisteredPlant:
     row = RegisteredPlant.objects.filter(name=plant).first()
     if row is None:
         raise BadInput("plant", f"{plant[:60]} is not registered.")

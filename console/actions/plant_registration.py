@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from console.input.shown_digest import demand_unchanged, digest_of
+from console.input.shown_digest import check_unchanged, digest_of
 from queues.errors import BadInput
 from workers.control import first_reports
 from workers.coordination.connections import control_server
@@ -70,7 +70,7 @@ def register(
     Holds at the previous plant are released, and interventions there have to be undone first. digest: of the
     registration as shown. Existing loops of that name start again if it is another plant now: they advise.
     """
-    demand(actor, "plant.register")
+    require_permission(actor, "plant.register")
     why = read_reason(reason)
     before = RegisteredPlant.objects.filter(name=name).first()
     if before is not None and not changes:
@@ -85,7 +85,7 @@ def register(
         _refuse_while_in_force(name)
     with transaction.atomic():
         if before is not None:
-            _demand_unchanged(before, digest)
+            _require_same_registration(before, digest)
         row.save()
         # Before the audit log, which is the last lock for everybody.
         begun = _begin_anew(actor, name) if is_another else []
@@ -101,12 +101,12 @@ def register(
     return Registration(row, left, [loop.name for loop in begun])
 
 
-def _demand_unchanged(before: RegisteredPlant, digest: str) -> None:
+def _require_same_registration(before: RegisteredPlant, digest: str) -> None:
     """Lock the registration, and check that it is the one that was shown."""
     now = RegisteredPlant.objects.select_for_update().filter(pk=before.pk).first()
     if now is None:
         raise BadInput("name", f"{before.name} was removed in the meantime; register it again.")
-    demand_unchanged(
+    check_unchanged(
         before.name, describe_registration(now), digest or digest_of(describe_registration(before))
     )
 
@@ -134,7 +134,7 @@ def inspect(
 
     No answer, or a wrong one, is `BadInput` of the address. The audit entry is written first.
     """
-    demand(actor, "plant.register")
+    require_permission(actor, "plant.register")
     row = RegisteredPlant(
         name=UNNAMED, kind=kind, url=url.strip(), secret_environment=secret_environment.strip()
     )
@@ -145,14 +145,14 @@ def inspect(
         actor, "plant.inspect", f"{kind} {row.url}".strip()[:200], after=describe_registration(row)
     )
     try:
-        return adapters.kind_named(kind).run_inspection(adapters.address_of(row))
+        return adapters.get_kind(kind).run_inspection(adapters.build_address(row))
     except (PlantUnavailable, InvalidPlantResponse) as error:
         raise BadInput("url", str(error).removeprefix(f"{UNNAMED} ")) from error
 
 
 def remove(actor: Actor, name: str, reason: str) -> Registration:
     """Remove a plant; its loops are retired, their ledger stays, and its holds are released."""
-    demand(actor, "plant.register")
+    require_permission(actor, "plant.register")
     why = read_reason(reason)
     row = RegisteredPlant.objects.filter(name=name).first()
     if row is None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
-from console.actions.loops import demand_not_overridden
+from console.accounts.access import Actor, require_permission
+from console.actions.loops import require_no_override
 from console.audit import audit_log
-from console.display.override_words import short
+from console.display.override_words import format_short_value
 from controllers import catalog
 from controllers.framework import guard
 from queues.errors import BadInput
-from workers.control.kinds.registry import kind_of
+from workers.control.kinds.registry import get_kind
 from workers.models import Loop
 from workers.steering import overrides, plant_settings
 from workers.steering.overrides import read_reason
@@ -55,14 +55,14 @@ def list_setting_rows() -> list[ShownSetting]:
             unit=setting.unit,
             help=setting.help,
             kind=setting.kind,
-            changed_by=_name(changed.get(setting.name)),
+            changed_by=_get_editor_name(changed.get(setting.name)),
             changed_at=changed[setting.name].changed_at if setting.name in changed else None,
         )
         for setting in plant_settings.DECLARED
     ]
 
 
-def _name(row: Any) -> str | None:
+def _get_editor_name(row: Any) -> str | None:
     return row.changed_by.get_username() if row is not None and row.changed_by else None
 
 
@@ -71,7 +71,7 @@ def change_setting(actor: Actor, name: str, value: Any, reason: str, now: dateti
     """Change a setting of the plant; return (before, after). Raises `BadInput` that names name, value, or
     reason.
     """
-    demand(actor, "settings.change")
+    require_permission(actor, "settings.change")
     why = read_reason(reason)
     before, after = plant_settings.change(name, value, actor.user, now)
     audit_log.record(actor, "settings.change", name, reason=why, before=before, after=after)
@@ -86,21 +86,21 @@ def change_own(
 
     None restores the default. Raises `BadInput` that names name, value, or reason.
     """
-    demand(actor, "settings.change")
-    why, law = read_reason(reason), catalog.law(loop.law)
+    require_permission(actor, "settings.change")
+    why, law = read_reason(reason), catalog.get_law(loop.law)
     row = Loop.objects.select_for_update().get(pk=loop.pk)
     if name == law.actuator:
         raise BadInput("name", f"{name} is the loop's output; set it by hand on the loop's page instead.")
-    if followed := kind_of(loop.law).followed.get(name):
+    if followed := get_kind(loop.law).followed.get(name):
         raise BadInput("name", f"{name} follows {followed}: change it there, or override it.")
-    parameter = catalog.parameter(law, name)
+    parameter = catalog.get_parameter(law, name)
     try:
         checked = parameter.default if value is None else parameter.check(value, "value")
         before, changed = _change_setting(row, name, checked, value is None)
     except BadInput as error:
         raise BadInput("value", error.message) from None
-    demand_not_overridden(row, name, "value", now)
-    _demand_agreement(row, changed, now)
+    require_no_override(row, name, "value", now)
+    _check_override_conflict(row, changed, now)
     Loop.objects.filter(pk=row.pk).update(**changed)
     audit_log.record(
         actor, "settings.change", f"{loop.name} {name}", reason=why, before=before, after=checked
@@ -108,24 +108,25 @@ def change_own(
     return before, checked
 
 
-def _demand_agreement(row: Loop, changed: Mapping[str, Any], now: datetime) -> None:
+def _check_override_conflict(row: Loop, changed: Mapping[str, Any], now: datetime) -> None:
     """Reject an own value that contradicts the overrides in force, which would all be ignored."""
     held = overrides.list_for_loop(row, now)
-    if overrides.conflict(row, held, now):
+    if overrides.explain_conflict(row, held, now):
         return
     row = copy(row)
     for column, values in changed.items():
         setattr(row, column, values)
-    if why := overrides.conflict(row, held, now):
+    if why := overrides.explain_conflict(row, held, now):
         names = ", ".join(
-            f"{other.name} {short(other.value)} by {other.owner.get_username()}" for other in held
+            f"{other.name} {format_short_value(other.value)} by {other.owner.get_username()}"
+            for other in held
         )
         raise BadInput("value", f"contradicts active overrides ({names}): {why}. End the override first.")
 
 
 def _change_setting(row: Loop, name: str, value: Any, back: bool) -> tuple[Any, dict[str, Any]]:
     """Return the previous value, and the new column, validated as a whole."""
-    law, key = catalog.law(row.law), name.removeprefix("guard.")
+    law, key = catalog.get_law(row.law), name.removeprefix("guard.")
     column = "guard" if name.startswith("guard.") else "parameters"
     own = {each: kept for each, kept in getattr(row, column).items() if each != key}
     if not back:

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 from django.db import transaction
 from django.db.models import QuerySet
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import SavedFilter
 from queues.errors import BadInput
@@ -18,7 +18,7 @@ PLACES = ("before", "after")  # the user's position in the list, not part of a f
 @transaction.atomic
 def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilter:
     """Save a query under a name, replacing one of the same name. Raises `BadInput` that names the field."""
-    demand(actor, "account.change")
+    require_permission(actor, "account.change")
     name, kept = name.strip(), _remove_position(query)
     if page not in SavedFilter.Page.values:
         raise BadInput("page", f"must be {' or '.join(SavedFilter.Page.values)}, not {page[:40]!r}.")
@@ -39,7 +39,7 @@ def save(actor: Actor, user: Any, page: str, name: str, query: str) -> SavedFilt
 @transaction.atomic
 def remove(actor: Actor, user: Any, number: int) -> None:
     """Remove one of the user's own filters. Raises `BadInput` if it does not exist."""
-    demand(actor, "account.change")
+    require_permission(actor, "account.change")
     row = SavedFilter.objects.filter(user=user, pk=number).first()
     if row is None:
         raise BadInput("filter", "is not one of your filters.")

@@ -30,7 +30,7 @@ PROPOSED = "retention.propose"
 USED = "agreed_with"  # in the entry of the change: the sequence number of the proposal
 
 
-def agreement(
+def require_second_person(
     actor: Actor,
     action: str,
     name: str,
@@ -48,14 +48,16 @@ def agreement(
     if not short:
         return {}
     mark = _mark(action, name, parameters)
-    for entry in _proposals(name, mark, now):
-        if entry.after["person"] != person(actor) and not _is_used(entry):
+    for entry in _list_matching_proposals(name, mark, now):
+        if entry.after["person"] != get_person_name(actor) and not _is_used(entry):
             return {USED: entry.sequence}
-    if not any(entry.after["person"] == person(actor) for entry in _proposals(name, mark, now)):
-        after = {"person": person(actor), "mark": mark, "for": action, "values": short}
+    if not any(
+        entry.after["person"] == get_person_name(actor) for entry in _list_matching_proposals(name, mark, now)
+    ):
+        after = {"person": get_person_name(actor), "mark": mark, "for": action, "values": short}
         audit_log.record(actor, PROPOSED, name, after=after)
     field, value = next(iter(short.items()))
-    floor, unit = floor_of(field)
+    floor, unit = get_parameter_floor(field)
     raise BadInput(
         field,
         f"is {value} {unit}, less than {floor} {unit}, which requires a second user. Your proposal was "
@@ -69,16 +71,16 @@ def list_shortened(job: str, parameters: Mapping[str, Any], before: Mapping[str,
         return {}
     shortened_values = {}
     for parameter in retention.PARAMETERS:
-        value = _whole(parameter, parameters.get(parameter.name, parameter.default))
-        known = _whole(parameter, before.get(parameter.name, parameter.default))
-        floor, _ = floor_of(parameter.name)
+        value = _parse_whole_number(parameter, parameters.get(parameter.name, parameter.default))
+        known = _parse_whole_number(parameter, before.get(parameter.name, parameter.default))
+        floor, _ = get_parameter_floor(parameter.name)
         was_short = bool(before) and is_short(known, floor) and known <= value
         if is_short(value, floor) and not was_short:
             shortened_values[parameter.name] = value
     return shortened_values
 
 
-def floor_of(name: str) -> tuple[int, str]:
+def get_parameter_floor(name: str) -> tuple[int, str]:
     """Return the minimum that one person may set of a parameter, and its unit."""
     return next(floor for end, floor in FLOORS.items() if name.endswith(end))
 
@@ -87,7 +89,7 @@ def is_short(value: int, floor: int = FLOOR_DAYS) -> bool:
     return retention.FOREVER < value < floor
 
 
-def person(actor: Actor) -> str:
+def get_person_name(actor: Actor) -> str:
     """Return the person behind a session, a token, or a command: two tokens of one person count as one."""
     return actor.user.get_username() if actor.user else actor.name
 
@@ -100,7 +102,7 @@ def list_waiting(name: str, now: datetime) -> list[AuditEntry]:
     return [entry for entry in proposals if not _is_used(entry)]
 
 
-def _proposals(name: str, mark: str, now: datetime) -> list[AuditEntry]:
+def _list_matching_proposals(name: str, mark: str, now: datetime) -> list[AuditEntry]:
     return [entry for entry in list_waiting(name, now) if entry.after["mark"] == mark]
 
 
@@ -113,13 +115,13 @@ def _is_used(entry: AuditEntry) -> bool:
 def _mark(action: str, name: str, parameters: Mapping[str, Any]) -> str:
     """Return the identity of a change: the same task with the same values, however they are written."""
     values = {
-        parameter.name: _whole(parameter, parameters[parameter.name])
+        parameter.name: _parse_whole_number(parameter, parameters[parameter.name])
         for parameter in retention.PARAMETERS
         if parameter.name in parameters
     }
     return hashlib.sha256(json.dumps([action, name, values], sort_keys=True).encode()).hexdigest()
 
 
-def _whole(parameter: Any, value: Any) -> int:
+def _parse_whole_number(parameter: Any, value: Any) -> int:
     """Return the whole number. Raises `BadInput` that names the parameter."""
     return int(parameter.read(value))

@@ -95,7 +95,7 @@ class RunParameter:
     required: bool
 
 
-def task_document(task: Task, now: datetime) -> dict[str, Any]:
+def build_task_document(task: Task, now: datetime) -> dict[str, Any]:
     """Return the task as JSON."""
     return asdict(describe_task(task, now))
 
@@ -105,7 +105,7 @@ def run_document(run: Run) -> dict[str, Any]:
     return asdict(describe_run(run))
 
 
-def chunk_document(chunk: Chunk) -> dict[str, Any]:
+def build_chunk_document(chunk: Chunk) -> dict[str, Any]:
     """Return the chunk as JSON."""
     return asdict(describe_chunk(chunk))
 
@@ -114,16 +114,16 @@ def describe_task(task: Task, now: datetime) -> DescribedTask:
     """Return the current state of the task."""
     declared, trouble = _find_job(task)
     last_start = task.runs.filter(owner=None).order_by("-created_at").values_list("created_at", flat=True)
-    next_at = timetable.next_at(task.periodic, last_start.first(), now) if task.enabled else None
+    next_at = timetable.compute_next_start(task.periodic, last_start.first(), now) if task.enabled else None
     return DescribedTask(
         name=task.name,
         job=task.job,
         help=declared.help if declared else trouble,
         sound=declared is not None,
-        parameters=parameters_of(task),
-        schedule=timetable.words(task.periodic),
-        interval_seconds=timetable.interval_seconds(task.periodic),
-        crontab=timetable.crontab_line(task.periodic),
+        parameters=get_task_parameters(task),
+        schedule=timetable.describe_schedule(task.periodic),
+        interval_seconds=timetable.get_interval_seconds(task.periodic),
+        crontab=timetable.format_crontab_line(task.periodic),
         next_at=next_at.isoformat() if next_at else None,
         requirements=task.requirements,
         single_instance=task.single_instance,
@@ -131,7 +131,7 @@ def describe_task(task: Task, now: datetime) -> DescribedTask:
         deadline=None if task.deadline is None else f"{task.deadline:%H:%M}",
         enabled=task.enabled,
         digest=digest_of(audit_document(task)),
-        runs=[describe_run(run) for run in last_runs(task, LAST_RUNS)],
+        runs=[describe_run(run) for run in list_last_runs(task, LAST_RUNS)],
     )
 
 
@@ -139,7 +139,7 @@ def audit_document(task: Task) -> dict[str, Any]:
     """Return a short document of a task, for the audit log."""
     return {
         "job": task.job,
-        "schedule": timetable.words(task.periodic),
+        "schedule": timetable.describe_schedule(task.periodic),
         "parameters": task.parameters,
         "parallel": task.parallel,
         "requirements": task.requirements,
@@ -148,7 +148,7 @@ def audit_document(task: Task) -> dict[str, Any]:
     }
 
 
-def last_runs(task: Task, count: int) -> Sequence[Run]:
+def list_last_runs(task: Task, count: int) -> Sequence[Run]:
     """Return the last runs, the newest first."""
     return list(task.runs.select_related("owner", "task").order_by("-created_at", "-pk")[:count])
 
@@ -172,13 +172,13 @@ def describe_run(run: Run) -> DescribedRun:
         deadline_at=run.deadline_at.isoformat() if run.deadline_at else None,
         seconds=seconds,
         error=run.error,
-        command=command_of(run),
+        command=format_run_command(run),
     )
 
 
-def command_of(run: Run) -> str:
+def format_run_command(run: Run) -> str:
     """Return the command line of the run, with the parameters that differ from the task's."""
-    own = parameters_of(run.task)
+    own = get_task_parameters(run.task)
     words = ["manage.py", "job", "run", run.task.name]
     for name, value in run.parameters.items():
         if value is not None and own.get(name) != value:
@@ -187,11 +187,12 @@ def command_of(run: Run) -> str:
     return shlex.join(words)
 
 
-def parameters_of(task: Task) -> dict[str, Any]:
+def get_task_parameters(task: Task) -> dict[str, Any]:
     """Return every parameter of its job: the task's own value, else the default; none if the job is gone."""
     declared, _ = _find_job(task)
     return {
-        parameter.name: _value(task, parameter) for parameter in (declared.parameters if declared else ())
+        parameter.name: _get_parameter_value(task, parameter)
+        for parameter in (declared.parameters if declared else ())
     }
 
 
@@ -200,14 +201,14 @@ def describe_chunk(chunk: Chunk) -> DescribedChunk:
     return DescribedChunk(**{field.name: getattr(chunk, field.name) for field in fields(DescribedChunk)})
 
 
-def parameter_rows(task: Task) -> list[RunParameter]:
+def list_run_parameters(task: Task) -> list[RunParameter]:
     """Return the parameters of the task's runs; none if its job can't be imported."""
     declared, _ = _find_job(task)
-    return [_parameter(task, parameter) for parameter in (declared.parameters if declared else ())]
+    return [_build_run_parameter(task, parameter) for parameter in (declared.parameters if declared else ())]
 
 
-def _parameter(task: Task, declared: JobParameter) -> RunParameter:
-    value = _value(task, declared)
+def _build_run_parameter(task: Task, declared: JobParameter) -> RunParameter:
+    value = _get_parameter_value(task, declared)
     return RunParameter(
         name=declared.name,
         help=declared.help,
@@ -221,11 +222,11 @@ def _parameter(task: Task, declared: JobParameter) -> RunParameter:
 def _find_job(task: Task) -> tuple[Job | None, str]:
     """Return the task's job, or why there is none."""
     try:
-        return catalog.job(task.job), ""
+        return catalog.get_job(task.job), ""
     except BadInput as error:
         return None, str(error)
 
 
-def _value(task: Task, declared: JobParameter) -> Any:
+def _get_parameter_value(task: Task, declared: JobParameter) -> Any:
     """Return the task's own value, else the default; None if each run has to give it."""
     return task.parameters.get(declared.name, None if declared.default is ... else declared.default)

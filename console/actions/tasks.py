@@ -11,11 +11,11 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from console.accounts.access import Actor, admit, demand, demand_confirmed
+from console.accounts.access import Actor, admit, require_permission, require_recent_confirmation
 from console.actions import second_person
 from console.actions.task_documents import audit_document
 from console.audit import audit_log
-from console.input.shown_digest import demand_unchanged
+from console.input.shown_digest import check_unchanged
 from queues.errors import BadInput
 from workers.batch import runs, task_definitions
 from workers.batch.catalog import OWN
@@ -54,10 +54,12 @@ def begin(
     """
     admit(actor, "task.run")
     why = read_reason(reason)
-    task = runs.task_of(name)
+    task = runs.get_task(name)
     values = {**task.parameters, **parameters}
-    demand(actor, "task.run", queues_of(values))
-    agreed = second_person.agreement(actor, "task.run", name, task.job, values, task.parameters, where.now)
+    require_permission(actor, "task.run", list_parameter_queues(values))
+    agreed = second_person.require_second_person(
+        actor, "task.run", name, task.job, values, task.parameters, where.now
+    )
     with transaction.atomic():
         run = runs.begin(name, where, parameters, owner=actor.user, deadline_at=deadline_at)
         audit_log.record(
@@ -69,7 +71,7 @@ def begin(
 @transaction.atomic
 def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     """Cancel an open run. Finished work stays, and the run may be resumed."""
-    demand(actor, "task.cancel", queues_of(run.parameters))
+    require_permission(actor, "task.cancel", list_parameter_queues(run.parameters))
     why = read_reason(reason)
     return _record_change(actor, "task.cancel", run, runs.cancel(run, now), why)
 
@@ -77,7 +79,7 @@ def cancel(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
 @transaction.atomic
 def resume(actor: Actor, run: Run, reason: str, now: datetime) -> Run:
     """Resume a failed or canceled run."""
-    demand(actor, "task.resume", queues_of(run.parameters))
+    require_permission(actor, "task.resume", list_parameter_queues(run.parameters))
     why = read_reason(reason)
     return _record_change(actor, "task.resume", run, runs.resume(run, now), why)
 
@@ -89,17 +91,17 @@ def change(actor: Actor, name: str, definition: WantedTask, reason: str, digest:
     """
     admit(actor, "task.change")
     why = read_reason(reason)
-    before = runs.task_of(name)
-    demand_unchanged(name, audit_document(before), digest)
+    before = runs.get_task(name)
+    check_unchanged(name, audit_document(before), digest)
     for parameters in (before.parameters, definition.parameters):
-        demand(actor, "task.change", queues_of(parameters))
+        require_permission(actor, "task.change", list_parameter_queues(parameters))
     if RETENTION in (before.job, definition.job):
-        demand_confirmed(actor)  # it decides what is deleted
+        require_recent_confirmation(actor)  # it decides what is deleted
     if definition.job != before.job:
-        demand(actor, "task.define")
+        require_permission(actor, "task.define")
         _check_own(actor, name, definition.job)
     in_force = before.parameters if before.job == definition.job else None
-    agreed = second_person.agreement(
+    agreed = second_person.require_second_person(
         actor, "task.change", name, definition.job, definition.parameters, in_force, timezone.now()
     )
     with transaction.atomic():
@@ -116,14 +118,14 @@ def define(actor: Actor, name: str, definition: WantedTask, reason: str) -> Task
     Its job may be code of the host's own, so it requires an administrator; retention of less than a week
     requires two people.
     """
-    demand(actor, "task.define")
+    require_permission(actor, "task.define")
     _check_own(actor, name, definition.job)
     why = read_reason(reason)
     if Task.objects.filter(name=name).exists():
         raise BadInput(
             "name", (f"{name} is already taken; open that task to change it, or choose another name.")
         )
-    agreed = second_person.agreement(
+    agreed = second_person.require_second_person(
         actor, "task.define", name, definition.job, definition.parameters, None, timezone.now()
     )
     with transaction.atomic():
@@ -162,7 +164,7 @@ def _record_change(actor: Actor, action: str, before: Run, after: Run, reason: s
     return after
 
 
-def queues_of(parameters: Mapping[str, Any]) -> list[str] | None:
+def list_parameter_queues(parameters: Mapping[str, Any]) -> list[str] | None:
     """Return the queues that a task's parameters name; None if it works on all."""
     if parameters.get("queue"):
         return [str(parameters["queue"])]

@@ -123,21 +123,21 @@ def _document(path_prefix: str) -> OpenAPISchema:
     schema["components"]["schemas"]["Problem"] = problem.SCHEMA
     for operations in schema["paths"].values():
         for method, operation in operations.items():
-            operation["responses"].update(_problems(method))
+            operation["responses"].update(_build_problem_responses(method))
     return schema
 
 
-def problems_of(method: str) -> tuple[int, ...]:
+def list_problem_statuses(method: str) -> tuple[int, ...]:
     """Return the statuses with which an operation rejects a request, or fails."""
     return PROBLEMS if method == "get" else (*PROBLEMS, *CONFLICTS)
 
 
-def _problems(method: str) -> dict[int, Any]:
+def _build_problem_responses(method: str) -> dict[int, Any]:
     """Return the answers of those statuses."""
     told = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {problem.CONTENT_TYPE: told}}
-        for status in problems_of(method)
+        for status in list_problem_statuses(method)
     }
 
 

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from console.accounts import token_failures
-from console.accounts.access import Actor, bearer_of, claim_place
+from console.accounts.access import Actor, claim_place, parse_bearer_secret
 from console.api.request.calls import InProcess
 from console.assistants.tools import Tools
 from console.web.refusal import RequestRefused, refuse
@@ -39,8 +39,8 @@ class AssistantEndpoint:
             try:
                 _judge(scope)
                 # It is admitted at the end of its body, so its token is not checked before.
-                body = await _body(receive)
-                actor = None if body is None else await database_sync_to_async(_actor)(scope)
+                body = await _read_body(receive)
+                actor = None if body is None else await database_sync_to_async(_authenticate_caller)(scope)
             except RequestRefused as refusal:
                 await refuse(scope, send, refusal)
                 return
@@ -48,7 +48,7 @@ class AssistantEndpoint:
                 return  # nobody waits for the answer any more
             from console.assistants.server import serve
 
-            await serve(Tools(InProcess(actor)), scope, _once(body, receive), send)
+            await serve(Tools(InProcess(actor)), scope, _build_body_receiver(body, receive), send)
 
 
 def _judge(scope: dict[str, Any]) -> None:
@@ -59,12 +59,14 @@ def _judge(scope: dict[str, Any]) -> None:
         raise RequestRefused(403, FROM_A_PAGE, field="origin")
 
 
-def _actor(scope: dict[str, Any]) -> Actor:
+def _authenticate_caller(scope: dict[str, Any]) -> Actor:
     """Return the actor of the token. Raises `RequestRefused`."""
     headers = {name.decode("latin1"): value.decode("latin1") for name, value in scope["headers"]}
     address = (scope.get("client") or (None,))[0]
     try:
-        actor = token_failures.actor_of(bearer_of(headers.get("authorization")), timezone.now(), address)
+        actor = token_failures.authenticate_token(
+            parse_bearer_secret(headers.get("authorization")), timezone.now(), address
+        )
     except token_failures.TooManyFailures as error:
         raise RequestRefused(429, str(error), error.seconds, "authorization") from None
     except DatabaseError:
@@ -75,7 +77,7 @@ def _actor(scope: dict[str, Any]) -> Actor:
     return actor
 
 
-async def _body(receive: Any) -> bytes | None:
+async def _read_body(receive: Any) -> bytes | None:
     """Return the whole body, up to the sender's limit; None if the sender has disconnected.
 
     Raises `RequestRefused`, which the library would not pass on.
@@ -88,7 +90,7 @@ async def _body(receive: Any) -> bytes | None:
     return None
 
 
-def _once(body: bytes, receive: Any) -> Any:
+def _build_body_receiver(body: bytes, receive: Any) -> Any:
     """Return a `receive` that yields the body, and then what follows it."""
     given = False
 

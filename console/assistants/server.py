@@ -20,9 +20,9 @@ from mcp.server.mcpserver.exceptions import ToolError  # noqa: E402
 from mcp.server.transport_security import TransportSecuritySettings  # noqa: E402
 
 
-def server_of(tools: Tools) -> MCPServer[Any]:
+def build_server(tools: Tools) -> MCPServer[Any]:
     """Return a server with the tools of one caller."""
-    version = release.version()
+    version = release.read_version()
     server: MCPServer[Any] = MCPServer("weir", title="Weir", instructions=OPERATING, version=version)
     for method in (
         tools.plant_state,
@@ -34,13 +34,13 @@ def server_of(tools: Tools) -> MCPServer[Any]:
         tools.propose,
         tools.proposal,
     ):
-        server.add_tool(_tool(method), structured_output=False)
+        server.add_tool(_wrap_tool(method), structured_output=False)
     return server
 
 
 async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Answer one request of streamable HTTP, without a session."""
-    server = server_of(tools)
+    server = build_server(tools)
     # A sender with a token is no browser under an attacker's control, so the host name need not be checked.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server.streamable_http_app(json_response=True, stateless_http=True, transport_security=security)
@@ -48,7 +48,7 @@ async def serve(tools: Tools, scope: dict[str, Any], receive: Any, send: Any) ->
         await server.session_manager.handle_request(scope, receive, send)
 
 
-def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_tool(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a tool to run in a thread, as it queries the database.
 
     A rejection, or an unreachable database, is the tool's answer. Its signature is the method's.

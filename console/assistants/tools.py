@@ -55,11 +55,13 @@ class Tools:
             "age_seconds": age_seconds,
             "health": snapshot.get("health"),
             "totals": snapshot.get("totals"),
-            "not_well": [state for state in _states(snapshot).values() if state.get("severity") != "well"],
+            "not_well": [
+                state for state in _get_states(snapshot).values() if state.get("severity") != "well"
+            ],
             "alerts": snapshot.get("alerts", []),
             "overrides": snapshot.get("overrides", []),
             "hands": snapshot.get("hands", []),
-            "subjects": sorted(_states(snapshot)),
+            "subjects": sorted(_get_states(snapshot)),
         }
 
     def subject(self, kind: str, name: str) -> dict[str, Any]:
@@ -70,16 +72,16 @@ class Tools:
         """
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
-        if key not in _states(snapshot):
+        if key not in _get_states(snapshot):
             raise Refused(f"name: {key} is unknown; plant_state lists the subjects.")
         loops = snapshot.get("loops", {})
         return {
             "at": snapshot.get("at"),
             "age_seconds": age_seconds,
-            "state": _states(snapshot)[key],
-            "figures": self._figures(snapshot, kind, name),
+            "state": _get_states(snapshot)[key],
+            "figures": self._get_figures(snapshot, kind, name),
             "loops": {each: row for each, row in loops.items() if name in row.get("target", {}).values()},
-            "alerts": [alert for alert in snapshot.get("alerts", []) if name in _labels(alert).values()],
+            "alerts": [alert for alert in snapshot.get("alerts", []) if name in _get_labels(alert).values()],
         }
 
     def why(self, loop: str, decisions: int = 5) -> dict[str, Any]:
@@ -88,7 +90,7 @@ class Tools:
         Each has its action, its reason in a sentence, the terms behind it, what limited it, and whether it
         helped.
         """
-        entries = self._ledger({"loop": loop}, decisions)
+        entries = self._list_decisions({"loop": loop}, decisions)
         if not entries:
             raise Refused(f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects.")
         return {"loop": loop, "decisions": entries}
@@ -109,11 +111,11 @@ class Tools:
         Filters: words in their reason, law, queue, node, or verdict (effective, ineffective, harmful); acted:
         only those that did, or did not, act.
         """
-        since = _instant(self._compute_start(hours))
+        since = _format_instant(self._compute_start(hours))
         chosen = {"text": text, "law": law, "queue": queue, "node": node, "verdict": verdict, "from": since}
         if acted is not None:
             chosen["acted"] = "true" if acted else "false"
-        return {"decisions": self._ledger(chosen, rows)}
+        return {"decisions": self._list_decisions(chosen, rows)}
 
     def what_changed(self, alert: int | None = None, hours: float = 3.0) -> dict[str, Any]:
         """Return what changed before an alert (its number, of plant_state), the most likely cause first.
@@ -124,12 +126,12 @@ class Tools:
         if alert is not None:
             answer: dict[str, Any] = self._get(f"/alerts/{int(alert)}/changes")
             return answer
-        span = {"from": _instant(self._compute_start(hours)), "to": _instant(self._clock())}
+        span = {"from": _format_instant(self._compute_start(hours)), "to": _format_instant(self._clock())}
         return {
             "marks": self._get("/marks", span)["marks"],
             "overrides": self._get("/overrides")["overrides"],
             "plans": self._get("/plans")["plans"][:MAX_DECISIONS],
-            "decisions": self._ledger({"acted": "true", "from": span["from"]}, MAX_DECISIONS),
+            "decisions": self._list_decisions({"acted": "true", "from": span["from"]}, MAX_DECISIONS),
         }
 
     def what_if(self, loop: str, values: dict[str, float], hours: float = 1.0) -> dict[str, Any]:
@@ -173,14 +175,14 @@ class Tools:
             )
         return snapshot, round(age_seconds, 1)
 
-    def _figures(self, snapshot: Mapping[str, Any], kind: str, name: str) -> Any:
+    def _get_figures(self, snapshot: Mapping[str, Any], kind: str, name: str) -> Any:
         if kind == "application":
             return snapshot.get("pipeline", {}).get("applications", {}).get(name)
         if kind == "pipeline":
             return snapshot.get("pipeline")
         return snapshot.get(FIGURES.get(kind, ""), {}).get(name)
 
-    def _ledger(self, chosen: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
+    def _list_decisions(self, chosen: Mapping[str, Any], rows: int) -> list[dict[str, Any]]:
         query = {**chosen, "rows": max(1, min(int(rows), MAX_DECISIONS))}
         entries = self._get("/ledger", query)["entries"]
         return [{name: entry.get(name) for name in DECISION} for entry in entries]
@@ -201,15 +203,15 @@ class Tools:
         return self._calls.ask("GET", quote(f"{API}{path}"), query)
 
 
-def _states(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _get_states(snapshot: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     states: dict[str, dict[str, Any]] = snapshot.get("states", {})
     return states
 
 
-def _labels(alert: Mapping[str, Any]) -> dict[str, Any]:
+def _get_labels(alert: Mapping[str, Any]) -> dict[str, Any]:
     labels: dict[str, Any] = alert.get("labels", {})
     return labels
 
 
-def _instant(seconds: float) -> str:
+def _format_instant(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()

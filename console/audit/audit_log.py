@@ -19,7 +19,7 @@ from django.db.models import Q, QuerySet
 
 from console.audit import chain, refusals, repeats
 from console.models import AuditEntry
-from queues.checks import storable
+from queues.checks import make_storable
 from queues.errors import BadInput, Forbidden
 
 MAXIMUM_TEXT = 200
@@ -93,7 +93,7 @@ def record(
 
 
 @contextmanager
-def attempt(
+def record_attempt(
     actor: Author,
     action: str,
     target: str,
@@ -112,7 +112,7 @@ def attempt(
         yield
     except Exception as error:
         # It may quote another service.
-        why = storable(str(error)[:MAXIMUM_TEXT]) or type(error).__name__
+        why = make_storable(str(error)[:MAXIMUM_TEXT]) or type(error).__name__
         record(actor, f"failed.{action}", target, after={"error": why}, **noted)
         raise
 

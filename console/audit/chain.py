@@ -45,7 +45,7 @@ def append(**fields: Any) -> AuditEntry:
         last = AuditEntry.objects.order_by("-sequence").values_list("sequence", "digest").first()
         sequence, previous = (last[0] + 1, last[1]) if last else (1, ORIGIN)
         entry = AuditEntry(at=timezone.now(), sequence=sequence, previous=previous, **fields)
-        entry.digest = digest_of(content_of(entry), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
+        entry.digest = digest_of(get_entry_content(entry), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
         entry.save(force_insert=True)
         transaction.on_commit(lambda: _write_witness(sequence, entry.digest), robust=True)
     return entry
@@ -72,12 +72,12 @@ def _take_turn() -> None:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
 
 
-def content_of(entry: AuditEntry) -> dict[str, Any]:
+def get_entry_content(entry: AuditEntry) -> dict[str, Any]:
     """Return the fields of an entry that people read."""
     return {name: getattr(entry, name) for name in CONTENT}
 
 
-def canonical(content: Mapping[str, Any], sequence: int, previous: str) -> bytes:
+def encode_canonical_entry(content: Mapping[str, Any], sequence: int, previous: str) -> bytes:
     """Return the bytes that a digest covers, which are the same before and after a database has stored the
     entry.
 
@@ -89,23 +89,23 @@ def canonical(content: Mapping[str, Any], sequence: int, previous: str) -> bytes
     plain = {
         **content,
         "at": content["at"].astimezone(UTC).isoformat(timespec="microseconds"),
-        "before": _plain(content["before"]),
-        "after": _plain(content["after"]),
+        "before": _normalize_value(content["before"]),
+        "after": _normalize_value(content["after"]),
         "address": str(ipaddress.ip_address(address)) if address else None,
     }
     document = [sequence, previous, plain]
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _plain(value: Any) -> Any:
+def _normalize_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {_key(key): _plain(each) for key, each in value.items()}
+        return {_format_key(key): _normalize_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_normalize_value(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _key(key: Any) -> str:
+def _format_key(key: Any) -> str:
     """Return a key as JSON writes it."""
     if isinstance(key, str):
         return key
@@ -114,7 +114,7 @@ def _key(key: Any) -> str:
 
 def digest_of(content: Mapping[str, Any], sequence: int, previous: str, key: bytes) -> str:
     """Return the digest in hex."""
-    return hmac.new(key, canonical(content, sequence, previous), hashlib.sha256).hexdigest()
+    return hmac.new(key, encode_canonical_entry(content, sequence, previous), hashlib.sha256).hexdigest()
 
 
 def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest: str) -> bool:
@@ -124,7 +124,7 @@ def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest:
     documents = {name: _as_written(content[name]) for name in ("before", "after")}
     try:
         return any(
-            _is_digest(canonical(candidate, sequence, previous), digest)
+            _is_digest(encode_canonical_entry(candidate, sequence, previous), digest)
             for candidate in (content, {**content, **documents})
         )
     except (TypeError, ValueError, AttributeError):
@@ -159,5 +159,7 @@ def chain_rows(rows: Iterable[Any], sequence: int = 0, previous: str = ORIGIN) -
     for row in rows:
         sequence += 1
         row.sequence, row.previous = sequence, previous
-        row.digest = previous = digest_of(content_of(row), sequence, previous, settings.WEIR_AUDIT_KEYS[0])
+        row.digest = previous = digest_of(
+            get_entry_content(row), sequence, previous, settings.WEIR_AUDIT_KEYS[0]
+        )
         yield row

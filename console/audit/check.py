@@ -111,7 +111,7 @@ class Checker:
     def step(self) -> Verdict:
         """Run one check. Raises the database's errors; without the control server, one witness is missing."""
         began = self._monotonic()
-        heads, findings = self._heads()
+        heads, findings = self._read_heads()
         ends = AuditEntry.objects.aggregate(first=Min("sequence"), last=Max("sequence"))
         last = ends["last"] or 0
         findings += list(_load_previous_digest(ends["first"]))
@@ -143,9 +143,9 @@ class Checker:
             known, rows = self._blocks.get(number), end - first + 1
             if self._is_late(began) and known is None and end < last:
                 counts["unchecked"] += rows
-                before = dict(_digests_at({end})).get(end, "")
+                before = dict(_read_digests({end})).get(end, "")
                 continue
-            print_now = fingerprint(first, end)
+            print_now = compute_fingerprint(first, end)
             if known is not None and known.fingerprint == print_now and known.before == before:
                 counts["compared"] += rows
             else:
@@ -159,11 +159,14 @@ class Checker:
     def _is_late(self, began: float) -> bool:
         return self._budget_seconds is not None and self._monotonic() - began > self._budget_seconds
 
-    def _heads(self) -> tuple[list[Head], list[Finding]]:
+    def _read_heads(self) -> tuple[list[Head], list[Finding]]:
         """Return the statements kept elsewhere, read before the rows."""
         heads, findings = [], []
         lines = witness.LAST_LINES if self._blocks else None
-        for ask in (lambda: [witness.head_at_server()], lambda: witness.heads_on_disk(self._folder, lines)):
+        for ask in (
+            lambda: [witness.read_server_head()],
+            lambda: witness.read_disk_heads(self._folder, lines),
+        ):
             try:
                 heads += [head for head in ask() if head is not None]
             except Forged as error:
@@ -173,7 +176,7 @@ class Checker:
         return heads, findings
 
 
-def fingerprint(first: int, last: int) -> str:
+def compute_fingerprint(first: int, last: int) -> str:
     """Return the SHA-256 of the rows as the database has them, uninterpreted; "" if it can't read them."""
     try:
         with connection.cursor() as cursor:
@@ -233,14 +236,14 @@ def _judge_rows(
             before = ""
         if sequence < expected:
             yield Finding("inserted", sequence, f"Entry {sequence} exists twice.", str(row["pk"]))
-        yield from _faults(row, before, key)
+        yield from _find_faults(row, before, key)
         expected, before, key = sequence + 1, row["digest"], row["pk"]
         yield row["digest"]
     if expected <= last:
         yield _find_missing(expected, last)
 
 
-def _faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding]:
+def _find_faults(row: dict[str, Any], before: str, key: int) -> Iterator[Finding]:
     sequence, digest = row["sequence"], row["digest"]
     if "unreadable" in row:
         yield Finding("altered", sequence, f"Entry {sequence} can't be read: it was altered.")
@@ -291,7 +294,7 @@ def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
         which = f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
         text = f"{which} cut off: {longest.place} recorded {last} entries."
         yield Finding("cut", first, text, longest.digest[:16])
-    digests = dict(_digests_at({head.sequence for head in heads}))
+    digests = dict(_read_digests({head.sequence for head in heads}))
     for head in heads:
         there = digests.get(head.sequence)
         if there is not None and there != head.digest:
@@ -302,7 +305,7 @@ def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
             yield Finding("altered", head.sequence, text, there[:16])
 
 
-def _digests_at(sequences: set[int]) -> Iterator[tuple[int, str]]:
+def _read_digests(sequences: set[int]) -> Iterator[tuple[int, str]]:
     ordered = sorted(sequences)
     for place in range(0, len(ordered), 500):
         chosen = AuditEntry.objects.filter(sequence__in=ordered[place : place + 500])

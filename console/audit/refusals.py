@@ -117,10 +117,10 @@ def _write(refusal: Refusal, asked: str = "") -> None:
     after = refusal.after if not folded else {"refused_before_and_not_noted": folded, "about": refusal.after}
     try:
         chain.append(
-            actor=_plain(refusal.actor, MAX_TARGET),
-            action=_plain(f"{FAMILY}.{refusal.action}", MAX_ACTION),
-            target=_plain(refusal.target or asked, MAX_TARGET),
-            reason=_plain(refusal.reason, MAX_REASON),
+            actor=_replace_unprintable(refusal.actor, MAX_TARGET),
+            action=_replace_unprintable(f"{FAMILY}.{refusal.action}", MAX_ACTION),
+            target=_replace_unprintable(refusal.target or asked, MAX_TARGET),
+            reason=_replace_unprintable(refusal.reason, MAX_REASON),
             after=after,
             address=refusal.address,
             request_id=refusal.request_id,
@@ -129,6 +129,6 @@ def _write(refusal: Refusal, asked: str = "") -> None:
         logger.warning("A rejection of %s to %s was not recorded: %s", refusal.action, refusal.actor, error)
 
 
-def _plain(text: str, longest: int) -> str:
+def _replace_unprintable(text: str, longest: int) -> str:
     """Return the text without what a database rejects: an address or a name may contain anything."""
     return "".join(character if character.isprintable() else "?" for character in text[:longest])

@@ -23,7 +23,7 @@ import redis
 from console.connections.control_server import control
 from queues import keys
 from queues.errors import RateLimited
-from queues.lua.script import script
+from queues.lua.script import load_script
 
 logger = logging.getLogger(__name__)
 MAX_A_MINUTE = 20
@@ -66,7 +66,7 @@ class Fold:
     def ask(self, actor: str, content: Hashable, most: int = MAX_A_MINUTE) -> int | None:
         """Answer as `admit`, for an entry that a transaction writes: call `note` when it has ended."""
         with self._lock:
-            minute = self._minute_of(actor)
+            minute = self._get_current_minute(actor)
             if content in minute.noted or len(minute.noted) >= most:
                 minute.uncounted += 1
                 return None
@@ -75,11 +75,11 @@ class Fold:
     def note(self, actor: str, content: Hashable) -> None:
         """Remember an entry that was written."""
         with self._lock:
-            minute = self._minute_of(actor)
+            minute = self._get_current_minute(actor)
             minute.noted.add(content)
             minute.uncounted = 0
 
-    def _minute_of(self, actor: str) -> _Minute:
+    def _get_current_minute(self, actor: str) -> _Minute:
         now = self._monotonic()
         minute = self._minutes.setdefault(actor, _Minute(now))
         self._minutes.move_to_end(actor)
@@ -108,7 +108,7 @@ def spend_budget(action: str, account: str) -> None:
     key = keys.QUOTA.build(f"audit:{account}")
     rate, burst_seconds = 1 / SECONDS_FOR_ONE, MAX_AT_ONCE * SECONDS_FOR_ONE
     try:
-        wait_ms = control().eval(script("control/take_quota"), 1, key, rate, 1, burst_seconds, 1, 0, 1)
+        wait_ms = control().eval(load_script("control/take_quota"), 1, key, rate, 1, burst_seconds, 1, 0, 1)
     except redis.RedisError as error:
         logger.warning("The audit budget of %s is unknown: %s", account, error)
         return

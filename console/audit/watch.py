@@ -65,7 +65,7 @@ class AuditWatch:
 
     def _keep_head(self, verdict: Verdict) -> None:
         """Keep the head of an audit log that was found intact."""
-        last = witness.heads_on_disk(self._folder, 1)
+        last = witness.read_disk_heads(self._folder, 1)
         if not last or last[0].sequence < verdict.last.sequence:
             witness.keep(self._folder, verdict.last)
         witness.send_head(verdict.last.sequence, verdict.last.digest)

@@ -20,7 +20,7 @@ from django.conf import settings
 
 from console.connections.control_server import control
 from queues import keys
-from queues.lua.script import script
+from queues.lua.script import load_script
 
 logger = logging.getLogger(__name__)
 FILE = "audit-heads.jsonl"
@@ -45,7 +45,7 @@ def send_head(sequence: int, digest: str) -> None:
     """Send the head to the control server. If it does not answer, the next entry or the checker sends it."""
     try:
         control().eval(
-            script("control/keep_audit_head"),
+            load_script("control/keep_audit_head"),
             1,
             keys.AUDIT_HEAD,
             sequence,
@@ -55,7 +55,7 @@ def send_head(sequence: int, digest: str) -> None:
         logger.debug("The control server did not receive audit entry %s: %s", sequence, error)
 
 
-def head_at_server() -> Head | None:
+def read_server_head() -> Head | None:
     """Return the control server's last head; None if there is none. Raises Forged, and redis.RedisError."""
     stored = control().get(keys.AUDIT_HEAD)
     return None if stored is None else _read(stored, "the control server")
@@ -76,7 +76,7 @@ def keep(folder: Path, head: Head) -> None:
         file.write(_seal_head(head).encode() + b"\n")
 
 
-def heads_on_disk(folder: Path, lines: int | None = None) -> list[Head]:
+def read_disk_heads(folder: Path, lines: int | None = None) -> list[Head]:
     """Return the statements in the last lines of the file (None: in all).
 
     A line without an end is ignored: the disk was full. Raises Forged, and OSError.
@@ -97,7 +97,9 @@ def put_aside(folder: Path, now: datetime) -> None:
 
 
 def _seal_head(head: Head) -> str:
-    return json.dumps({"sequence": head.sequence, "digest": head.digest, "seal": _seal(head, _keys()[0])})
+    return json.dumps(
+        {"sequence": head.sequence, "digest": head.digest, "seal": _seal(head, _get_audit_keys()[0])}
+    )
 
 
 def _read(text: str | bytes, place: str) -> Head:
@@ -107,7 +109,7 @@ def _read(text: str | bytes, place: str) -> Head:
         seal = str(document["seal"])
     except (ValueError, KeyError, TypeError):
         raise Forged(f"{place} contains no valid head of the audit log.") from None
-    if not any(hmac.compare_digest(_seal(head, key), seal) for key in _keys()):
+    if not any(hmac.compare_digest(_seal(head, key), seal) for key in _get_audit_keys()):
         raise Forged(f"{place} contains a head of the audit log whose seal matches no key of this console.")
     return head
 
@@ -116,6 +118,6 @@ def _seal(head: Head, key: bytes) -> str:
     return hmac.new(key, f"head {head.sequence} {head.digest}".encode(), hashlib.sha256).hexdigest()
 
 
-def _keys() -> list[bytes]:
+def _get_audit_keys() -> list[bytes]:
     keys: list[bytes] = settings.WEIR_AUDIT_KEYS
     return keys

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from queues.control.address import sentinels_of
+from queues.control.address import parse_sentinels
 
 TRANSPORT = "console.connections.broker_transport:AcknowledgedTransport"
 # A server that vanished is abandoned after BRPOP's 10 s and at most twice this. Without these, a connection
@@ -27,9 +27,9 @@ class BrokerSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def settings_of(url: str) -> BrokerSettings:
+def build_broker_settings(url: str) -> BrokerSettings:
     """Return the settings. Raises `BadInput` that names REDIS_URL."""
-    sentinels = sentinels_of(url)
+    sentinels = parse_sentinels(url)
     if sentinels is None:
         return BrokerSettings(url, options=PATIENCE)
     options = {

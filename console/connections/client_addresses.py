@@ -11,7 +11,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 COUNTED_PREFIX = 64  # bits
 
 
-def networks_of(text: str) -> tuple[Network, ...]:
+def parse_networks(text: str) -> tuple[Network, ...]:
     """Return the networks in `text`, separated by spaces or commas. Raises `ValueError`."""
     return tuple(ipaddress.ip_network(word) for word in text.replace(",", " ").split())
 
@@ -36,7 +36,7 @@ def is_within(text: str, networks: Iterable[Network]) -> bool:
     return address is not None and any(address in network for network in networks)
 
 
-def counted_address(text: str | None) -> str:
+def normalize_address(text: str | None) -> str:
     """Return the address that limits count `text` as: IPv4 as it is, of IPv6 the first address of its /64.
 
     Return "" for an unreadable address, which limits can't count.

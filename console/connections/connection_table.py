@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.connections.client_addresses import Network, counted_address, is_within
+from console.connections.client_addresses import Network, is_within, normalize_address
 
 MAX_HEAD_SECONDS = 10.0
 MAX_CLOSING_SECONDS = 30.0
@@ -28,7 +28,7 @@ RESERVED_FILES = 256
 MIN_CONNECTIONS = 64
 
 
-def connection_limit(wanted: int, open_files: int) -> int:
+def compute_connection_limit(wanted: int, open_files: int) -> int:
     """Return how many connections fit below the limit of open files."""
     return max(MIN_CONNECTIONS, min(wanted, open_files - RESERVED_FILES))
 
@@ -67,7 +67,7 @@ class ConnectionTable:
 
     def enter(self, transport: Any, peer: str, expire: Callable[[], None]) -> None:
         """Add a new connection, or reset it where a limit leaves no room."""
-        counted = counted_address(peer)
+        counted = normalize_address(peer)
         is_limited = bool(counted) and not is_within(peer, self._trusted)
         connection = Connection(transport, counted, is_limited, expire)
         if not self._make_room(connection):
@@ -77,13 +77,13 @@ class ConnectionTable:
         self._counts[counted] += 1
         self._wait_for_head(connection)
 
-    def head_awaited(self, transport: Any) -> None:
+    def record_awaited_head(self, transport: Any) -> None:
         """Note that a connection waits for its next request."""
         if (connection := self._connections.get(transport)) is not None:
             self._stop_waiting(connection)
             self._wait_for_head(connection)
 
-    def head_received(self, transport: Any) -> None:
+    def record_received_head(self, transport: Any) -> None:
         """Note that a request's head is whole: its body has a deadline of its own (BodyLimit)."""
         if (connection := self._connections.get(transport)) is not None:
             connection.head_since = None

@@ -17,11 +17,11 @@ LIVE_SECONDS = 30.0  # age from which a snapshot is out of date
 
 def control() -> redis.Redis:
     """Return a client of settings.REDIS_URL; its pool is shared by all requests of this process."""
-    return _client(settings.REDIS_URL)
+    return _get_client(settings.REDIS_URL)
 
 
 @functools.lru_cache(maxsize=4)
-def _client(url: str) -> redis.Redis:
+def _get_client(url: str) -> redis.Redis:
     return connect(url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None)
 
 
@@ -31,15 +31,15 @@ def load_snapshot() -> Snapshot | None:
     return Snapshot.from_json(stored) if stored else None
 
 
-def live_snapshot() -> Snapshot:
+def load_live_snapshot() -> Snapshot:
     """Return the newest snapshot if it is up to date, for readers that don't show its time."""
-    snapshot = latest_snapshot()
+    snapshot = load_latest_snapshot()
     if snapshot is None or snapshot.at is None or abs(time.time() - snapshot.at) > LIVE_SECONDS:
         return NOTHING_SEEN
     return snapshot
 
 
-def latest_snapshot() -> Snapshot | None:
+def load_latest_snapshot() -> Snapshot | None:
     """Return the newest snapshot.
 
     None if there is none, it is of another version, or the control server does not answer: callers continue

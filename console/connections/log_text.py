@@ -38,7 +38,7 @@ def end_of(log: Path, most_bytes: int) -> str:
 
 def mask_secrets(text: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """Return the text with the environment's secrets, and text that looks like a secret, masked."""
-    text = mask_words(text, _secrets(environment))
+    text = mask_words(text, _list_secrets(environment))
     address, bearer, token, named = PATTERNS
     text = token.sub(HIDDEN, bearer.sub(HIDDEN, address.sub(f"{HIDDEN}@", text)))
     return named.sub(lambda found: found[1] + HIDDEN, text)
@@ -49,12 +49,12 @@ def mask_words(text: str, words: Iterable[str]) -> str:
 
     The longest first, since one may contain another.
     """
-    for form in sorted({form for word in words for form in _forms(word)}, key=len, reverse=True):
+    for form in sorted({form for word in words for form in _list_encoded_forms(word)}, key=len, reverse=True):
         text = text.replace(form, HIDDEN)
     return text
 
 
-def _forms(word: str) -> set[str]:
+def _list_encoded_forms(word: str) -> set[str]:
     """Return the forms of a word, including its percent-decoded form."""
     plain = {word, unquote(word)}
     coded = {quote(form, safe=safe) for form in plain for safe in ("", "/", "!$&'()*+,;=")}
@@ -63,7 +63,7 @@ def _forms(word: str) -> set[str]:
     return {form for form in plain | coded | in_json if len(form) >= SHORTEST}
 
 
-def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
+def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     declared = {variable.name for variable in variables.DECLARED if variable.secret}
     families = (variables.PASSWORD_PREFIX, variables.SECRET_PREFIX)
     for name, value in environment.items():

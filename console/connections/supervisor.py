@@ -72,14 +72,16 @@ def is_there() -> bool:
     return variables.SUPERVISOR.is_set()
 
 
-def processes() -> list[ProcessRow]:
+def list_processes() -> list[ProcessRow]:
     """Return the processes, stopped ones first, then by name. Raises `NoSupervisor`."""
-    ends = read_ends(Path(variables.DATA.text()))
-    rows = [_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")]
+    ends = read_ends(Path(variables.DATA.get_text()))
+    rows = [
+        _build_process_row(info, ends.get(info["name"], ProcessEnd())) for info in _ask("getAllProcessInfo")
+    ]
     return sorted(rows, key=lambda row: (row.is_well, row.name))
 
 
-def _row(info: dict[str, Any], end: ProcessEnd) -> ProcessRow:
+def _build_process_row(info: dict[str, Any], end: ProcessEnd) -> ProcessRow:
     runs = info["statename"] in RUNNING
     state = SUSPENDED if runs and is_suspended(info["pid"]) else info["statename"]
     return ProcessRow(
@@ -104,9 +106,9 @@ def is_suspended(pid: int) -> bool:
     return False
 
 
-def process(name: str) -> ProcessRow:
+def get_process(name: str) -> ProcessRow:
     """Return one process. Raises `BadInput` for an unknown name, `NoSupervisor`."""
-    rows = processes()
+    rows = list_processes()
     process_row = next((row for row in rows if row.name == name), None)
     if process_row is None:
         raise BadInput(
@@ -122,7 +124,7 @@ def log_lines(name: str) -> list[str]:
     They are read from the file: the supervisor answers in XML, which can't contain all that a program may
     write. Raises BadInput, NoSupervisor.
     """
-    log = Path(variables.DATA.text()) / "logs" / f"{process(name).name}.log"
+    log = Path(variables.DATA.get_text()) / "logs" / f"{get_process(name).name}.log"
     with suppress(FileNotFoundError):  # it is just being rotated
         return mask_secrets(end_of(log, LOG_BYTES)).splitlines()[-LOG_LINES:]
     return []
@@ -133,10 +135,10 @@ def restart(name: str, at_once: bool) -> ProcessRow:
 
     It finishes its work, unless it is to end `at_once`: then it is killed with its children.
     """
-    process_row = process(name)
+    process_row = get_process(name)
     if process_row.pid is None:
         with suppress(Fault):  # it has just started automatically
-            _ask("startProcess", _address(process_row), False)
+            _ask("startProcess", _get_qualified_name(process_row), False)
     else:
         with suppress(ProcessLookupError):  # it has just ended
             if at_once:
@@ -146,7 +148,7 @@ def restart(name: str, at_once: bool) -> ProcessRow:
     return process_row
 
 
-def _address(found: ProcessRow) -> str:
+def _get_qualified_name(found: ProcessRow) -> str:
     """Return the supervisor's name for it: group:name."""
     groups = {info["name"]: info["group"] for info in _ask("getAllProcessInfo")}
     return f"{groups[found.name]}:{found.name}"
@@ -156,7 +158,7 @@ def _ask(method: str, *arguments: Any) -> Any:
     if not is_there():
         raise NoSupervisor("This console was not started by ./run.")
     try:
-        with supervisor_at(variables.SUPERVISOR.text()) as supervisor:
+        with open_supervisor(variables.SUPERVISOR.get_text()) as supervisor:
             return getattr(supervisor, method)(*arguments)
     except OSError as error:
         raise NoSupervisor(f"The supervisor is not responding ({error}).") from error
@@ -171,18 +173,18 @@ class _Connection(UnixStreamHTTPConnection):  # type: ignore[misc]  # it has no 
 
 
 @contextmanager
-def supervisor_at(socket: str) -> Iterator[Any]:
+def open_supervisor(socket: str) -> Iterator[Any]:
     """Return the supervisor that listens at this Unix socket. Its calls raise `OSError` and
     `xmlrpc.client.Fault`.
     """
     transport = SupervisorTransport(None, None, f"unix://{socket}")
 
-    def connection() -> _Connection:
+    def create_connection() -> _Connection:
         made = _Connection("localhost")
         made.socketfile = socket
         return made
 
-    transport._get_connection = connection
+    transport._get_connection = create_connection
     with ServerProxy("http://127.0.0.1", transport=transport) as proxy:
         yield proxy.supervisor
 

@@ -7,6 +7,6 @@ from console.connections.control_server import control
 from workers.batch.jobs.job import JobContext
 
 
-def surroundings() -> JobContext:
+def build_job_context() -> JobContext:
     """Return the data folder, the control server, and the time."""
     return JobContext(settings.WEIR_DATA, control(), timezone.now())

@@ -14,7 +14,7 @@ from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from console.connections.connection_table import SWEEP_SECONDS, ConnectionTable, connection_limit
+from console.connections.connection_table import SWEEP_SECONDS, ConnectionTable, compute_connection_limit
 
 MAX_HEAD_BYTES = 64 * 1024
 BODY_HEADERS = (b"content-length", b"transfer-encoding")
@@ -22,11 +22,11 @@ LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\
 
 
 @cache
-def connection_table() -> ConnectionTable:
+def get_connection_table() -> ConnectionTable:
     """Return this process's connections, with the limits of its settings."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ConnectionTable(
-        connection_limit(settings.WEIR_CONNECTIONS, open_files),
+        compute_connection_limit(settings.WEIR_CONNECTIONS, open_files),
         settings.WEIR_CONNECTIONS_PER_ADDRESS,
         settings.WEIR_TRUSTED_PROXIES,
         time.monotonic,
@@ -46,7 +46,7 @@ class _Sweeps:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        table = connection_table()
+        table = get_connection_table()
         table.sweep()
         if len(table):
             self.begin(loop)
@@ -64,11 +64,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        connection_table().enter(transport, self.client[0] if self.client else "", self.expire)
+        get_connection_table().enter(transport, self.client[0] if self.client else "", self.expire)
         SWEEPS.begin(self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        connection_table().leave(self.transport)
+        get_connection_table().leave(self.transport)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -108,7 +108,7 @@ class HttpProtocol(HttpToolsProtocol):
         is_upgrade = self.parser.should_upgrade()
         if is_upgrade and any(name in BODY_HEADERS and value != b"0" for name, value in self.headers):
             raise ValueError("a request with an Upgrade header must not have a body")
-        connection_table().head_received(self.transport)
+        get_connection_table().record_received_head(self.transport)
         super().on_headers_complete()
         if is_upgrade and not self._should_upgrade():
             self.cycle.keep_alive = False
@@ -117,16 +117,16 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self.has_head = False
         if self.cycle is not None and not self.cycle.response_complete:
-            connection_table().request_received(self.transport)
+            get_connection_table().request_received(self.transport)
 
     def on_response_complete(self) -> None:
         is_next_queued = bool(self.pipeline)
         super().on_response_complete()
         if not is_next_queued:
-            connection_table().head_awaited(self.transport)
+            get_connection_table().record_awaited_head(self.transport)
 
     def handle_websocket_upgrade(self) -> None:
-        connection_table().head_awaited(self.transport)  # the handshake has the same deadline
+        get_connection_table().record_awaited_head(self.transport)  # the handshake has the same deadline
         super().handle_websocket_upgrade()
 
     def expire(self) -> None:
@@ -148,8 +148,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.accept":
-            connection_table().request_received(self.transport)
+            get_connection_table().request_received(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        connection_table().leave(self.transport)
+        get_connection_table().leave(self.transport)
         super().connection_lost(exc)

@@ -18,21 +18,21 @@ def downsample(
     """
     if len(time) <= points:
         return list(time), {name: list(column) for name, column in columns.items()}
-    stretches = _stretches(len(time), max(1, points // 2))
+    stretches = _split_into_ranges(len(time), max(1, points // 2))
     kept_time = [at for start, end in stretches for at in (time[start], time[end - 1])]
     kept = {
-        name: [value for start, end in stretches for value in _extremes(column[start:end])]
+        name: [value for start, end in stretches for value in _find_extremes(column[start:end])]
         for name, column in columns.items()
     }
     return kept_time, kept
 
 
-def _stretches(rows: int, count: int) -> list[tuple[int, int]]:
+def _split_into_ranges(rows: int, count: int) -> list[tuple[int, int]]:
     edges = [rows * index // count for index in range(count + 1)]
     return list(pairwise(edges))
 
 
-def _extremes(values: Column) -> tuple[float | None, float | None]:
+def _find_extremes(values: Column) -> tuple[float | None, float | None]:
     known = [(value, place) for place, value in enumerate(values) if value is not None]
     if not known:
         return None, None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from controllers.framework.reason import format_count, percent
+from controllers.framework.reason import format_count, format_percent
 from queues.stored_document import convert
 from workers.control.first_reports import MIN_SECONDS
 from workers.documents.loops import FirstReportFigures
@@ -35,13 +35,15 @@ def report_of(loop: int) -> ShownReport | None:
     return ShownReport(
         since=report.since,
         until=report.until,
-        sentences=_too_little() if figures is None else [_tasks(figures), _describe_waiting(figures)],
+        sentences=_describe_missing_data()
+        if figures is None
+        else [_describe_task_hours(figures), _describe_waiting(figures)],
         assumed=() if figures is None else _describe_assumptions(figures),
         figures=figures,
     )
 
 
-def _too_little() -> list[str]:
+def _describe_missing_data() -> list[str]:
     least = f"{MIN_SECONDS / MINUTE_SECONDS:.0f} minutes"
     return [
         (
@@ -51,10 +53,10 @@ def _too_little() -> list[str]:
     ]
 
 
-def _tasks(figures: FirstReportFigures) -> str:
+def _describe_task_hours(figures: FirstReportFigures) -> str:
     was, advised = figures.task_hours, figures.advised_task_hours
     change = advised - was
-    share = f" ({percent(abs(change) / was)})" if was else ""
+    share = f" ({format_percent(abs(change) / was)})" if was else ""
     said = f"Worker-hours: {was:.2f} used, {advised:.2f} with the advice"
     if round(change, 2) == 0:
         return f"{said}: no difference."
@@ -68,13 +70,13 @@ def _describe_waiting(figures: FirstReportFigures) -> str:
     if not figures.events:
         return "Waiting: no arrivals."
     one, other = was / figures.events, advised / figures.events
-    said = f"Mean waiting time: {_seconds(one)} measured, {_seconds(other)} estimated with the advice"
-    if _seconds(one) == _seconds(other):
+    said = f"Mean waiting time: {_format_seconds(one)} measured, {_format_seconds(other)} estimated with the advice"
+    if _format_seconds(one) == _format_seconds(other):
         return f"{said}: no difference."
-    return f"{said}: {_seconds(abs(other - one))} {'more' if other > one else 'less'}."
+    return f"{said}: {_format_seconds(abs(other - one))} {'more' if other > one else 'less'}."
 
 
-def _seconds(value: float) -> str:
+def _format_seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 10 else f"{value:,.0f} s"
 
 

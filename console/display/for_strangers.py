@@ -15,16 +15,16 @@ HIDDEN_LABELS = frozenset({"host", "receiver", "override", "what"})
 LOOPS_OF_HOSTS, AT_A_PLANT = f"{LAW.name}/", "/plant:"
 
 
-def worst(snapshot: Snapshot) -> str:
+def describe_worst_problem(snapshot: Snapshot) -> str:
     """Return the worst alert's title, or else the subject of the worst finding; "" if there is no problem."""
     alerts = [alert for alert in snapshot.alerts if alert.under is None and alert.title]
     if alerts:
-        return title_of(max(alerts, key=lambda state: _badness(state.severity)))
+        return get_public_title(max(alerts, key=lambda state: _badness(state.severity)))
     subjects = [finding.subject for finding in snapshot.health.findings if finding.subject]
     return _name_subject(subjects[0]) if subjects else ""
 
 
-def title_of(alert: AlertStatus) -> str:
+def get_public_title(alert: AlertStatus) -> str:
     """Return the alert's title; its rule's name, in words, if the title may name a host or a person."""
     is_hidden = alert.labels.keys() & HIDDEN_LABELS or _is_of_a_host(alert.labels.get("loop", ""))
     return alert.rule.replace("-", " ").capitalize() if is_hidden else alert.title

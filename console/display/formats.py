@@ -21,12 +21,12 @@ MAX_DECIMALS = 6
 _AGE_STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
-def _fixed(value: float, digits: int) -> str:
+def _format_fixed(value: float, digits: int) -> str:
     """Round as the browser does: the shortest decimal that identifies the number, halves to even."""
     return f"{Decimal(repr(value)):,.{digits}f}"
 
 
-def _significant(value: float, least: int) -> str:
+def _format_significant(value: float, least: int) -> str:
     """Return three significant digits, with all digits before the point and at least `least` after it.
 
     At most six digits follow the point: smaller amounts are rounding errors of float sums.
@@ -38,20 +38,20 @@ def _significant(value: float, least: int) -> str:
     return f"{whole}.{kept}" if kept else whole
 
 
-def _decimals(limit: float) -> Callable[[float], str]:
+def _build_decimal_format(limit: float) -> Callable[[float], str]:
     """Return a function: one decimal below the limit, none from there on."""
-    return lambda value: _fixed(value, 1 if abs(value) < limit else 0)
+    return lambda value: _format_fixed(value, 1 if abs(value) < limit else 0)
 
 
-def age(value: float) -> str:
+def format_age(value: float) -> str:
     """Return seconds in the largest whole unit: 0.4 s, 14 s, 4 min, 2 h, 3 d."""
     for seconds, unit in _AGE_STEPS:
         if value >= seconds:
-            return f"{_fixed(value / seconds, 0)} {unit}"
-    return f"{_decimals(10)(value)} s"
+            return f"{_format_fixed(value / seconds, 0)} {unit}"
+    return f"{_build_decimal_format(10)(value)} s"
 
 
-def countdown(value: float) -> str:
+def format_countdown(value: float) -> str:
     """Return seconds as m:ss, or h:mm:ss from one hour on; never below zero."""
     seconds = max(0, math.floor(value + 0.5))
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
@@ -59,35 +59,35 @@ def countdown(value: float) -> str:
 
 
 FORMATS: dict[str, Callable[[float], str]] = {
-    "integer": lambda value: _fixed(value, 0),
-    "rate": _decimals(100),
-    "seconds": _decimals(100),
-    "milliseconds": lambda value: _fixed(value * 1000, 1),
-    "percent": lambda value: _decimals(10)(value * 100),
-    "percent1": lambda value: _fixed(value * 100, 1),
-    "share": lambda value: _fixed(value * 100, 2),
-    "mebibytes": lambda value: _fixed(value / 2**20, 1),
-    "fraction": lambda value: _fixed(value, 2),
-    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else _fixed(value, 0),
-    "age": age,
-    "countdown": countdown,
+    "integer": lambda value: _format_fixed(value, 0),
+    "rate": _build_decimal_format(100),
+    "seconds": _build_decimal_format(100),
+    "milliseconds": lambda value: _format_fixed(value * 1000, 1),
+    "percent": lambda value: _build_decimal_format(10)(value * 100),
+    "percent1": lambda value: _format_fixed(value * 100, 1),
+    "share": lambda value: _format_fixed(value * 100, 2),
+    "mebibytes": lambda value: _format_fixed(value / 2**20, 1),
+    "fraction": lambda value: _format_fixed(value, 2),
+    "number": lambda value: f"{value:,.4g}" if abs(value) < 1000 else _format_fixed(value, 0),
+    "age": format_age,
+    "countdown": format_countdown,
     "clock": lambda value: datetime.fromtimestamp(value, UTC).strftime("%H:%M:%S"),
 }
 
 
-def known(value: Any) -> bool:
+def is_finite_number(value: Any) -> bool:
     """Return whether a value is a finite number."""
     return checks.is_number(value)
 
 
-def formatted(value: Any, name: str = "number") -> str:
+def format_value(value: Any, name: str = "number") -> str:
     """Return a value as text in one of `FORMATS`; unknown values are a dash, texts are unchanged."""
     if value is None or value == "":
         return UNKNOWN
-    return FORMATS[name](value) if known(value) else typed(value)
+    return FORMATS[name](value) if is_finite_number(value) else format_for_input(value)
 
 
-def typed(value: Any) -> str:
+def format_for_input(value: Any) -> str:
     """Return a value as a person types it: 1000, not 1,000 and not 1000.0; empty for None.
 
     Parsed again it is the same number: an unchanged form changes nothing.
@@ -96,53 +96,56 @@ def typed(value: Any) -> str:
         return ""
     if checks.FLAG.accepts(value):
         return str(value).lower()
-    return str(value).removesuffix(".0") if known(value) else str(value)
+    return str(value).removesuffix(".0") if is_finite_number(value) else str(value)
 
 
-def words(name: Any) -> str:
+def format_as_words(name: Any) -> str:
     """Return a snake_case name as words: upper_limit → upper limit."""
     return str(name).replace("_", " ")
 
 
-def compact(value: Any) -> str:
+def format_compactly(value: Any) -> str:
     """Return an action or a value in one line: {"start": 3} → start 3; numbers without noise."""
     if isinstance(value, dict):
-        return ", ".join(f"{words(key)} {compact(part)}" for key, part in value.items()) or UNKNOWN
+        return (
+            ", ".join(f"{format_as_words(key)} {format_compactly(part)}" for key, part in value.items())
+            or UNKNOWN
+        )
     if isinstance(value, (list, tuple)):
-        return ", ".join(compact(part) for part in value) or UNKNOWN
+        return ", ".join(format_compactly(part) for part in value) or UNKNOWN
     if isinstance(value, str) and ISO_TIME.match(value):
         return f"{datetime.fromisoformat(value).astimezone(UTC):%-d %b %H:%M:%S} UTC"
-    return formatted(value)
+    return format_value(value)
 
 
-def money(value: Any, price: Any) -> str:
+def format_money(value: Any, price: Any) -> str:
     """Return an amount of money, in the currency of the prices; without a price a note, never 0."""
     if price is None:
         return "no price set"
-    return UNKNOWN if value is None else _significant(value, 2)
+    return UNKNOWN if value is None else _format_significant(value, 2)
 
 
-def hours(value: Any) -> str:
+def format_hours(value: Any) -> str:
     """Return an amount of hours, which may be as short as a second."""
-    return UNKNOWN if value is None else _significant(value, 0)
+    return UNKNOWN if value is None else _format_significant(value, 0)
 
 
-def signed(value: Any) -> str:
+def format_signed(value: Any) -> str:
     """Return a change with its sign, a real minus if negative."""
     return f"{'+' if value > 0 else MINUS}{abs(value):,}"
 
 
-def css_share(value: Any) -> str:
+def format_css_share(value: Any) -> str:
     """Return a share as a length of style sheets and SVG, at most the whole: 0.75 → 75.00%."""
     return f"{100 * min(max(value, 0.0), 1.0):.2f}%"
 
 
-def hundredfold(value: float) -> str:
+def format_coordinate(value: float) -> str:
     """Return a share as a coordinate from 0 to 100."""
     return f"{100 * value:.1f}"
 
 
-def brief(value: float) -> str:
+def format_brief_number(value: float) -> str:
     """Return a round number as an axis label: 0.5, 20, 40k, 1.5M."""
     for size, unit in ((1e6, "M"), (1e4, "k")):
         if abs(value) >= size:

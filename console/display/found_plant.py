@@ -5,7 +5,7 @@ from workers.documents.plants import FoundPart, FoundPlant
 MAX_NAMES = 12
 
 
-def sentences(plant: FoundPlant) -> list[str]:
+def describe_discovered_plant(plant: FoundPlant) -> list[str]:
     """Return what was found, what could be controlled, what would only be observed, and what it would
     need.
     """

@@ -31,7 +31,7 @@ class HumanUnit:
         return value / self.factor if self.factor != 1.0 else value
 
 
-def human_unit(unit: str, kind: str = "number") -> HumanUnit:
+def get_human_unit(unit: str, kind: str = "number") -> HumanUnit:
     """Return the unit in which to show values of a parameter; only numbers are converted."""
     if kind == "number" and unit in ("bytes", "bytes/s"):
         return HumanUnit(unit.replace("bytes", "MiB"), 1 / MEBIBYTE)
@@ -53,8 +53,8 @@ class HumanValues:
     maximum: Any
 
 
-def human_values(unit: str, kind: str, **values: Any) -> HumanValues:
+def build_human_values(unit: str, kind: str, **values: Any) -> HumanValues:
     """Return the values of a parameter with this unit and of this kind."""
-    human = human_unit(unit, kind)
+    human = get_human_unit(unit, kind)
     turned = {name: human.convert(value) for name, value in values.items()}
     return HumanValues(unit=human.name, factor=human.factor, **turned)

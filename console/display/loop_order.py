@@ -14,7 +14,7 @@ VERDICTS = {
 LATE, HANDED_OVER, OVERRIDDEN = 4.0, 2.0, 1.5
 
 
-def late_now(status: LoopStatus | None, interval_seconds: float, at: float | None) -> float:
+def compute_tick_lateness(status: LoopStatus | None, interval_seconds: float, at: float | None) -> float:
     """Return by how many seconds its next tick is late in a snapshot of the time `at`; 0: on time, or
     unknown.
     """
@@ -24,7 +24,7 @@ def late_now(status: LoopStatus | None, interval_seconds: float, at: float | Non
     return since - interval_seconds if since > LATE_INTERVALS * interval_seconds + GRACE_SECONDS else 0.0
 
 
-def badness_of_loop(status: LoopStatus | None, late_seconds: float) -> float:
+def compute_loop_severity(status: LoopStatus | None, late_seconds: float) -> float:
     """Return the severity of the loop's worst problem."""
     if status is None:
         return 0.0

@@ -32,15 +32,15 @@ class PlantCard:
     about: str
 
 
-def png(card: PlantCard) -> bytes:
+def render_png(card: PlantCard) -> bytes:
     picture = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     draw = ImageDraw.Draw(picture)
-    draw.text((MARGIN, 44), card.title[:MAX_CHARACTERS], fill=FAINT, font=_font(26))
+    draw.text((MARGIN, 44), card.title[:MAX_CHARACTERS], fill=FAINT, font=_load_font(26))
     colour = SEVERITY_COLOURS.get(card.severity, FAINT)
     draw.ellipse((MARGIN, 103, MARGIN + 28, 131), fill=colour)
-    draw.text((MARGIN + 44, 90), card.state, fill=INK, font=_font(44))
-    for row, line in enumerate(_lines(draw, card.sentence)):
-        draw.text((MARGIN, 160 + 40 * row), line, fill=INK, font=_font(30))
+    draw.text((MARGIN + 44, 90), card.state, fill=INK, font=_load_font(44))
+    for row, line in enumerate(_wrap_text(draw, card.sentence)):
+        draw.text((MARGIN, 160 + 40 * row), line, fill=INK, font=_load_font(30))
     _draw_tiles(draw, card.tiles)
     _draw_rates(draw, card.rates, card.about)
     stored = io.BytesIO()
@@ -48,13 +48,13 @@ def png(card: PlantCard) -> bytes:
     return stored.getvalue()
 
 
-def _font(pixels: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _load_font(pixels: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(pixels)
 
 
-def _lines(draw: ImageDraw.ImageDraw, text: str) -> list[str]:
+def _wrap_text(draw: ImageDraw.ImageDraw, text: str) -> list[str]:
     """Return the text wrapped; text that does not fit ends in three dots."""
-    font, lines = _font(30), [""]
+    font, lines = _load_font(30), [""]
     for word in text[:MAX_CHARACTERS].split():
         longer = f"{lines[-1]} {word}".strip()
         if draw.textlength(longer, font) <= WIDTH - 2 * MARGIN:
@@ -72,13 +72,13 @@ def _draw_tiles(draw: ImageDraw.ImageDraw, tiles: Sequence[tuple[str, str]]) -> 
     each = (WIDTH - 2 * MARGIN) / max(1, len(tiles))
     for place, (name, value) in enumerate(tiles):
         left = MARGIN + place * each
-        draw.text((left, 266), name, fill=FAINT, font=_font(22))
-        draw.text((left, 296), value, fill=INK, font=_font(36))
+        draw.text((left, 266), name, fill=FAINT, font=_load_font(22))
+        draw.text((left, 296), value, fill=INK, font=_load_font(36))
 
 
 def _draw_rates(draw: ImageDraw.ImageDraw, rates: Sequence[float | None], about: str) -> None:
     draw.line((MARGIN, CHART_BOTTOM, WIDTH - MARGIN, CHART_BOTTOM), fill=LINE, width=2)
-    draw.text((MARGIN, 364), about, fill=FAINT, font=_font(22))
+    draw.text((MARGIN, 364), about, fill=FAINT, font=_load_font(22))
     highest = max((rate for rate in rates if rate is not None), default=0.0)
     if highest <= 0 or len(rates) < 2:
         return

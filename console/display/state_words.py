@@ -21,11 +21,11 @@ VERDICT_WORDS: Mapping[str, str] = {
 }
 
 
-def health_word(health: Any) -> str:
+def get_health_word(health: Any) -> str:
     """Return the word before the plant's sentence. An observer of an earlier version has no word."""
-    return getattr(health, "word", "") or state_word(getattr(health, "state", None))
+    return getattr(health, "word", "") or get_state_word(getattr(health, "state", None))
 
 
-def state_word(state: Any) -> str:
+def get_state_word(state: Any) -> str:
     """Return the word for a node's or a plant's state."""
     return STATE_WORDS.get(str(state), "Unknown")

@@ -7,7 +7,7 @@ from workers.alerts.lifecycle.models import Alert
 from workers.models import Loop, Override
 
 
-def page_of(kind: str, name: str) -> str:
+def find_subject_page(kind: str, name: str) -> str:
     """Return its page; the list of its kind if it has no page any more."""
     if kind == "host":
         return reverse("worker-host", args=[name]) if is_known_host(name) else reverse("workers")

@@ -36,11 +36,11 @@ class TextDifference:
         return sum(line.sign in "+-" for line in self.lines)
 
 
-def text_difference(before: str, after: str) -> TextDifference:
+def compute_text_difference(before: str, after: str) -> TextDifference:
     """Return what changes from one text to the other, ignoring Windows line ends and trailing line ends."""
     was, would_be = (text.replace("\r\n", "\n").rstrip("\n").split("\n") for text in (before, after))
-    head = _common(was, would_be)
-    tail = _common(was[head:][::-1], would_be[head:][::-1])
+    head = _count_common_lines(was, would_be)
+    tail = _count_common_lines(was[head:][::-1], would_be[head:][::-1])
     if max(len(was), len(would_be)) - head - tail > MAX_LINES:
         return TextDifference(too_long=True)
     first, last = max(0, head - CONTEXT_LINES), max(0, tail - CONTEXT_LINES)
@@ -49,7 +49,7 @@ def text_difference(before: str, after: str) -> TextDifference:
     return TextDifference([DiffLine(line[0], "" if line[0] == "@" else line[1:]) for line in diff])
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _count_common_lines(one: Sequence[str], other: Sequence[str]) -> int:
     """Return how many lines both start with."""
     differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))

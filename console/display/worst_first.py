@@ -7,7 +7,7 @@ from django.urls import reverse
 from queues.nodes.node_state import STATES
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectState
-from workers.snapshot.states.evaluate import states_of
+from workers.snapshot.states.evaluate import get_states
 
 LISTED = ("node", "queue")  # always; others only if they have a problem
 Rank = tuple[int, int, float]
@@ -37,13 +37,13 @@ class RankedSubject:
     rank: Rank
 
 
-def worst_first(snapshot: Snapshot | None) -> list[RankedSubject]:
+def rank_subjects(snapshot: Snapshot | None) -> list[RankedSubject]:
     """Return the subjects, the worst first, then by name. Subjects that another one explains are left out."""
     if snapshot is None:
         return []
     rows = [
-        _row(snapshot, state)
-        for state in states_of(snapshot).values()
+        _build_ranked_subject(snapshot, state)
+        for state in get_states(snapshot).values()
         if state.kind in LISTED or (state.finding and state.within is None)
     ]
     return sorted(rows, key=lambda row: (*(-part for part in row.rank), row.kind, row.name))
@@ -51,18 +51,18 @@ def worst_first(snapshot: Snapshot | None) -> list[RankedSubject]:
 
 def rank(snapshot: Snapshot, kind: str, name: str) -> Rank:
     """Return a subject's severity, its sign, then its utilization or wait."""
-    state = states_of(snapshot).get(f"{kind}/{name}")
+    state = get_states(snapshot).get(f"{kind}/{name}")
     return _rank(snapshot, state) if state is not None else (0, 0, 0.0)
 
 
-def _row(snapshot: Snapshot, state: SubjectState) -> RankedSubject:
+def _build_ranked_subject(snapshot: Snapshot, state: SubjectState) -> RankedSubject:
     queue = snapshot.queues.get(state.name) if state.kind == "queue" else None
     node = snapshot.nodes.get(state.name) if state.kind == "node" else None
     return RankedSubject(
         kind=state.kind,
         name=state.kind if state.kind == "pipeline" else state.name,
         subject=f"{state.kind}/{state.name}",
-        url=url_of(snapshot, state.kind, state.name),
+        url=get_subject_url(snapshot, state.kind, state.name),
         state=state.sign,
         word=state.word,
         severity=state.severity,
@@ -77,10 +77,10 @@ def _row(snapshot: Snapshot, state: SubjectState) -> RankedSubject:
 
 def _rank(snapshot: Snapshot, state: SubjectState) -> Rank:
     sign = STATES.index(state.sign) if state.sign in STATES else 0
-    return SEVERITIES.index(state.severity), sign, _amount(snapshot, state) + 0.5 * state.stale
+    return SEVERITIES.index(state.severity), sign, _compute_load_share(snapshot, state) + 0.5 * state.stale
 
 
-def _amount(snapshot: Snapshot, state: SubjectState) -> float:
+def _compute_load_share(snapshot: Snapshot, state: SubjectState) -> float:
     """Return a node's utilization or a queue's wait, as a number below 1."""
     if state.kind == "node" and state.name in snapshot.nodes:
         return min(snapshot.nodes[state.name].utilisation or 0.0, 1.0)
@@ -89,7 +89,7 @@ def _amount(snapshot: Snapshot, state: SubjectState) -> float:
     return wait / (1.0 + wait)
 
 
-def url_of(snapshot: Snapshot, kind: str, name: str) -> str:
+def get_subject_url(snapshot: Snapshot, kind: str, name: str) -> str:
     """Return the page where a subject is shown."""
     if kind in ("node", "queue"):
         return reverse(kind, args=[name])

@@ -22,7 +22,7 @@ from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import LOOPBACK, PageAddress
 from console.embedded.local import EmbeddedServers, check_whole
 from console.embedded.preparation import Preparation
-from console.embedded.processes import Process, plant_processes
+from console.embedded.processes import Process, list_plant_processes
 from console.embedded.runtime_folder import remove_of_dead_launchers
 from console.embedded.supervision import Supervisor, end_with_the_parent
 from queues import environment as variables
@@ -31,9 +31,9 @@ from queues.errors import BadInput
 from queues.nodes.file_sync import FileSync
 from queues.nodes.node_list import parse_nodes
 from queues.nodes.open_files import raise_open_file_limit
-from queues.nodes.server import free_port, server_process
+from queues.nodes.server import free_port, prepare_server_process
 from queues.private_files import keep_private, mend
-from queues.text.numbers import MAX_SHOWN, digits
+from queues.text.numbers import MAX_SHOWN, parse_digits
 
 PROGRAM = "./run" if release.IS_CHECKOUT else "weir run"
 NODES = ("n1", "n2", "n3")
@@ -56,9 +56,9 @@ def say(text: str) -> None:
         sys.stdout.flush()
 
 
-def port_number(text: str) -> int:
+def parse_port_number(text: str) -> int:
     """What there is none of would be taken for another one by the check whether it is free."""
-    port = digits(text)
+    port = parse_digits(text)
     if port is None or port > MAX_PORT:
         raise argparse.ArgumentTypeError(f"must be 0 to {MAX_PORT}, not {text[:MAX_SHOWN]!r}")
     return port
@@ -70,12 +70,15 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--prepare", action="store_true", help="install and migrate only")
     parser.add_argument(
-        "--port", type=port_number, default=DEFAULT_PORT, help="the console's port (default 8000; 0: any)"
+        "--port",
+        type=parse_port_number,
+        default=DEFAULT_PORT,
+        help="the console's port (default 8000; 0: any)",
     )
     parser.add_argument(
         "--data",
         type=Path,
-        default=release.data_folder(),
+        default=release.get_data_folder(),
         help="data folder (default: WEIR_DATA, else %(default)s)",
     )
     parser.add_argument(
@@ -102,7 +105,7 @@ def can_begin(data: Path, page: PageAddress) -> bool:
 def let_in(page: PageAddress) -> None:
     """Permit the announced address as a host name, unless WEIR_HOSTS is set."""
     if not variables.HOSTS.is_set() and not variables.PRODUCTION.is_on():
-        words = dict.fromkeys([*variables.HOSTS.words(), *page.names()])
+        words = dict.fromkeys([*variables.HOSTS.get_words(), *page.list_names()])
         variables.PROCESS[variables.HOSTS.name] = " ".join(words)
 
 
@@ -128,14 +131,16 @@ def start_servers(plant: EmbeddedServers) -> list[Process]:
     names += [] if variables.NODES.is_set() else NODES
     choose_ports(plant, names)
     if "control" in names:
-        variables.PROCESS[variables.REDIS_URL.name] = plant.url("control")
+        variables.PROCESS[variables.REDIS_URL.name] = plant.build_url("control")
     if "n1" in names:
-        variables.PROCESS[variables.NODES.name] = " ".join(f"{name}={plant.url(name)}" for name in NODES)
+        variables.PROCESS[variables.NODES.name] = " ".join(
+            f"{name}={plant.build_url(name)}" for name in NODES
+        )
     return [start_server(plant, name) for name in names]
 
 
 def start_server(plant: EmbeddedServers, name: str) -> Process:
-    command = server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
+    command = prepare_server_process(plant.data / "servers" / name, plant.ports[name], plant.password)
     return Process(name, tuple(command), stop_seconds=8, first=True)
 
 
@@ -155,7 +160,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
     One that loads its file has longer: it answers that it is loading or, while it reads large blocks, not at
     all.
     """
-    urls = [variables.REDIS_URL.text(), *parse_nodes(variables.NODES.text()).values()]
+    urls = [variables.REDIS_URL.get_text(), *parse_nodes(variables.NODES.get_text()).values()]
     deadline, loaded_by = (time.monotonic() + limit for limit in (seconds, LOADING_SECONDS))
     said = False
     for url in urls:
@@ -188,7 +193,7 @@ def wait_for_page(page: PageAddress, seconds: float = 60.0) -> bool:
     return False
 
 
-def _unusable(data: Path, error: OSError) -> SystemExit:
+def _build_folder_error(data: Path, error: OSError) -> SystemExit:
     return SystemExit(f"--data: {data} is not a writable folder ({error.strerror}); choose another folder.")
 
 
@@ -199,7 +204,7 @@ def take_lock(data: Path) -> IO[str]:
     try:
         lock = (data / "lock").open("a+")
     except OSError as error:
-        raise _unusable(data, error) from None
+        raise _build_folder_error(data, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -258,7 +263,7 @@ def close_to_others(data: Path) -> None:
     except BadInput as error:
         raise SystemExit(f"--data: {error.message}.") from None
     except OSError as error:
-        raise _unusable(data, error) from None
+        raise _build_folder_error(data, error) from None
     if mended.changed:
         say(
             f"Access to {data} is now restricted to you. "
@@ -306,7 +311,7 @@ def follow(supervisor: Supervisor) -> int:
     Returns the launcher's exit code if the supervisor ends unexpectedly: systemd, with Restart=on-failure,
     then starts the launcher again.
     """
-    for sentence in supervisor.events():
+    for sentence in supervisor.iterate_process_events():
         say(sentence)
     say("The supervisor ended unexpectedly; stopping its processes.")
     return 1
@@ -321,7 +326,7 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     data = options.data.resolve()
     try:
-        parse_nodes(variables.NODES.text())
+        parse_nodes(variables.NODES.get_text())
         variables.PRODUCTION.is_on()
         check_whole(data)
         EmbeddedServers(data)
@@ -352,8 +357,8 @@ def main(arguments: list[str]) -> int:
 
     supervisor = Supervisor(data, release.ROOT)
     try:
-        nodes = parse_nodes(variables.NODES.text())
-        plant = plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port)
+        nodes = parse_nodes(variables.NODES.get_text())
+        plant = list_plant_processes([*nodes], max(2, os.cpu_count() or 2), page.host, page.port)
         supervisor.start(servers, plant)
         FileSync((data / "servers" / server.name for server in servers), say).begin()
         wait_for_servers()
@@ -363,7 +368,7 @@ def main(arguments: list[str]) -> int:
         with Preparation(seed=True) as preparation:
             preparation.wait_until_migrated()
             supervisor.start_page()
-            password = preparation.password()
+            password = preparation.read_password()
         supervisor.start_plant()
         if not wait_for_page(page):
             say(f"The page is not responding yet; see {data}/logs/web.log")

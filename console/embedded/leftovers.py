@@ -26,19 +26,19 @@ def end_leftovers(data: Path) -> int:
     The supervisor is ended first, as it would restart the others; the servers last, so that they store what
     the others still write.
     """
-    supervisors, left = _supervisors(data), _find_leftovers(data)
+    supervisors, left = _find_supervisors(data), _find_leftovers(data)
     for supervisor in supervisors:
         with suppress(psutil.NoSuchProcess):
             supervisor.kill()
     psutil.wait_procs(supervisors, timeout=STOP_SECONDS)
     left += [process for process in _find_leftovers(data) if process not in left]
-    servers = [process for process in left if _name(process) in NAMES]
+    servers = [process for process in left if _get_process_name(process) in NAMES]
     _end([process for process in left if process not in servers])
     _end(servers)
     return len(supervisors) + len(left)
 
 
-def _supervisors(data: Path) -> list[psutil.Process]:
+def _find_supervisors(data: Path) -> list[psutil.Process]:
     configuration = str(data / "supervisor.conf")
     return [
         process
@@ -85,18 +85,18 @@ def _end(processes: list[psutil.Process]) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     deadline = time.monotonic() + STOP_SECONDS
-    while any(map(_lives, processes)) and time.monotonic() < deadline:
+    while any(map(_is_alive, processes)) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
-def _name(process: psutil.Process) -> str:
+def _get_process_name(process: psutil.Process) -> str:
     try:
         return process.name()
     except psutil.Error:

@@ -33,9 +33,9 @@ class PageAddress:
         name = socket.gethostname() if self.host in WILDCARDS else name
         return f"http://{_bracket_host(name)}:{self.port}/"
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the permitted host names, beside those of the loopback address."""
-        hosts = [self.host] if self.host not in WILDCARDS else [*_names(), *_addresses()]
+        hosts = [self.host] if self.host not in WILDCARDS else [*_list_host_names(), *_list_addresses()]
         return list(dict.fromkeys(map(_bracket_host, hosts)))
 
     def is_free(self) -> bool:
@@ -52,12 +52,12 @@ class PageAddress:
         return True
 
 
-def _names() -> Iterator[str]:
+def _list_host_names() -> Iterator[str]:
     yield socket.gethostname()
     yield socket.getfqdn()
 
 
-def _addresses() -> Iterator[str]:
+def _list_addresses() -> Iterator[str]:
     for rows in psutil.net_if_addrs().values():
         for row in rows:
             # A link-local address includes the interface's name, which no browser sends.

@@ -41,9 +41,9 @@ class EmbeddedServers:
 
     def control_url(self) -> str | None:
         """Return the address of the control server of this folder's plant; None if it never had one."""
-        return self.url("control") if "control" in self.ports else None
+        return self.build_url("control") if "control" in self.ports else None
 
-    def url(self, name: str) -> str:
+    def build_url(self, name: str) -> str:
         return f"redis://:{self.password}@127.0.0.1:{self.ports[name]}/0"
 
 

@@ -45,13 +45,13 @@ class Preparation:
         """Wait until the database is migrated. Raises `SystemExit` with its exit code after an error, which
         it has printed.
         """
-        self._line()
+        self._read_line()
 
-    def password(self) -> str | None:
+    def read_password(self) -> str | None:
         """Return the first login's password, if it is still the first one. Raises `SystemExit` as above."""
-        return self._line() or None
+        return self._read_line() or None
 
-    def _line(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith("\n"):

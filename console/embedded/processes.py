@@ -40,32 +40,32 @@ class Process:
     first: bool = False
 
 
-def worker(role: str, *options: str, first: bool = False) -> Process:
+def build_worker_process(role: str, *options: str, first: bool = False) -> Process:
     command = ("celery", "--app", "console.celery", "worker", "--queues", role, "--hostname", f"{role}@%h")
     return Process(f"worker-{role}", (*command, *options, *WORKER_OPTIONS), stop_seconds=12, first=first)
 
 
-def agent(node: str) -> Process:
+def build_agent_process(node: str) -> Process:
     return Process(f"agent-{node}", ("python", "-m", "queues.nodes.agent", node), first=True)
 
 
-def web(host: str, port: int) -> Process:
+def build_web_process(host: str, port: int) -> Process:
     address = ("--host", host, "--port", str(port))
     return Process("web", ("uvicorn", "console.asgi:application", *address, *WEB_OPTIONS), first=True)
 
 
-def plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
+def list_plant_processes(nodes: list[str], job_slots: int, host: str, port: int) -> list[Process]:
     """Return everything but the Redis servers, in the order of starting."""
     return [
-        web(host, port),
-        *map(agent, nodes),
+        build_web_process(host, port),
+        *map(build_agent_process, nodes),
         Process("observer", ("python", "manage.py", "observe"), first=True),
         # Separate: it reports when the others die, and a mail server that hangs delays no tick.
         Process("alerter", ("python", "manage.py", "alert"), first=True),
         # Ticks are short and mostly wait for the database: threads cost one process, not three.
-        worker("control", "--pool", "threads", "--concurrency", "2", first=True),
-        worker("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
-        worker("spark", "--pool", "prefork", "--concurrency", "1"),
+        build_worker_process("control", "--pool", "threads", "--concurrency", "2", first=True),
+        build_worker_process("jobs", "--pool", "prefork", "--concurrency", str(job_slots)),
+        build_worker_process("spark", "--pool", "prefork", "--concurrency", "1"),
         Process("beat", ("celery", "--app", "console.beat", "beat", "--loglevel", "WARNING"), first=True),
         Process("telemetry", ("python", "-m", "queues.publishing.telemetry")),
         Process("pipeline", ("python", "-m", "workers.pipeline.runtime.application"), stop_seconds=12),

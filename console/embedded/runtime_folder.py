@@ -59,7 +59,7 @@ def _remove_folder(path: str) -> bool:
     try:
         if not _is_of_a_dead_launcher(folder):
             return False
-        for name in _names(folder):
+        for name in _list_entry_names(folder):
             os.unlink(name, dir_fd=folder)
         Path(path).rmdir()
     except OSError:  # another start removes it, too
@@ -69,16 +69,16 @@ def _remove_folder(path: str) -> bool:
     return True
 
 
-def _names(folder: int) -> list[str]:
+def _list_entry_names(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.name for entry in entries]
 
 
 def _is_of_a_dead_launcher(folder: int) -> bool:
     """Return whether the folder is of a dead launcher. Raises `OSError`."""
-    seen, names = os.fstat(folder), _names(folder)
+    seen, names = os.fstat(folder), _list_entry_names(folder)
     is_closed = seen.st_uid == os.geteuid() and not stat.S_IMODE(seen.st_mode) & 0o077
-    if not is_closed or not all(map(OWN.fullmatch, names)) or _somebody_listens(folder):
+    if not is_closed or not all(map(OWN.fullmatch, names)) or _has_listener(folder):
         return False
     if LOCK in names:
         return not _is_locked(folder)
@@ -96,7 +96,7 @@ def _is_locked(folder: int) -> bool:
         os.close(lock)
 
 
-def _somebody_listens(folder: int) -> bool:
+def _has_listener(folder: int) -> bool:
     """Return whether anybody listens at the socket, opened relative to the folder: a path could have
     changed.
     """

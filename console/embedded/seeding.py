@@ -23,7 +23,7 @@ from queues import points, projection
 from queues.errors import BadInput
 from queues.models import Container, Node, Queue
 from queues.nodes.node_list import parse_nodes
-from queues.private_files import private_folder, write_private
+from queues.private_files import create_private_folder, write_private
 from queues.topology import Topology
 from workers.alerts.rules.shipped import ensure_rules
 from workers.batch import task_definitions
@@ -52,17 +52,17 @@ FIRST_QUEUES: tuple[dict[str, Any], ...] = (
 def seed_plant() -> str | None:
     """Seed against settings.REDIS_URL; return the first login's password while it is still valid."""
     seed(control())
-    return first_password(settings.WEIR_DATA)
+    return read_first_password(settings.WEIR_DATA)
 
 
 def seed(server: redis.Redis, environment: Mapping[str, str] = variables.PROCESS) -> Topology:
     """Create everything a plant needs before it starts; return the projected topology."""
     with transaction.atomic():
         seed_groups()
-        seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.text(environment))
-        seed_nodes(parse_nodes(variables.NODES.text(environment)))
+        seed_administrator(settings.WEIR_DATA, variables.ADMIN_PASSWORD.get_text(environment))
+        seed_nodes(parse_nodes(variables.NODES.get_text(environment)))
         seed_queues()
-    topology = projection.project(server, overrides.node_thresholds(timezone.now()))
+    topology = projection.project(server, overrides.get_node_thresholds(timezone.now()))
     ensure_loops(PlantInventory(topology, server), list_seeded_laws())
     schedule.ensure_schedule()
     seed_retention()
@@ -106,11 +106,11 @@ def _validate_password(password: str) -> None:
 
 
 def _keep_first_login(path: Path, password: str) -> None:
-    private_folder(path.parent)
+    create_private_folder(path.parent)
     write_private(path, f"{FIRST_ADMINISTRATOR} {password}\n")
 
 
-def first_password(data: Path) -> str | None:
+def read_first_password(data: Path) -> str | None:
     """Return the password made at the first start; None (and its file deleted) once it has been changed."""
     path = data / FIRST_LOGIN
     if not path.exists():

@@ -17,12 +17,12 @@ from xmlrpc.client import Error, Fault
 
 import msgspec
 
-from console.connections.supervisor import ProcessEnd, ends_file, supervisor_at
+from console.connections.supervisor import ProcessEnd, ends_file, open_supervisor
 from console.embedded.leftovers import STOP_SECONDS, end_leftovers
 from console.embedded.processes import Process
 from console.embedded.runtime_folder import RuntimeFolder
 from queues import environment as variables
-from queues.private_files import private_folder, write_private
+from queues.private_files import create_private_folder, write_private
 
 HEAD = """[supervisord]
 nodaemon=true
@@ -100,12 +100,12 @@ class Supervisor:
 
         Raises `SystemExit` if the supervisor does not start.
         """
-        private_folder(self.data / "logs")
+        create_private_folder(self.data / "logs")
         end_leftovers(self.data)
         own, self.plant = list(servers), list(plant)
-        parts = [HEAD.format(data=_plain(self.data), user=_user(), socket=self.socket)]
-        parts += [self._program(process, autostart=True) for process in own]
-        parts += [self._program(process, autostart=False) for process in self.plant]
+        parts = [HEAD.format(data=_escape_folder(self.data), user=_format_user_option(), socket=self.socket)]
+        parts += [self._format_program(process, autostart=True) for process in own]
+        parts += [self._format_program(process, autostart=False) for process in self.plant]
         parts += [_group(SERVERS, own), _group(PLANT, self.plant)]
         self._note()  # recorded exits belong to an earlier run
         path = self.data / "supervisor.conf"
@@ -133,7 +133,7 @@ class Supervisor:
         """
         deadline = time.monotonic() + START_SECONDS
         while True:
-            with suppress(OSError, HTTPException), supervisor_at(str(self.socket)) as supervisor:
+            with suppress(OSError, HTTPException), open_supervisor(str(self.socket)) as supervisor:
                 supervisor.getState()
                 return
             if child.poll() is not None:
@@ -142,16 +142,16 @@ class Supervisor:
                 raise SystemExit(f"The supervisor is not responding; see {self.data}/logs/supervisor.log.")
             time.sleep(0.05)
 
-    def _program(self, process: Process, *, autostart: bool) -> str:
+    def _format_program(self, process: Process, *, autostart: bool) -> str:
         return PROGRAM.format(
             name=process.name,
             command=" ".join(
-                [*(FIRST if process.first and may_go_first() else ()), command_line(process.command)]
+                [*(FIRST if process.first and may_go_first() else ()), format_command_line(process.command)]
             ),
-            directory=_plain(self.directory),
+            directory=_escape_folder(self.directory),
             autostart=str(autostart).lower(),
             stop_seconds=process.stop_seconds,
-            logs=_plain(_plain(self.data / "logs")),  # it is parsed twice
+            logs=_escape_folder(_escape_folder(self.data / "logs")),  # it is parsed twice
         )
 
     def start_pipeline(self) -> None:
@@ -167,11 +167,11 @@ class Supervisor:
         self._start(*(process.name for process in self.plant if process.name not in early))
 
     def _start(self, *names: str) -> None:
-        with supervisor_at(str(self.socket)) as supervisor:
+        with open_supervisor(str(self.socket)) as supervisor:
             for name in names:
                 supervisor.startProcess(f"{PLANT}:{name}", False)
 
-    def events(self) -> Iterator[str]:
+    def iterate_process_events(self) -> Iterator[str]:
         """Yield sentences about what dies and what restarts, until the supervisor ends."""
         down: set[str] = set()
         for line in self.said:
@@ -228,7 +228,7 @@ class Supervisor:
         """Stop the plant's processes at once, with a short timeout for a supervisor that is frozen."""
         names = {process.name for process in self.plant}
         deadline = time.monotonic() + max((process.stop_seconds for process in self.plant), default=0)
-        with suppress(OSError, HTTPException, Error), supervisor_at(str(self.socket)) as supervisor:
+        with suppress(OSError, HTTPException, Error), open_supervisor(str(self.socket)) as supervisor:
             for name in names:
                 with suppress(Fault):  # it is not running
                     supervisor.stopProcess(f"{PLANT}:{name}", False)
@@ -254,7 +254,7 @@ def end_with_the_parent() -> None:
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
-def _user() -> str:
+def _format_user_option() -> str:
     """Return the user option: root must be explicit, and nobody else could change users.
 
     The environment's name is not used, since `su` keeps it: root's supervisor would become that user.
@@ -262,7 +262,7 @@ def _user() -> str:
     return "user=0" if os.getuid() == 0 else ""
 
 
-def _plain(folder: Path | str) -> str:
+def _escape_folder(folder: Path | str) -> str:
     """Return a folder for supervisor's file, with % escaped. Raises `SystemExit` for characters that can't be
     escaped.
     """
@@ -281,7 +281,7 @@ def _group(name: str, processes: list[Process]) -> str:
     return GROUP.format(name=name, programs=programs, priority=PRIORITIES[name])
 
 
-def command_line(command: tuple[str, ...]) -> str:
+def format_command_line(command: tuple[str, ...]) -> str:
     """Return the command with the interpreter's folder, quoted for supervisor, which also interprets %."""
     program, *rest = command
     beside = Path(sys.executable).parent / program

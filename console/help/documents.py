@@ -39,7 +39,7 @@ WORDS = {
 }
 
 
-def kinds() -> Iterator[inspect.StructType]:
+def iterate_document_types() -> Iterator[inspect.StructType]:
     """Return each type once, the roots first where they are, then the types of their fields."""
     waiting: list[inspect.Type] = [inspect.type_info(kind) for kind, _ in ROOTS]
     seen: set[type] = set()
@@ -48,18 +48,18 @@ def kinds() -> Iterator[inspect.StructType]:
         if isinstance(kind, inspect.StructType) and kind.cls not in seen:
             seen.add(kind.cls)
             yield kind
-            waiting[:0] = [part for field in kind.fields for part in parts_of(field.type)]
+            waiting[:0] = [part for field in kind.fields for part in iterate_inner_types(field.type)]
 
 
-def parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
+def iterate_inner_types(kind: inspect.Type) -> Iterator[inspect.Type]:
     """Return the types of documents in a field's type."""
     if isinstance(kind, inspect.UnionType):
         for event_type in kind.types:
-            yield from parts_of(event_type)
+            yield from iterate_inner_types(event_type)
     elif isinstance(kind, inspect.ListType):
-        yield from parts_of(kind.item_type)
+        yield from iterate_inner_types(kind.item_type)
     elif isinstance(kind, inspect.DictType):
-        yield from parts_of(kind.value_type)
+        yield from iterate_inner_types(kind.value_type)
     elif isinstance(kind, inspect.StructType):
         yield kind
 
@@ -77,7 +77,7 @@ def describe_type(kind: inspect.Type) -> str:
     return WORDS.get(type(kind), type(kind).__name__)
 
 
-def rows_of(kind: inspect.StructType) -> Iterator[tuple[str, str, str]]:
+def iterate_field_rows(kind: inspect.StructType) -> Iterator[tuple[str, str, str]]:
     """Return a row for each field: its JSON key, its type, and its default when an older process left it
     out.
     """

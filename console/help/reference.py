@@ -34,23 +34,23 @@ NUMERIC = ("number", "integer", "numbers", "table")
 @cache
 def build_pages() -> Mapping[str, str]:
     """Return every generated page: source → Markdown."""
-    laws = {f"reference/laws/{name}.md": law_page(law) for name, law in LAWS.items()}
+    laws = {f"reference/laws/{name}.md": build_law_page(law) for name, law in LAWS.items()}
     return {
         "reference/index.md": index(),
-        "reference/laws/index.md": laws_index(),
+        "reference/laws/index.md": build_laws_index(),
         **laws,
-        "reference/loops.md": loops(),
-        "reference/alert-rules.md": alert_rules(),
-        "reference/conditions.md": conditions(),
-        "reference/handlers.md": handlers(),
-        "reference/rule-functions.md": rule_functions(),
-        "reference/scenarios.md": scenarios(),
-        "reference/commands.md": commands(),
-        "reference/plant-settings.md": plant_settings(),
-        "reference/environment.md": environment(),
-        "reference/keys.md": server_keys(),
+        "reference/loops.md": build_loops_page(),
+        "reference/alert-rules.md": build_alert_rules_page(),
+        "reference/conditions.md": build_conditions_page(),
+        "reference/handlers.md": build_handlers_page(),
+        "reference/rule-functions.md": build_rule_functions_page(),
+        "reference/scenarios.md": build_scenarios_page(),
+        "reference/commands.md": build_commands_page(),
+        "reference/plant-settings.md": build_plant_settings_page(),
+        "reference/environment.md": build_environment_page(),
+        "reference/keys.md": build_keys_page(),
         "reference/documents.md": list_stored_documents(),
-        "understand/map.md": house_map(),
+        "understand/map.md": build_map_page(),
         "glossary.md": glossary.build_page(),
     }
 
@@ -77,12 +77,15 @@ def index() -> str:
     )
 
 
-def laws_index() -> str:
-    rows = ((f"[{name}]({name}.md)", _first(law), f"`{law.actuator or '-'}`") for name, law in LAWS.items())
-    return "# Control laws\n\n" + table(("Law", "Decision", "Actuator"), rows)
+def build_laws_index() -> str:
+    rows = (
+        (f"[{name}]({name}.md)", _read_first_paragraph(law), f"`{law.actuator or '-'}`")
+        for name, law in LAWS.items()
+    )
+    return "# Control laws\n\n" + format_table(("Law", "Decision", "Actuator"), rows)
 
 
-def law_page(law: Law) -> str:
+def build_law_page(law: Law) -> str:
     steered = f"Its actuator is `{law.actuator}`." if law.actuator else "Its action is not a single number."
     return "\n".join(
         (
@@ -90,23 +93,23 @@ def law_page(law: Law) -> str:
             f"{inspect.getdoc(inspect.getmodule(type(law)))}\n",
             f"{steered} Try it with `manage.py decide {law.name}`.\n",
             "## Parameters\n",
-            parameters(law.parameters),
+            build_parameter_table(law.parameters),
             "## Guard\n",
             "A guard limits the actions of the law. Override its settings as `guard.NAME`.\n",
-            parameters(guard.settings_of(law), law.guard_defaults),
+            build_parameter_table(guard.list_guard_settings(law), law.guard_defaults),
             "## Observation\n",
-            parameters(law.observation),
+            build_parameter_table(law.observation),
         )
     )
 
 
-def _first(law: Law) -> str:
+def _read_first_paragraph(law: Law) -> str:
     """Return the first paragraph of its module's docstring."""
     documented = inspect.getdoc(inspect.getmodule(type(law))) or ""
     return " ".join(documented.split("\n\n")[0].split())
 
 
-def loops() -> str:
+def build_loops_page() -> str:
     """Return a line for each kind of loop, from its own description."""
     heads = ("Law", "Scope", "Purpose", "Measures", "Sets", "Interval", "Initial mode")
     rows = (
@@ -123,45 +126,45 @@ def loops() -> str:
     )
     return (
         "# Control loops\n\nCommon properties, and who may set what: "
-        "[kinds of loops](../understand/how/kinds-of-loops.md).\n\n" + table(heads, rows)
+        "[kinds of loops](../understand/how/kinds-of-loops.md).\n\n" + format_table(heads, rows)
     )
 
 
-def parameters(declared: Sequence[Parameter], defaults: Mapping[str, object] | None = None) -> str:
+def build_parameter_table(declared: Sequence[Parameter], defaults: Mapping[str, object] | None = None) -> str:
     """Return a table of declared values; `defaults` replace their own."""
     rows = (
         (
             f"`{parameter.name}`",
             parameter.help,
-            _value((defaults or {}).get(parameter.name, parameter.default), parameter),
+            _format_default((defaults or {}).get(parameter.name, parameter.default), parameter),
             _takes(parameter),
         )
         for parameter in declared
     )
-    return table(("Name", "Meaning", "Default", "Allowed values"), rows)
+    return format_table(("Name", "Meaning", "Default", "Allowed values"), rows)
 
 
-def _value(value: object, declared: Parameter) -> str:
+def _format_default(value: object, declared: Parameter) -> str:
     if value is None:
         return "required" if declared.required else "-"
-    return f"`{number(value)}`" if isinstance(value, float) else f"`{value}`"
+    return f"`{format_number(value)}`" if isinstance(value, float) else f"`{value}`"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number written out if it is whole and short enough to be read: 400,000,000."""
     return f"{value:,.0f}" if abs(value) < 1e15 and value == round(value) else f"{value:g}"
 
 
 def _takes(declared: Parameter) -> str:
     if declared.kind in NUMERIC:
-        numbers = f"{number(declared.minimum)} to {number(declared.maximum)}"
+        numbers = f"{format_number(declared.minimum)} to {format_number(declared.maximum)}"
         return numbers if declared.unit in ("1", numbers) else f"{numbers} {declared.unit}".strip()
     inner = ", ".join(f"`{item.name}`" for item in declared.items)
     said = declared.takes().removeprefix("must be ")
     return f"{said}: {inner}" if inner and declared.kind != "map" else said
 
 
-def alert_rules() -> str:
+def build_alert_rules_page() -> str:
     defaults = {number_field.name: number_field.default for number_field in NUMBERS}
     rows = (
         (
@@ -177,13 +180,13 @@ def alert_rules() -> str:
     heads = ("Rule", "Fires", "Clears at", "Duration", "Severity")
     return (
         "# Alert rules\n\nA plant starts with these rules; users change them under *Alerts, Rules*.\n\n"
-        + table(heads, rows)
+        + format_table(heads, rows)
         + "\n## Numeric fields of a rule\n\n"
-        + parameters(NUMBERS)
+        + build_parameter_table(NUMBERS)
     )
 
 
-def conditions() -> str:
+def build_conditions_page() -> str:
     rows = (
         (
             f"`{condition.name}`",
@@ -194,10 +197,12 @@ def conditions() -> str:
         )
         for condition in CONDITIONS.values()
     )
-    return "# Alert conditions\n\n" + table(("Condition", "Meaning", "Unit", "Subject", "Source"), rows)
+    return "# Alert conditions\n\n" + format_table(
+        ("Condition", "Meaning", "Unit", "Subject", "Source"), rows
+    )
 
 
-def handlers() -> str:
+def build_handlers_page() -> str:
     """Return each handler's module docstring, including options."""
     modules = {name: inspect.getmodule(make) for name, make in HANDLERS.items()}
     told = (f"## {name}\n\n{inspect.getdoc(module)}\n" for name, module in modules.items())
@@ -207,25 +212,25 @@ def handlers() -> str:
     )
 
 
-def rule_functions() -> str:
+def build_rule_functions_page() -> str:
     rows = ((f"`{name}`", function.takes()) for name, function in sorted(FUNCTIONS.items()))
     return (
         "# Functions of pipeline rules\n\nThe functions have the semantics of Spark SQL and process one event"
         " at a time. `in_subnet(address, '10.0.0.0/8')` is specific to Weir.\n\n"
-        + table(("Function", "Arguments"), rows)
+        + format_table(("Function", "Arguments"), rows)
     )
 
 
-def scenarios() -> str:
+def build_scenarios_page() -> str:
     told = (
         f"## {scenario.name}\n\n{scenario.about}\n\nLaws: {', '.join(scenario.laws)}. "
-        f"Metrics: {', '.join(scenario.metrics)}.\n\n{parameters(scenario.settings)}"
+        f"Metrics: {', '.join(scenario.metrics)}.\n\n{build_parameter_table(scenario.settings)}"
         for scenario in SCENARIOS.values()
     )
     return "# Scenarios of the lab\n\n`manage.py lab run NAME` runs a scenario.\n\n" + "\n".join(told)
 
 
-def commands() -> str:
+def build_commands_page() -> str:
     """Return each command's module docstring; it is read, not imported."""
     console = Path(__file__).resolve().parents[1]
     files = [path for path in console.glob("**/management/commands/*.py") if path.stem != "__init__"]
@@ -235,27 +240,29 @@ def commands() -> str:
     )
     return (
         "# Commands\n\n`manage.py NAME --help` lists the options. Input and output are JSON documents; exit"
-        " status 0: done, 1: failed, 2: invalid input.\n\n" + table(("Command", "Purpose"), rows)
+        " status 0: done, 1: failed, 2: invalid input.\n\n" + format_table(("Command", "Purpose"), rows)
     )
 
 
-def plant_settings() -> str:
-    return "# Settings of the plant\n\nUnder *Settings, Plant*; administrators change them.\n\n" + parameters(
-        DECLARED
+def build_plant_settings_page() -> str:
+    return (
+        "# Settings of the plant\n\nUnder *Settings, Plant*; administrators change them.\n\n"
+        + build_parameter_table(DECLARED)
     )
 
 
-def environment() -> str:
+def build_environment_page() -> str:
     """Return every environment variable of Weir's processes (`queues.environment`)."""
-    rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.rows())
+    rows = ((f"`{name}`", default, meaning) for name, default, meaning in variables.iterate_reference_rows())
     return (
         "# Environment variables\n\nAn empty variable counts as not set. Handlers, receivers, and "
         "plants name the variables of their secrets, `WEIR_SECRET_…` or `WEIR_…_TOKEN`. The passwords of"
-        " the servers' users are in `WEIR_PASSWORD_…`.\n\n" + table(("Variable", "Default", "Meaning"), rows)
+        " the servers' users are in `WEIR_PASSWORD_…`.\n\n"
+        + format_table(("Variable", "Default", "Meaning"), rows)
     )
 
 
-def server_keys() -> str:
+def build_keys_page() -> str:
     """Return every key on the control server, then those of a queue on its nodes (`queues.keys`)."""
     heads = ("Key", "Type", "Written by", "Read by", "Content")
     parts = []
@@ -265,7 +272,7 @@ def server_keys() -> str:
             for key in keys.KEYS
             if key.on_nodes is on_nodes
         )
-        parts.append(f"## {title}\n\n{table(heads, rows)}")
+        parts.append(f"## {title}\n\n{format_table(heads, rows)}")
     return (
         "# Keys on the servers\n\nProcesses of other versions use these names, so a released name does not"
         " change. The roles are the servers' users.\n\n" + "\n".join(parts)
@@ -277,8 +284,8 @@ def list_stored_documents() -> str:
     heads = ("Key", "Value", "If absent")
     tables = (
         f"## {kind.cls.__name__}\n\n{documents.describe_document(kind)}\n\n"
-        f"{table(heads, documents.rows_of(kind))}"
-        for kind in documents.kinds()
+        f"{format_table(heads, documents.iterate_field_rows(kind))}"
+        for kind in documents.iterate_document_types()
     )
     return (
         "# Documents\n\nProcesses exchange these documents through the control server, as JSON. Unknown is"
@@ -287,13 +294,13 @@ def list_stored_documents() -> str:
     )
 
 
-def house_map() -> str:
+def build_map_page() -> str:
     """Return ARCHITECTURE.md, its links relative to docs/understand/."""
     text = (Path(settings.BASE_DIR) / "ARCHITECTURE.md").read_text(encoding="utf-8")
     return text.replace("](docs/understand/", "](").replace("](docs/", "](../")
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def format_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table; vertical bars in cells are escaped."""
     lines = [heads, ["---"] * len(heads), *rows]
     cells = ([str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines)

@@ -11,7 +11,7 @@ from markdown.extensions import Extension
 from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
-from console.help.contents import HelpPage, pages
+from console.help.contents import HelpPage, load_pages
 from console.help.diagrams import Diagrams
 
 EXTENSIONS = ("tables", "fenced_code", "toc", "sane_lists")
@@ -30,7 +30,7 @@ class RenderedPage:
 @cache
 def render_markdown(source: str, base: str) -> RenderedPage:
     """Return the page of that source. base: the address of Help, the prefix of links and pictures."""
-    page = pages()[source]
+    page = load_pages()[source]
     markdown = Markdown(extensions=[*EXTENSIONS, Diagrams(), InFrame(page, base)])
     body = markdown.convert(page.text.partition("\n")[2])
     headings = tuple((toc_token["id"], toc_token["name"]) for toc_token in markdown.toc_tokens)  # type: ignore[attr-defined]
@@ -59,16 +59,16 @@ class Addresses(Treeprocessor):
     def run(self, root: Element) -> None:
         for name, attribute in (("a", "href"), ("img", "src")):
             for element in root.iter(name):
-                element.set(attribute, self._address(element.get(attribute, "")))
+                element.set(attribute, self._resolve_link(element.get(attribute, "")))
         for element in root.iter("a"):
             element.set("class", "link")
 
-    def _address(self, link: str) -> str:
+    def _resolve_link(self, link: str) -> str:
         if "://" in link or link.startswith(("#", "/", "mailto:")):
             return link
         path, mark, fragment = link.partition("#")
         source = posixpath.normpath(posixpath.join(self._folder, path))
-        known = pages().get(source)
+        known = load_pages().get(source)
         return f"{self._base}{known.address if known else source}{mark}{fragment}"
 
 

@@ -23,7 +23,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     django.setup()
     from console.help import contents
 
-    config.nav = contents.navigation()
+    config.nav = contents.build_navigation()
     return config
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from django.db.models import Count, Max, Q, QuerySet
 
-from console.display.override_words import short
+from console.display.override_words import format_short_value
 from console.models import AuditEntry, Mark
 from console.timeline.happenings import compute_end
-from console.timeline.restarts import PLANT, restarts
+from console.timeline.restarts import PLANT, list_restarts
 from controllers.framework.reason import format_count
-from workers.history.appearances import Appearance, appearances
+from workers.history.appearances import Appearance, list_appearances
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
-from workers.plants.influences import part_of_operator
+from workers.plants.influences import format_operator_part
 from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
@@ -87,7 +87,7 @@ def find_changes(
     rows = [
         *find_recorded_changes(since, late, data),
         *_find_appearances(since, late, data),
-        *_loop_actions(since, until),
+        *_iterate_loop_actions(since, until),
     ]
     return [row for row in rows if since <= row.at <= late]
 
@@ -99,17 +99,17 @@ def find_recorded_changes(since: datetime, until: datetime, data: Path) -> list[
     their effects.
     """
     rows = [
-        *_overrides(since, until),
-        *_plans(since, until),
-        *_declarations(since, until),
+        *_find_override_changes(since, until),
+        *_find_plan_changes(since, until),
+        *_find_declaration_changes(since, until),
         *_find_audited(since, until),
-        *_marks(since, until),
-        *_restarts(since, until, data),
+        *_find_mark_changes(since, until),
+        *_iterate_restarts(since, until, data),
     ]
     return sorted((row for row in rows if since <= row.at <= until), key=lambda row: row.at)
 
 
-def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _find_override_changes(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """Return overrides that were set, ended by a person, or expired.
 
     Overrides that one person set on several loops at once are one change, and so is their end.
@@ -121,38 +121,38 @@ def _overrides(since: datetime, until: datetime) -> Iterator[FoundChange]:
     ]
     of_laws, begun, ended = _loops_of_laws(), dict[Any, list[Override]](), dict[Any, list[Override]]()
     for row in rows:
-        act = row.name, short(row.value), row.owner_id, row.reason
-        begun.setdefault((*act, _minute(row.created_at)), []).append(row)
+        act = row.name, format_short_value(row.value), row.owner_id, row.reason
+        begun.setdefault((*act, _truncate_to_minute(row.created_at)), []).append(row)
         if (end := compute_end(row)) is not None:
-            ended.setdefault((*act, _minute(end), *_explain_end(row)), []).append(row)
+            ended.setdefault((*act, _truncate_to_minute(end), *_explain_end(row)), []).append(row)
     for together in begun.values():
         ends = [end for row in together if (end := compute_end(row)) is not None]
         yield FoundChange(
             kind=f"override {together[0].name}",
             at=together[-1].created_at,
-            words=f"{_override_words(together)} set: {together[0].reason[:REASON_SHOWN]}",
+            words=f"{_describe_overrides(together)} set: {together[0].reason[:REASON_SHOWN]}",
             by=together[0].owner.get_username(),
             over_at=max(ends) if len(ends) == len(together) else None,
-            **_places_of(together, of_laws),
+            **_build_part_reference(together, of_laws),
         )
     for together in ended.values():
         how, who = _explain_end(together[0])
         yield FoundChange(
             kind="override ended",
             at=min(end for row in together if (end := compute_end(row)) is not None),
-            words=f"{_override_words(together)} {how}",
+            words=f"{_describe_overrides(together)} {how}",
             by=who,
-            **_places_of(together, of_laws),
+            **_build_part_reference(together, of_laws),
         )
 
 
-def _minute(at: datetime) -> datetime:
+def _truncate_to_minute(at: datetime) -> datetime:
     return at.replace(second=0, microsecond=0)
 
 
-def _places_of(together: Sequence[Override], of_laws: dict[str, list[str]]) -> dict[str, Any]:
+def _build_part_reference(together: Sequence[Override], of_laws: dict[str, list[str]]) -> dict[str, Any]:
     """Return the parts and rows of what was set together."""
-    parts = frozenset[str]().union(*(_parts_of_override(override, of_laws) for override in together))
+    parts = frozenset[str]().union(*(_list_override_parts(override, of_laws) for override in together))
     numbers = sorted(override.pk for override in together)
     ref = f"override:{numbers[0]}" if len(numbers) == 1 else f"overrides:{','.join(map(str, numbers))}"
     return {"parts": parts, "ref": ref}
@@ -173,7 +173,7 @@ def _loops_of_laws() -> dict[str, list[str]]:
     return loops
 
 
-def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> frozenset[str]:
+def _list_override_parts(override: Override, of_laws: dict[str, list[str]]) -> frozenset[str]:
     node = override.node.name if override.node else ""
     named = (
         ("loop", override.loop.name if override.loop else ""),
@@ -185,14 +185,14 @@ def _parts_of_override(override: Override, of_laws: dict[str, list[str]]) -> fro
     return parts or frozenset(f"loop/{name}" for name in of_laws.get(override.law, ()))
 
 
-def _override_words(together: Sequence[Override]) -> str:
+def _describe_overrides(together: Sequence[Override]) -> str:
     first, places = together[0], sorted(str(Scope.build(override)) for override in together)
     named, more = ", ".join(places[:MAX_VALUES]), len(places) - MAX_VALUES
     where = f"{named} and {more} more" if more > 0 else named
-    return f"Override {first.name.replace('_', ' ')} {short(first.value)} on {where}"
+    return f"Override {first.name.replace('_', ' ')} {format_short_value(first.value)} on {where}"
 
 
-def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _find_plan_changes(since: datetime, until: datetime) -> Iterator[FoundChange]:
     plans = Plan.objects.filter(started_at__range=(since, until)).order_by("-started_at")
     for plan in plans.select_related("owner")[:MAX_ROWS]:
         if plan.owner is None and not plan.law:
@@ -210,7 +210,7 @@ def _plans(since: datetime, until: datetime) -> Iterator[FoundChange]:
         )
 
 
-def _declarations(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _find_declaration_changes(since: datetime, until: datetime) -> Iterator[FoundChange]:
     versions = PipelineVersion.objects.filter(created_at__range=(since, until)).select_related("owner")
     for version in versions.order_by("-created_at")[:MAX_ROWS]:
         yield FoundChange(
@@ -245,7 +245,7 @@ def _build_change(entry: AuditEntry, before: int = 0) -> FoundChange:
     return FoundChange(
         kind=entry.action,
         at=entry.at,
-        parts=_parts_of_entry(entry),
+        parts=_list_entry_parts(entry),
         words=_entry_words(entry) + (f" (and {format_count(before, 'time')} before)" if before else ""),
         by=entry.actor,
         ref=f"audit:{entry.pk}",
@@ -283,7 +283,7 @@ def query_audited(since: datetime, until: datetime) -> QuerySet[AuditEntry]:
     return entries.filter(~Q(action="settings.change") | steers)
 
 
-def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
+def _list_entry_parts(entry: AuditEntry) -> frozenset[str]:
     kind = AUDITED[entry.action]
     first = entry.target.split(" ")[0].split(",")[0]
     if entry.action == "settings.change" and "/" in first:  # a loop's own parameter
@@ -291,7 +291,7 @@ def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
     if not kind:
         return frozenset()
     if first == LOCAL and entry.action == "plant.scale":  # tasks of this plant's operators
-        return frozenset(map(part_of_operator, entry.after or {}))
+        return frozenset(map(format_operator_part, entry.after or {}))
     if kind == "application" and "/" in first:
         application, _, operator = first.partition("/")
         return frozenset({f"application/{application}", f"operator/{application}/{operator}"})
@@ -300,12 +300,12 @@ def _parts_of_entry(entry: AuditEntry) -> frozenset[str]:
 
 def _entry_words(entry: AuditEntry) -> str:
     what = entry.action.replace(".", " ").replace("_", " ").capitalize()
-    values = _values_words(entry)
+    values = _describe_values(entry)
     reason = f": {entry.reason[:REASON_SHOWN]}" if entry.reason else ""
     return f"{what}, {entry.target}{values}{reason}"
 
 
-def _values_words(entry: AuditEntry) -> str:
+def _describe_values(entry: AuditEntry) -> str:
     """Return the old and the new value; of several values the changed ones, "" if they are too long."""
     before, after = entry.before, entry.after
     if not isinstance(before, dict) or not isinstance(after, dict):
@@ -320,7 +320,7 @@ def _is_short(value: Any) -> bool:
     return isinstance(value, int | float | str)
 
 
-def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _find_mark_changes(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """Return marks, except notes, which change nothing."""
     marks = Mark.objects.filter(at__range=(since, until), removed_at=None).exclude(kind=Mark.Kind.NOTE)
     for mark in marks.order_by("-at")[:MAX_ROWS]:
@@ -330,8 +330,8 @@ def _marks(since: datetime, until: datetime) -> Iterator[FoundChange]:
         yield FoundChange(kind=mark.kind, at=mark.at, parts=parts, words=words, by=by, ref=ref)
 
 
-def _restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
-    for restart in restarts(data, since, until)[-MAX_ROWS:]:
+def _iterate_restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
+    for restart in list_restarts(data, since, until)[-MAX_ROWS:]:
         how = f" after {restart.how}" if restart.how else ""
         name = "Weir" if restart.name == PLANT else restart.name
         words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} restarted{how}"
@@ -344,7 +344,7 @@ def _node_of_process(name: str) -> Iterable[str]:
     return {f"node/{name.removeprefix('agent-')}"} if name.startswith(("agent-", "n")) else ()
 
 
-def _loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
+def _iterate_loop_actions(since: datetime, until: datetime) -> Iterator[FoundChange]:
     """Return a loop's actions as one change, at the newest; harmful ones as another."""
     done = LedgerEntry.objects.filter(at__range=(since, until), acted=True, mode__in=Loop.ACTING)
     harmful = Q(verdict=LedgerEntry.Verdict.HARMFUL)
@@ -376,19 +376,19 @@ def _group_loop_changes(groups: Sequence[dict[str, Any]], kind: str) -> Iterator
 
 
 def _find_appearances(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
-    for appearance in appearances(data, since.timestamp(), until.timestamp()):
+    for appearance in list_appearances(data, since.timestamp(), until.timestamp()):
         kind = appearance.part.partition("/")[0]
         yield FoundChange(
             kind=f"{kind} {appearance.how}",
             at=datetime.fromtimestamp(appearance.at, UTC),
             parts=frozenset({appearance.part}),
-            words=_appearance_words(appearance),
+            words=_describe_appearance(appearance),
             ref=f"part:{appearance.part}",
             times=appearance.times,
         )
 
 
-def _appearance_words(found: Appearance) -> str:
+def _describe_appearance(found: Appearance) -> str:
     kind, _, name = found.part.partition("/")
     subject = f"{kind.capitalize()} {name.replace('/', ' of type ', 1) if kind == 'type' else name}"
     if kind == "type":

@@ -18,16 +18,22 @@ from django.db.models.functions import TruncMinute
 
 from console.incidents.change_sources import FoundChange, find_changes, query_audited
 from console.models import AuditEntry, Mark
-from console.timeline.restarts import restarts
-from controllers.diagnosis.changes import SLACK_SECONDS, KindRecord, PlantChange, chance_of, rank_changes
-from controllers.diagnosis.influence import distances
+from console.timeline.restarts import list_restarts
+from controllers.diagnosis.changes import (
+    SLACK_SECONDS,
+    KindRecord,
+    PlantChange,
+    compute_change_probability,
+    rank_changes,
+)
+from controllers.diagnosis.influence import compute_distances
 from queues.stored_document import BadDocument
-from workers.alerts.incidents import REACH, came_back_at, onset_of
+from workers.alerts.incidents import REACH, compute_onset, find_return_time
 from workers.alerts.lifecycle.models import Alert, Incident
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.history.snapshot_archive import snapshot_at
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
-from workers.plants.influences import influences_of, parts_of_labels
+from workers.plants.influences import build_influences, list_alert_parts
 
 MAX_STORED = 25
 RECORD_DAYS = timedelta(days=30)
@@ -82,7 +88,7 @@ def is_incident(alert: Alert) -> bool:
     return alert.fired_at is not None and alert.under_id is None
 
 
-def changes_of(alert: Alert) -> list[IncidentChange]:
+def load_changes(alert: Alert) -> list[IncidentChange]:
     """Return the last result, the most likely cause first; empty before the first search."""
     kept = Incident.objects.filter(alert=alert).values_list("changes", flat=True).first()
     return [IncidentChange.from_document(change) for change in kept or ()]
@@ -94,7 +100,7 @@ def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange
     For an incident that was open for longer than snapshots are stored, the result of its start is kept:
     without the onset's snapshot nothing is upstream.
     """
-    if not _is_young(alert, now) and (kept_before := changes_of(alert)) and _has_no_snapshot(alert, data):
+    if not _is_young(alert, now) and (kept_before := load_changes(alert)) and _has_no_snapshot(alert, data):
         Incident.objects.filter(alert=alert).update(changes_at=now)
         return kept_before
     changes = search_changes(alert, data)
@@ -104,24 +110,24 @@ def keep_changes(alert: Alert, data: Path, now: datetime) -> list[IncidentChange
 
 
 def _has_no_snapshot(alert: Alert, data: Path) -> bool:
-    return _snapshot(data, onset_of(alert)) is NOTHING_SEEN
+    return _snapshot(data, compute_onset(alert)) is NOTHING_SEEN
 
 
 def search_changes(alert: Alert, data: Path) -> list[IncidentChange]:
     """Return all changes in the REACH before its onset, the most likely cause first; nothing is stored."""
-    onset = onset_of(alert)
+    onset = compute_onset(alert)
     around = find_changes(onset - REACH, onset, data, timedelta(seconds=SLACK_SECONDS))
     changes = [change for change in around if not is_the_incident(change, alert)]
     snapshot = _snapshot(data, onset)
-    steps = steps_upstream(alert, snapshot)
+    steps = compute_steps_upstream(alert, snapshot)
     kinds = Counter(change.kind for change in changes)
-    records = kind_records(alert.condition, kinds, alert.pk, onset, data)
+    records = compute_kind_records(alert.condition, kinds, alert.pk, onset, data)
     plain = [
         PlantChange(change.kind, change.at.timestamp(), change.parts, change.times, _is_over(change, onset))
         for change in changes
     ]
     rows = rank_changes(plain, onset.timestamp(), steps, records)
-    return [_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
+    return [_build_row(changes[row.place], row.steps, row.delay_seconds, row.weight, records) for row in rows]
 
 
 def _is_over(change: FoundChange, onset: datetime) -> bool:
@@ -130,28 +136,28 @@ def _is_over(change: FoundChange, onset: datetime) -> bool:
 
 def is_the_incident(change: FoundChange, alert: Alert) -> bool:
     """Return whether the change is the incident: that its subject disappeared is the effect, not a cause."""
-    return change.kind.endswith(GONE) and not change.parts.isdisjoint(parts_of_labels(alert.labels))
+    return change.kind.endswith(GONE) and not change.parts.isdisjoint(list_alert_parts(alert.labels))
 
 
-def steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
+def compute_steps_upstream(alert: Alert, snapshot: Snapshot) -> dict[str, int]:
     """Return each part that may have caused the alert, and its distance in steps.
 
     The nodes that it touches are one step away. An alert of the whole plant may come from anywhere: every
     part is one step away.
     """
-    subjects = parts_of_labels(alert.labels)
-    influences = influences_of(snapshot)
+    subjects = list_alert_parts(alert.labels)
+    influences = build_influences(snapshot)
     if not subjects:
         every = {part for acting in influences.values() for part in acting} | set(influences)
         return {**dict.fromkeys(every, 1), f"rule/{alert.rule_name}": 0}
-    steps = distances(influences, [*subjects, f"rule/{alert.rule_name}"])
-    touched = distances(influences, [f"node/{name}" for name in alert.touches.get("nodes", ())])
+    steps = compute_distances(influences, [*subjects, f"rule/{alert.rule_name}"])
+    touched = compute_distances(influences, [f"node/{name}" for name in alert.touches.get("nodes", ())])
     for part, count in touched.items():
         steps[part] = min(count + 1, steps.get(part, count + 1))
     return steps
 
 
-def kind_records(
+def compute_kind_records(
     condition: str, kinds: Mapping[str, int], but: int, onset: datetime, data: Path
 ) -> dict[str, KindRecord]:
     """Return by kind how often such changes preceded incidents of this condition, and by chance.
@@ -172,7 +178,7 @@ def kind_records(
     )
     incidents = list(kept)[::-1]
     before = _count_once(incidents)
-    chances = _chances(onset, data)
+    chances = _compute_chances(onset, data)
     return {
         kind: KindRecord(before[kind], len(incidents), chances.get(kind) or _estimate_usual(kind, count))
         for kind, count in kinds.items()
@@ -202,10 +208,10 @@ def _is_near(steps: int | None) -> bool:
 def _estimate_usual(kind: str, count: int) -> float:
     """Return the usual frequency, higher if it has happened several times recently."""
     assumed = APPEARANCE_CHANCES.get(kind.rpartition(" ")[2], APPEARANCE_CHANCE)
-    return max(assumed, _chance(count, REACH, PRIOR))
+    return max(assumed, _compute_chance(count, REACH, PRIOR))
 
 
-def _row(
+def _build_row(
     found: FoundChange,
     steps: int | None,
     delay_seconds: float,
@@ -234,13 +240,13 @@ def _snapshot(data: Path, at: datetime) -> Snapshot:
         return NOTHING_SEEN
 
 
-def _chances(onset: datetime, data: Path) -> dict[str, float]:
+def _compute_chances(onset: datetime, data: Path) -> dict[str, float]:
     """Return by kind the probability that any REACH contains such a change, from the records before the
     onset.
     """
     since = onset - RECORD_DAYS
     counts: Counter[str] = Counter()
-    for name, count in _override_acts(since, onset).items():
+    for name, count in _count_override_actions(since, onset).items():
         counts[f"override {name}"] += count
         counts["override ended"] += count
     for kind, count in _count_by_column(Plan.objects.filter(started_at__range=(since, onset)), "kind"):
@@ -249,15 +255,15 @@ def _chances(onset: datetime, data: Path) -> dict[str, float]:
     counts.update(dict(_count_by_column(query_audited(since, onset), "action")))
     marks = Mark.objects.filter(at__range=(since, onset), removed_at=None)
     counts.update(dict(_count_by_column(marks, "kind")))
-    counts["restart"] = len(restarts(data, since, onset))
+    counts["restart"] = len(list_restarts(data, since, onset))
     observed = _compute_record_length(onset, RECORD_DAYS)
     return {
-        **{kind: _chance(count, observed, PRIOR) for kind, count in counts.items()},
-        **_loop_chances(onset),
+        **{kind: _compute_chance(count, observed, PRIOR) for kind, count in counts.items()},
+        **_compute_loop_chances(onset),
     }
 
 
-def _override_acts(since: datetime, until: datetime) -> Counter[str]:
+def _count_override_actions(since: datetime, until: datetime) -> Counter[str]:
     """Return by name how often people set such overrides.
 
     Overrides that one person sets within a minute for one reason are one action, such as holding the loops of
@@ -268,8 +274,8 @@ def _override_acts(since: datetime, until: datetime) -> Counter[str]:
     return Counter(name for name, *_ in acts)
 
 
-def _chance(count: int, observed: timedelta, prior: timedelta) -> float:
-    return chance_of(count, *(period.total_seconds() for period in (REACH, observed, prior)))
+def _compute_chance(count: int, observed: timedelta, prior: timedelta) -> float:
+    return compute_change_probability(count, *(period.total_seconds() for period in (REACH, observed, prior)))
 
 
 def _compute_record_length(onset: datetime, most: timedelta) -> timedelta:
@@ -278,7 +284,7 @@ def _compute_record_length(onset: datetime, most: timedelta) -> timedelta:
     return most if first is None else min(most, max(onset - first, timedelta()))
 
 
-def _loop_chances(onset: datetime) -> dict[str, float]:
+def _compute_loop_chances(onset: datetime) -> dict[str, float]:
     done = LedgerEntry.objects.filter(
         at__range=(onset - LOOPS_RECORD, onset), acted=True, mode__in=Loop.ACTING
     )
@@ -286,7 +292,7 @@ def _loop_chances(onset: datetime) -> dict[str, float]:
     for row in done.order_by().values("loop__law", "verdict").annotate(count=Count("pk")):
         harmful = row["verdict"] == LedgerEntry.Verdict.HARMFUL
         kind = f"{'harmful' if harmful else 'loop'} {row['loop__law']}"
-        chances[kind] = max(chances.get(kind, 0.0), _chance(row["count"], observed, LOOPS_PRIOR))
+        chances[kind] = max(chances.get(kind, 0.0), _compute_chance(row["count"], observed, LOOPS_PRIOR))
     return chances
 
 
@@ -312,7 +318,7 @@ def is_due(alert: Alert, now: datetime) -> bool:
 
 def _find_firing_time(alert: Alert) -> datetime | None:
     """Return when it last fired."""
-    return came_back_at(alert) or alert.fired_at
+    return find_return_time(alert) or alert.fired_at
 
 
 def _is_young(alert: Alert, now: datetime) -> bool:

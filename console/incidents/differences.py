@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from controllers.diagnosis.differences import Difference, differences
+from controllers.diagnosis.differences import Difference, find_differences
 from queues import checks
 from queues.errors import BadInput
 from workers.history.stretch_counts import TimeRangeCounts, read_counts
@@ -18,8 +18,8 @@ from workers.history.stretches import (
     ReadBudget,
     ReadLimitExceeded,
     TimeRange,
+    compute_range_figures,
     count_with_snapshots,
-    figures_of,
     fold_rare,
 )
 
@@ -47,7 +47,7 @@ class Comparison:
     counted_at: datetime | None
 
 
-def stretches_of(since: datetime, until: datetime, against: str) -> tuple[TimeRange, TimeRange]:
+def build_compared_ranges(since: datetime, until: datetime, against: str) -> tuple[TimeRange, TimeRange]:
     """Return the range and its reference, in whole seconds. Raises `BadInput` that names to or against."""
     if against not in AGAINST:
         raise BadInput("against", f"must be one of {', '.join(AGAINST)}, not {against[:40]!r}.")
@@ -66,7 +66,7 @@ def compare(since: datetime, until: datetime, against: str, queue: str, data: Pa
     Raises `BadInput` that names from, to, against, or queue; `ReadLimitExceeded` if Spark must count first;
     `ComparisonRuns` while another runs.
     """
-    here, there = stretches_of(since, until, against)
+    here, there = build_compared_ranges(since, until, against)
     if queue and not checks.QUEUE_NAME.match(queue):
         raise BadInput("queue", "must be the name of a queue.")
     counted = read_counts(data, queue, here, there)
@@ -90,7 +90,9 @@ def _compare_stretches(
         # An archive has all keys, a sample the most frequent: if a queue is archived in only one range, the
         # keys sampled in both are compared.
         both = here.list_archived_queues(data) & there.list_archived_queues(data)
-        ours, theirs = (figures_of(stretch, data, queue, budget, both) for stretch in (here, there))
+        ours, theirs = (
+            compute_range_figures(stretch, data, queue, budget, both) for stretch in (here, there)
+        )
     else:
         ours = count_with_snapshots(counted.here, here, data, queue, budget)
         theirs = count_with_snapshots(counted.there, there, data, queue, budget)
@@ -103,7 +105,7 @@ def _compare_stretches(
         for name in ours.measures
         if name in theirs.measures
     }
-    rows = differences(counts, measures)
+    rows = find_differences(counts, measures)
     values = sum(len({*here_counts, *there_counts}) for here_counts, there_counts in counts.values())
     counted_at = counted.made_at if counted else None
     return Comparison(here, there, rows[:MAX_ROWS], values + len(measures), counted_at)

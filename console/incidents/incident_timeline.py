@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.incidents.change_sources import find_recorded_changes
-from console.incidents.changes import changes_of
+from console.incidents.changes import load_changes
 from controllers.diagnosis.changes import SLACK_SECONDS
 from controllers.framework.reason import format_count
 from workers.alerts import history
@@ -36,14 +36,20 @@ class IncidentEvent:
     url: str = ""
 
 
-def timeline_of(alert: Alert, data: Path) -> list[IncidentEvent]:
+def list_timeline_events(alert: Alert, data: Path) -> list[IncidentEvent]:
     """Return all events."""
-    people = _newest(changes_meanwhile(alert, data), MAX_MEANWHILE, "change")
-    rows = [*_list_causes(alert), *_events(alert), *_list_explained(alert), *_loops(alert), *people]
+    people = _limit_to_newest(list_changes_during(alert, data), MAX_MEANWHILE, "change")
+    rows = [
+        *_list_causes(alert),
+        *_iterate_alert_events(alert),
+        *_list_explained(alert),
+        *_iterate_loop_responses(alert),
+        *people,
+    ]
     return sorted(rows, key=lambda row: (row.at, row.kind))
 
 
-def _newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[IncidentEvent]:
+def _limit_to_newest(rows: Sequence[IncidentEvent], most: int, what: str) -> Iterator[IncidentEvent]:
     """Return the last rows, preceded by the number of earlier ones."""
     if (more := len(rows) - most) > 0:
         yield _describe_left_out(rows[more - 1].at, rows[more - 1].kind, more, what)
@@ -58,12 +64,12 @@ def _describe_left_out(at: datetime, kind: str, count: int, what: str) -> Incide
 
 def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
     """Return the most likely causes."""
-    for change in changes_of(alert)[:MAX_BEFORE]:
+    for change in load_changes(alert)[:MAX_BEFORE]:
         if change.steps is not None:
             yield IncidentEvent(change.at, "change", change.words, change.by)
 
 
-def _events(alert: Alert) -> Iterator[IncidentEvent]:
+def _iterate_alert_events(alert: Alert) -> Iterator[IncidentEvent]:
     yield IncidentEvent(alert.began_at, "alert", "Onset: its condition was true for the first time.")
     rows = alert.events.select_related("by").order_by("at", "pk")
     more = max(0, rows.count() - MAX_EVENTS)
@@ -98,8 +104,8 @@ def _list_explained(alert: Alert) -> Iterator[IncidentEvent]:
             )
 
 
-def _loops(alert: Alert) -> Iterator[IncidentEvent]:
-    response = history.response(alert)
+def _iterate_loop_responses(alert: Alert) -> Iterator[IncidentEvent]:
+    response = history.build_alert_response(alert)
     for entry in response.entries:
         words = f"{entry.reason} ({entry.verdict})"
         yield IncidentEvent(entry.at, "loop", words, entry.loop.name, reverse("entry", args=[entry.pk]))
@@ -113,7 +119,7 @@ def _loops(alert: Alert) -> Iterator[IncidentEvent]:
         yield IncidentEvent(plan.created_at, "plan", words, plan.law or "recovery", url)
 
 
-def changes_meanwhile(alert: Alert, data: Path, until: datetime | None = None) -> list[IncidentEvent]:
+def list_changes_during(alert: Alert, data: Path, until: datetime | None = None) -> list[IncidentEvent]:
     """Return the changes from its onset until then (None: to its end), except by loops; the oldest first."""
     since = alert.began_at + timedelta(seconds=SLACK_SECONDS)
     end = until or alert.resolved_at or timezone.now()

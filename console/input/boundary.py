@@ -117,7 +117,7 @@ class Documents(Parser):
 
     def _document(self, request: HttpRequest) -> Any:
         most_bytes = MAX_REPORT_BYTES if is_report(request.path_info) else MAX_DOCUMENT_BYTES
-        if why := _excess(request.body, most_bytes):
+        if why := _describe_excess(request.body, most_bytes):
             error = BadInput("body", why)
             cast(WebRequest, request).weir_unreadable = (413, error)
             raise error
@@ -134,7 +134,7 @@ def is_report(path: str) -> bool:
     return path.rstrip("/") == REPORT_PATH
 
 
-def _excess(body: bytes, most_bytes: int) -> str:
+def _describe_excess(body: bytes, most_bytes: int) -> str:
     """Return why a document is too large, "" if it is not.
 
     Values take far longer to parse than their bytes, so they are counted before: each follows one of these
@@ -151,8 +151,8 @@ def document_of(body: bytes) -> Any:
     """Parse JSON strictly. Raises `JSONDecodeError`, or `BadInput` that names a field with an invalid
     value.
     """
-    read = json_of(body)
-    for field, value, depth in _values(read):
+    read = parse_json_body(body)
+    for field, value, depth in _iterate_values(read):
         if depth > MAX_DEPTH:
             raise BadInput(field, f"must be nested at most {MAX_DEPTH} levels deep.")
         if isinstance(value, str) and not is_plain(value):
@@ -163,7 +163,7 @@ def document_of(body: bytes) -> Any:
     return read
 
 
-def json_of(body: bytes) -> Any:
+def parse_json_body(body: bytes) -> Any:
     """Parse JSON without validating its values. Raises `JSONDecodeError`, and `BadInput` if it is nested too
     deeply.
     """
@@ -173,7 +173,7 @@ def json_of(body: bytes) -> Any:
         raise BadInput("body", f"must be nested at most {MAX_DEPTH} levels deep.") from None
 
 
-def _values(document: Any) -> Iterator[tuple[str, Any, int]]:
+def _iterate_values(document: Any) -> Iterator[tuple[str, Any, int]]:
     """Yield every key and value with its top-level field and its depth."""
     waiting: list[tuple[str, Any, int]] = [("body", document, 0)]
     while waiting:

@@ -12,7 +12,7 @@ from django.utils.dateparse import parse_datetime
 
 from console.input.instant import TAKES, is_representable
 from queues.errors import BadInput
-from queues.text.numbers import decimal_number
+from queues.text.numbers import parse_decimal_number
 from workers.steering.expiry import Expiry
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def fill_form(form: type[Form], values: Mapping[str, Any]) -> Form:
     return form(**{field.name: values.get(field.name, "") for field in fields(form)})
 
 
-def number_of(text: str, field: str) -> int | float:
+def parse_number(text: str, field: str) -> int | float:
     """A finite number; a whole one stays whole."""
-    value = decimal_number(text)
+    value = parse_decimal_number(text)
     if value is None:
         raise BadInput(field, f"must be a number, not {text[:40]!r}.")
     if not math.isfinite(value):
@@ -51,7 +51,7 @@ def is_untouched(posted: Mapping[str, str], field: str) -> bool:
 
 def _read(text: str) -> float | str:
     """The number, however it is written; else the words."""
-    value = decimal_number(text)
+    value = parse_decimal_number(text)
     return text.strip() if value is None else value
 
 
@@ -59,18 +59,18 @@ def parse_any_value(text: str, field: str) -> int | float | bool | str:
     """Parse a value of undeclared kind: a number, true or false, or else text."""
     words = text.strip()
     try:
-        return FLAGS[words] if words in FLAGS else number_of(words, field)
+        return FLAGS[words] if words in FLAGS else parse_number(words, field)
     except BadInput:
         return words
 
 
-def minutes_of(posted: Mapping[str, str]) -> int | float | None:
+def parse_minutes(posted: Mapping[str, str]) -> int | float | None:
     """Return `minutes`, or None if absent."""
     text = posted.get("minutes", "").strip()
-    return number_of(text, "minutes") if text and text != CUSTOM else None
+    return parse_number(text, "minutes") if text and text != CUSTOM else None
 
 
-def expiry_of(posted: Mapping[str, str]) -> Expiry:
+def parse_expiry(posted: Mapping[str, str]) -> Expiry:
     """Return the expiry from `minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC without a
     zone).
     """
@@ -78,12 +78,12 @@ def expiry_of(posted: Mapping[str, str]) -> Expiry:
         return Expiry(endless=True)
     text = posted.get("expires_at", "").strip()
     return Expiry(
-        minutes=minutes_of(posted),
-        expires_at=time_of(text, "expires_at") if text else None,
+        minutes=parse_minutes(posted),
+        expires_at=parse_time(text, "expires_at") if text else None,
     )
 
 
-def time_of(text: str, field: str) -> datetime:
+def parse_time(text: str, field: str) -> datetime:
     """Return a time with its zone."""
     try:
         parsed = parse_datetime(text)
@@ -96,7 +96,7 @@ def time_of(text: str, field: str) -> datetime:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def iso(moment: datetime) -> str:
+def format_iso_time(moment: datetime) -> str:
     """Return a time as addresses contain it, and `time_of` parses it: UTC, to the second unless it has a
     fraction.
     """

@@ -9,6 +9,6 @@ from queues.text import numbers
 Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-def id_of(text: str) -> int | None:
+def parse_row_id(text: str) -> int | None:
     """The id that a text is; None when it is none that a database knows."""
-    return numbers.digits(text)
+    return numbers.parse_digits(text)

@@ -15,7 +15,7 @@ def digest_of(shown: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 
-def demand_unchanged(name: str, shown: Mapping[str, Any], digest: str) -> None:
+def check_unchanged(name: str, shown: Mapping[str, Any], digest: str) -> None:
     """Raise `BadInput` if the thing is not as it was shown. digest: "" if it was not shown."""
     if digest and digest != digest_of(shown):
         raise BadInput(

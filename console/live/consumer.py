@@ -16,13 +16,13 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
 from console.accounts.access import Actor
-from console.accounts.connection import actor_of_connection, run_in_thread
-from console.live.fanout import fanout
+from console.accounts.connection import authenticate_connection, run_in_thread
+from console.live.fanout import get_fanout
 from console.live.listener import Listener
 from console.live.places import PLACES, NoPlace
-from console.live.view import view_named
+from console.live.view import find_view
 from queues.errors import BadInput
-from queues.text.numbers import option_whole, read_number
+from queues.text.numbers import parse_option_whole_number, read_number
 
 log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a thousand sockets query the database 33 times a second
@@ -68,14 +68,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         except BadInput as error:
             await self.close(NOT_UNDERSTOOD, str(error))
             return
-        self.fanout = fanout()
+        self.fanout = get_fanout()
         self.listener = await self.fanout.join(**wanted)
         self.tasks = [asyncio.create_task(self._deliver(self.listener)), asyncio.create_task(self._recheck())]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.listener is None or self.closing:
             return
-        if _length(text_data, bytes_data) > MAX_FRAME_BYTES:
+        if _count_bytes(text_data, bytes_data) > MAX_FRAME_BYTES:
             await self.close(TOO_BIG, "A message must have at most 4,096 bytes.")
         elif _asks_for_snapshot(text_data):
             self.fanout.answer(self.listener)
@@ -105,7 +105,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
         # If a socket breaks while we write, the server calls `disconnect`: nothing more to do.
         with suppress(OSError):
             while True:
-                message = await listener.next()
+                message = await listener.take_next()
                 if isinstance(message, bytes):
                     await self.send(bytes_data=message)
                 else:
@@ -132,7 +132,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
 
     async def _find_allowed_actor(self) -> Actor | None:
         """Return the actor who may watch; None if there is none, and the socket is closed."""
-        actor: Actor = await run_in_thread(self._actor)()
+        actor: Actor = await run_in_thread(self._identify_actor)()
         if actor.may("plant.view"):
             return actor
         if actor.user is None:
@@ -141,12 +141,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             await self.close(NOT_ALLOWED, "This requires the role viewer.")
         return None
 
-    def _actor(self) -> Actor:
+    def _identify_actor(self) -> Actor:
         headers = dict(self.scope["headers"])
         authorization = headers.get(b"authorization")
         session_key = self.scope.get("cookies", {}).get(settings.SESSION_COOKIE_NAME)
         address = (self.scope.get("client") or (None,))[0]
-        return actor_of_connection(
+        return authenticate_connection(
             session_key, None if authorization is None else authorization.decode("latin1"), address
         )
 
@@ -159,7 +159,7 @@ def _asks_for_snapshot(text: str | None) -> bool:
     return False
 
 
-def _length(text: str | None, data: bytes | None) -> int:
+def _count_bytes(text: str | None, data: bytes | None) -> int:
     return len(text.encode()) if text is not None else len(data or b"")
 
 
@@ -174,9 +174,9 @@ def parse_query(query: bytes) -> dict[str, Any]:
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None
     with suppress(KeyError, ValueError):
-        after = (option_whole(given["after"]), read_number(given["at"], "at"))
+        after = (parse_option_whole_number(given["after"]), read_number(given["at"], "at"))
     return {
-        "view": view_named(given.get("of", "whole")),
+        "view": find_view(given.get("of", "whole")),
         "packed": given.get("packed") == "1",
         "after": after,
     }

@@ -85,7 +85,7 @@ class Fanout:
         if missed is None:
             self.send_snapshot(listener)
         for position, delta in missed or ():
-            listener.put(self._delta(position, delta, view))
+            listener.put(self._encode_delta(position, delta, view))
         return listener
 
     async def leave(self, listener: Listener) -> None:
@@ -110,7 +110,7 @@ class Fanout:
         view = listener.view
         if view not in self._snapshots:
             body = {"snapshot": view.narrow(self._snapshot)}
-            self._snapshots[view] = _message(self._position, body)
+            self._snapshots[view] = _build_message(self._position, body)
         listener.put(self._snapshots[view])
 
     def answer(self, listener: Listener) -> None:
@@ -181,7 +181,7 @@ class Fanout:
             return
         self._go_on(position, message["snapshot"], delta)
         for listener in self._listeners:
-            listener.put(self._delta(position, delta, listener.view))
+            listener.put(self._encode_delta(position, delta, listener.view))
 
     def _begin(self, position: Position, snapshot: dict[str, Any]) -> None:
         """Start from a snapshot to which no earlier deltas lead."""
@@ -211,9 +211,9 @@ class Fanout:
         positions = [position for position, _ in self._recent]
         return list(self._recent)[positions.index(after) + 1 :] if after in positions else None
 
-    def _delta(self, position: Position, delta: dict[str, Any], view: View) -> LiveMessage:
+    def _encode_delta(self, position: Position, delta: dict[str, Any], view: View) -> LiveMessage:
         if (position, view) not in self._encoded:
-            self._encoded[position, view] = _message(position, {"delta": view.narrow(delta)})
+            self._encoded[position, view] = _build_message(position, {"delta": view.narrow(delta)})
         return self._encoded[position, view]
 
     def _send_silence(self) -> None:
@@ -231,7 +231,7 @@ class Fanout:
         return LiveMessage({"topic": TOPIC, "at": at, "silent_seconds": silent_seconds})
 
 
-def _message(position: Position, body: dict[str, Any]) -> LiveMessage:
+def _build_message(position: Position, body: dict[str, Any]) -> LiveMessage:
     seq, at = position
     return LiveMessage({"seq": seq, "at": at, "topic": TOPIC, **body})
 
@@ -239,7 +239,7 @@ def _message(position: Position, body: dict[str, Any]) -> LiveMessage:
 _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictionary()
 
 
-def fanout() -> Fanout:
+def get_fanout() -> Fanout:
     """Return this event loop's fan-out on settings.REDIS_URL: a served process has one loop, so one
     fan-out.
     """

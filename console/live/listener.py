@@ -28,7 +28,7 @@ class Listener:
         self._messages.append(message)
         self._filled.set()
 
-    async def next(self) -> str | bytes:
+    async def take_next(self) -> str | bytes:
         """Return the oldest waiting message; wait for one."""
         while not self._messages:
             self._filled.clear()

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from console.accounts.access import bearer_of
+from console.accounts.access import parse_bearer_secret
 
 
 class SameOrigin:
@@ -31,7 +31,7 @@ def is_ours(headers: dict[str, str]) -> bool:
     if origin is None:
         # Not a browser, so no cookie was attached without the user's intention; a token identifies the
         # caller.
-        return bearer_of(headers.get("authorization")) is not None
+        return parse_bearer_secret(headers.get("authorization")) is not None
     try:
         parts = urlsplit(origin)
     except ValueError:  # such as http://[

@@ -70,17 +70,17 @@ class View:
         """Return a snapshot or a patch with the fields of the view; the document itself is not changed."""
         result = dict(document)
         if self.nodes is not None and document.get("nodes"):
-            result["nodes"] = _rows(document["nodes"], self.nodes)
+            result["nodes"] = _select_row_fields(document["nodes"], self.nodes)
         if self.producers is not None and document.get("producers"):
-            result["producers"] = _rows(document["producers"], self.producers)
+            result["producers"] = _select_row_fields(document["producers"], self.producers)
         if self.hosts is not None and document.get("hosts"):
-            result["hosts"] = _rows(document["hosts"], self.hosts)
+            result["hosts"] = _select_row_fields(document["hosts"], self.hosts)
         if self.plants is not None and document.get("plants"):
-            result["plants"] = _rows(document["plants"], self.plants)
+            result["plants"] = _select_row_fields(document["plants"], self.plants)
         if self.loops is not None and document.get("loops"):
-            result["loops"] = _rows(document["loops"], self.loops, self._is_about)
+            result["loops"] = _select_row_fields(document["loops"], self.loops, self._is_about)
         if self.loops is not None and document.get("states"):
-            result["states"] = _states(document["states"])
+            result["states"] = _select_state_fields(document["states"])
         if self.containers is not None and document.get("queues"):
             result["queues"] = {name: self._queue(name, row) for name, row in document["queues"].items()}
         return result
@@ -90,7 +90,9 @@ class View:
             return row
         return {
             **row,
-            "containers": _rows(row["containers"], self.containers, lambda name: name == self.node),
+            "containers": _select_row_fields(
+                row["containers"], self.containers, lambda name: name == self.node
+            ),
         }
 
     def _is_about(self, loop: str) -> bool:
@@ -99,15 +101,15 @@ class View:
         return bool(target) and (target[0] == self.queue or target[-1] == self.node)
 
 
-def _states(states: Mapping[str, Any]) -> Document:
+def _select_state_fields(states: Mapping[str, Any]) -> Document:
     """Return the states: of loops, which may be hundreds, the fields for a list of problems; others
     complete.
     """
     loops = {key: row for key, row in states.items() if key.startswith("loop/")}
-    return {**states, **_rows(loops, JUDGED)} if loops else dict(states)
+    return {**states, **_select_row_fields(loops, JUDGED)} if loops else dict(states)
 
 
-def _rows(
+def _select_row_fields(
     rows: Mapping[str, Any],
     fields: frozenset[str] | None,
     whole: Callable[[str], bool] = lambda name: False,
@@ -138,7 +140,7 @@ VIEWS = {
 }
 
 
-def view_named(name: str) -> View:
+def find_view(name: str) -> View:
     """Return one of VIEWS, `queue:NAME`, or `node:NAME`. Raises `BadInput` for anything else."""
     kind, _, which = name.partition(":")
     if which and kind == "queue":

@@ -11,10 +11,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.management.one_line import OneLineCommand, one_line
+from console.management.one_line import OneLineCommand, format_one_line
 from queues.documents import MAX_JSON_BYTES, read_json
 from queues.errors import BadInput
-from queues.standard_input import standard_input
+from queues.standard_input import get_standard_input
 
 
 def read_document(path: str) -> dict[str, Any]:
@@ -23,17 +23,17 @@ def read_document(path: str) -> dict[str, Any]:
     Raises `BadInput` that names the place if it can't be read, is not JSON, not an object, or contains what
     `queues.documents` rejects.
     """
-    document = read_json(_text(path))
+    document = read_json(_read_text(path))
     if not isinstance(document, dict):
         raise BadInput("document", "must be a JSON object")
     return document
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     """Read at most one character more than a document may have."""
     try:
         if path == "-":
-            return standard_input("FILE").read(MAX_JSON_BYTES + 1)
+            return get_standard_input("FILE").read(MAX_JSON_BYTES + 1)
         with Path(path).open(encoding="utf-8") as file:
             return file.read(MAX_JSON_BYTES + 1)
     except OSError as error:
@@ -66,7 +66,7 @@ class JsonCommand(OneLineCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(f"{type(self).__name__} must implement answer()")
 
-    def human(self, document: dict[str, Any]) -> str | None:
+    def format_output(self, document: dict[str, Any]) -> str | None:
         """Return the table that a terminal shows instead of JSON, if a command has one."""
         return None
 
@@ -74,10 +74,10 @@ class JsonCommand(OneLineCommand):
         try:
             document = self.answer(options)
         except BadInput as error:
-            self.stderr.write(one_line(str(error)))
+            self.stderr.write(format_one_line(str(error)))
             sys.exit(2)
         wants_json = options.get("json") or not self.stdout.isatty()
-        text = None if wants_json else self.human(document)
+        text = None if wants_json else self.format_output(document)
         self._put_out(text if text is not None else self._as_json(document))
 
     def _put_out(self, text: str) -> None:

@@ -19,21 +19,21 @@ class OneLineCommand(BaseCommand):
         if getattr(self, "_called_from_command_line", False):  # otherwise Django raises an error
 
             def error(message: str) -> NoReturn:
-                parser.exit(2, f"{refusal(message)}; see {parser.prog} --help\n")
+                parser.exit(2, f"{format_usage_error(message)}; see {parser.prog} --help\n")
 
             parser.error = error  # type: ignore[method-assign]
         return parser
 
 
-def refusal(message: str) -> str:
+def format_usage_error(message: str) -> str:
     """Return argparse's message as `field: message` in one line."""
-    text = one_line(message)
+    text = format_one_line(message)
     for begin, words in WORDS.items():
         if text.startswith(begin):
             return f"{text.removeprefix(begin)}: {words}"
     return text.removeprefix("argument ")
 
 
-def one_line(text: str) -> str:
+def format_one_line(text: str) -> str:
     """Return the text without line breaks, and with terminal control characters spelled out."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(text.split()))

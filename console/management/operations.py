@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from queues.errors import BadInput
-from queues.text.numbers import any_number
+from queues.text.numbers import parse_any_number
 
 PREFIX = "/api/v1/"
 VERBS = {"put": "set", "patch": "change", "delete": "delete"}
@@ -37,7 +37,7 @@ class Operation:
             PLACE.fullmatch(own) or own == given for own, given in zip(self.words, words, strict=True)
         )
 
-    def address(self, words: Sequence[str]) -> str:
+    def build_path(self, words: Sequence[str]) -> str:
         """Return the path with the words in its variable parts."""
         places = {own: given for own, given in zip(self.words, words, strict=True) if PLACE.fullmatch(own)}
         return PLACE.sub(lambda found: quote(places[found.group(0)], safe=""), self.path)
@@ -60,14 +60,14 @@ class Operation:
         return query, body
 
 
-def operations(document: Mapping[str, Any]) -> list[Operation]:
+def list_operations(document: Mapping[str, Any]) -> list[Operation]:
     """Return every operation of an OpenAPI document that a command line can send, by its words."""
     operations_read = []
     for path, methods in document["paths"].items():
         for method, details in methods.items():
-            body = _body(document, details)
+            body = _find_body_fields(document, details)
             if path.startswith(PREFIX) and body is not None:
-                words = _words(path, method, methods)
+                words = _build_command_words(path, method, methods)
                 query = {
                     parameter["name"]: parameter["schema"]
                     for parameter in details.get("parameters", ())
@@ -93,7 +93,7 @@ def find_operation(operations: Sequence[Operation], words: Sequence[str]) -> Ope
     return max(fitting, key=lambda each: sum(not PLACE.fullmatch(word) for word in each.words))
 
 
-def _words(path: str, method: str, methods: Mapping[str, Any]) -> tuple[str, ...]:
+def _build_command_words(path: str, method: str, methods: Mapping[str, Any]) -> tuple[str, ...]:
     words = tuple(path.removeprefix(PREFIX).split("/"))
     if method == "get":
         return words
@@ -104,7 +104,7 @@ def _words(path: str, method: str, methods: Mapping[str, Any]) -> tuple[str, ...
     return (*words, "create") if "get" in methods else words
 
 
-def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _find_body_fields(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the fields of a JSON body, {} without one; None for another kind of body (events)."""
     content = details.get("requestBody", {}).get("content")
     if content is None:
@@ -118,7 +118,7 @@ def _body(document: Mapping[str, Any], details: Mapping[str, Any]) -> Mapping[st
     return properties
 
 
-def _kinds(schema: Mapping[str, Any]) -> set[str]:
+def _list_json_types(schema: Mapping[str, Any]) -> set[str]:
     choices = schema.get("anyOf", [schema])
     return {choice.get("type", "object") for choice in choices} - {"null"}
 
@@ -128,21 +128,21 @@ def _put(into: dict[str, Any], name: str, schema: Mapping[str, Any], text: str) 
     if text == "null" and {"type": "null"} in schema.get("anyOf", ()):
         into[name] = None
         return
-    kinds = _kinds(schema)
+    kinds = _list_json_types(schema)
     if "array" in kinds:
-        whole = _json(name, text) if text.startswith("[") else [text]
+        whole = _parse_json(name, text) if text.startswith("[") else [text]
         into[name] = [*into.get(name, []), *whole]
         return
     if name in into:
         raise BadInput(f"--{name}", "is given twice; give it once.")
-    into[name] = _value(name, kinds, text)
+    into[name] = _parse_value(name, kinds, text)
 
 
-def _value(name: str, kinds: set[str], text: str) -> Any:
+def _parse_value(name: str, kinds: set[str], text: str) -> Any:
     if "boolean" in kinds and text in ("true", "false"):
         return text == "true"
     if kinds & {"number", "integer"}:
-        number = any_number(text)
+        number = parse_any_number(text)
         if number is not None:
             return number
         if "string" not in kinds:
@@ -151,10 +151,10 @@ def _value(name: str, kinds: set[str], text: str) -> Any:
         return text
     if "boolean" in kinds:
         raise BadInput(f"--{name}", f"must be true or false, not {text[:40]!r}.")
-    return _json(name, text)
+    return _parse_json(name, text)
 
 
-def _json(name: str, text: str) -> Any:
+def _parse_json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -33,11 +33,11 @@ def build_file_url(path: Path) -> str:
     return f"sqlite:///{quote(str(path))}"
 
 
-def settings_of(url: str) -> dict[str, Any]:
+def parse_database_url(url: str) -> dict[str, Any]:
     """Return an entry of DATABASES. Raises `BadInput` that names DATABASE_URL; the address is never
     quoted.
     """
-    hosts = _hosts(url)
+    hosts = _split_hosts(url)
     try:
         options: dict[str, Any] = dict(dj_database_url.parse(_keep_first_host(url, hosts)))
     except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError):
@@ -56,7 +56,7 @@ def settings_of(url: str) -> dict[str, Any]:
     return options
 
 
-def _hosts(url: str) -> list[str]:
+def _split_hosts(url: str) -> list[str]:
     return split_url(url)[1].rpartition("@")[2].split(",")
 
 

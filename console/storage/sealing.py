@@ -26,27 +26,29 @@ def seal(plain: bytes, purpose: str, owner: str = "") -> str:
     opened.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
-    return base64.b64encode(nonce + _cipher(purpose).encrypt(nonce, plain, owner.encode())).decode()
+    return base64.b64encode(nonce + _build_cipher(purpose).encrypt(nonce, plain, owner.encode())).decode()
 
 
 def unseal(sealed: str, purpose: str, owner: str = "") -> bytes:
     """Return the sealed text. Raises `UnsealableError`."""
     try:
         raw = base64.b64decode(sealed, validate=True)
-        return _cipher(purpose).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], owner.encode())
+        return _build_cipher(purpose).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], owner.encode())
     except (InvalidTag, ValueError) as error:
         raise UnsealableError(f"{purpose} can't be read with this SECRET_KEY.") from error
 
 
 def compute_keyed_digest(secret: str, purpose: str) -> str:
     """Return a digest that requires SECRET_KEY, for short secrets that are compared, never read."""
-    return hashlib.blake2b(secret.encode(), key=_key(f"digest of {purpose}"), digest_size=32).hexdigest()
+    return hashlib.blake2b(
+        secret.encode(), key=_derive_key(f"digest of {purpose}"), digest_size=32
+    ).hexdigest()
 
 
-def _cipher(purpose: str) -> AESGCM:
-    return AESGCM(_key(purpose))
+def _build_cipher(purpose: str) -> AESGCM:
+    return AESGCM(_derive_key(purpose))
 
 
-def _key(purpose: str) -> bytes:
+def _derive_key(purpose: str) -> bytes:
     derived = HKDF(SHA256(), 32, salt=None, info=f"weir {purpose}".encode())
     return derived.derive(settings.SECRET_KEY.encode())

@@ -24,9 +24,9 @@ def digest_of_key(session_key: str) -> str:
     return hashlib.sha256(session_key.encode()).hexdigest()
 
 
-def idle_since(now: datetime) -> datetime:
+def compute_idle_cutoff(now: datetime) -> datetime:
     """Return the instant such that sessions last used before it have ended."""
-    return now - timedelta(minutes=plant_settings.value("session.idle_minutes"))
+    return now - timedelta(minutes=plant_settings.get_setting_value("session.idle_minutes"))
 
 
 class SessionStore(DatabaseStore):
@@ -57,7 +57,7 @@ class SessionStore(DatabaseStore):
 
     def _is_alive(self, data: dict[str, Any]) -> bool:
         rows = apps.get_model("console", "UserSession").objects
-        alive = rows.filter(digest=self.digest, seen_at__gt=idle_since(timezone.now()))
+        alive = rows.filter(digest=self.digest, seen_at__gt=compute_idle_cutoff(timezone.now()))
         self.row = alive.filter(user_id=data[SESSION_KEY]).first()
         return self.row is not None
 

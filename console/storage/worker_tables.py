@@ -42,18 +42,20 @@ class TableUndeclaredError(LookupError):
 
 
 @cache
-def access_by_table() -> dict[str, str]:
+def list_table_access() -> dict[str, str]:
     """Return what a role for workers may do with each table. Raise TableUndeclaredError."""
     metas = [model._meta for model in apps.get_models(include_auto_created=True)]
-    return {meta.db_table: declared_access(meta.app_label, meta.db_table) for meta in metas if not meta.proxy}
+    return {
+        meta.db_table: get_declared_access(meta.app_label, meta.db_table) for meta in metas if not meta.proxy
+    }
 
 
-def tables_with(access: str) -> list[str]:
+def list_tables_by_access(access: str) -> list[str]:
     """Return the tables with this kind of access, by name."""
-    return sorted(table for table, declared in access_by_table().items() if declared == access)
+    return sorted(table for table, declared in list_table_access().items() if declared == access)
 
 
-def declared_access(app: str, table: str) -> str:
+def get_declared_access(app: str, table: str) -> str:
     """Return what a role for workers may do with an app's table. Raise TableUndeclaredError."""
     declared = CONSOLE_TABLES.get(table) or APPS.get(app)
     if declared is None:

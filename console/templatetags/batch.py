@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from console.display.formats import formatted
+from console.display.formats import format_value
 from controllers.framework.reason import format_count
 
 register = template.Library()
@@ -43,9 +43,9 @@ def run_state(state: str) -> SafeString:
 def lasting(seconds: Any) -> str:
     """Return a duration in words: 0.8 s, 42 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
-        return formatted(None)
+        return format_value(None)
     if seconds < 60:
-        return f"{formatted(seconds, 'seconds' if seconds < 10 else 'integer')} s"
+        return f"{format_value(seconds, 'seconds' if seconds < 10 else 'integer')} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
@@ -60,14 +60,16 @@ def durations(runs: Sequence[RunWithLength], linked: bool = False) -> SafeString
     if not ended:
         return SafeString("")
     longest = max(seconds for _, seconds in ended) or 1.0
-    bars = format_html_join("", "{}", ((_bar(run, seconds, longest, linked),) for run, seconds in ended))
+    bars = format_html_join(
+        "", "{}", ((_render_bar(run, seconds, longest, linked),) for run, seconds in ended)
+    )
     if linked:
         return format_html('<ol class="durations large">{}</ol>', bars)
     label = f"The last {format_count(len(ended), 'run')} took up to {lasting(longest)}"
     return format_html('<span class="durations" role="img" aria-label="{}">{}</span>', label, bars)
 
 
-def _bar(run: RunWithLength, seconds: float, longest: float, linked: bool) -> SafeString:
+def _render_bar(run: RunWithLength, seconds: float, longest: float, linked: bool) -> SafeString:
     share = max(MIN_SHARE, seconds / longest)
     bar = format_html('<i data-run-state="{}" style="--share: {}"></i>', run.state, f"{share:.3f}")
     if not linked:

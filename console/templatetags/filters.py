@@ -10,34 +10,34 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from console.display import formats, state_words
-from console.display.formats import compact, known
+from console.display.formats import format_compactly, is_finite_number
 from console.help.glossary import load_definitions
-from console.input.form_values import iso, time_of
+from console.input.form_values import format_iso_time, parse_time
 from controllers.patterns.expression import Expression, render
 from queues.errors import BadInput
-from queues.stored_document import StoredDocument, value_at
-from workers.alerts.conditions.loop_words import loop_words
-from workers.control.kinds.registry import display_of
-from workers.control.ledger.runs import TickRun, lateness_of
+from queues.stored_document import StoredDocument, find_value
+from workers.alerts.conditions.loop_words import describe_loop
+from workers.control.kinds.registry import find_display
+from workers.control.ledger.runs import TickRun, compute_entry_lateness
 from workers.models import LedgerEntry
 from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
 register = template.Library()
-register.filter("iso", iso)
+register.filter("iso", format_iso_time)
 for each_format in (
-    formats.formatted,
-    formats.typed,
-    formats.words,
-    formats.compact,
-    formats.money,
-    formats.hours,
-    formats.signed,
-    formats.css_share,
-    formats.hundredfold,
-    formats.brief,
-    state_words.health_word,
-    state_words.state_word,
+    formats.format_value,
+    formats.format_for_input,
+    formats.format_as_words,
+    formats.format_compactly,
+    formats.format_money,
+    formats.format_hours,
+    formats.format_signed,
+    formats.format_css_share,
+    formats.format_coordinate,
+    formats.format_brief_number,
+    state_words.get_health_word,
+    state_words.get_state_word,
 ):
     register.filter(each_format)
 
@@ -45,7 +45,7 @@ for each_format in (
 @register.filter
 def from_microseconds(value: Any) -> Any:
     """Return seconds for a number of µs."""
-    return value / 1_000_000 if known(value) else None
+    return value / 1_000_000 if is_finite_number(value) else None
 
 
 @register.filter
@@ -58,7 +58,7 @@ def as_pattern(expression: Expression) -> str:
 def at(mapping: Any, key: Any) -> Any:
     """Return the value of a key, None if there is no mapping or document, or no such key."""
     if isinstance(mapping, StoredDocument):
-        return value_at(mapping, str(key))
+        return find_value(mapping, str(key))
     return mapping.get(str(key)) if isinstance(mapping, dict) else None
 
 
@@ -83,7 +83,7 @@ def hand_url(of: str) -> str:
 def field_time(text: str) -> str:
     """Return a time of an address for a time field: in UTC, without a zone. Invalid text is unchanged."""
     try:
-        return time_of(text, "at").astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+        return parse_time(text, "at").astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
     except BadInput:
         return text
 
@@ -97,27 +97,29 @@ def each(text: str) -> list[str]:
 @register.filter
 def did(entry: LedgerEntry) -> str:
     """Return a decision's action in a few words: those of its kind if it has some, else its values."""
-    return display_of(entry.loop.law, entry.loop.target).brief(entry.action) or compact(entry.action)
+    return find_display(entry.loop.law, entry.loop.target).brief(entry.action) or format_compactly(
+        entry.action
+    )
 
 
 @register.filter
 def loop_title(name: str) -> str:
     """Return the title of a loop: its law and its target, which is unique."""
-    words = loop_words(str(name))
+    words = describe_loop(str(name))
     return words[:1].upper() + words[1:]
 
 
 @register.filter
 def ticks_of(run: TickRun, asked: str = "") -> str:
     """Return the address of the ledger that lists each tick of a run. asked: the query that selected them."""
-    span = urlencode({"each": 1, "from": iso(run.since), "to": iso(run.end)})
+    span = urlencode({"each": 1, "from": format_iso_time(run.since), "to": format_iso_time(run.end)})
     return f"{reverse('ledger')}?{asked}{'&' if asked else ''}{span}"
 
 
 @register.filter
 def lateness(entry: LedgerEntry) -> float:
     """Return by how many seconds a tick was late; 0: on time."""
-    return lateness_of(entry)
+    return compute_entry_lateness(entry)
 
 
 @register.filter

@@ -55,14 +55,14 @@ def wait_of(container: ContainerStatus) -> tuple[float, float]:
     return (math.inf if oldest is None and waiting else oldest or 0.0, waiting)
 
 
-def backlog_of(loop: LoopStatus) -> float:
+def get_unserved_backlog(loop: LoopStatus) -> float:
     """Return the backlog that no started worker will take, according to the loop's last decision."""
     return loop.terms.get("backlog_events") or 0.0
 
 
 ORDERS: dict[str, Callable[[Any], Any]] = {
     "containers": lambda place: wait_of(place.container),
-    "managers": backlog_of,
+    "managers": get_unserved_backlog,
     # Loops without a common measure: those with manual changes, then those of the whole plant.
     "loops": lambda loop: (len(loop.overrides), loop.law != WORKER_RATE),
 }

@@ -11,13 +11,20 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.display.dumbbell import Dumbbell
-from console.display.formats import UNKNOWN, age, countdown, css_share, formatted, known
-from console.display.loop_order import late_now
+from console.display.formats import (
+    UNKNOWN,
+    format_age,
+    format_countdown,
+    format_css_share,
+    format_value,
+    is_finite_number,
+)
+from console.display.loop_order import compute_tick_lateness
 from console.display.severity_states import SEVERITY_STATES
-from console.display.state_words import VERDICT_WORDS, state_word
+from console.display.state_words import VERDICT_WORDS, get_state_word
 from console.templatetags.filters import at
 from queues.nodes.node_state import BUSY, IDLE, OFFLINE, TOOBUSY
-from workers.snapshot.states.evaluate import states_of
+from workers.snapshot.states.evaluate import get_states
 
 register = template.Library()
 
@@ -28,14 +35,14 @@ TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "dat
 @register.simple_tag
 def place(*path: Any) -> tuple[Any, ...]:
     """Return a prefix in the snapshot for several live values: {% place "nodes" name as here %}."""
-    return _keys(path)
+    return _flatten_keys(path)
 
 
-def _keys(path: tuple[Any, ...]) -> tuple[Any, ...]:
+def _flatten_keys(path: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(key for part in path for key in (part if isinstance(part, tuple) else (part,)))
 
 
-def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
+def _resolve_path(document: Any, path: tuple[Any, ...]) -> Any:
     """Return the value at a path of keys, None if it ends early."""
     for key in path:
         document = at(document, key)
@@ -45,14 +52,14 @@ def _resolved(document: Any, path: tuple[Any, ...]) -> Any:
 @register.simple_tag
 def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> SafeString:
     """Render a value of the snapshot that the browser updates, its unit small and muted beside it."""
-    path = _keys(path)
-    value = _resolved(snapshot, path)
+    path = _flatten_keys(path)
+    value = _resolve_path(snapshot, path)
     number = format_html(
         '<span{} data-bind="{}" data-format="{}">{}</span>',
         "" if format == "text" else SafeString(' class="n"'),  # a number never breaks, a sentence may
         ".".join(map(str, path)),
         format,
-        formatted(value, format),
+        format_value(value, format),
     )
     return format_html('{}<span class="unit"> {}</span>', number, unit) if unit else number
 
@@ -62,30 +69,30 @@ def tick(snapshot: Any, loop: str) -> SafeString:
     """Render when a loop decided last, and how late its next decision is, in which case the last one may be
     out of date.
     """
-    status = _resolved(snapshot, ("loops", loop))
+    status = _resolve_path(snapshot, ("loops", loop))
     decided, interval = at(status, "at"), at(status, "interval_seconds") or 0.0
-    late = late_now(status, interval, at(snapshot, "at"))
+    late = compute_tick_lateness(status, interval, at(snapshot, "at"))
     return format_html(
         '<span class="n{}" data-bind="loops.{}.at" data-format="tick" data-interval="{}">{}{}</span>',
         " late" if late else "",
         loop,
         interval,
-        formatted(decided, "clock"),
-        f", {formatted(late, 'age')} late" if late else "",
+        format_value(decided, "clock"),
+        f", {format_value(late, 'age')} late" if late else "",
     )
 
 
 @register.simple_tag
 def number(value: Any, format: str = "number", unit: str = "") -> SafeString:
     """Render a constant value in the form of a live one."""
-    text = format_html('<span class="n">{}</span>', formatted(value, format))
+    text = format_html('<span class="n">{}</span>', format_value(value, format))
     return format_html('{}<span class="unit"> {}</span>', text, unit) if unit else text
 
 
 @register.simple_tag
 def state(snapshot: Any, *path: Any) -> SafeString:
     """Render glyph and word of a state: of a node, or the plant's health. A stale one is hatched."""
-    row = _resolved(snapshot, path)
+    row = _resolve_path(snapshot, path)
     name, stale = at(row, "state"), at(row, "stale")
     return format_html(
         '<span class="state" data-bind="{}" data-format="state" data-state="{}"{}>'
@@ -93,7 +100,7 @@ def state(snapshot: Any, *path: Any) -> SafeString:
         ".".join(map(str, path)),
         name or "",
         SafeString(" data-stale") if stale else "",
-        state_word(name) + (", stale" if stale else ""),
+        get_state_word(name) + (", stale" if stale else ""),
     )
 
 
@@ -101,7 +108,7 @@ def state(snapshot: Any, *path: Any) -> SafeString:
 def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
     """Render glyph and word of a subject's evaluated state, with its problem in the title."""
     key = f"{kind}/{name}"
-    row = at(states_of(snapshot), key) if snapshot else None
+    row = at(get_states(snapshot), key) if snapshot else None
     return format_html(
         '<span class="state" data-bind="states.{}" data-format="judged" data-subject="{}" data-state="{}"{}'
         ' title="{}"><i class="glyph" aria-hidden="true"></i><span class="word">{}</span></span>',
@@ -117,7 +124,7 @@ def judged(snapshot: Any, kind: str, name: Any) -> SafeString:
 @register.simple_tag
 def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
     """Render all problems of a subject, and the first steps, for its own page: phones show no titles."""
-    row = at(states_of(snapshot), f"{kind}/{name}") if snapshot else None
+    row = at(get_states(snapshot), f"{kind}/{name}") if snapshot else None
     said = [at(row, "finding"), *(at(each, "sentence") for each in at(row, "also") or ()), at(row, "step")]
     text = " ".join(sentence for sentence in said if sentence)
     return format_html(
@@ -132,27 +139,27 @@ def finding(snapshot: Any, kind: str, name: Any) -> SafeString:
 @register.simple_tag
 def bar(snapshot: Any, *path: Any, busy: Any = None, toobusy: Any = None) -> SafeString:
     """Render a share as a bar with its thresholds; its number is beside it, so screen readers skip it."""
-    value = _resolved(snapshot, path)
+    value = _resolve_path(snapshot, path)
     marks = format_html_join(
-        "", '<i style="--at: {}"></i>', ((mark,) for mark in (busy, toobusy) if known(mark))
+        "", '<i style="--at: {}"></i>', ((mark,) for mark in (busy, toobusy) if is_finite_number(mark))
     )
     return format_html(
         '<span class="bar" aria-hidden="true" data-bind="{}" data-format="bar" data-busy="{}"'
         ' data-toobusy="{}" data-level="{}" style="--share: {}">{}</span>',
         ".".join(map(str, path)),
-        busy if known(busy) else "",
-        toobusy if known(toobusy) else "",
-        _level(value, busy, toobusy),
-        min(value, 1.0) if known(value) else 0,
+        busy if is_finite_number(busy) else "",
+        toobusy if is_finite_number(toobusy) else "",
+        _find_passed_threshold(value, busy, toobusy),
+        min(value, 1.0) if is_finite_number(value) else 0,
         marks,
     )
 
 
-def _level(value: Any, busy: Any, toobusy: Any) -> str:
+def _find_passed_threshold(value: Any, busy: Any, toobusy: Any) -> str:
     """Return which threshold a share has passed, for its color."""
-    if known(value) and known(toobusy) and value >= toobusy:
+    if is_finite_number(value) and is_finite_number(toobusy) and value >= toobusy:
         return TOOBUSY
-    return BUSY if known(value) and known(busy) and value >= busy else ""
+    return BUSY if is_finite_number(value) and is_finite_number(busy) and value >= busy else ""
 
 
 @register.simple_tag
@@ -195,26 +202,28 @@ def dumbbell(row: Dumbbell) -> SafeString:
 
     The numbers are beside it, so screen readers skip it.
     """
-    marks = [mark for mark in (row.busy, row.toobusy) if known(mark)]
+    marks = [mark for mark in (row.busy, row.toobusy) if is_finite_number(mark)]
     lines = format_html_join(
-        "", '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>', ((css_share(mark),) for mark in marks)
+        "",
+        '<line class="limit" x1="{0}" x2="{0}" y1="0" y2="100%"/>',
+        ((format_css_share(mark),) for mark in marks),
     )
     link = SafeString("")
     if row.draws_line:
         link = format_html(
             '<line class="link" x1="{}" x2="{}" y1="50%" y2="50%"/>'
             '<circle class="after" cx="{}" cy="50%" r="5.5"/>',
-            css_share(row.now),
-            css_share(row.after),
-            css_share(row.after),
+            format_css_share(row.now),
+            format_css_share(row.after),
+            format_css_share(row.after),
         )
     sign = SafeString("")
-    if known(row.now):
+    if is_finite_number(row.now):
         sign = format_html(
             '<svg class="now{}" data-state="{}" x="{}" y="50%" overflow="visible">{}</svg>',
             " same" if row.same else "",
             row.state or "",
-            css_share(row.now),
+            format_css_share(row.now),
             _SIGNS.get(row.state or "", _DOT),
         )
     return format_html('<svg class="dumbbell" aria-hidden="true">{}{}{}</svg>', lines, link, sign)
@@ -256,7 +265,7 @@ def timestamp(value: Any, format: str = "clock") -> SafeString:
     """
     if value is None or value == "":
         return SafeString(UNKNOWN)
-    if known(value):
+    if is_finite_number(value):
         value = datetime.fromtimestamp(value, UTC)
     elif isinstance(value, str):
         value = datetime.fromisoformat(value)
@@ -276,9 +285,9 @@ def until(value: Any) -> SafeString:
     if value is None:
         return SafeString(UNKNOWN)
     value = datetime.fromisoformat(value) if isinstance(value, str) else value
-    seconds = value if known(value) else value.timestamp()
+    seconds = value if is_finite_number(value) else value.timestamp()
     left = seconds - datetime.now(UTC).timestamp()
-    return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", countdown(left))
+    return format_html('<span class="n" data-until="{}">{}</span>', f"{seconds:.3f}", format_countdown(left))
 
 
 @register.simple_tag
@@ -286,9 +295,9 @@ def since(value: Any) -> SafeString:
     """Render the time since an instant, counted up by the browser."""
     if value is None:
         return SafeString(UNKNOWN)
-    seconds = value if known(value) else value.timestamp()
+    seconds = value if is_finite_number(value) else value.timestamp()
     passed = math.floor(max(0.0, datetime.now(UTC).timestamp() - seconds))
-    return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", age(passed))
+    return format_html('<span class="n" data-since="{}">{}</span>', f"{seconds:.3f}", format_age(passed))
 
 
 @register.simple_tag

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from console.display.formats import formatted
+from console.display.formats import format_value
 from queues import pausing
 from workers.documents.alerts import AlertStatus
 from workers.documents.loops import LoopStatus, OverrideStatus
@@ -36,7 +36,7 @@ def hold(name: str, loop: LoopStatus) -> Act:
     """Return the action that holds a loop for a time."""
     stays = "the values that it set stay"
     if loop.actuator is not None:
-        stays = f"its actuator stays at {formatted(loop.actuator)}"
+        stays = f"its actuator stays at {format_value(loop.actuator)}"
     return Act(
         f"Hold {name}",
         f"The loop stops acting: {stays}. It resumes automatically after the time below, in its "
@@ -80,10 +80,10 @@ def end(override: OverrideStatus) -> Act:
     """Return the action that ends a manual change now."""
     back = "the value without the override"
     if override.instead_of is not None:
-        back = formatted(override.instead_of)
+        back = format_value(override.instead_of)
     return Act(
         f"End {override.name} of {override.scope}",
-        f"{override.owner} set {override.name} to {formatted(override.value)} ({override.reason}). "
+        f"{override.owner} set {override.name} to {format_value(override.value)} ({override.reason}). "
         f"The override ends now; {override.name} returns to {back}.",
         f"/api/v1/overrides/{override.id}/end",
     )

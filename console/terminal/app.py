@@ -15,9 +15,9 @@ from console.api.request.calls import Calls, Refused, Unanswered
 from console.pages.frame.frame import list_calling_alerts
 from console.terminal.acts import Act
 from console.terminal.confirm import Confirm
-from console.terminal.freshness import ConnectionState, Seen, freshness
+from console.terminal.freshness import ConnectionState, Seen, describe_connection
 from console.terminal.more import More
-from console.terminal.plain_text import cell, plain_text
+from console.terminal.plain_text import build_cell, format_plain_text
 from console.terminal.rows import (
     ACKNOWLEDGE,
     END,
@@ -29,7 +29,7 @@ from console.terminal.rows import (
     TerminalRow,
     TerminalTable,
     ends_in,
-    figures,
+    format_figures,
     limit_rows,
 )
 from queues.nodes.node_state import NORMAL
@@ -72,7 +72,7 @@ class Top(App[None]):
 
     def __init__(self, calls: Calls, source: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._calls, self._source, self._clock = calls, plain_text(source, 60), clock
+        self._calls, self._source, self._clock = calls, format_plain_text(source, 60), clock
         self.seen = Seen(clock())
         self._rows: dict[str, list[TerminalRow]] = {name.name: [] for name in LISTINGS}
         self._is_asking = False
@@ -91,8 +91,8 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self._base: Screen[Any] = self.screen  # below whatever asks something
         for name in LISTINGS:
-            self._table(name.name).add_columns(*(cell(title) for title in name.columns))
-        self._table(LISTINGS[0].name).focus()
+            self._get_table(name.name).add_columns(*(build_cell(title) for title in name.columns))
+        self._get_table(LISTINGS[0].name).focus()
         self.set_interval(EACH_SECONDS, self._ask)
         self.set_interval(TICK_SECONDS, self._show_age)
         self._ask()
@@ -111,8 +111,8 @@ class Top(App[None]):
         try:
             answer = self._call("GET", "/api/v1/live", query=VIEW)
             snapshot = convert(Snapshot, answer["snapshot"], "snapshot")
-            seen = before.add_snapshot(snapshot, self._calls.now(), self._clock())
-            now = plant_now(seen, self._clock())
+            seen = before.add_snapshot(snapshot, self._calls.get_unix_time(), self._clock())
+            now = compute_plant_time(seen, self._clock())
             rows = {name.name: limit_rows(name.rows(snapshot, now)) for name in LISTINGS}
         except Refused as error:
             seen = before.add_error(str(error))
@@ -142,8 +142,8 @@ class Top(App[None]):
 
     # Display.
 
-    def _fresh(self) -> ConnectionState:
-        return freshness(self.seen, self._clock())
+    def _get_connection_state(self) -> ConnectionState:
+        return describe_connection(self.seen, self._clock())
 
     def _write(self, place: str, words: str, style: str = "") -> None:
         self._base.query_one(f"#{place}", Static).update(Text(words, style=style))
@@ -152,18 +152,18 @@ class Top(App[None]):
         """Show the state of the connection, and whether the rest is out of date."""
         if not self._base.is_running:
             return  # it is being closed
-        fresh, snapshot = self._fresh(), self.seen.snapshot
+        fresh, snapshot = self._get_connection_state(), self.seen.snapshot
         word = fresh.word if fresh.is_live else fresh.word.upper()
         end = f"  ·  {self._source}" if fresh.is_live else ""
-        self._write("connection", f"{word}: {plain_text(fresh.sentence)}{end}")
+        self._write("connection", f"{word}: {format_plain_text(fresh.sentence)}{end}")
         self._base.query_one("#connection").set_class(not fresh.is_live, "old")
         self._base.set_class(not fresh.is_live, "old")
         if snapshot is not None:
             was, health = "" if fresh.is_live else "Last known: ", snapshot.health
-            headline = f"{plain_text(health.sentence)} {plain_text(health.doing)}".strip()
+            headline = f"{format_plain_text(health.sentence)} {format_plain_text(health.doing)}".strip()
             style = "" if health.state == NORMAL else STYLES.get(health.state, "")
             self._write("headline", was + headline, style)
-            self._write("figures", f"{was}{figures(snapshot)}{self._open(snapshot)}")
+            self._write("figures", f"{was}{format_figures(snapshot)}{self._open(snapshot)}")
 
     def _open(self, snapshot: Snapshot) -> str:
         """Return open incidents that need attention, and manual changes in force, with the time to the next
@@ -173,7 +173,7 @@ class Top(App[None]):
         words = f" · incidents {len(list_calling_alerts(snapshot))} · in force {in_force}"
         ends = [override.expires_at for override in snapshot.overrides if override.expires_at is not None]
         return (
-            f"{words}, next ends in {ends_in(min(ends), plant_now(self.seen, self._clock()))}"
+            f"{words}, next ends in {ends_in(min(ends), compute_plant_time(self.seen, self._clock()))}"
             if ends
             else words
         )
@@ -181,16 +181,18 @@ class Top(App[None]):
     def _fill(self, rows: dict[str, list[TerminalRow]]) -> None:
         self._rows = rows
         for name in LISTINGS:
-            self._refill(name, self._table(name.name), rows[name.name])
+            self._refill(name, self._get_table(name.name), rows[name.name])
         self._show_detail()
 
     def _refill(self, listing: TerminalTable, table: DataTable[Text], rows: Sequence[TerminalRow]) -> None:
         """Fill the table again, and keep the cursor on its row."""
-        chosen = self._key_of(table)
+        chosen = self._get_selected_key(table)
         scroll = table.scroll_y
         table.clear()
-        for row in rows or [TerminalRow("", [cell(listing.empty)])]:
-            table.add_row(*row.cells, *[cell("")] * (len(listing.columns) - len(row.cells)), key=row.key)
+        for row in rows or [TerminalRow("", [build_cell(listing.empty)])]:
+            table.add_row(
+                *row.cells, *[build_cell("")] * (len(listing.columns) - len(row.cells)), key=row.key
+            )
         keys = [row.key for row in rows]
         if chosen in keys:
             table.move_cursor(row=keys.index(chosen), scroll=False)
@@ -200,7 +202,7 @@ class Top(App[None]):
         if not self._base.is_running:
             return
         row = self._get_selected()
-        self._write("detail", " ".join(plain_text(detail) for detail in row.details) if row else "")
+        self._write("detail", " ".join(format_plain_text(detail) for detail in row.details) if row else "")
         self.refresh_bindings()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -212,21 +214,21 @@ class Top(App[None]):
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
         self._show_detail()
 
-    def _table(self, name: str) -> DataTable[Text]:
+    def _get_table(self, name: str) -> DataTable[Text]:
         table: DataTable[Text] = self._base.query_one(f"#table-{name}", DataTable)
         return table
 
     def _list_visible_rows(self) -> str:
         return str(self._base.query_one(TabbedContent).active or LISTINGS[0].name)
 
-    def _key_of(self, table: DataTable[Text]) -> str | None:
+    def _get_selected_key(self, table: DataTable[Text]) -> str | None:
         if not table.row_count:
             return None
         return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
 
     def _get_selected(self) -> TerminalRow | None:
         name = self._list_visible_rows()
-        key = self._key_of(self._table(name))
+        key = self._get_selected_key(self._get_table(name))
         return next((row for row in self._rows[name] if row.key == key), None)
 
     # Actions.
@@ -240,22 +242,22 @@ class Top(App[None]):
 
     def action_list(self, name: str) -> None:
         self._base.query_one(TabbedContent).active = name
-        self._table(name).focus()
+        self._get_table(name).focus()
 
     def action_move(self, steps: int) -> None:
-        table = self._table(self._list_visible_rows())
+        table = self._get_table(self._list_visible_rows())
         table.move_cursor(row=table.cursor_row + steps)
 
     def action_act(self, name: str) -> None:
         row = self._get_selected()
         if row is not None and name in row.acts:
-            fresh = self._fresh()
+            fresh = self._get_connection_state()
             old = "" if fresh.is_live else fresh.sentence
             self.push_screen(Confirm(row.acts[name], self._send, old), self._report_done)
 
     def _report_done(self, act: Act | None) -> None:
         if act is not None:
-            done = f"Done: {plain_text(act.title)}. It appears when the plant reports it."
+            done = f"Done: {format_plain_text(act.title)}. It appears when the plant reports it."
             self.notify(done, markup=False)
             self._ask()
 
@@ -270,7 +272,7 @@ class Top(App[None]):
         return None if number is None else lambda: self._call("GET", f"/api/v1/alerts/{number}/changes")
 
 
-def plant_now(seen: Seen, now: float) -> float:
+def compute_plant_time(seen: Seen, now: float) -> float:
     """Return the time by the plant's clock."""
     at = seen.snapshot.at if seen.snapshot is not None else None
-    return (at or 0.0) + seen.age_at(now)
+    return (at or 0.0) + seen.compute_age(now)

@@ -12,7 +12,7 @@ from textual.widgets import Input, Label, Static
 
 from console.api.request.calls import Refused, Unanswered
 from console.terminal.acts import Act
-from console.terminal.plain_text import plain_text
+from console.terminal.plain_text import format_plain_text
 from queues.text.numbers import read_number
 
 UNKNOWN_WHETHER = (
@@ -44,11 +44,11 @@ class Confirm(ModalScreen[Act | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(Text(plain_text(self.act.title), style="bold"), id="title")
-            yield Static(Text(plain_text(self.act.effect)), id="effect")
+            yield Static(Text(format_plain_text(self.act.title), style="bold"), id="title")
+            yield Static(Text(format_plain_text(self.act.effect)), id="effect")
             if self._old:
                 yield Static(
-                    Text(f"The display is not live: {plain_text(self._old)}", style="bold"), id="old"
+                    Text(f"The display is not live: {format_plain_text(self._old)}", style="bold"), id="old"
                 )
             if self.act.minutes is not None:
                 yield Label("Duration in minutes", markup=False)
@@ -60,14 +60,14 @@ class Confirm(ModalScreen[Act | None]):
 
     def action_leave(self) -> None:
         if self._may_be_done:
-            self._notify("Result unknown")
+            self._notify_result("Result unknown")
         self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         why = self.query_one("#why", Input).value.strip()
         try:
-            minutes = self._minutes()
+            minutes = self._read_minutes()
         except ValueError:
             self._say("minutes: must be more than 0.", "#minutes")
             return
@@ -79,7 +79,7 @@ class Confirm(ModalScreen[Act | None]):
             app = self.app  # which a closed screen does not find any more
             self.run_worker(lambda: self._ask(app, why, minutes), thread=True, exit_on_error=False)
 
-    def _minutes(self) -> float | None:
+    def _read_minutes(self) -> float | None:
         if self.act.minutes is None:
             return None
         given = read_number(self.query_one("#minutes", Input).value, "minutes")
@@ -101,7 +101,7 @@ class Confirm(ModalScreen[Act | None]):
         if self.is_current:
             self.dismiss(self.act)
         else:
-            self._notify("Done")
+            self._notify_result("Done")
 
     def _report_no_answer(self) -> None:
         self._is_sent = False
@@ -115,14 +115,14 @@ class Confirm(ModalScreen[Act | None]):
         if self.is_current:
             self._say(words)
         else:
-            self._notify(f"Rejected ({words})")
+            self._notify_result(f"Rejected ({words})")
 
-    def _notify(self, words: str) -> None:
+    def _notify_result(self, words: str) -> None:
         """Show the result, even if the screen was closed."""
-        self.app.notify(plain_text(f"{words}: {self.act.title}."), markup=False)
+        self.app.notify(format_plain_text(f"{words}: {self.act.title}."), markup=False)
 
     def _say(self, words: str, at: str = "") -> None:
-        self.query_one("#said", Static).update(Text(plain_text(words)))
+        self.query_one("#said", Static).update(Text(format_plain_text(words)))
         self.query_one("#keys", Static).update(Text(AGAIN if self._may_be_done else DO))
         if at:
             self.query_one(at, Input).focus()

@@ -4,7 +4,7 @@ jump.
 
 from dataclasses import dataclass, replace
 
-from console.display.formats import formatted
+from console.display.formats import format_value
 from workers.documents.snapshot import SILENT_AFTER_SECONDS, Snapshot
 
 DATE_SECONDS = 1.0  # an answer has its time in whole seconds
@@ -35,7 +35,7 @@ class Seen:
         age, before = max(0.0, console_now + DATE_SECONDS - (snapshot.at or 0.0)), self.snapshot
         if before is not None and self.answered_at is not None:
             if (before.seq, before.at) == (snapshot.seq, snapshot.at):
-                age = self.age_at(now)
+                age = self.compute_age(now)
             elif (before.at or 0.0) < (snapshot.at or 0.0):
                 age = min(age, now - self.answered_at)
         return replace(self, snapshot=snapshot, aged_at=now, age_seconds=age, answered_at=now, error="")
@@ -44,7 +44,7 @@ class Seen:
         """Return the state after a failed call: the snapshot stays, and ages."""
         return replace(self, error=error)
 
-    def age_at(self, now: float) -> float:
+    def compute_age(self, now: float) -> float:
         """Return the maximum age of the snapshot, s."""
         return self.age_seconds + now - self.aged_at
 
@@ -58,21 +58,21 @@ class ConnectionState:
     is_live: bool
 
 
-def freshness(seen: Seen, now: float) -> ConnectionState:
+def describe_connection(seen: Seen, now: float) -> ConnectionState:
     """Return the state: live only while answers arrive and contain a recent snapshot."""
     if seen.snapshot is None:
-        waited = formatted(now - seen.began_at, "age")
+        waited = format_value(now - seen.began_at, "age")
         return ConnectionState("Not connected", seen.error or f"no response for {waited}", is_live=False)
-    age = seen.age_at(now)
-    shown = f"all data shown is {formatted(age, 'age')} old"
+    age = seen.compute_age(now)
+    shown = f"all data shown is {format_value(age, 'age')} old"
     unanswered = now - (seen.answered_at if seen.answered_at is not None else seen.began_at)
     if seen.error:
         return ConnectionState("Disconnected", f"{shown}. {seen.error}", is_live=False)
     if unanswered >= SILENT_AFTER_SECONDS:
-        waited = formatted(unanswered, "age")
+        waited = format_value(unanswered, "age")
         return ConnectionState("Disconnected", f"{shown}. No response for {waited}.", is_live=False)
     if age >= SILENT_AFTER_SECONDS:
         return ConnectionState(
             "Observer not responding", f"{shown}. The console is responding.", is_live=False
         )
-    return ConnectionState("Live", f"{formatted(age, 'age')} old", is_live=True)
+    return ConnectionState("Live", f"{format_value(age, 'age')} old", is_live=True)

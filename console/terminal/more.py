@@ -10,8 +10,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from console.api.request.calls import Refused
-from console.display.formats import formatted
-from console.terminal.plain_text import plain_text
+from console.display.formats import format_value
+from console.terminal.plain_text import format_plain_text
 
 MAX_CHANGES = 5
 
@@ -32,9 +32,9 @@ class More(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(Text(plain_text(self._title), style="bold"))
+            yield Static(Text(format_plain_text(self._title), style="bold"))
             for sentence in self._sentences:
-                yield Static(Text(plain_text(sentence)))
+                yield Static(Text(format_plain_text(sentence)))
             yield Static(Text("Loading earlier changes …" if self._changes else ""), id="changes")
             yield Static("Escape: back", markup=False)
 
@@ -53,14 +53,14 @@ class More(ModalScreen[None]):
         self.app.call_from_thread(self._show, lines)
 
     def _show(self, lines: Sequence[str]) -> None:
-        self.query_one("#changes", Static).update(Text("\n".join(plain_text(line) for line in lines)))
+        self.query_one("#changes", Static).update(Text("\n".join(format_plain_text(line) for line in lines)))
 
 
 def change_lines(answer: Any) -> list[str]:
     """Return the most likely changes before an incident, a line each."""
     changes = answer["changes"]
     if not changes:
-        reach = formatted(answer["reach_seconds"], "age")
+        reach = format_value(answer["reach_seconds"], "age")
         return [f"No changes here or upstream in the previous {reach}."]
     return [
         "Earlier changes, the most likely cause first:",
@@ -70,4 +70,4 @@ def change_lines(answer: Any) -> list[str]:
 
 def _change_line(change: Mapping[str, Any]) -> str:
     by = f", by {change['by']}" if change["by"] else ""
-    return f"{formatted(change['delay_seconds'], 'age')} before: {change['words']}{by}"
+    return f"{format_value(change['delay_seconds'], 'age')} before: {change['words']}{by}"

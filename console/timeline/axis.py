@@ -24,14 +24,14 @@ class AxisTick:
     format: str  # format of `shown_at`: clock, minute, or day
 
 
-def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
+def compute_time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
     """Return at most MAX_TIMES round times.
 
     From one day on they are midnights of the reader's zone, even if its clocks change in between.
     """
     step = next((each for each in SECONDS if window.seconds / each <= MAX_TIMES), None)
     if step is None:
-        return [_tick(window, at, "day") for at in _midnights(window, zone)]
+        return [_tick(window, at, "day") for at in _iterate_midnights(window, zone)]
     offset = (window.since.astimezone(zone).utcoffset() or timedelta()).total_seconds()
     first = math.ceil((window.since.timestamp() + offset) / step) * step - offset
     count = math.floor((window.until.timestamp() - first) / step) + 1
@@ -39,7 +39,7 @@ def time_ticks(window: Window, zone: ZoneInfo) -> list[AxisTick]:
     return [_tick(window, at, "clock" if step < 60 else "minute") for at in moments]
 
 
-def _midnights(window: Window, zone: ZoneInfo) -> Iterator[datetime]:
+def _iterate_midnights(window: Window, zone: ZoneInfo) -> Iterator[datetime]:
     days = window.seconds / DAY_SECONDS
     step = next((each for each in DAYS if days / each <= MAX_TIMES), math.ceil(days / MAX_TIMES))
     day = window.since.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -54,7 +54,7 @@ def _tick(window: Window, at: datetime, format: str) -> AxisTick:
     return AxisTick(window.share(at), at, format)
 
 
-def value_ticks(highest: float) -> list[float]:
+def compute_value_ticks(highest: float) -> list[float]:
     """Return 0 and round values up to the first that is not below `highest`."""
     if highest <= 0:
         return [0.0, 1.0]

@@ -34,12 +34,12 @@ class Bar:
     @property
     def inside(self) -> bool:
         """Return whether the label fits in the bar."""
-        return self.width >= self.room()
+        return self.width >= self.measure_room()
 
     @property
     def before(self) -> bool:
         """Return whether the label is before the bar, since the plot ends after it."""
-        room = self.room()
+        room = self.measure_room()
         return not self.inside and self.label_begin + room > 1.0 and self.begin >= room
 
     @property
@@ -47,23 +47,26 @@ class Bar:
         """Return the start of the label: that of its bar, or the end of a box that is too small for it."""
         return self.end if self.kind == "override" and not self.inside else self.begin
 
-    def room(self, stretch: float = 1.0) -> float:
+    def measure_room(self, stretch: float = 1.0) -> float:
         """Return the width of its sign and label."""
         return stretch * (LABEL_SHARE + CHARACTER_SHARE * len(self.label))
 
     def compute_extent(self, stretch: float = 1.0) -> tuple[float, float]:
         """Return the range of the bar and its label."""
         if self.before:
-            return self.begin - self.room(stretch), self.end
-        return self.begin, max(self.end, self.label_begin + self.room(stretch))
+            return self.begin - self.measure_room(stretch), self.end
+        return self.begin, max(self.end, self.label_begin + self.measure_room(stretch))
 
 
 def arrange_in_rows(bars: Iterable[Bar]) -> list[Bar]:
     """Return the bars in rows, for a wide screen and for a phone."""
     bars = list(bars)
-    rows = _rows(bars, 1.0, MAX_ROWS)
-    phone_rows = _rows(bars, PHONE_STRETCH, MAX_PHONE_ROWS)
-    spaces, phone_spaces = _spaces(bars, rows, 1.0), _spaces(bars, phone_rows, PHONE_STRETCH)
+    rows = _assign_rows(bars, 1.0, MAX_ROWS)
+    phone_rows = _assign_rows(bars, PHONE_STRETCH, MAX_PHONE_ROWS)
+    spaces, phone_spaces = (
+        _compute_label_widths(bars, rows, 1.0),
+        _compute_label_widths(bars, phone_rows, PHONE_STRETCH),
+    )
     placed = zip(bars, rows, phone_rows, spaces, phone_spaces, strict=True)
     return [
         replace(bar, row=row, phone_row=phone_row, space=space, phone_space=phone_space)
@@ -71,7 +74,7 @@ def arrange_in_rows(bars: Iterable[Bar]) -> list[Bar]:
     ]
 
 
-def _rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
+def _assign_rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
     """Return rows without overlaps; bars that don't fit share the last."""
     ends: list[float] = []
     rows = []
@@ -86,7 +89,7 @@ def _rows(bars: Sequence[Bar], stretch: float, most: int) -> list[int]:
     return rows
 
 
-def _spaces(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[float]:
+def _compute_label_widths(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[float]:
     """Return the maximum width of each label.
 
     Plots and characters differ in width, so the page truncates a label there, whatever was estimated.
@@ -98,7 +101,7 @@ def _spaces(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[fl
         )
         before: int | None = None
         for place in [*places, None]:
-            edge = _edge(bars, before, place, stretch)
+            edge = _compute_label_edge(bars, before, place, stretch)
             if before is not None and not bars[before].before:
                 spaces[before] = max(0.0, edge - bars[before].label_begin)
             if place is not None and bars[place].before:
@@ -107,17 +110,17 @@ def _spaces(bars: Sequence[Bar], rows: Sequence[int], stretch: float) -> list[fl
     return spaces
 
 
-def _edge(bars: Sequence[Bar], left: int | None, right: int | None, stretch: float) -> float:
+def _compute_label_edge(bars: Sequence[Bar], left: int | None, right: int | None, stretch: float) -> float:
     """Return where the label of one bar must have ended, and that of the next may start."""
     if right is None:
         return 1.0
-    own = bars[right].begin - (bars[right].room(stretch) if bars[right].before else 0.0)
+    own = bars[right].begin - (bars[right].measure_room(stretch) if bars[right].before else 0.0)
     if left is None or not bars[right].before:
         return max(0.0, own)
     # In a shared row the left bar may end after the start of the right one.
     return min(bars[right].begin, max(bars[left].end, own))
 
 
-def height(rows: Iterable[int]) -> int:
+def count_rows(rows: Iterable[int]) -> int:
     """Return the number of rows of a lane: one if it is empty."""
     return max(rows, default=0) + 1

@@ -9,8 +9,8 @@ import redis
 
 from console.actions.exports import ROWS
 from console.actions.timeline import marks
-from console.timeline.happenings import alerts_in, compute_end, overrides_in
-from console.timeline.strips import PATHS, state_path
+from console.timeline.happenings import compute_end, list_alerts_during, list_overrides_during
+from console.timeline.strips import PATHS, format_state_path
 from console.timeline.window import Window
 from queues.errors import BadInput
 from queues.models import Node
@@ -24,29 +24,31 @@ EVENT_HEADER = ("time", "until", "kind", "subject", "what", "effect", "by", "why
 Rows = Sequence[Sequence[Any]]
 
 
-def table(what: str, window: Window, control: redis.Redis, data: Path) -> tuple[list[str], Iterator[Rows]]:
+def build_table(
+    what: str, window: Window, control: redis.Redis, data: Path
+) -> tuple[list[str], Iterator[Rows]]:
     """Return (header, pages of rows). Raises `BadInput` that names `what`."""
     if what == "figures":
         nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
-        series = [*PATHS, *map(state_path, nodes)]
-        return ["time", *series], _figures(window, control, data, series)
+        series = [*PATHS, *map(format_state_path, nodes)]
+        return ["time", *series], _iterate_figures(window, control, data, series)
     if what == "events":
-        return list(EVENT_HEADER), _pages(_events(window))
+        return list(EVENT_HEADER), _split_into_pages(_iterate_events(window))
     raise BadInput("what", f"must be figures or events, not {what[:40]!r}.")
 
 
-def _figures(window: Window, control: redis.Redis, data: Path, series: list[str]) -> Iterator[Rows]:
+def _iterate_figures(window: Window, control: redis.Redis, data: Path, series: list[str]) -> Iterator[Rows]:
     """Yield a row a second, or two rows an interval of a long range; read slice by slice."""
     begin, end = window.since.timestamp(), window.until.timestamp()
     step = metric_history.step_seconds(window.seconds)
     while begin < end:
         # Where an interval starts: one that spans two slices would appear in both.
         stop = min((begin + SLICE_ROWS * step) // step * step, end)
-        history_columns = metric_history.columns(
+        history_columns = metric_history.read_columns(
             control, data, begin, stop, series, range_seconds=window.seconds
         )
         columns = [_write_column(name, history_columns[name]) for name in series]
-        rows = zip(map(_instant, history_columns["at"]), *columns, strict=True)
+        rows = zip(map(_convert_to_datetime, history_columns["at"]), *columns, strict=True)
         # The end of a slice is the start of the next, which would include the interval before it.
         within = [begin <= (at or 0.0) < stop or at == stop == end for at in history_columns["at"]]
         yield [row for row, is_within in zip(rows, within, strict=True) if is_within]
@@ -59,33 +61,33 @@ def _write_column(name: str, column: Sequence[float | None]) -> Sequence[Any]:
     return [None if place is None else STATES[int(place)] for place in column]
 
 
-def _instant(seconds: float | None) -> datetime:
+def _convert_to_datetime(seconds: float | None) -> datetime:
     return datetime.fromtimestamp(seconds or 0.0, UTC)
 
 
-def _pages(rows: Iterator[Sequence[Any]]) -> Iterator[Rows]:
+def _split_into_pages(rows: Iterator[Sequence[Any]]) -> Iterator[Rows]:
     while page := [row for _, row in zip(range(ROWS), rows, strict=False)]:
         yield page
 
 
-def _events(window: Window) -> Iterator[Sequence[Any]]:
+def _iterate_events(window: Window) -> Iterator[Sequence[Any]]:
     """Yield marks, alerts, overrides, and each decision that acted; kind after kind, the oldest first."""
     for mark in marks.list_between(window.since, window.until):
         yield mark.at, mark.until, mark.kind, "", mark.title, "", mark.author, mark.text
-    yield from _alerts(window)
-    yield from _overrides(window)
+    yield from _iterate_alerts(window)
+    yield from _iterate_overrides(window)
     yield from _decisions(window)
 
 
-def _alerts(window: Window) -> Iterator[Sequence[Any]]:
-    alerts = alerts_in(window).iterator(ROWS)
+def _iterate_alerts(window: Window) -> Iterator[Sequence[Any]]:
+    alerts = list_alerts_during(window).iterator(ROWS)
     for alert in alerts:
         fired, resolved = alert.fired_at, alert.resolved_at
         yield fired, resolved, "alert", alert.rule_name, alert.title, alert.severity, "", alert.sentence
 
 
-def _overrides(window: Window) -> Iterator[Sequence[Any]]:
-    for override in overrides_in(window).iterator(ROWS):
+def _iterate_overrides(window: Window) -> Iterator[Sequence[Any]]:
+    for override in list_overrides_during(window).iterator(ROWS):
         what, who = f"{override.name} {override.value}", override.owner.get_username()
         yield (
             override.created_at,

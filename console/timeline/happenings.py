@@ -12,12 +12,12 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from console.actions.timeline import marks
-from console.display.formats import compact, words
+from console.display.formats import format_as_words, format_compactly
 from console.display.severity_states import SEVERITY_STATES
-from console.input.form_values import iso
+from console.input.form_values import format_iso_time
 from console.models import Mark
 from console.timeline.bars import Bar, arrange_in_rows
-from console.timeline.restarts import PLANT, Restart, restarts
+from console.timeline.restarts import PLANT, Restart, list_restarts
 from console.timeline.window import Window
 from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
@@ -62,7 +62,7 @@ class Epoch(Func):
         return self.as_sql(compiler, connection, template=template, **context)
 
 
-def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[TimelineLane]:
+def build_law_lanes(window: Window, loops: Collection[int] | None = None) -> list[TimelineLane]:
     """Return a lane per law that acted (of these loops; None: of all), in the order of their names."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
@@ -80,7 +80,7 @@ def lanes_of(window: Window, loops: Collection[int] | None = None) -> list[Timel
     reasons = dict(LedgerEntry.objects.filter(pk__in=single).values_list("pk", "reason"))
     lanes: dict[str, list[Triangle]] = {}
     for (law, place), rows in groups.items():
-        lanes.setdefault(law, []).append(_triangle(window, law, place * width, width, rows, reasons))
+        lanes.setdefault(law, []).append(_build_triangle(window, law, place * width, width, rows, reasons))
     return [TimelineLane(law, bars, sum(bar.count for bar in bars)) for law, bars in lanes.items()]
 
 
@@ -88,7 +88,7 @@ def _group_loops(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
     return LedgerEntry.objects.all() if loops is None else LedgerEntry.objects.filter(loop__in=loops)
 
 
-def loops_about(queue: str = "", node: str = "") -> list[int]:
+def list_controlling_loops(queue: str = "", node: str = "") -> list[int]:
     """Return the loops that control a queue or a node, and those that control the whole plant; without
     either, all.
     """
@@ -104,7 +104,7 @@ def _steers(target: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     return not parts or (matches and bool(parts & wanted.keys()))
 
 
-def _triangle(
+def _build_triangle(
     window: Window, law: str, begin: int, width: int, rows: Sequence[dict[str, Any]], reasons: dict[int, str]
 ) -> Triangle:
     worst = min((row["verdict"] for row in rows), key=ACTED.index)
@@ -114,7 +114,7 @@ def _triangle(
         number = rows[0]["newest"]
         return Triangle(share, worst, 1, reverse("entry", args=[number]), reasons.get(number, ""))
     ends = [datetime.fromtimestamp(edge, UTC) for edge in (begin, begin + width)]
-    asked = {"law": law, "acted": 1, "from": iso(ends[0]), "to": iso(ends[1])}
+    asked = {"law": law, "acted": 1, "from": format_iso_time(ends[0]), "to": format_iso_time(ends[1])}
     told = ", ".join(f"{row['count']} {row['verdict']}" for row in rows)
     return Triangle(
         share, worst, count, f"{reverse('ledger')}?{urlencode(asked)}", f"{count} decisions: {told}"
@@ -132,7 +132,7 @@ class LimitedTimeRange:
     title: str
 
 
-def guard_events(window: Window, loop: int) -> list[LimitedTimeRange]:
+def list_guard_events(window: Window, loop: int) -> list[LimitedTimeRange]:
     """Return what a loop's guard limited, delayed, or held in a window, the oldest first."""
     width = max(1, round(window.seconds / BUCKETS))
     counted = (
@@ -149,8 +149,10 @@ def guard_events(window: Window, loop: int) -> list[LimitedTimeRange]:
 def _list_limited(loop: int, row: dict[str, Any], width: int) -> LimitedTimeRange:
     limit, count = row["limited_by"], row["count"]
     begin, end = (datetime.fromtimestamp(row["place"] * width + more, UTC) for more in (0, width))
-    asked = {"loop": loop, "limited_by": limit, "from": iso(begin), "to": iso(end)}
-    title = f"Guard: {words(limit).removeprefix('guard ')}, {count} decision{'' if count == 1 else 's'}"
+    asked = {"loop": loop, "limited_by": limit, "from": format_iso_time(begin), "to": format_iso_time(end)}
+    title = (
+        f"Guard: {format_as_words(limit).removeprefix('guard ')}, {count} decision{'' if count == 1 else 's'}"
+    )
     url = f"{reverse('ledger')}?{urlencode(asked)}"
     return LimitedTimeRange(row["newest_at"].timestamp(), limit, count, url, title)
 
@@ -165,16 +167,16 @@ class NewestBars:
     count: int
 
 
-def _newest(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> NewestBars:
+def _build_newest_bars(found: QuerySet[Any], end: str, show: Callable[[Any], Bar]) -> NewestBars:
     """Return the newest. end: the field of their end; without a value they are still in progress."""
     rows = list(found.order_by(F(end).desc(nulls_first=True), "-pk")[:MAX_BARS])
     count = len(rows) if len(rows) < MAX_BARS else found.count()
     return NewestBars(arrange_in_rows(sorted(map(show, rows), key=lambda bar: bar.at)), count)
 
 
-def marks_of(window: Window) -> NewestBars:
+def build_mark_bars(window: Window) -> NewestBars:
     marks_shown = marks.list_between(window.since, window.until).annotate(end=Coalesce("until", "at"))
-    return _newest(marks_shown, "end", lambda mark: _mark(window, mark))
+    return _build_newest_bars(marks_shown, "end", lambda mark: _mark(window, mark))
 
 
 def _mark(window: Window, mark: Mark) -> Bar:
@@ -183,9 +185,9 @@ def _mark(window: Window, mark: Mark) -> Bar:
     return Bar(begin, end, mark.kind, mark.title, title, mark.at, mark.until)
 
 
-def restarts_of(window: Window, data: Path) -> NewestBars:
+def build_restart_bars(window: Window, data: Path) -> NewestBars:
     """Return processes that restarted."""
-    starts = restarts(data, window.since, window.until)
+    starts = list_restarts(data, window.since, window.until)
     return NewestBars(arrange_in_rows([_restart(window, start) for start in starts[-MAX_BARS:]]), len(starts))
 
 
@@ -197,12 +199,14 @@ def _restart(window: Window, restart: Restart) -> Bar:
     return Bar(share, share, "restart", label, title, restart.at, None)
 
 
-def overrides_of(window: Window) -> NewestBars:
+def build_override_bars(window: Window) -> NewestBars:
     """Return overrides that were in force in the window, for their actual duration."""
-    return _newest(overrides_in(window), "ended_at", lambda override: _override(window, override))
+    return _build_newest_bars(
+        list_overrides_during(window), "ended_at", lambda override: _build_override_bar(window, override)
+    )
 
 
-def overrides_in(window: Window) -> QuerySet[Override]:
+def list_overrides_during(window: Window) -> QuerySet[Override]:
     """Return those that were in force at some instant of the window; without an end they still are."""
     lasted = Q(expires_at=None) | Q(expires_at__gte=window.since)
     touches = Q(ended_at=None) | Q(ended_at__gte=window.since)
@@ -215,15 +219,16 @@ def compute_end(override: Override) -> datetime | None:
     return min((end for end in (override.ended_at, override.expires_at) if end), default=None)
 
 
-def _override(window: Window, override: Override) -> Bar:
+def _build_override_bar(window: Window, override: Override) -> Bar:
     ends = compute_end(override)
     begin, end = window.clip(override.created_at, min(ends or window.until, window.until))
-    label = f"{words(Scope.build(override))}: {words(override.name)} {compact(override.value)}"
+    scope, name = format_as_words(Scope.build(override)), format_as_words(override.name)
+    label = f"{scope}: {name} {format_compactly(override.value)}"
     title = f"{label}, {override.owner.get_username()}: {override.reason}"
-    return Bar(begin, end, "override", label, title, override.created_at, ends, _address(override))
+    return Bar(begin, end, "override", label, title, override.created_at, ends, _build_override_url(override))
 
 
-def _address(override: Override) -> str:
+def _build_override_url(override: Override) -> str:
     if override.loop:
         return reverse("loop", args=[override.loop.pk])
     if is_pause(override):
@@ -234,20 +239,20 @@ def _address(override: Override) -> str:
     return reverse("overrides") if node is None else reverse("node", args=[node.name])
 
 
-def alerts_of(window: Window) -> NewestBars:
+def build_alert_bars(window: Window) -> NewestBars:
     """Return alerts that fired and were open in the window; explained ones are part of the explaining
     alert.
     """
-    alerts = alerts_in(window).filter(under=None)
-    return _newest(alerts, "resolved_at", lambda alert: _alert(window, alert))
+    alerts = list_alerts_during(window).filter(under=None)
+    return _build_newest_bars(alerts, "resolved_at", lambda alert: _build_alert_bar(window, alert))
 
 
-def alerts_in(window: Window) -> QuerySet[Alert]:
+def list_alerts_during(window: Window) -> QuerySet[Alert]:
     open_then = Q(resolved_at=None) | Q(resolved_at__gte=window.since)
     return Alert.objects.filter(open_then, fired_at__lte=window.until).order_by("fired_at")
 
 
-def _alert(window: Window, alert: Alert) -> Bar:
+def _build_alert_bar(window: Window, alert: Alert) -> Bar:
     assert alert.fired_at is not None  # only those that have fired are shown
     begin, end = window.clip(alert.fired_at, min(alert.resolved_at or window.until, window.until))
     state = SEVERITY_STATES.get(alert.severity, BUSY)
@@ -255,7 +260,7 @@ def _alert(window: Window, alert: Alert) -> Bar:
     return Bar(begin, end, "alert", alert.title, title, alert.fired_at, alert.resolved_at, url, state)
 
 
-def last_decision(shown_at: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
+def find_last_decision(shown_at: datetime, reach: timedelta = timedelta(days=1)) -> LedgerEntry | None:
     """Return the last actions of loops before an instant."""
     acted = LedgerEntry.objects.filter(verdict__in=ACTED, at__lte=shown_at, at__gte=shown_at - reach)
     return acted.select_related("loop").order_by("-at").first()

@@ -33,7 +33,7 @@ def has_log(data: Path) -> bool:
     return (data / "logs" / LOG).exists()
 
 
-def restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
+def list_restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
     """Return the restarts, the oldest first. Processes that start with the supervisor are one: Weir
     itself.
     """

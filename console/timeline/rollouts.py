@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from console.actions.timeline import marks
 from console.models import Mark
-from queues.checks import storable
+from queues.checks import make_storable
 from workers.documents.snapshot import Snapshot
 
 SEEN = "seen"
@@ -22,7 +22,7 @@ class RolloutMarks:
     def follow(self, snapshot: Snapshot) -> None:
         """Mark the rollouts in a snapshot. Raises the database's errors."""
         for plant, row in snapshot.plants.items():
-            for part, revision in storable(row.revisions).items() if row.state == SEEN else ():
+            for part, revision in make_storable(row.revisions).items() if row.state == SEEN else ():
                 before = self._before.get((plant, part)) or _find_marked_revision(plant, part, revision)
                 # Another observer may have run in the meantime, and have marked it.
                 if before not in ("", revision) and _find_marked_revision(plant, part, revision) != revision:
@@ -32,7 +32,7 @@ class RolloutMarks:
 
 def _mark(plant: str, part: str, revision: str, before: str, now: datetime) -> None:
     text = f"Rolled out at {plant}; the previous revision was {before}."
-    marks.add_rollout(_author(plant), title=_title(part, revision), text=text, now=now)
+    marks.add_rollout(_format_author(plant), title=_format_title(part, revision), text=text, now=now)
 
 
 def _find_marked_revision(plant: str, part: str, revision: str) -> str:
@@ -40,15 +40,21 @@ def _find_marked_revision(plant: str, part: str, revision: str) -> str:
 
     The mark of a long one only has its start: revisions with the same title are the same.
     """
-    rows = Mark.objects.filter(author=_author(plant), title__startswith=_title(part)).order_by("-at")
+    rows = Mark.objects.filter(author=_format_author(plant), title__startswith=_format_title(part)).order_by(
+        "-at"
+    )
     if (row := rows.first()) is None:
         return ""
-    return revision if row.title == _title(part, revision) else row.title.removeprefix(_title(part))
+    return (
+        revision
+        if row.title == _format_title(part, revision)
+        else row.title.removeprefix(_format_title(part))
+    )
 
 
-def _author(plant: str) -> str:
+def _format_author(plant: str) -> str:
     return f"plant:{plant}"
 
 
-def _title(part: str, revision: str = "") -> str:
+def _format_title(part: str, revision: str = "") -> str:
     return f"{part}: revision {revision}"[: marks.MAX_TITLE]

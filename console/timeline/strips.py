@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from console.display.downsampling import downsample
-from console.timeline.axis import value_ticks
+from console.timeline.axis import compute_value_ticks
 from console.timeline.window import Window
 from queues.nodes.node_state import BUSY, OFFLINE, STATES, TOOBUSY
 from workers.history.metric_history import step_seconds
@@ -116,11 +116,11 @@ class Figures:
         return not self.times
 
 
-def state_path(node: str) -> str:
+def format_state_path(node: str) -> str:
     return f"nodes.{node}.state"
 
 
-def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
+def build_figures(window: Window, archived: Mapping[str, Column], nodes: Sequence[str]) -> Figures:
     """Return the figures from columns as `metric_history` returns them. Nodes keep their order; of many, the
     worst are shown.
     """
@@ -128,7 +128,9 @@ def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[s
     at = [float(at_seconds) for at_seconds in archived["at"] if at_seconds is not None]
     times_of_rows = np.array(at)
     rows = [
-        _node(window, node, list(_bands(window, times_of_rows, archived[state_path(node)], hole)))
+        _build_node_bands(
+            window, node, list(_iterate_bands(window, times_of_rows, archived[format_state_path(node)], hole))
+        )
         for node in nodes
     ]
     worst = sorted(rows, key=lambda row: -row.badness)[:MAX_NODES]
@@ -137,12 +139,12 @@ def figures_of(window: Window, archived: Mapping[str, Column], nodes: Sequence[s
     times, columns = downsample(at, {path: archived[path] for path in PATHS}, POINTS)
     hole = max(hole, 4 * window.seconds / POINTS)
     return Figures(
-        strips=[_strip(window, declared, times, columns, hole) for declared in STRIPS],
+        strips=[_build_strip(window, declared, times, columns, hole) for declared in STRIPS],
         nodes=[row for row in rows if row in worst],
         calm_nodes=len(rows) - len(worst),
         times=at[::every],
         columns={path: list(archived[path][::every]) for path in PATHS},
-        values=_values_at(window.shown_at.timestamp(), at, archived, reach_seconds(window)),
+        values=_get_values_at(window.shown_at.timestamp(), at, archived, reach_seconds(window)),
     )
 
 
@@ -151,27 +153,27 @@ def reach_seconds(window: Window) -> float:
     return max(REACH_STEPS * step_seconds(window.seconds), 2 * window.seconds / POINTS)
 
 
-def _node(window: Window, name: str, bands: list[Band]) -> NodeBands:
+def _build_node_bands(window: Window, name: str, bands: list[Band]) -> NodeBands:
     share = window.share(window.shown_at)
     # The newest row is about a second older than the end of a live window.
     near = [band for band in bands if band.begin <= share <= band.end + NEAR_SHARE]
     return NodeBands(name, bands, near[-1].state if near else None)
 
 
-def _strip(
+def _build_strip(
     window: Window, declared: DeclaredStrip, times: list[float], columns: Mapping[str, Column], hole: float
 ) -> Strip:
     own = [columns[series.path] for series in declared.series]
     highest = max((value for column in own for value in column if value is not None), default=0.0)
-    ticks = value_ticks(highest)
+    ticks = compute_value_ticks(highest)
     lines = [
-        StripLine(series, _path(window, times, column, ticks[-1], hole), last_known(column))
+        StripLine(series, _draw_line_path(window, times, column, ticks[-1], hole), find_last_known(column))
         for series, column in zip(declared.series, own, strict=True)
     ]
     return Strip(declared, lines, [(1 - tick / ticks[-1], tick) for tick in ticks])
 
 
-def _path(window: Window, times: Sequence[float], column: Column, top: float, hole: float) -> str:
+def _draw_line_path(window: Window, times: Sequence[float], column: Column, top: float, hole: float) -> str:
     """Return lines over known values, interrupted where nothing was measured."""
     begin, seconds, parts, before = window.since.timestamp(), window.seconds, [], None
     for at, value in zip(times, column, strict=True):
@@ -185,7 +187,7 @@ def _path(window: Window, times: Sequence[float], column: Column, top: float, ho
     return "".join(parts)
 
 
-def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: float) -> Iterator[Band]:
+def _iterate_bands(window: Window, times: NDArray[np.float64], states: Column, hole: float) -> Iterator[Band]:
     """Return ranges of one state: CELLS of the window, each as bad as its worst row, equal neighbors merged.
 
     A cell without a row has the state before it, unless nothing was known for longer than a gap.
@@ -196,7 +198,7 @@ def _bands(window: Window, times: NDArray[np.float64], states: Column, hole: flo
     np.fmax.at(cells, places, known)
     last = places[~np.isnan(known)].max(initial=-1)
     begin = 0
-    for end in [*_changes(_fill_gaps(cells[: last + 1], hole / window.seconds * CELLS)), last + 1]:
+    for end in [*_find_range_starts(_fill_gaps(cells[: last + 1], hole / window.seconds * CELLS)), last + 1]:
         state = cells[begin] if begin < end else np.nan
         if not np.isnan(state):
             yield Band(begin / CELLS, end / CELLS, STATES[int(state)])
@@ -212,17 +214,17 @@ def _fill_gaps(cells: NDArray[np.float64], most: float) -> NDArray[np.float64]:
     return cells
 
 
-def _changes(cells: NDArray[np.float64]) -> list[int]:
+def _find_range_starts(cells: NDArray[np.float64]) -> list[int]:
     """Return the positions of the first cell of every range but the first."""
     one, other = cells[:-1], cells[1:]
     return (np.flatnonzero((one != other) & ~(np.isnan(one) & np.isnan(other))) + 1).tolist()
 
 
-def last_known(column: Column) -> float | None:
+def find_last_known(column: Column) -> float | None:
     return next((value for value in reversed(column) if value is not None), None)
 
 
-def _values_at(
+def _get_values_at(
     seconds: float, times: Sequence[float], found: Mapping[str, Column], reach: float
 ) -> dict[str, float | None]:
     """Return the value of each series at an instant: of the newest row before it, None if that is too old."""

@@ -10,10 +10,10 @@ SHEETS = ("css/tokens.css", "css/frame.css", "css/components.css", "css/timeline
 
 @cache
 def style_sheet() -> str:
-    return "\n".join(_text(name) for name in SHEETS)
+    return "\n".join(_read_style_sheet(name) for name in SHEETS)
 
 
-def _text(name: str) -> str:
+def _read_style_sheet(name: str) -> str:
     path = finders.find(name)
     if path is None:
         raise FileNotFoundError(f"static/{name} is missing.")

@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo, available_timezones
 import redis
 
 from console.timeline import happenings
-from console.timeline.axis import AxisTick, time_ticks
-from console.timeline.bars import Bar, height
+from console.timeline.axis import AxisTick, compute_time_ticks
+from console.timeline.bars import Bar, count_rows
 from console.timeline.happenings import NewestBars, TimelineLane
 from console.timeline.restarts import has_log
-from console.timeline.strips import PATHS, Figures, figures_of, reach_seconds, state_path
+from console.timeline.strips import PATHS, Figures, build_figures, format_state_path, reach_seconds
 from console.timeline.window import Window
 from queues.models import Node
 from queues.stored_document import BadDocument
@@ -36,11 +36,11 @@ class BarLane:
 
     @property
     def rows(self) -> int:
-        return height(bar.row for bar in self.bars)
+        return count_rows(bar.row for bar in self.bars)
 
     @property
     def phone_rows(self) -> int:
-        return height(bar.phone_row for bar in self.bars)
+        return count_rows(bar.phone_row for bar in self.bars)
 
 
 @dataclass(frozen=True)
@@ -79,33 +79,35 @@ class PlantAt:
     decision: LedgerEntry | None
 
 
-def timeline_of(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo) -> Timeline:
+def build_timeline(window: Window, control: redis.Redis, data: Path, zone: ZoneInfo) -> Timeline:
     """Build the timeline. Raises `redis.RedisError` if the control server is unreachable."""
     nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
-    series = [*PATHS, *map(state_path, nodes)]
+    series = [*PATHS, *map(format_state_path, nodes)]
     since, until = window.since.timestamp(), window.until.timestamp()
-    figures = figures_of(window, metric_history.columns(control, data, since, until, series), nodes)
+    figures = build_figures(window, metric_history.read_columns(control, data, since, until, series), nodes)
     bars = [
-        _lane("marks", "Deploys and notes", happenings.marks_of(window)),
-        _lane("alerts", "Alerts", happenings.alerts_of(window)),
-        _lane("overrides", "Overrides", happenings.overrides_of(window)),
+        _build_lane("marks", "Deploys and notes", happenings.build_mark_bars(window)),
+        _build_lane("alerts", "Alerts", happenings.build_alert_bars(window)),
+        _build_lane("overrides", "Overrides", happenings.build_override_bars(window)),
     ]
     if has_log(data):
-        bars.insert(1, _lane("restarts", "Restarts", happenings.restarts_of(window, data)))
-    return Timeline(window, time_ticks(window, zone), figures, bars, happenings.lanes_of(window))
+        bars.insert(1, _build_lane("restarts", "Restarts", happenings.build_restart_bars(window, data)))
+    return Timeline(
+        window, compute_time_ticks(window, zone), figures, bars, happenings.build_law_lanes(window)
+    )
 
 
-def _lane(name: str, title: str, found: NewestBars) -> BarLane:
+def _build_lane(name: str, title: str, found: NewestBars) -> BarLane:
     return BarLane(name, title, found.bars, found.count)
 
 
-def plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
+def load_plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
     """Return the plant at the time shown; a live window without its own instant shows now."""
     if window.live and window.at is None:
         snapshot = newest
     else:
         snapshot = _load_kept(data, window.shown_at.timestamp())
-    return PlantAt(window, snapshot, happenings.last_decision(window.shown_at))
+    return PlantAt(window, snapshot, happenings.find_last_decision(window.shown_at))
 
 
 def _load_kept(data: Path, at_seconds: float) -> Snapshot | None:
@@ -115,7 +117,7 @@ def _load_kept(data: Path, at_seconds: float) -> Snapshot | None:
         return None
 
 
-def zone_of(cookies: Any) -> ZoneInfo:
+def read_time_zone(cookies: Any) -> ZoneInfo:
     """Return the reader's zone as the browser sent it; UTC until then."""
     name = cookies.get(ZONE_COOKIE, UTC_NAME)
     return ZoneInfo(name if name in available_timezones() else UTC_NAME)

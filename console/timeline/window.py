@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from console.input.form_values import iso, number_of, time_of
+from console.input.form_values import format_iso_time, parse_number, parse_time
 from queues.errors import BadInput
 
 PRESETS = {15: "15 min", 60: "1 h", 360: "6 h", 1_440: "1 d", 10_080: "7 d"}  # minutes → words
@@ -47,12 +47,16 @@ class Window:
     @property
     def fixed_query(self) -> str:
         """Return the window as it is now, for links that must show the same tomorrow."""
-        return self.between if self.at is None else f"{self.between}&{urlencode({'at': iso(self.at)})}"
+        return (
+            self.between
+            if self.at is None
+            else f"{self.between}&{urlencode({'at': format_iso_time(self.at)})}"
+        )
 
     @property
     def between(self) -> str:
         """Return its start and its end as in an address."""
-        return urlencode({"from": iso(self.since), "to": iso(self.until)})
+        return urlencode({"from": format_iso_time(self.since), "to": format_iso_time(self.until)})
 
     def share(self, shown_at: datetime) -> float:
         """Return the position of an instant: 0 at the start, 1 at the end."""
@@ -75,14 +79,14 @@ class Window:
         return Window(until - length, until, at=self.at)
 
 
-def window_of(query: Mapping[str, str], now: datetime) -> Window:
+def parse_window(query: Mapping[str, str], now: datetime) -> Window:
     """Return the window of `minutes` (live), or `from` and `to`, or `at` alone, or all. Raises `BadInput`
     that names one.
     """
-    at = _instant(query, "at", now)
-    since, until = _instant(query, "from", now), _instant(query, "to", None)
+    at = _parse_instant(query, "at", now)
+    since, until = _parse_instant(query, "from", now), _parse_instant(query, "to", None)
     if since is None and until is None:
-        minutes = _minutes(query)
+        minutes = _parse_minutes(query)
         return (
             Window(now - timedelta(minutes=minutes), now, minutes)
             if at is None
@@ -109,18 +113,18 @@ def _build_around(at: datetime, minutes: int, now: datetime) -> Window:
     return Window(until - timedelta(minutes=minutes), until, at=at)
 
 
-def _minutes(query: Mapping[str, str]) -> int:
+def _parse_minutes(query: Mapping[str, str]) -> int:
     text = query.get("minutes", "").strip()
-    minutes = number_of(text, "minutes") if text else FIRST_MINUTES
+    minutes = parse_number(text, "minutes") if text else FIRST_MINUTES
     if not 1 <= minutes <= MAX_MINUTES:
         raise BadInput("minutes", f"must be 1 to {MAX_MINUTES:,}, not {minutes:g}.")
     return round(minutes)
 
 
-def _instant(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
+def _parse_instant(query: Mapping[str, str], name: str, now: datetime | None) -> datetime | None:
     """Return an instant of the address, which must not be after `now`."""
     text = query.get(name, "").strip()
-    shown_at = time_of(text, name) if text else None
+    shown_at = parse_time(text, name) if text else None
     if shown_at is not None and now is not None and shown_at > now:
         raise BadInput(name, "is in the future; the timeline shows the past.")
     return shown_at

@@ -28,10 +28,10 @@ from console.upkeep.backup.archive import build_partial_path, create_file
 from console.upkeep.doctor import FAULTS, report
 from queues import environment as variables
 from queues import keys
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from queues.topology import Topology
 from workers.alerts.lifecycle.open_alerts import open_alerts
-from workers.coordination.connections import connection as node_connection
+from workers.coordination.connections import create_connection
 from workers.models import LedgerEntry, Setting
 
 LOG_BYTES = 512 * 1024  # of each log, the newest
@@ -51,13 +51,13 @@ SERVER_FACTS = (
 )
 
 
-def versions() -> dict[str, Any]:
+def collect_versions() -> dict[str, Any]:
     """Return versions of Weir, Python, this host, every package, the database, and its tables."""
     newest: dict[str, str] = {}
     for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
         newest[app] = max(name, newest.get(app, ""))
     return {
-        "weir": release.version(),
+        "weir": release.read_version(),
         "python": sys.version,
         "host": platform.platform(),
         "database": [connection.vendor, *map(str, connection.get_database_version())],
@@ -66,32 +66,32 @@ def versions() -> dict[str, Any]:
     }
 
 
-def environment() -> dict[str, Any]:
+def collect_environment() -> dict[str, Any]:
     """Return each variable that is set, with its value if it is no secret; settings that differ from the
     default.
     """
     values = {
-        variable.name: HIDDEN if variable.secret else variable.text()
+        variable.name: HIDDEN if variable.secret else variable.get_text()
         for variable in variables.DECLARED
         if variable.is_set()
     }
     return {"variables": values, "settings": dict(Setting.objects.values_list("name", "value"))}
 
 
-def servers() -> dict[str, Any]:
+def collect_server_facts() -> dict[str, Any]:
     """Return what the control server and each node report about themselves."""
-    facts = {"control": _facts(control())}
+    facts = {"control": _read_server_facts(control())}
     stored = control().get(keys.TOPOLOGY)
     topology = Topology.from_json(stored) if stored else None
     for name, node in (topology.nodes if topology else {}).items():
         try:
-            facts[name] = _facts(node_connection(node.url))
+            facts[name] = _read_server_facts(create_connection(node.url))
         except FAULTS as error:
             facts[name] = {"error": str(error)}
     return facts
 
 
-def _facts(server: Any) -> dict[str, Any]:
+def _read_server_facts(server: Any) -> dict[str, Any]:
     said = server.info()
     return {name: said[name] for name in SERVER_FACTS if name in said}
 
@@ -102,7 +102,7 @@ def snapshot() -> dict[str, Any]:
     return orjson.loads(stored) if stored else {}
 
 
-def decisions() -> list[dict[str, Any]]:
+def list_decisions() -> list[dict[str, Any]]:
     """Return the newest entries of the ledger, the newest first."""
     wanted = [
         "at",
@@ -119,23 +119,23 @@ def decisions() -> list[dict[str, Any]]:
     return list(LedgerEntry.objects.order_by("-id").values(*wanted)[:LEDGER_ENTRIES])
 
 
-def alerts() -> list[dict[str, Any]]:
+def list_open_alerts() -> list[dict[str, Any]]:
     """Return open alerts."""
-    return [plain(alert) for alert in open_alerts()]
+    return [convert_to_plain(alert) for alert in open_alerts()]
 
 
 PARTS: Mapping[str, Callable[[], Any]] = {
     "doctor": report,
-    "versions": versions,
-    "environment": environment,
-    "servers": servers,
+    "versions": collect_versions,
+    "environment": collect_environment,
+    "servers": collect_server_facts,
     "snapshot": snapshot,
-    "decisions": decisions,
-    "alerts": alerts,
+    "decisions": list_decisions,
+    "alerts": list_open_alerts,
 }
 
 
-def logs() -> list[Path]:
+def list_logs() -> list[Path]:
     """Return the logs of this data folder, and what the pipeline last wrote."""
     return sorted((settings.WEIR_DATA / "logs").glob("*.log"))
 
@@ -162,14 +162,14 @@ def _fill(target: zipfile.ZipFile) -> tuple[list[str], dict[str, str]]:
     """Return (names of its contents, {what is missing: why}). Raises `OSError` only of the target."""
     made: list[str] = []
     left_out: dict[str, str] = {}
-    for name, text in _texts(left_out):
+    for name, text in _iterate_texts(left_out):
         target.writestr(name, clean(text))
         made.append(name)
     target.writestr("left-out.json", orjson.dumps(left_out, option=orjson.OPT_INDENT_2))
     return [*made, "left-out.json"], left_out
 
 
-def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _iterate_texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield name and text of each part and log; failed or unreadable ones are added to `left_out`."""
     for name, part in PARTS.items():
         try:
@@ -178,7 +178,7 @@ def _texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
             left_out[name] = clean(str(error))
         else:
             yield f"{name}.json", text
-    for log in logs():
+    for log in list_logs():
         try:
             text = end_of(log, LOG_BYTES)  # not readable for us, or rotated in the meantime: an OSError
         except OSError as error:

@@ -21,7 +21,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from console.audit.check import Checker
-from console.connections.control_server import control, latest_snapshot
+from console.connections.control_server import control, load_latest_snapshot
 from console.connections.log_text import mask_secrets
 from console.embedded.seeding import FIRST_LOGIN
 from console.pages.health import readiness
@@ -30,14 +30,14 @@ from console.storage.migrations import list_newer_migrations
 from queues import environment as variables
 from queues import keys
 from queues.control.acknowledged import COPIES
-from queues.control.address import sentinels_of
+from queues.control.address import parse_sentinels
 from queues.errors import WeirError
 from queues.nodes.node_state import SILENT
 from queues.private_files import OTHERS
 from queues.topology import Topology
-from workers.coordination.connections import connection as node_connection
+from workers.coordination.connections import create_connection
 from workers.host.java import find_java_home
-from workers.pool.reports import host_reports, is_at_work, unreadable_reports
+from workers.pool.reports import is_at_work, list_unreadable_reports, read_host_reports
 from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
 
 PYTHONS = ((3, 11), (3, 13))  # from, and below
@@ -66,7 +66,7 @@ class Symptom:
 Check = Callable[[], Iterator[Symptom]]
 
 
-def python() -> Iterator[Symptom]:
+def check_python_version() -> Iterator[Symptom]:
     """Check for a Python version with which Weir is tested."""
     least, below = PYTHONS
     if not least <= sys.version_info[:2] < below:
@@ -74,7 +74,7 @@ def python() -> Iterator[Symptom]:
         yield Symptom("error", text, "Install Python 3.11 or 3.12 and create .venv again.")
 
 
-def java() -> Iterator[Symptom]:
+def check_java() -> Iterator[Symptom]:
     """Check Java. The bundled runtime's shim is written to a temporary folder: a check leaves nothing
     behind.
     """
@@ -85,18 +85,18 @@ def java() -> Iterator[Symptom]:
         yield Symptom("error", f"Spark can't find Java: {error}", "Install Java 17, or set JAVA_HOME.")
 
 
-def secrets() -> Iterator[Symptom]:
+def check_secrets() -> Iterator[Symptom]:
     """Check the strength of secrets; those in addresses are left to their servers."""
     for variable in variables.DECLARED:
         # Only the audit's key is a list; the words of a passphrase may be short.
         keyed = (
-            variable.words()
+            variable.get_words()
             if variable is variables.AUDIT_KEY
-            else [variable.text()]
+            else [variable.get_text()]
             if variable.is_set()
             else []
         )
-        for word in keyed if variable.secret and "://" not in variable.text() else ():
+        for word in keyed if variable.secret and "://" not in variable.get_text() else ():
             if len(word) < MIN_SECRET or len(set(word)) < MIN_CHARACTERS:
                 text = f"{variable.name} is easily guessed."
                 yield Symptom(
@@ -107,7 +107,7 @@ def secrets() -> Iterator[Symptom]:
         yield Symptom("warning", text, "Log in and change the password.")
 
 
-def links() -> Iterator[Symptom]:
+def check_message_links() -> Iterator[Symptom]:
     """Check that links in messages point to the console, and not to the reader's own host."""
     if variables.PRODUCTION.is_on() and not variables.PUBLIC_URL.is_set():
         name, default = variables.PUBLIC_URL.name, variables.PUBLIC_URL.default
@@ -115,7 +115,7 @@ def links() -> Iterator[Symptom]:
         yield Symptom("warning", text, "Set it to the console's public address, for web and alerter.", name)
 
 
-def data_folder() -> Iterator[Symptom]:
+def check_data_folder() -> Iterator[Symptom]:
     """Check its permissions, and the space on its disk."""
     folder = settings.WEIR_DATA
     for path in (folder, folder / "secret-key", folder / "weir.sqlite3"):
@@ -130,7 +130,7 @@ def data_folder() -> Iterator[Symptom]:
         yield Symptom("error" if free < MIN_FREE_SHARE else "warning", text, remedy)
 
 
-def database() -> Iterator[Symptom]:
+def check_database() -> Iterator[Symptom]:
     """Check that it answers, has all migrations, and (PostgreSQL) a role that owns nothing."""
     if newer := list_newer_migrations():
         text = f"The database is from a newer version of Weir: it has {newer[0]}."
@@ -158,27 +158,27 @@ def database() -> Iterator[Symptom]:
 
 def control_server() -> Iterator[Symptom]:
     """Check version, persistence, memory, and clock, as for each node."""
-    yield from _server("the control server", control())
+    yield from _check_server("the control server", control())
 
 
-def nodes() -> Iterator[Symptom]:
+def check_nodes() -> Iterator[Symptom]:
     """Check each node. Raises `BadTopology` for a node list that contains a name twice."""
     for node in Topology.from_json(control().get(keys.TOPOLOGY)).nodes.values():
         try:
-            yield from _server(f"node {node.name}", node_connection(node.url))
+            yield from _check_server(f"node {node.name}", create_connection(node.url))
         except redis.RedisError as error:
             text = f"node {node.name} is not responding: {error}"
             yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")
 
 
-def agents() -> Iterator[Symptom]:
+def check_node_agents() -> Iterator[Symptom]:
     """Check each node's agent; its server may answer without it.
 
     Without its agent nobody sees what waits on it, and it gets no events. The snapshot counts while an
     observer runs.
     """
-    if readiness.parts(timezone.now())["observer"].ok:
-        seen = latest_snapshot()
+    if readiness.check_parts(timezone.now())["observer"].ok:
+        seen = load_latest_snapshot()
         for name, node in sorted(seen.nodes.items() if seen else ()):
             if node.state in SILENT:
                 age = "" if node.age_seconds is None else f" for {node.age_seconds:.0f} s"
@@ -188,7 +188,7 @@ def agents() -> Iterator[Symptom]:
                 )
 
 
-def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
+def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     """Check the control server or a node. Raises `redis.RedisError`."""
     about: Mapping[str, Any] = client.info("all")
     version = str(about.get("valkey_version") or about["redis_version"])
@@ -204,11 +204,11 @@ def _server(name: str, client: redis.Redis) -> Iterator[Symptom]:
         text = f"{name} could not write its last snapshot: with snapshots enabled it rejects all writes."
         remedy = 'Start it with save "", since its append-only file is enough; check the disk of its folder.'
         yield Symptom("error", text, remedy, name)
-    yield from _memory(name, about)
+    yield from _check_memory_limit(name, about)
     yield from clock(name, _offset_seconds(client))
 
 
-def _memory(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
+def _check_memory_limit(name: str, about: Mapping[str, Any]) -> Iterator[Symptom]:
     """Check its memory limit, how near it is, and what happens at the limit."""
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
@@ -242,20 +242,20 @@ def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
         yield Symptom("error", text, "Synchronize both hosts with NTP (chrony, timesyncd).", name)
 
 
-def worker_hosts() -> Iterator[Symptom]:
+def check_worker_clocks() -> Iterator[Symptom]:
     """Check the clock of each host that reports, as it compared it with the control server's."""
     seconds, _ = control().time()
-    for name, reason in unreadable_reports(control()).items():
+    for name, reason in list_unreadable_reports(control()).items():
         text = f"The report of worker host {name} can't be read ({reason})."
         yield Symptom("error", text, "Run it with the same version of Weir as the console.", name)
-    for name, report in host_reports(control()).items():
+    for name, report in read_host_reports(control()).items():
         if is_at_work(report, seconds):
             yield from clock(f"worker host {name}", report.ahead_seconds or 0.0)
 
 
 def fail_over() -> Iterator[Symptom]:
     """Check a control server with sentinels: replicas follow it, sentinels answer, REDIS_URL names all."""
-    sentinels = sentinels_of(settings.REDIS_URL)
+    sentinels = parse_sentinels(settings.REDIS_URL)
     if sentinels is None:
         return
     about = control().info("replication").items()
@@ -284,11 +284,11 @@ def fail_over() -> Iterator[Symptom]:
         )
 
 
-def processes() -> Iterator[Symptom]:
+def check_processes() -> Iterator[Symptom]:
     """Check observer, workers, beat (by the loops that it ticks), alerter, and pipeline, as /readyz has
     them.
     """
-    for name, part in readiness.parts(timezone.now()).items():
+    for name, part in readiness.check_parts(timezone.now()).items():
         if not part.ok and name not in ("database", "control", "nodes"):
             remedy = "Read the last lines of its log (Processes), and restart it."
             yield Symptom("error", f"{name}: {part.message}", remedy, name)
@@ -308,18 +308,18 @@ def audit() -> Iterator[Symptom]:
 
 # Check, and the remedy if it can't be made.
 CHECKS: Mapping[str, tuple[Check, str]] = {
-    "python": (python, ""),
-    "java": (java, ""),
-    "secrets": (secrets, ""),
-    "links": (links, ""),
-    "data folder": (data_folder, "Set WEIR_DATA to a folder that this user owns."),
-    "database": (database, "Start the database; check DATABASE_URL."),
+    "python": (check_python_version, ""),
+    "java": (check_java, ""),
+    "secrets": (check_secrets, ""),
+    "links": (check_message_links, ""),
+    "data folder": (check_data_folder, "Set WEIR_DATA to a folder that this user owns."),
+    "database": (check_database, "Start the database; check DATABASE_URL."),
     "control server": (control_server, "Start it; check REDIS_URL, its user and password."),
     "fail-over": (fail_over, "Start the sentinels and the control server; check REDIS_URL."),
-    "nodes": (nodes, "Fix the topology with manage.py seed or under Settings."),
-    "agents": (agents, "Start the database and the control server first."),
-    "worker hosts": (worker_hosts, "Start the control server; check REDIS_URL."),
-    "processes": (processes, "Start the database and the control server first."),
+    "nodes": (check_nodes, "Fix the topology with manage.py seed or under Settings."),
+    "agents": (check_node_agents, "Start the database and the control server first."),
+    "worker hosts": (check_worker_clocks, "Start the control server; check REDIS_URL."),
+    "processes": (check_processes, "Start the database and the control server first."),
     "audit": (audit, "Start the database first."),
 }
 

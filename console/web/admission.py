@@ -38,7 +38,7 @@ from typing import Any
 from django.conf import settings
 from django.http import parse_cookie
 
-from console.connections.client_addresses import counted_address
+from console.connections.client_addresses import normalize_address
 from console.web.problem import PROGRAM_PATHS
 from console.web.refusal import RequestRefused, refuse
 from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
@@ -79,7 +79,7 @@ LINES = (
 )
 
 
-def line_of(scope: dict[str, Any]) -> str:
+def choose_waiting_line(scope: dict[str, Any]) -> str:
     """Return the name of the line that a request waits in."""
     path: str = scope["path"]
     if scope["method"] == "POST" and path.startswith(EVENTS_OF[0]) and path.endswith(EVENTS_OF[1]):
@@ -93,7 +93,7 @@ def line_of(scope: dict[str, Any]) -> str:
     return "files" if path.startswith(FILES) else "people"
 
 
-def credential_of(scope: Mapping[str, Any]) -> str:
+def compute_credential_digest(scope: Mapping[str, Any]) -> str:
     """Return a digest of the request's token or session; "" for none."""
     headers = dict(scope.get("headers", ()))
     secret = headers.get(b"authorization", b"")
@@ -162,16 +162,16 @@ class Admission:
         """Return whether one more request of a line may be processed, for this address and this person."""
         return all(
             sum(self.at_work[name] for name in names) < most
-            and all(self.held(names, share) < _count_for_client(most) for share in shares)
-            for names, most in self.limits_of(line)
+            and all(self.count_held_places(names, share) < _count_for_client(most) for share in shares)
+            for names, most in self.list_limits(line)
         )
 
-    def limits_of(self, line: Line) -> list[tuple[tuple[str, ...], int]]:
+    def list_limits(self, line: Line) -> list[tuple[tuple[str, ...], int]]:
         """Return the limits of a line: lines, and the maximum number of their requests in progress."""
         own = ((line.name,), line.at_work)
         return [own] if line.is_apart else [own, (self.beside, self.at_once)]
 
-    def held(self, lines: Sequence[str], share: str) -> int:
+    def count_held_places(self, lines: Sequence[str], share: str) -> int:
         """Return how many places of the lines one address, or one person, has."""
         return sum(self.at_work_of[name, share] for name in lines)
 
@@ -183,10 +183,10 @@ class Admission:
             self.people.popitem(last=False)
 
     def _place_of(self, scope: dict[str, Any]) -> "_Place":
-        credential = credential_of(scope)
-        client = counted_address((scope.get("client") or ("",))[0])
+        credential = compute_credential_digest(scope)
+        client = normalize_address((scope.get("client") or ("",))[0])
         person = self.people.get(credential, credential)
-        return _Place(self, self.lines[line_of(scope)], client, credential, person)
+        return _Place(self, self.lines[choose_waiting_line(scope)], client, credential, person)
 
     def let_in(self) -> None:
         """Admit all for whom there is a place now, people first."""
@@ -231,8 +231,10 @@ class _Place:
             self.person = person
             if self.taken:
                 self._add(person, 1)
-            limits = admission.limits_of(self.line)
-            if not any(admission.held(names, person) > _count_for_client(most) for names, most in limits):
+            limits = admission.list_limits(self.line)
+            if not any(
+                admission.count_held_places(names, person) > _count_for_client(most) for names, most in limits
+            ):
                 return
             admission.refused[self.line.name] += 1
         message = "Too many of your requests are in progress. Wait until they end, then try again."
@@ -262,7 +264,7 @@ class _Place:
             (sum(share in place.shares for place in waiting) for share in self.shares), default=0
         )
         if len(waiting) >= self.line.waiting or waiting_of_one >= most_of_one:
-            raise self.refusal()
+            raise self.build_refusal()
         waiting.append(self)
         try:
             async with asyncio.timeout(self.line.patience_seconds):
@@ -270,7 +272,7 @@ class _Place:
         except TimeoutError:
             # It may have been admitted at that very instant.
             if not self.taken:
-                raise self.refusal() from None
+                raise self.build_refusal() from None
         finally:
             if not self.taken:
                 waiting.remove(self)
@@ -298,7 +300,7 @@ class _Place:
         if not held[key]:
             del held[key]  # there are more addresses than memory
 
-    def refusal(self) -> RequestRefused:
+    def build_refusal(self) -> RequestRefused:
         self.admission.refused[self.line.name] += 1
         waiting = len(self.admission.waiting[self.line.name])
         message = f"The console is overloaded: {waiting} similar requests are waiting. Try again."

@@ -23,13 +23,13 @@ class Utf8Only:
         self.application = application
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if charset_of(scope) in TAKEN:
+        if parse_charset(scope) in TAKEN:
             await self.application(scope, receive, send)
         else:
             await _refuse(scope, send)
 
 
-def charset_of(scope: dict[str, Any]) -> str:
+def parse_charset(scope: dict[str, Any]) -> str:
     """Return the charset of the content type; utf-8 if it names none."""
     message = Message()
     message["Content-Type"] = dict(scope["headers"]).get(b"content-type", b"").decode("latin1")

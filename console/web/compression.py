@@ -63,7 +63,7 @@ class OneMember(GZipMiddleware):
         member = Member(build_padding(secrets.randbelow(MAX_PADDING_BYTES) + 1))
         pieces: Any = response.streaming_content
         response.streaming_content = (
-            _asynchronous(pieces, member) if response.is_async else _synchronous(pieces, member)
+            _compress_pieces(pieces, member) if response.is_async else _synchronous(pieces, member)
         )
         del response.headers["Content-Length"]
         response.headers["Content-Encoding"] = "gzip"
@@ -90,7 +90,7 @@ def _synchronous(pieces: Iterator[bytes], member: Member) -> Iterator[bytes]:
     yield member.end()
 
 
-async def _asynchronous(pieces: AsyncGenerator[bytes], member: Member) -> AsyncIterator[bytes]:
+async def _compress_pieces(pieces: AsyncGenerator[bytes], member: Member) -> AsyncIterator[bytes]:
     yield member.begin()
     async with aclosing(pieces) as each:
         async for piece in each:

@@ -18,7 +18,7 @@ NAME = "plotly.min.js"  # under plotly/, whichever of the two it is
 BASIC = Path("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js")
 
 
-def plotly_script() -> Path:
+def find_plotly_script() -> Path:
     """Return the file that pages load."""
     basic = Path(settings.BASE_DIR) / BASIC
     return basic if basic.exists() else Path(plotly.__file__).parent / "package_data" / NAME
@@ -30,7 +30,7 @@ class OneFile(FileSystemStorage):
     prefix = "plotly"
 
     def path(self, name: str) -> str:
-        return str(plotly_script()) if name == NAME else super().path(name)
+        return str(find_plotly_script()) if name == NAME else super().path(name)
 
 
 class StaticPlotly(BaseFinder):
@@ -42,7 +42,7 @@ class StaticPlotly(BaseFinder):
     def find(self, path: str, find_all: bool = False, **_: Any) -> Any:
         if path != f"{OneFile.prefix}/{NAME}":
             return []
-        return [str(plotly_script())] if find_all else str(plotly_script())
+        return [str(find_plotly_script())] if find_all else str(find_plotly_script())
 
     def list(self, ignore_patterns: Any) -> Iterator[tuple[str, OneFile]]:
-        yield NAME, OneFile(plotly_script().parent)
+        yield NAME, OneFile(find_plotly_script().parent)

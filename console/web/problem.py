@@ -102,11 +102,13 @@ class ForgedPage(TemplateContext):
 
 def document(status: int, instance: str, request_id: str, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return a problem with the members of `said`, whose `errors` give detail and field."""
-    errors = said.get("errors") or {"request": [said.get("detail") or DETAILS.get(status, _title(status))]}
-    field, detail = _first(errors)
+    errors = said.get("errors") or {
+        "request": [said.get("detail") or DETAILS.get(status, _get_status_phrase(status))]
+    }
+    field, detail = _find_first_error(errors)
     return {
         "type": "about:blank",
-        "title": _title(status),
+        "title": _get_status_phrase(status),
         "status": status,
         "detail": f"{field}: {detail}" if field else detail,
         "instance": instance,
@@ -117,11 +119,11 @@ def document(status: int, instance: str, request_id: str, said: Mapping[str, Any
     }
 
 
-def _title(status: int) -> str:
+def _get_status_phrase(status: int) -> str:
     return HTTPStatus(status).phrase
 
 
-def _first(errors: Any) -> tuple[str, str]:
+def _find_first_error(errors: Any) -> tuple[str, str]:
     """Return field ("" if none is named) and message of the first error; of a list, those of its first
     line.
     """

@@ -12,9 +12,9 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.http.request import split_domain_port
 
-from console.connections.client_addresses import Network, is_within, networks_of, read_address
+from console.connections.client_addresses import Network, is_within, parse_networks, read_address
 
-LOOPBACK = networks_of("127.0.0.0/8 ::1")
+LOOPBACK = parse_networks("127.0.0.0/8 ::1")
 FOR, PROTO = b"x-forwarded-for", b"x-forwarded-proto"
 VIA_PROXY = "weir.via_trusted_proxy"  # in the scope of a connection
 # Headers that proxies add. Anybody may send them, but a request with one may have passed a proxy.
@@ -41,13 +41,13 @@ class TrustedProxies:
             scope = {**scope, "client": peer}
         if not is_within(peer[0], self.networks):
             return scope
-        hops = ",".join(_values(scope, FOR)).split(",")
-        result = {**scope, "client": (self._client(peer[0], hops), peer[1]), VIA_PROXY: True}
-        if [value.strip().lower() for value in _values(scope, PROTO)][-1:] == ["https"]:
+        hops = ",".join(_list_header_values(scope, FOR)).split(",")
+        result = {**scope, "client": (self._find_client(peer[0], hops), peer[1]), VIA_PROXY: True}
+        if [value.strip().lower() for value in _list_header_values(scope, PROTO)][-1:] == ["https"]:
             result["scheme"] = SECURE[scope["type"]]
         return result
 
-    def _client(self, peer: str, hops: list[str]) -> str:
+    def _find_client(self, peer: str, hops: list[str]) -> str:
         """Return the right-most hop that is no trusted proxy; an unreadable one ends the search."""
         client = peer
         for hop in reversed(hops):
@@ -60,7 +60,7 @@ class TrustedProxies:
         return client
 
 
-def _values(scope: dict[str, Any], header: bytes) -> list[str]:
+def _list_header_values(scope: dict[str, Any], header: bytes) -> list[str]:
     return [value.decode("latin1") for name, value in scope["headers"] if name.lower() == header]
 
 

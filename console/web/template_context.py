@@ -13,16 +13,16 @@ class TemplateContext:
 
     TEMPLATE: ClassVar[str]
 
-    def values(self) -> dict[str, Any]:
+    def collect_values(self) -> dict[str, Any]:
         """Return each field by its name, uncopied."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def text_of_context(context: TemplateContext, request: HttpRequest | None = None) -> str:
+def render_context_text(context: TemplateContext, request: HttpRequest | None = None) -> str:
     """Return the rendered template. Without a request no context processor runs, so no database is needed."""
-    return render_to_string(context.TEMPLATE, context.values(), request)
+    return render_to_string(context.TEMPLATE, context.collect_values(), request)
 
 
 def render_context(request: HttpRequest | None, context: TemplateContext, status: int = 200) -> HttpResponse:
     """Return an answer without the frame of the console's pages: a part of a page, or a stand-alone page."""
-    return HttpResponse(text_of_context(context, request), status=status)
+    return HttpResponse(render_context_text(context, request), status=status)

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controllers.concurrency.steady import MAX_PER_SECOND, STEADY
-from controllers.concurrency.tcc import fewer, more
+from controllers.concurrency.tcc import decrease_threads, increase_threads
 from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments
-from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, bends, fit
+from controllers.concurrency.throughput_curve import BEND, Curve, Point, ScalabilityCurve, fit, is_past_peak
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
@@ -180,7 +180,7 @@ def _continue_after_doubling(parameters: Values, search: CurveSearch, now: Throu
     size = 1.0 if before is None else now.threads / before.threads - 1
     asked = scale_q(parameters["p"], parameters["q"], size)
     if parameters["aim"] == "peak":
-        goes_on = len(search.points) < 4 or not bends(search.points)
+        goes_on = len(search.points) < 4 or not is_past_peak(search.points)
     else:
         goes_on = before is None or now.throughput_per_second >= (1 + asked) * before.per_second
     if goes_on and threads > now.threads:
@@ -191,18 +191,18 @@ def _continue_after_doubling(parameters: Values, search: CurveSearch, now: Throu
 def _choose_threads(parameters: Values, search: CurveSearch) -> CurveSearch:
     """Verify the size that the curve suggests, or leave the cycle to TCC if there is no curve."""
     if len(search.points) < 3:
-        return _few_points(parameters, search)
+        return _handle_few_points(parameters, search)
     curve = fit(search.points)
-    if curve.error > parameters["fit_tolerance"] + 2 * _noise(search.points):
+    if curve.error > parameters["fit_tolerance"] + 2 * _compute_mean_error(search.points):
         return replace(search, phase="tcc")
-    search, threads = replace(search, curve=curve.to_json()), target(parameters, curve)
+    search, threads = replace(search, curve=curve.to_json()), compute_target_threads(parameters, curve)
     known = next((point for point in search.points if point.threads == threads), None)
     if known is not None:
         return _settle(search, threads, known.per_second)
     return replace(search, phase="verify", threads=threads)
 
 
-def _few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
+def _handle_few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
     """Handle too few points for a fit.
 
     Probe half of the smallest size too, because the search may have started above the knee. Where the range
@@ -222,13 +222,13 @@ def _few_points(parameters: Values, search: CurveSearch) -> CurveSearch:
 def _continue_after_verify(parameters: Values, search: CurveSearch, now: ThroughputMoments) -> CurveSearch:
     before = fit([point for point in search.points if point.threads != now.threads] or search.points)
     off = abs(before.evaluate(now.threads) / now.throughput_per_second - 1)
-    tolerated = parameters["verify_tolerance"] + 2 * _noise(search.points)
+    tolerated = parameters["verify_tolerance"] + 2 * _compute_mean_error(search.points)
     if off <= tolerated or search.verified >= parameters["verifications"]:
         return _settle(search, now.threads, now.throughput_per_second)
     return _choose_threads(parameters, replace(search, verified=search.verified + 1))
 
 
-def _noise(points: Sequence[Point]) -> float:
+def _compute_mean_error(points: Sequence[Point]) -> float:
     """Return the mean relative standard error."""
     return sum(point.error for point in points) / len(points)
 
@@ -247,26 +247,28 @@ def _settle(search: CurveSearch, threads: int, per_second: float) -> CurveSearch
     )
 
 
-def target(parameters: Values, curve: Curve) -> int:
+def compute_target_threads(parameters: Values, curve: Curve) -> int:
     """Return the size at which the stop rule ends on a curve, within the range."""
     if not isinstance(curve, ScalabilityCurve):
-        return _friendly(parameters, curve)
+        return _compute_friendly_threads(parameters, curve)
     peak = _find_near_peak(parameters, curve)
-    return peak if parameters["aim"] == "peak" else min(peak, _friendly(parameters, curve))
+    return peak if parameters["aim"] == "peak" else min(peak, _compute_friendly_threads(parameters, curve))
 
 
-def _friendly(parameters: Values, curve: Curve) -> int:
+def _compute_friendly_threads(parameters: Values, curve: Curve) -> int:
     """Return the size at which TCC would settle on the curve."""
     threads, maximum = int(parameters["minimum"]), int(parameters["maximum"])
     while threads < maximum:
-        after = more(threads, parameters)
+        after = increase_threads(threads, parameters)
         gain = curve.evaluate(after) / curve.evaluate(threads) - 1
         enough = gain >= scale_q(parameters["p"], parameters["q"], after / threads - 1)
         threads = after
         if not enough:
             break
     keep = parameters["keep"] * curve.evaluate(threads)
-    while (lower := fewer(threads, parameters["r"], parameters)) < threads and curve.evaluate(lower) >= keep:
+    while (lower := decrease_threads(threads, parameters["r"], parameters)) < threads and curve.evaluate(
+        lower
+    ) >= keep:
         threads = lower
     return threads
 
@@ -291,8 +293,8 @@ def explore_again(parameters: Values, search: CurveSearch, changed: bool) -> Cur
     if changed or len(search.points) < 3:
         start = max(int(parameters["minimum"]), search.threads // 4)
         return CurveSearch("probe", start, steps=search.steps)
-    low = fewer(search.threads, parameters["w"], parameters)
-    high = more(search.threads, parameters)
+    low = decrease_threads(search.threads, parameters["w"], parameters)
+    high = increase_threads(search.threads, parameters)
     probes = [threads for threads in (low, high) if threads != search.threads] or [search.threads]
     here = Point(search.threads, search.steady_per_second)
     return CurveSearch("probe", probes[0], (here,), tuple(probes[1:]), doubling=False, steps=search.steps)

@@ -47,7 +47,7 @@ from controllers.concurrency.memory import (
     Exploration,
     Memory,
     check_state,
-    memory_from,
+    restore_memory,
     start_at_rest,
     start_exploration,
 )
@@ -55,7 +55,7 @@ from controllers.concurrency.parameters import OBSERVATION, PARAMETERS
 from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import ThroughputMoments, ThroughputSample
 from controllers.concurrency.trial import Origin, Trial
-from controllers.design.friendliness import least_q, least_w
+from controllers.design.friendliness import compute_minimum_q, compute_minimum_w
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
@@ -96,18 +96,19 @@ class Concurrency:
     def check(self, parameters: Values) -> None:
         """Raise `BadInput` if p, q, and w are not friendly (Theorem 1) or the range excludes the start."""
         p, q, w = (float(parameters[name]) for name in "pqw")
-        if q <= least_q(p):
+        if q <= compute_minimum_q(p):
             raise BadInput(
                 "parameters.q",
-                f"breaks condition (1), q > p(p+1)/(p+2): for p = {p:g}, q must be more than {least_q(p):.6g}",
+                f"breaks condition (1), q > p(p+1)/(p+2): for p = {p:g},"
+                f" q must be more than {compute_minimum_q(p):.6g}",
             )
         if q >= p:
             raise BadInput("parameters.q", f"must be less than p ({p:g}): no step gains more than its share")
-        if w < least_w(p, q):
+        if w < compute_minimum_w(p, q):
             raise BadInput(
                 "parameters.w",
                 f"breaks condition (2), w >= 1 - (p/q - 1)^2: for p = {p:g} and q = {q:g}, w must be at least "
-                f"{least_w(p, q):.6g}",
+                f"{compute_minimum_w(p, q):.6g}",
             )
         check_range(parameters)
         if parameters["most_samples"] < parameters["initial_samples"]:
@@ -119,7 +120,7 @@ class Concurrency:
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Accept every observation: the law can hold on any measurement."""
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return an exploration from the start size, moved into the range if necessary."""
         return start_exploration(parameters, _clip_threads(parameters, int(parameters["start"]))).to_json()
 
@@ -129,21 +130,21 @@ class Concurrency:
 
     def resume_state(self, parameters: Values, state: Json) -> Json:
         """Return the state after a hold: measurements from before the hold are dropped."""
-        return replace(memory_from(state), sample=ThroughputSample(), refused=0).to_json()
+        return replace(restore_memory(state), sample=ThroughputSample(), refused=0).to_json()
 
     def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state with the pool's ordered size; without an action, the previous state.
 
         A pool that is not controlled keeps its state, because nothing was assumed about it.
         """
-        was, memory = memory_from(before), memory_from(after)
+        was, memory = restore_memory(before), restore_memory(after)
         if memory.followed or action is None:
             return after if memory.followed else before
         return _set_to(memory, was.threads, int(action["threads"])).to_json()
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the number of threads to run, or no action while more samples are needed."""
-        memory, threads = memory_from(state), int(observation["threads"])
+        memory, threads = restore_memory(state), int(observation["threads"])
         parameters = _limit_parameters(parameters, memory.limit)
         seen = {**NOT_SEEN, **observation}
         memory = _follow_pool(parameters, memory, threads, seen["steered"])
@@ -171,10 +172,13 @@ def _decide_phase(parameters: Values, memory: Memory, seen: Values) -> tuple[Mem
     called = _is_called(memory, seen)
     if (now is None or memory.sample.count < 2) and not called:
         return memory, Decision(
-            None, format_no_action(_explain_missing_rate(memory.sample)), _terms(memory, None), "samples"
+            None,
+            format_no_action(_explain_missing_rate(memory.sample)),
+            _build_terms(memory, None),
+            "samples",
         )
     if exploration.phase == "steady":
-        return _steady(parameters, memory, now, seen)
+        return _decide_when_steady(parameters, memory, now, seen)
     if not memory.followed:
         memory = replace(memory, epoch=max(memory.epoch, int(seen["epoch"] or 0)))
     assert now is not None
@@ -190,7 +194,7 @@ def _follow_pool(parameters: Values, memory: Memory, threads: int, steered: bool
     return start_at_rest(parameters, memory, threads)
 
 
-def _shares(parameters: Values, seen: Values) -> bool:
+def _may_share_bottleneck(parameters: Values, seen: Values) -> bool:
     """Return whether other pools explore that may share the bottleneck."""
     return seen["epoch"] is not None and parameters["aim"] != "peak"
 
@@ -198,7 +202,11 @@ def _shares(parameters: Values, seen: Values) -> bool:
 def _start_as_walk(parameters: Values, memory: Memory, seen: Values) -> Memory:
     """Return the memory with a search that just started as a walk, where others explore too."""
     search = memory.exploration
-    if not isinstance(search, CurveSearch) or search.phase == "steady" or not _shares(parameters, seen):
+    if (
+        not isinstance(search, CurveSearch)
+        or search.phase == "steady"
+        or not _may_share_bottleneck(parameters, seen)
+    ):
         return memory
     return replace(
         memory, exploration=Cycle("base", search.threads, steps=search.steps), sample=ThroughputSample()
@@ -303,7 +311,7 @@ def _explore(parameters: Values, memory: Memory, now: ThroughputMoments) -> tupl
         reason = format_no_action(
             f"{now.samples} of {needed} samples collected", remarks=[_format_step(exploration, now)]
         )
-        return memory, Decision(None, reason, _terms(memory, now), "samples")
+        return memory, Decision(None, reason, _build_terms(memory, now), "samples")
     following: Exploration = rules.step(parameters, exploration, now)
     if isinstance(following, CurveSearch) and following.phase == "tcc":
         # Compared with the best measurement, because the last probe may be far past a cliff.
@@ -346,7 +354,7 @@ def _build_expectation(memory: Memory) -> Expected | None:
     return Expected("throughput_per_second", "up", gain, EFFECT_SECONDS, before=origin.per_second)
 
 
-def _steady(
+def _decide_when_steady(
     parameters: Values, memory: Memory, now: ThroughputMoments | None, seen: Values
 ) -> tuple[Memory, Decision]:
     """Return the decision in the steady state. `now` may be unknown only when joining another pool's
@@ -373,7 +381,7 @@ def _steady(
         may_try = seen["steered"] and checked and not differs
         if may_try and (cause := _cause_of_trial(parameters, memory, exploration, seen)):
             return _start_trial(parameters, memory, now, cause)
-        return _rest(memory, now, checked, differs)
+        return _decide_no_action(memory, now, checked, differs)
     was, is_now = exploration.steady_per_second, now.throughput_per_second
     why = (
         f"throughput changed from {measure(was)}/s to {measure(is_now)}/s"
@@ -385,7 +393,7 @@ def _steady(
 
 def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen: Values) -> str | None:
     """Explain why one more step is tried now, or return None."""
-    if not _shares(parameters, seen):
+    if not _may_share_bottleneck(parameters, seen):
         if trial.is_due(parameters, memory.trial, rest):
             return "testing one more step, because throughput alone cannot show unused capacity"
         return None
@@ -394,13 +402,15 @@ def _cause_of_trial(parameters: Values, memory: Memory, rest: Exploration, seen:
     return None
 
 
-def _rest(memory: Memory, now: ThroughputMoments, checked: bool, differs: bool) -> tuple[Memory, Decision]:
+def _decide_no_action(
+    memory: Memory, now: ThroughputMoments, checked: bool, differs: bool
+) -> tuple[Memory, Decision]:
     # Each check starts a fresh measurement, so that older samples don't hide a change. Only a check that
     # differs is repeated together with the next.
     after = replace(memory, sample=ThroughputSample()) if checked and not differs else memory
     cause = "throughput differs; checking again" if differs else "throughput is steady"
     reason = format_no_action(cause, remarks=[_format_step(memory.exploration, now)])
-    return after, Decision(None, reason, _terms(after, now))
+    return after, Decision(None, reason, _build_terms(after, now))
 
 
 def _start_trial(
@@ -426,16 +436,16 @@ def _judge_trial(
     at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} on trial"
     if now.samples < needed:
         reason = format_no_action(f"{now.samples} of {needed} samples collected", remarks=[at])
-        return memory, Decision(None, reason, _terms(memory, now), "samples")
+        return memory, Decision(None, reason, _build_terms(memory, now), "samples")
     gain = now.throughput_per_second / rest.steady_per_second - 1
     asked = trial.compute_required_share(parameters, rest.threads, tried)
     brought = f"{at} compared with {measure(rest.steady_per_second)}/s: {gain:+.1%}; required: {asked:.1%}"
     if not trial.is_worth(parameters, rest, now):
         after = replace(memory, trial=memory.trial.end(grown=False), sample=ThroughputSample())
         return after, _act(after, "steady", _set(rest.threads, brought, before=tried), None, now)
-    if _shares(parameters, seen):
+    if _may_share_bottleneck(parameters, seen):
         return _catch_up(parameters, memory, now, brought)
-    following = trial.upwards(parameters, rest, now)
+    following = trial.search_upward(parameters, rest, now)
     origin = Origin(rest.threads, rest.steady_per_second)
     fruitless = Trial(fruitless=memory.trial.fruitless)
     after = Memory(following, epoch=memory.epoch + 1, trial=fruitless, origin=origin)
@@ -485,7 +495,7 @@ def _restart_exploration(
     if seen["ends_idle"]:
         threads = _clip_threads(parameters, exploration.threads)
         return start_exploration(parameters, threads, exploration.steps).exploration
-    if parameters["method"] == "tcc" or _shares(parameters, seen):
+    if parameters["method"] == "tcc" or _may_share_bottleneck(parameters, seen):
         return tcc.start_cycle(parameters, _begins_with(parameters, exploration, seen), exploration.steps)
     if isinstance(exploration, CurveSearch):
         return explorer.explore_again(parameters, exploration, changed)
@@ -520,7 +530,7 @@ def _format_step(exploration: Exploration, now: ThroughputMoments) -> str:
     return f"the {exploration.phase} phase measured {rate}"
 
 
-def _terms(memory: Memory, now: ThroughputMoments | None) -> dict[str, Json]:
+def _build_terms(memory: Memory, now: ThroughputMoments | None) -> dict[str, Json]:
     exploration = memory.exploration
     terms: dict[str, Json] = {
         "phase": "trial" if memory.trial.threads else exploration.phase,
@@ -543,4 +553,4 @@ def _act(
 ) -> Decision:
     threads = after.threads
     action = {"threads": threads, "phase": phase}
-    return Decision(action, reason, _terms(after, now), limited_by, raw=float(threads))
+    return Decision(action, reason, _build_terms(after, now), limited_by, raw=float(threads))

@@ -14,7 +14,7 @@ from controllers.concurrency.throughput import (
     check_sample,
     sample_from,
 )
-from controllers.concurrency.trial import ORIGIN, TRIAL, Origin, Trial, origin_from, trial_from
+from controllers.concurrency.trial import ORIGIN, TRIAL, Origin, Trial, restore_origin, restore_trial
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
@@ -118,12 +118,12 @@ class Memory:
         }
 
 
-def memory_from(document: Mapping[str, Any]) -> Memory:
+def restore_memory(document: Mapping[str, Any]) -> Memory:
     """Build the memory from a document that `to_json` wrote."""
     rest = {
         **document,
-        "trial": trial_from(document.get("trial")),
-        "origin": origin_from(document.get("origin")),
+        "trial": restore_trial(document.get("trial")),
+        "origin": restore_origin(document.get("origin")),
         "sample": sample_from(document["sample"]),
     }
     return Memory(_exploration(rest.pop("machine")), **rest)

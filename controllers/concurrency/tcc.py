@@ -22,8 +22,8 @@ from controllers.concurrency.throughput import (
     MEASUREMENT,
     ThroughputMoments,
     brings,
-    first_samples,
-    second_samples,
+    compute_first_samples,
+    compute_second_samples,
 )
 from controllers.design.friendliness import scale_q
 from controllers.framework.decision import Json
@@ -100,14 +100,14 @@ def check_cycle(document: Mapping[str, Any], where: str) -> None:
         raise BadInput(f"{where}.back_to", "must be at least 1 in the remove phase")
 
 
-def more(threads: int, parameters: Values) -> int:
+def increase_threads(threads: int, parameters: Values) -> int:
     """Return p more threads, at least one more, at most the maximum."""
     # Rounding belongs to the size of the step; the last bit of a product does not.
     wanted = max(threads + 1, math.ceil(threads * (1 + float(parameters["p"])) - 1e-9))
     return int(min(wanted, parameters["maximum"]))
 
 
-def fewer(threads: int, share: float, parameters: Values) -> int:
+def decrease_threads(threads: int, share: float, parameters: Values) -> int:
     """Return a share fewer threads, at least one fewer, never below the minimum."""
     wanted = min(threads - 1, math.floor(threads * (1 - share) + 1e-9))
     return int(max(wanted, parameters["minimum"]))
@@ -116,13 +116,15 @@ def fewer(threads: int, share: float, parameters: Values) -> int:
 def count_needed_samples(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> float:
     """Return how many samples the phase needs, given those so far."""
     p, q, alpha, beta = (parameters[name] for name in ("p", "q", "alpha", "beta"))
-    after = max(float(parameters["initial_samples"]), first_samples(now.relative_deviation, q, alpha, beta))
+    after = max(
+        float(parameters["initial_samples"]), compute_first_samples(now.relative_deviation, q, alpha, beta)
+    )
     if cycle.phase == "max":
         after *= parameters["max_factor"]
     # If the range changed, there may be no step at all.
     if cycle.phase == "add" and cycle.before is not None and now.threads > cycle.before.threads:
         step = now.threads / cycle.before.threads - 1
-        second = second_samples(cycle.before, now, scale_q(p, q, step), alpha, beta)
+        second = compute_second_samples(cycle.before, now, scale_q(p, q, step), alpha, beta)
         # A clear loss is visible long before a gain is known exactly.
         after = second if has_declined(cycle.before, now) else max(after, second)
     return min(max(after, float(parameters["initial_samples"])), float(parameters["most_samples"]))
@@ -146,7 +148,7 @@ def step(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
 
 
 def _continue_after_base(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
-    threads = more(now.threads, parameters)
+    threads = increase_threads(now.threads, parameters)
     if threads == now.threads:
         return replace(cycle, phase="max", before=now)
     return replace(cycle, phase="add", threads=threads, before=now)
@@ -157,7 +159,7 @@ def _continue_after_add(parameters: Values, cycle: Cycle, now: ThroughputMoments
     if has_declined(before, now):
         return replace(cycle, phase="max", threads=before.threads, before=now)
     size = now.threads / before.threads - 1
-    threads = more(now.threads, parameters)
+    threads = increase_threads(now.threads, parameters)
     if brings(before, now, scale_q(parameters["p"], parameters["q"], size)) and threads > now.threads:
         return replace(cycle, threads=threads, before=now)
     return replace(cycle, phase="max", before=now)
@@ -174,7 +176,7 @@ def _continue_after_remove(parameters: Values, cycle: Cycle, now: ThroughputMome
 
 
 def _start_removing(parameters: Values, cycle: Cycle, now: ThroughputMoments) -> Cycle:
-    threads = fewer(now.threads, parameters["r"], parameters)
+    threads = decrease_threads(now.threads, parameters["r"], parameters)
     if threads >= now.threads:
         return _settle(cycle, now.threads, now)
     return replace(cycle, threads=threads, back_to=now.threads, before=now)
@@ -194,4 +196,4 @@ def _settle(cycle: Cycle, threads: int, at: ThroughputMoments) -> Cycle:
 
 def start_cycle(parameters: Values, threads: int, steps: int) -> Cycle:
     """Return the base of the next cycle: w fewer threads."""
-    return Cycle("base", fewer(threads, parameters["w"], parameters), steps=steps)
+    return Cycle("base", decrease_threads(threads, parameters["w"], parameters), steps=steps)

@@ -159,12 +159,12 @@ def quantile(alpha: float) -> float:
     return NormalDist().inv_cdf(1 - alpha)
 
 
-def first_samples(relative_deviation: float, q: float, alpha: float, beta: float) -> float:
+def compute_first_samples(relative_deviation: float, q: float, alpha: float, beta: float) -> float:
     """Return n1 of equation (24): samples of a configuration before the next one is known."""
     return 8 * (quantile(alpha) / beta * (1 + 1 / q) * relative_deviation) ** 2
 
 
-def second_samples(
+def compute_second_samples(
     before: ThroughputMoments, after: ThroughputMoments, q: float, alpha: float, beta: float
 ) -> float:
     """Return n2 of equation (25): samples of the configuration after a step, given both so far."""

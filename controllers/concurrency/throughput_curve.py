@@ -71,10 +71,12 @@ class StationCurve:
     def evaluate(self, threads: float) -> float:
         """Return X(n), interpolated between whole numbers."""
         below = math.floor(threads)
-        low = station_throughput(below, self.servers, self.capacity_per_second, self.empty_seconds)
+        low = compute_station_throughput(below, self.servers, self.capacity_per_second, self.empty_seconds)
         if below == threads:
             return low
-        high = station_throughput(below + 1, self.servers, self.capacity_per_second, self.empty_seconds)
+        high = compute_station_throughput(
+            below + 1, self.servers, self.capacity_per_second, self.empty_seconds
+        )
         return low + (threads - below) * (high - low)
 
     def to_json(self) -> dict[str, Json]:
@@ -108,7 +110,9 @@ class ScalabilityCurve:
         return {"kind": "scalability", **vars(self)}
 
 
-def station_throughput(threads: int, servers: int, capacity_per_second: float, empty_seconds: float) -> float:
+def compute_station_throughput(
+    threads: int, servers: int, capacity_per_second: float, empty_seconds: float
+) -> float:
     """Return X(n) of a delay and a station; see the module."""
     service = servers / capacity_per_second
     thinking = max(0.0, empty_seconds - service)
@@ -116,7 +120,7 @@ def station_throughput(threads: int, servers: int, capacity_per_second: float, e
         return 0.0
     if thinking <= 1e-12 * empty_seconds:
         return min(threads, servers) / service
-    least, most = _likely(threads, servers, thinking / service)
+    least, most = _estimate_thread_range(threads, servers, thinking / service)
     there = np.arange(least + 1, most + 1)
     logs = np.cumsum(np.log((threads - there + 1) / thinking * service / np.minimum(there, servers)))
     logs = np.concatenate([[0.0], logs])
@@ -125,7 +129,7 @@ def station_throughput(threads: int, servers: int, capacity_per_second: float, e
     return float(busy / chances.sum() / service)
 
 
-def _likely(threads: int, servers: int, thinking: float) -> tuple[int, int]:
+def _estimate_thread_range(threads: int, servers: int, thinking: float) -> tuple[int, int]:
     """Return the range of threads that are probably at the station; `thinking` is Z/S.
 
     π_j is greatest where (n - j)/Z = min(j, m)/S. Away from there the logarithm of the ratio of neighbors
@@ -144,7 +148,7 @@ def fit(points: Sequence[Point]) -> Curve:
     """Return the better of the two curves: scalability only where the points bend down, otherwise the
     station.
     """
-    if not bends(points):
+    if not is_past_peak(points):
         return fit_station(points)
     # A station's curve never falls. Its fit is slow, so it is computed only where the other fit is poor.
     scalability = fit_scalability(points)
@@ -154,7 +158,7 @@ def fit(points: Sequence[Point]) -> Curve:
     return scalability if scalability.error <= station.error else station
 
 
-def bends(points: Sequence[Point]) -> bool:
+def is_past_peak(points: Sequence[Point]) -> bool:
     """Return whether the largest measured configuration is clearly worse than the best below it."""
     ordered = sorted(points, key=lambda point: point.threads)
     best, last = max(ordered, key=lambda point: point.per_second), ordered[-1]
@@ -183,13 +187,18 @@ def fit_station(points: Sequence[Point]) -> StationCurve:
 def _fit_servers(points: Sequence[Point], servers: int, capacity: float, empty: float) -> StationCurve:
     start = np.log([max(capacity, 1.01 * servers / empty), empty])
 
-    def residuals(logs: Floats) -> Floats:
+    def compute_residuals(logs: Floats) -> Floats:
         guess = np.exp(logs)
         return np.asarray(
-            [station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1 for p in points]
+            [
+                compute_station_throughput(p.threads, servers, guess[0], guess[1]) / p.per_second - 1
+                for p in points
+            ]
         )
 
-    solution = scipy.optimize.least_squares(residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60)
+    solution = scipy.optimize.least_squares(
+        compute_residuals, start, bounds=(start - 1.5, start + 1.5), max_nfev=60
+    )
     error = math.sqrt(float(np.mean(solution.fun**2)))
     capacity, empty = np.exp(solution.x).tolist()
     return StationCurve(servers, capacity, empty, error)

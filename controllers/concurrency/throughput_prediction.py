@@ -41,7 +41,7 @@ class Saturation:
     peak_threads: float | None = None
 
 
-def curve_through(points: Sequence[Point]) -> Curve | None:
+def fit_curve_to_points(points: Sequence[Point]) -> Curve | None:
     """Return the curve fitted to the measurements, or None if there are too few."""
     known = [point for point in points if point.threads > 0 and point.per_second > 0]
     return fit(known) if len({point.threads for point in known}) >= MIN_POINTS else None
@@ -50,24 +50,26 @@ def curve_through(points: Sequence[Point]) -> Curve | None:
 def predict_throughput(curve: Curve, threads: int) -> PredictedThroughput:
     """Predict the throughput of a number of threads."""
     if isinstance(curve, StationCurve):
-        solution = solve_closed([_station(curve)], threads, _elsewhere_seconds(curve))
+        solution = solve_closed([_build_station(curve)], threads, _compute_elsewhere_seconds(curve))
         there = solution.stations["bottleneck"]
         return PredictedThroughput(
             threads, solution.throughput_per_second, there.utilisation, there.waiting_seconds
         )
     per_second = curve.evaluate(threads)
-    return PredictedThroughput(threads, per_second, per_second / bottleneck(curve).capacity_per_second, None)
+    return PredictedThroughput(
+        threads, per_second, per_second / estimate_saturation(curve).capacity_per_second, None
+    )
 
 
-def bottleneck(curve: Curve) -> Saturation:
+def estimate_saturation(curve: Curve) -> Saturation:
     """Return what saturates according to the curve."""
     if isinstance(curve, StationCurve):
-        station = _station(curve)
+        station = _build_station(curve)
         return Saturation(
             curve.capacity_per_second,
             curve.servers,
             station.service_seconds,
-            _elsewhere_seconds(curve),
+            _compute_elsewhere_seconds(curve),
         )
     assert isinstance(curve, ScalabilityCurve)
     if curve.peak_threads == float("inf"):
@@ -77,9 +79,9 @@ def bottleneck(curve: Curve) -> Saturation:
     return Saturation(curve.evaluate(curve.peak_threads), peak_threads=curve.peak_threads)
 
 
-def _station(curve: StationCurve) -> Station:
+def _build_station(curve: StationCurve) -> Station:
     return Station("bottleneck", curve.servers, curve.servers / curve.capacity_per_second)
 
 
-def _elsewhere_seconds(curve: StationCurve) -> float:
+def _compute_elsewhere_seconds(curve: StationCurve) -> float:
     return max(0.0, curve.empty_seconds - curve.servers / curve.capacity_per_second)

@@ -20,7 +20,7 @@ from typing import Any
 from controllers.concurrency import explorer, tcc
 from controllers.concurrency.explorer import CurveSearch
 from controllers.concurrency.steady import MAX_PER_SECOND
-from controllers.concurrency.tcc import Cycle, more
+from controllers.concurrency.tcc import Cycle, increase_threads
 from controllers.concurrency.throughput import MAX_THREADS, ThroughputMoments, brings
 from controllers.concurrency.throughput_curve import Point
 from controllers.design.friendliness import scale_q
@@ -87,12 +87,12 @@ class Trial:
         return replace(self, threads=0, fruitless=fruitless)
 
 
-def trial_from(document: Mapping[str, Any] | None) -> Trial:
+def restore_trial(document: Mapping[str, Any] | None) -> Trial:
     """Build the trial from a document that `to_json` wrote; the state of an older Weir has none."""
     return Trial() if document is None else Trial(**document)
 
 
-def origin_from(document: Mapping[str, Any] | None) -> Origin | None:
+def restore_origin(document: Mapping[str, Any] | None) -> Origin | None:
     """Build the origin from a document that `to_json` wrote."""
     return None if document is None else Origin(**document)
 
@@ -132,7 +132,7 @@ def start_trial(parameters: Values, trial: Trial, rest: Cycle | CurveSearch) -> 
 
 def step_from(parameters: Values, threads: int) -> int:
     """Return one step more than `threads`, within the range."""
-    return max(threads, more(threads, parameters))
+    return max(threads, increase_threads(threads, parameters))
 
 
 def count_needed_samples(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> float:
@@ -151,7 +151,9 @@ def compute_required_share(parameters: Values, before: int, after: int) -> float
     return scale_q(float(parameters["p"]), float(parameters["q"]), after / before - 1)
 
 
-def upwards(parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments) -> Cycle | CurveSearch:
+def search_upward(
+    parameters: Values, rest: Cycle | CurveSearch, now: ThroughputMoments
+) -> Cycle | CurveSearch:
     """Return the search that continues upward from the threads on trial."""
     if isinstance(rest, Cycle):
         return tcc.step(parameters, _as_step(parameters, rest, now.threads), now)

@@ -58,10 +58,10 @@ def change_points(at_seconds: Floats, rates_per_second: Floats) -> list[ChangePo
     if rates_per_second.size < 2 * MIN_MINUTES:
         return []
     smooth = _smooth(rates_per_second)
-    splits = _splits(smooth, _deviation(rates_per_second))
+    splits = _list_splits(smooth, _estimate_deviation(rates_per_second))
     steps = [(place, abs(jump), -_step(smooth, place) * np.sign(jump)) for place, jump in splits]
     abrupt = [(place, step) for place, jump, step in steps if step >= ABRUPT * jump]
-    levels = _levels(rates_per_second, [place for place, _ in abrupt])
+    levels = _compute_levels(rates_per_second, [place for place, _ in abrupt])
     return [
         ChangePoint(float(at_seconds[place]), before, after)
         for (place, step), (before, after) in zip(abrupt, levels, strict=True)
@@ -75,7 +75,7 @@ def _smooth(rates: Floats) -> Floats:
     return np.asarray(np.median(windows, axis=1), dtype=float)
 
 
-def _deviation(rates: Floats) -> float:
+def _estimate_deviation(rates: Floats) -> float:
     """Return σ: the deviation of the mean of n minutes, times √n."""
     near, far = (float(np.quantile((rates[step:] - rates[:-step]) ** 2, QUARTILE)) for step in (1, 2))
     correlation = min(max(far / near - 1, 0.0), MAX_CORRELATION) if near > 0 else 0.0
@@ -84,7 +84,7 @@ def _deviation(rates: Floats) -> float:
     return float(np.sqrt(max(measured, counted) * np.pi / 2))
 
 
-def _splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
+def _list_splits(smooth: Floats, deviation: float) -> list[tuple[int, float]]:
     """Return (first minute after it, m₁ - m₂) for every split."""
     sums = np.concatenate([[0.0], np.cumsum(smooth)])
     splits, open_stretches = [], [(0, smooth.size)]
@@ -112,7 +112,7 @@ def _step(smooth: Floats, place: int) -> float:
     return float(_STEP @ smooth[place - MIN_MINUTES : place + MIN_MINUTES])
 
 
-def _levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:
+def _compute_levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:
     """Return the levels before and after each place, as medians of up to `LEVEL_MINUTES` without another
     place.
     """

@@ -108,7 +108,7 @@ class MinuteCounts:
         bad, total = self._bad[places], self._total[places]
         return Counted(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))
 
-    def whole(self) -> Counted:
+    def sum_window(self) -> Counted:
         """Return the sum of the whole window."""
         return self.sum_newest(self._bad.size)
 
@@ -121,7 +121,7 @@ class MinuteCounts:
         return 0 <= self._now_minute - minute < self._bad.size
 
 
-def burn_rate(counted: Counted, target: float) -> float | None:
+def compute_burn_rate(counted: Counted, target: float) -> float | None:
     """Return the burn rate, or None if nothing was counted."""
     return counted.bad / counted.total / (1 - target) if counted.total > 0 else None
 
@@ -129,7 +129,7 @@ def burn_rate(counted: Counted, target: float) -> float | None:
 def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | None:
     """Return the lower burn rate of a pair's windows, or None while one is unknown."""
     long, short = counts.sum_newest(pair.long_minutes), counts.sum_newest(pair.short_minutes)
-    rates = burn_rate(long, target), burn_rate(short, target)
+    rates = compute_burn_rate(long, target), compute_burn_rate(short, target)
     if long.minutes < pair.short_minutes or rates[0] is None or rates[1] is None:
         return None
     return min(rates[0], rates[1])
@@ -140,7 +140,7 @@ def compute_allowed(counted: Counted, target: float) -> float:
     return (1 - target) * counted.total
 
 
-def window_budget(counted: Counted, target: float, minutes: int) -> float | None:
+def compute_window_budget(counted: Counted, target: float, minutes: int) -> float | None:
     """Return how much may be bad in the whole window, or None if nothing was counted."""
     return compute_allowed(counted, target) * minutes / counted.minutes if counted.minutes else None
 

@@ -33,7 +33,7 @@ class ForecastBand:
     high: float
     days: float
 
-    def outside(self, rate_per_second: float) -> float:
+    def compute_relative_distance(self, rate_per_second: float) -> float:
         """Return the distance from the middle in half-widths of the band; more than 1 is outside."""
         half = max((self.high - self.low) / 2, 1e-9)
         return abs(rate_per_second - (self.high + self.low) / 2) / half
@@ -45,7 +45,9 @@ class BandForecaster:
     def __init__(self) -> None:
         self._forecaster = Forecaster(DAY_SECONDS)
 
-    def band(self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float) -> ForecastBand | None:
+    def predict_limits(
+        self, at_seconds: Floats, rates_per_second: Floats, now_seconds: float
+    ) -> ForecastBand | None:
         """Return the band at `AHEAD_SECONDS` from now, or None if the past is too short.
 
         Raise `BadInput` as the forecaster does.
@@ -54,7 +56,7 @@ class BandForecaster:
         if stretches.at_seconds.size < MIN_STRETCHES:
             return None
         ahead = np.asarray([now_seconds + AHEAD_SECONDS])
-        mean, deviation = self._forecaster.ahead(stretches.at_seconds, stretches.means, ahead)
+        mean, deviation = self._forecaster.predict_ahead(stretches.at_seconds, stretches.means, ahead)
         level = max(0.0, float(mean[0]))
         within = np.sqrt(max(stretches.spread_within**2, level / MINUTE_SECONDS))
         half = SPREAD * float(np.hypot(deviation[0], within))
@@ -78,7 +80,7 @@ class PastRanges:
         if at_seconds.size == 0:
             return cls(at_seconds, rates_per_second, 0.0)
         newest = float(at_seconds.max())
-        each_seconds = stretch_seconds(newest - float(at_seconds.min()))
+        each_seconds = compute_period_seconds(newest - float(at_seconds.min()))
         number = ((newest - at_seconds) // each_seconds).astype(int)
         numbers, place = np.unique(number, return_inverse=True)
         counts = np.bincount(place)
@@ -92,6 +94,6 @@ class PastRanges:
         return cls(middles[::-1], means[::-1], float(np.sqrt(median / CHI_SQUARED_MEDIAN)))
 
 
-def stretch_seconds(span_seconds: float) -> float:
+def compute_period_seconds(span_seconds: float) -> float:
     """Return the length of a period for a past of this length: from a minute to a 32nd of a day."""
     return min(max(span_seconds / STRETCHES, MINUTE_SECONDS), DAY_SECONDS / STRETCHES)

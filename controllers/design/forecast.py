@@ -61,14 +61,18 @@ class Kernel:
     seasonal: float = 0.5
     noise: float = 0.01
 
-    def covariance(self, left_days: Floats, right_days: Floats) -> Floats:
+    def compute_covariance(self, left_days: Floats, right_days: Floats) -> Floats:
         """Return k / σ² without the noise, left by right."""
         elapsed = np.abs(left_days[:, None] - right_days[None, :])
-        season = _arc(elapsed, 1.0) / self.day + _arc(elapsed, WEEK_DAYS) / self.week + elapsed / self.elapsed
+        season = (
+            _compute_arc(elapsed, 1.0) / self.day
+            + _compute_arc(elapsed, WEEK_DAYS) / self.week
+            + elapsed / self.elapsed
+        )
         repeated = self.seasonal * np.exp(-0.5 * season)
         return np.asarray(repeated + (1 - self.seasonal) * np.exp(-0.5 * elapsed / self.now))
 
-    def others(self, name: str) -> "list[Kernel]":
+    def list_neighbors(self, name: str) -> "list[Kernel]":
         """Return half and double of one value within its limits; for a share, of its odds."""
         low, high = LIMITS[name]
         value = getattr(self, name)
@@ -80,7 +84,7 @@ class Kernel:
         return [replace(self, **{name: min(max(kernel, low), high)}) for kernel in near]
 
 
-def _arc(elapsed: Floats, round_days: float) -> Floats:
+def _compute_arc(elapsed: Floats, round_days: float) -> Floats:
     rest = elapsed % round_days
     return np.minimum(rest, round_days - rest)
 
@@ -102,7 +106,7 @@ class PointProcess:
         """Return the process with the σ² that maximizes the likelihood of the values."""
         level = float(values.mean())
         around, count = values - level, len(values)
-        covariance = kernel.covariance(at_days, at_days)
+        covariance = kernel.compute_covariance(at_days, at_days)
         covariance[np.diag_indices(count)] += kernel.noise
         factor = scipy.linalg.cho_factor(covariance, lower=True, check_finite=False)
         weights = scipy.linalg.cho_solve(factor, around, check_finite=False)
@@ -111,21 +115,24 @@ class PointProcess:
         likelihood = -0.5 * (count * math.log(variance) + determinant)
         return cls(kernel, at_days, level, variance, likelihood, factor, weights)
 
-    def ahead(self, at_days: Floats) -> tuple[Floats, Floats]:
+    def predict_ahead(self, at_days: Floats) -> tuple[Floats, Floats]:
         """Return the mean and standard deviation of measurements at these times, including their noise."""
-        between = self.kernel.covariance(at_days, self.at_days)
+        between = self.kernel.compute_covariance(at_days, self.at_days)
         known = scipy.linalg.cho_solve(self._factor, between.T, check_finite=False)
         left = 1 + self.kernel.noise - np.einsum("ij,ji->i", between, known)
         return self.level + between @ self._weights, np.sqrt(self.variance * np.maximum(left, 0.0))
 
 
-def likeliest(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
+def find_likeliest_process(at_days: Floats, values: Floats, start: Kernel) -> PointProcess:
     """Return the process with the likeliest kernel found by climbing from `start`."""
     best = PointProcess.fit_variance(start, at_days, values)
     for _ in range(CLIMBS):
         before = best
         for name in LIMITS:
-            near = [PointProcess.fit_variance(other, at_days, values) for other in best.kernel.others(name)]
+            near = [
+                PointProcess.fit_variance(other, at_days, values)
+                for other in best.kernel.list_neighbors(name)
+            ]
             best = max([best, *near], key=lambda process: process.log_likelihood)
         if best is before:
             break
@@ -171,7 +178,7 @@ class Forecaster:
         # Days since an arbitrary start, on a plant since 1970. Knowledge begins with the first value.
         self._first_days, self._fitted_days = math.inf, -math.inf
 
-    def ahead(
+    def predict_ahead(
         self, at_seconds: Floats, rates_per_second: Floats, ahead_seconds: Floats
     ) -> tuple[Floats, Floats]:
         """Return the mean and deviation (events/s) at future times, given past rates.
@@ -184,13 +191,13 @@ class Forecaster:
         rates = rates_per_second[-MAX_POINTS:]
         level = float(rates.mean()) or 1.0
         shares = np.maximum(rates / level, LEAST)
-        process = self._process(at, shares)
-        mean, deviation = self._scale.back(*process.ahead(ahead_seconds / self._day_seconds))
+        process = self._fit_process(at, shares)
+        mean, deviation = self._scale.back(*process.predict_ahead(ahead_seconds / self._day_seconds))
         seen_days = float(at_seconds[-1] - at_seconds[0]) / self._day_seconds
         unseen = UNSEEN_SHARE * mean * max(0.0, 1.0 - seen_days)
         return mean * level, np.hypot(deviation, unseen) * level
 
-    def _process(self, at_days: Floats, shares: Floats) -> PointProcess:
+    def _fit_process(self, at_days: Floats, shares: Floats) -> PointProcess:
         self._first_days = min(self._first_days, float(at_days[0]))
         known_days = self._fitted_days - self._first_days
         grown = at_days[-1] >= self._fitted_days + min(GROWTH * known_days, REFIT_DAYS)
@@ -205,7 +212,7 @@ class Forecaster:
         fits = list[tuple[float, Scale, PointProcess]]()
         for power, kernel in self._kernels.items():
             scale = Scale(power)
-            process = likeliest(at_days, scale.transform(shares), kernel)
+            process = find_likeliest_process(at_days, scale.transform(shares), kernel)
             fits.append((process.log_likelihood + scale.log_slope(shares), scale, process))
         self._kernels = {scale.power: process.kernel for _, scale, process in fits}
         self._fitted_days = float(at_days[-1])
@@ -213,7 +220,7 @@ class Forecaster:
         return process
 
 
-def averages(rates_per_second: Floats, bucket_seconds: int) -> tuple[Floats, Floats]:
+def compute_bucket_averages(rates_per_second: Floats, bucket_seconds: int) -> tuple[Floats, Floats]:
     """Return the middle (s) and mean of each bucket of a rate per second; the newest bucket is complete."""
     rates = (
         rates_per_second[rates_per_second.size % bucket_seconds :] if bucket_seconds > 1 else rates_per_second

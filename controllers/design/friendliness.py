@@ -33,12 +33,12 @@ TABLE_1 = {
 }
 
 
-def least_q(p: float) -> float:
+def compute_minimum_q(p: float) -> float:
     """Return the lower bound of q from condition (1), exclusive."""
     return p * (p + 1) / (p + 2)
 
 
-def least_w(p: float, q: float) -> float:
+def compute_minimum_w(p: float, q: float) -> float:
     """Return the lower bound of w from condition (2), inclusive."""
     return max(0.0, 1 - (p / q - 1) ** 2)
 
@@ -53,7 +53,7 @@ def scale_q(p: float, q: float, step: float) -> float:
 
     With few threads no step is exactly p: from 1 to 2 threads is a step of 1.
     """
-    return q * least_q(step) / least_q(p)
+    return q * compute_minimum_q(step) / compute_minimum_q(p)
 
 
 def answer(document: Any) -> dict[str, Json]:
@@ -63,10 +63,10 @@ def answer(document: Any) -> dict[str, Json]:
     if q >= p:
         raise BadInput("q", f"must be less than p ({p:g}): no step gains more than its share")
     conditions = {
-        "q_above": least_q(p),
-        "q_holds": q > least_q(p),
-        "w_at_least": least_w(p, q),
-        "w_holds": w >= least_w(p, q),
+        "q_above": compute_minimum_q(p),
+        "q_holds": q > compute_minimum_q(p),
+        "w_at_least": compute_minimum_w(p, q),
+        "w_holds": w >= compute_minimum_w(p, q),
     }
     return {
         "friendly": bool(conditions["q_holds"] and conditions["w_holds"]),

@@ -55,7 +55,7 @@ class Regulator:
         return float(np.linalg.eigvals(self.loop).real.max())
 
 
-def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
+def design_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """Return the stabilizing regulator. Raise `BadInput` naming A, B, Q, or R if there is none."""
     check(a, b, q, r)
     with np.errstate(all="ignore"):  # overflow shows in the result
@@ -64,7 +64,7 @@ def regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
         return _solve_by_pencil(a, b, q, r) if result is None else result
 
 
-def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
+def design_continuous_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     """Return the regulator for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K =
     R^-1B'X.
     """
@@ -77,7 +77,9 @@ def continuous(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
             result = Regulator(np.asarray(gain, dtype=float), cost, a - b @ gain)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise _build_unsolvable_error(a, b, r, 0.0) from error
-    if not result.is_finite or result.largest_real_part > 1e-9 * max(1.0, _size(result.loop)):
+    if not result.is_finite or result.largest_real_part > 1e-9 * max(
+        1.0, _compute_largest_element(result.loop)
+    ):
         raise _build_range_error(a, b, q, r)
     return result
 
@@ -155,18 +157,20 @@ def _solve_by_pencil(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
     return result
 
 
-def _size(matrix: Floats) -> float:
+def _compute_largest_element(matrix: Floats) -> float:
     """Return the largest element, or 1 for a matrix of zeros."""
     return float(np.abs(matrix).max(initial=0.0)) or 1.0
 
 
 def _is_moderate(matrix: Floats) -> bool:
-    return 1e-50 <= _size(matrix) <= 1e50
+    return 1e-50 <= _compute_largest_element(matrix) <= 1e50
 
 
 def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
     """Return the error naming the matrix whose size is furthest from 1."""
-    sizes = {name: _size(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)}
+    sizes = {
+        name: _compute_largest_element(matrix) for name, matrix in zip("ABQR", (a, b, q, r), strict=True)
+    }
     name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
     return BadInput(
         name,

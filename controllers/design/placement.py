@@ -96,16 +96,16 @@ def open_loop(model: Model, gains: Gains) -> tuple[Floats, Floats]:
     return denominator, np.concatenate([np.zeros(len(denominator) - len(numerator)), numerator])
 
 
-def poles(model: Model, gains: Gains) -> npt.NDArray[np.complex128]:
+def compute_poles(model: Model, gains: Gains) -> npt.NDArray[np.complex128]:
     """Return all poles of the closed loop, largest first."""
     denominator, numerator = open_loop(model, gains)
     roots = np.roots(denominator + numerator).astype(complex)
     return np.asarray(roots[np.argsort(-np.abs(roots))])
 
 
-def spectral_radius(model: Model, gains: Gains) -> float:
+def compute_spectral_radius(model: Model, gains: Gains) -> float:
     """Return the size of the largest pole: below 1 the loop is stable."""
-    return float(np.abs(poles(model, gains)).max(initial=0.0))
+    return float(np.abs(compute_poles(model, gains)).max(initial=0.0))
 
 
 def place(model: Model, poles: Sequence[complex], form: str = "i-p") -> Gains:
@@ -174,7 +174,7 @@ def check_conjugate(poles: Sequence[complex], field: str = "poles") -> None:
         left.remove(pair)
 
 
-def feedback(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
+def place_poles(a: Floats, b: Floats, poles: Sequence[complex]) -> Floats:
     """Return K (1 by n) so that A - B·K has the given poles, by Ackermann's formula; A is n by n, B n by 1.
 
     K = [0 … 0 1]·[B AB … A^(n-1)B]^-1·p(A), with p the polynomial of the poles. Raise `BadInput` if the poles
@@ -218,7 +218,7 @@ def step_response(model: Model, gains: Gains, samples: int) -> StepResponse:
     return StepResponse(tuple(measured[:samples]), tuple(admitted))
 
 
-def response_samples(radius: float) -> int:
+def compute_response_samples(radius: float) -> int:
     """Return how many samples show the whole response of a stable loop, within bounds."""
     if radius >= STABLE_BELOW:
         return MAX_RESPONSE
@@ -227,25 +227,25 @@ def response_samples(radius: float) -> int:
 
 def report(model: Model, gains: Gains) -> GainsReport:
     """Return what the gains promise: poles, response to a step of the setpoint, and gain margin."""
-    radius = spectral_radius(model, gains)
+    radius = compute_spectral_radius(model, gains)
     if not radius < STABLE_BELOW:
         return GainsReport(radius, False, None, None, None)
-    measured = np.array(step_response(model, gains, response_samples(radius)).measured)
+    measured = np.array(step_response(model, gains, compute_response_samples(radius)).measured)
     if not np.isfinite(measured).all():  # rounding loses the sums of gains this large
-        return GainsReport(radius, True, None, None, gain_margin(model, gains))
+        return GainsReport(radius, True, None, None, compute_gain_margin(model, gains))
     apart = np.flatnonzero(np.abs(measured - 1) > SETTLED_WITHIN)
     settled = int(apart[-1]) + 1
     overshoot = max(0.0, float(measured.max()) - 1)
     within = settled if settled < len(measured) else None
-    return GainsReport(radius, True, within, overshoot, gain_margin(model, gains))
+    return GainsReport(radius, True, within, overshoot, compute_gain_margin(model, gains))
 
 
-def gain_margin(model: Model, gains: Gains) -> float | None:
+def compute_gain_margin(model: Model, gains: Gains) -> float | None:
     """Return the factor above 1 by which b may grow before a stable loop becomes unstable, or None for any."""
-    return margin_of(*open_loop(model, gains))
+    return compute_loop_margin(*open_loop(model, gains))
 
 
-def margin_of(denominator: Floats, numerator: Floats) -> float | None:
+def compute_loop_margin(denominator: Floats, numerator: Floats) -> float | None:
     """Return the gain margin of a loop given as D and N, highest power first, with equal length.
 
     A pole z on the unit circle at the factor g has D(z) + g·N(z) = 0. As g is real, D(z)·N(1/z) =

@@ -87,7 +87,7 @@ def solve_closed(stations: Sequence[Station], customers: int, think_seconds: flo
         )
     thinking = Station("", 0, think_seconds)
     terms = [_log_terms(station_, customers) for station_ in (*stations, thinking)]
-    before, after = _prefixes(terms), _prefixes(terms[::-1])[::-1]
+    before, after = _convolve_prefixes(terms), _convolve_prefixes(terms[::-1])[::-1]
     whole = before[-1]
     throughput = math.exp(whole[customers - 1] - whole[customers])
     results = {}
@@ -98,10 +98,10 @@ def solve_closed(stations: Sequence[Station], customers: int, think_seconds: flo
     return Solution(throughput, results)
 
 
-def throughput(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Floats:
+def compute_throughput(stations: Sequence[Station], customers: int, think_seconds: float = 0.0) -> Floats:
     """Return the passes per second for 1, 2, … customers, all at once."""
     terms = [_log_terms(station, customers) for station in (*stations, Station("", 0, think_seconds))]
-    whole = _prefixes(terms)[-1]
+    whole = _convolve_prefixes(terms)[-1]
     return np.asarray(np.exp(whole[:-1] - whole[1:]))
 
 
@@ -114,7 +114,7 @@ def _log_terms(station: Station, customers: int) -> Floats:
     return np.concatenate([[0.0], np.cumsum(np.log(station.demand_seconds) - np.log(rates))])
 
 
-def _prefixes(terms: Sequence[Floats]) -> list[Floats]:
+def _convolve_prefixes(terms: Sequence[Floats]) -> list[Floats]:
     """Return the convolutions of none, the first, the first two, …"""
     empty = np.full(len(terms[0]), -np.inf)
     empty[0] = 0.0
@@ -166,12 +166,12 @@ def solve_closed_classes(stations: Sequence[Station], classes: Sequence[Customer
                 rates[at] = count / (classes[at].think_seconds + float(visits[at] @ residence[at]))
         queues[population] = (rates[:, None] * visits * residence).sum(axis=0)
     return {
-        each.name: _class_solution(stations, rates[at], visits[at], service[at], residence[at])
+        each.name: _build_class_solution(stations, rates[at], visits[at], service[at], residence[at])
         for at, each in enumerate(classes)
     }
 
 
-def _class_solution(
+def _build_class_solution(
     stations: Sequence[Station], rate: float, visits: Floats, service: Floats, residence: Floats
 ) -> Solution:
     results = {

@@ -50,7 +50,7 @@ class Estimate:
         return replace(start, a=self.a, b=start.b * self.ratio)
 
 
-def first(start: Model) -> Estimate:
+def build_initial_estimate(start: Model) -> Estimate:
     """Return the estimate before any measurement: the given model."""
     return Estimate(_clip(start.a, A_BOUNDS))
 
@@ -78,7 +78,7 @@ def follow(
     regressor = np.array([y[1] - setpoint, start.b * (u[at] - (before.mean or 0.0)), 1.0])
     if excited:
         return _update_estimate(before, regressor, y[0] - setpoint, noise, forgetting)
-    return _offset_learned(before, regressor, y[0] - setpoint, noise)
+    return _update_offset(before, regressor, y[0] - setpoint, noise)
 
 
 def _center(before: Estimate, start: Model, felt: float) -> Estimate:
@@ -92,7 +92,7 @@ def _update_estimate(
     before: Estimate, regressor: Floats, measured: float, noise: float, forgetting: float
 ) -> Estimate:
     """Apply one step of the filter to all of θ."""
-    covariance = _covariance(before, noise)
+    covariance = _compute_covariance(before, noise)
     theta = np.array([before.a, before.ratio, before.offset])
     reach = covariance @ regressor
     # Rounding may leave a negative variance, or zero to divide by.
@@ -108,9 +108,9 @@ def _update_estimate(
     )
 
 
-def _offset_learned(before: Estimate, regressor: Floats, measured: float, noise: float) -> Estimate:
+def _update_offset(before: Estimate, regressor: Floats, measured: float, noise: float) -> Estimate:
     """Apply one step of the filter to c, with a and b fixed."""
-    covariance = _covariance(before, noise)
+    covariance = _compute_covariance(before, noise)
     surprise = measured - float(regressor @ [before.a, before.ratio, before.offset])
     share = covariance[2, 2] / (noise**2 + covariance[2, 2])
     covariance[2, :] *= 1 - share
@@ -130,7 +130,7 @@ def is_covariance(numbers: Sequence[float]) -> bool:
     return bool((matrix == matrix.T).all() and (np.diag(matrix) >= 0).all())
 
 
-def _covariance(before: Estimate, noise: float) -> Floats:
+def _compute_covariance(before: Estimate, noise: float) -> Floats:
     """Return P of this sample: c may have drifted."""
     known = before.covariance or np.diag([*FIRST_VARIANCE, (FIRST_OFFSET_NOISES * noise) ** 2]).ravel()
     covariance = np.array(known).reshape(3, 3)

@@ -44,22 +44,22 @@ def place(document: Any) -> dict[str, Json]:
     given = read_object(document, "document")
     if "A" in given or "B" in given:
         return _place_states(given)
-    wanted = _poles(given, "discrete")
+    wanted = _parse_poles(given, "discrete")
     values = read_document((*MODEL, FORM), {key: each for key, each in given.items() if key != "poles"})
     model = _model(values)
     gains = placement.place(model, wanted, values["form"])
-    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_promise(placement.report(model, gains))}
+    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_encode_report(placement.report(model, gains))}
 
 
 def _place_states(given: Mapping[str, Any]) -> dict[str, Json]:
     refuse_unknown(given, ("A", "B", "poles", "time"), "")
     time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
-    wanted = _poles(given, time)
-    a, b = _matrix(given, "A"), _matrix(given, "B")
+    wanted = _parse_poles(given, time)
+    a, b = _parse_matrix(given, "A"), _parse_matrix(given, "B")
     _check_square(a)
     if b.shape != (len(a), 1):
         raise BadInput("B", f"must have {len(a)} rows of 1, not {b.shape[0]} of {b.shape[1]}")
-    return {"K": placement.feedback(a, b, wanted).tolist()}
+    return {"K": placement.place_poles(a, b, wanted).tolist()}
 
 
 def check(document: Any) -> dict[str, Json]:
@@ -67,7 +67,7 @@ def check(document: Any) -> dict[str, Json]:
     values = read_document((*MODEL, *GAINS), document)
     gains = Gains(values["kp"], values["ki"], values["kd"], values["form"])
     report = placement.report(_model(values), gains)
-    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_promise(report)}
+    return {"kp": gains.kp, "ki": gains.ki, "kd": gains.kd, **_encode_report(report)}
 
 
 def regulate(document: Any) -> dict[str, Json]:
@@ -75,9 +75,13 @@ def regulate(document: Any) -> dict[str, Json]:
     given = read_object(document, "document")
     refuse_unknown(given, ("A", "B", "Q", "R", "time"), "")
     time = read_document((TIME,), {key: given[key] for key in ("time",) if key in given})["time"]
-    a, b, q, r = (_matrix(given, name) for name in "ABQR")
+    a, b, q, r = (_parse_matrix(given, name) for name in "ABQR")
     _check_square(a)
-    result = lqr.regulator(a, b, q, r) if time == "discrete" else lqr.continuous(a, b, q, r)
+    result = (
+        lqr.design_regulator(a, b, q, r)
+        if time == "discrete"
+        else lqr.design_continuous_regulator(a, b, q, r)
+    )
     measure = "spectral_radius" if time == "discrete" else "largest_real_part"
     return {"K": result.gain.tolist(), "X": result.cost.tolist(), measure: getattr(result, measure)}
 
@@ -96,19 +100,19 @@ def _model(values: Mapping[str, Any]) -> Model:
     return Model(values["a"], values["b"], int(values["delay"]))
 
 
-def _promise(report: GainsReport) -> dict[str, Json]:
+def _encode_report(report: GainsReport) -> dict[str, Json]:
     return asdict(report)
 
 
-def _poles(given: Mapping[str, Any], time: str) -> list[complex]:
+def _parse_poles(given: Mapping[str, Any], time: str) -> list[complex]:
     """Read the poles, each a number or [re, im], all stable. Raise `BadInput` naming the first invalid one."""
     listed = given.get("poles")
     if not isinstance(listed, list) or not listed:
         raise BadInput("poles", "must be a list of poles, each a number or [re, im]")
-    return [_pole(each, f"poles[{at}]", time) for at, each in enumerate(listed)]
+    return [_parse_pole(each, f"poles[{at}]", time) for at, each in enumerate(listed)]
 
 
-def _pole(given: Any, where: str, time: str) -> complex:
+def _parse_pole(given: Any, where: str, time: str) -> complex:
     parts = given if isinstance(given, list) else [given, 0.0]
     if len(parts) != 2 or not all(_is_number(part) for part in parts):
         raise BadInput(where, "must be a number, or [re, im] with two finite numbers")
@@ -120,7 +124,7 @@ def _pole(given: Any, where: str, time: str) -> complex:
     return pole
 
 
-def _matrix(given: Mapping[str, Any], name: str) -> Floats:
+def _parse_matrix(given: Mapping[str, Any], name: str) -> Floats:
     """Read a list of rows of equal length with finite numbers. Raise `BadInput` naming the row or element."""
     rows = given.get(name)
     if not isinstance(rows, list) or not rows:

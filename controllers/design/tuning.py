@@ -99,7 +99,7 @@ class Improvement:
         return 1.0 - self.after / self.before if self.before > 0 else 0.0
 
 
-def improvement(before: Sequence[float], after: Sequence[float], seed: int) -> Improvement:
+def compute_improvement(before: Sequence[float], after: Sequence[float], seed: int) -> Improvement:
     """Compare days in the same order. Raise ValueError if there is none, or the lengths differ."""
     if not before or len(before) != len(after):
         raise ValueError(

@@ -77,7 +77,9 @@ class RankedChange:
     weight: float
 
 
-def chance_of(count: int, window_seconds: float, observed_seconds: float, prior_seconds: float) -> float:
+def compute_change_probability(
+    count: int, window_seconds: float, observed_seconds: float, prior_seconds: float
+) -> float:
     """Return the probability that a window holds one of `count` changes: 1 - e^(-rate·window).
 
     rate = (count + 1/2) / (observed + prior), per second. The record is drawn towards half a change in the

@@ -65,7 +65,7 @@ class Difference:
         return self.measure == "share"
 
 
-def differences(
+def find_differences(
     counts: Mapping[str, tuple[Counts, Counts]],
     measures: Mapping[tuple[str, str, str], tuple[Sequence[float], Sequence[float]]],
 ) -> list[Difference]:
@@ -81,16 +81,16 @@ def differences(
         for share_test in share_tests(dimension, here, there)
     ]
     for (dimension, value, measure), (here, there) in measures.items():
-        tested += mean_test(dimension, value, measure, here, there)
+        tested += compare_means(dimension, value, measure, here, there)
     kept = select_significant([test.probability for test in tested], RATE)
     tests = [each for each, keep in zip(tested, kept, strict=True) if keep and abs(each.effect) >= MIN_EFFECT]
     tests.sort(key=lambda difference: (-abs(difference.effect), difference.dimension, difference.value))
-    shares = _largest_of_each_first([difference_ for difference_ in tests if difference_.is_share])
+    shares = _interleave_dimensions([difference_ for difference_ in tests if difference_.is_share])
     turns = zip_longest(shares, (difference_ for difference_ in tests if not difference_.is_share))
     return [difference_ for pair in turns for difference_ in pair if difference_ is not None]
 
 
-def _largest_of_each_first(shares: Sequence[Difference]) -> list[Difference]:
+def _interleave_dimensions(shares: Sequence[Difference]) -> list[Difference]:
     """Return the first of each dimension, then the second of each, and so on, otherwise in their order."""
     places = Counter[str]()
     placed: list[tuple[int, Difference]] = []
@@ -107,7 +107,7 @@ def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Differe
     values = sorted({*here, *there})
     if len(values) < 2 or not here or not there:
         return
-    rows_here, rows_there = _table(values, here), _table(values, there)
+    rows_here, rows_there = _build_count_table(values, here), _build_count_table(values, there)
     totals_here, totals_there = rows_here.sum(axis=0), rows_there.sum(axis=0)
     if totals_here.sum() < MIN_EVENTS or totals_there.sum() < MIN_EVENTS:
         return
@@ -121,7 +121,7 @@ def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Differe
         yield Difference(dimension, value, "share", float(share), float(share_there), effect, probability)
 
 
-def mean_test(
+def compare_means(
     dimension: str, value: str, measure: str, here: Sequence[float], there: Sequence[float]
 ) -> list[Difference]:
     """Return Welch's test, or nothing if there are too few slices or neither mean is above 0."""
@@ -154,15 +154,15 @@ def select_significant(probabilities: Sequence[float], rate: float) -> list[bool
     return [at in kept for at in range(count)]
 
 
-def _table(values: Sequence[str], counts: Counts) -> Floats:
+def _build_count_table(values: Sequence[str], counts: Counts) -> Floats:
     slices = len(next(iter(counts.values())))
     return np.array([counts.get(value, [0.0] * slices) for value in values], dtype=float)
 
 
 def _share_probability(here: Floats, of_here: Floats, there: Floats, of_there: Floats) -> float:
     statistic = _g(here.sum(), of_here.sum(), there.sum(), of_there.sum())
-    pearson_here, free_here = _heterogeneity(here, of_here)
-    pearson_there, free_there = _heterogeneity(there, of_there)
+    pearson_here, free_here = _compute_heterogeneity(here, of_here)
+    pearson_there, free_there = _compute_heterogeneity(there, of_there)
     free = free_here + free_there
     if free == 0:
         return float(scipy.stats.chi2.sf(statistic, 1))
@@ -178,7 +178,7 @@ def _g(hits: float, total: float, other_hits: float, other_total: float) -> floa
     return float(2 * (observed[seen] * np.log(observed[seen] / expected[seen])).sum())
 
 
-def _heterogeneity(hits: Floats, totals: Floats) -> tuple[float, int]:
+def _compute_heterogeneity(hits: Floats, totals: Floats) -> tuple[float, int]:
     """Return Pearson's X² of the non-empty slices around their common share, and its degrees of freedom."""
     some = totals > 0
     share = hits.sum() / totals.sum() if totals.sum() else 0.0

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 Influences = Mapping[str, Iterable[str]]
 
 
-def distances(influences: Influences, subjects: Iterable[str]) -> dict[str, int]:
+def compute_distances(influences: Influences, subjects: Iterable[str]) -> dict[str, int]:
     """Return the steps from the subjects (0) to each part that can act on them, by breadth-first search.
 
     Parts that cannot act on them are left out.

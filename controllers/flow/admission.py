@@ -31,7 +31,7 @@ from controllers.design.recursive import (
     A_BOUNDS,
     RATIO_BOUNDS,
     Estimate,
-    first,
+    build_initial_estimate,
     follow,
     is_covariance,
 )
@@ -212,14 +212,14 @@ class Flow:
             if parameters[name] is None and parameters[other] is not None:
                 raise BadInput(f"parameters.{name}", f"is missing; a model with {other} needs both a and b")
         if (model := model_of(parameters)) is not None:
-            _check_gains(model, gains_of(parameters))
+            _check_gains(model, build_gains(parameters))
         elif parameters["tuning"] == "adaptive":
             raise BadInput("parameters.a", "is missing; adaptive tuning needs a model with a and b")
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Accept every observation: any two numbers are consistent."""
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without measurements or admitted amounts."""
         return _to_json(_Memory())
 
@@ -243,13 +243,13 @@ class Flow:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the amount to admit in the next interval."""
-        before = _memory(state)
+        before = _restore_memory(state)
         memory = _record_measurement(before, parameters, observation)
-        gains, estimate = _tune(parameters, memory)
-        raw = _law(parameters, gains, memory)
+        gains, estimate = _tune_gains(parameters, memory)
+        raw = _compute_raw_amount(parameters, gains, memory)
         admit = min(max(raw, parameters["minimum"]), parameters["maximum"])
         starved = _is_starved(before, memory)
-        decision = _decision(parameters, gains, memory, raw, admit, estimate, starved)
+        decision = _build_decision(parameters, gains, memory, raw, admit, estimate, starved)
         if starved and _may_stand(parameters, before, memory, admit):
             admit = float(before.limit or 0.0)
             decision = _repeat_limit(parameters, memory, admit, decision)
@@ -278,7 +278,7 @@ def model_of(parameters: Values) -> Model | None:
     return Model(float(parameters["a"]), float(parameters["b"]), int(parameters["delay"]))
 
 
-def gains_of(parameters: Values) -> Gains:
+def build_gains(parameters: Values) -> Gains:
     """Return the gains as set."""
     return Gains(
         float(parameters["kp"]), float(parameters["ki"]), float(parameters["kd"]), parameters["form"]
@@ -286,7 +286,7 @@ def gains_of(parameters: Values) -> Gains:
 
 
 def _check_gains(model: Model, gains: Gains) -> None:
-    radius = placement.spectral_radius(model, gains)
+    radius = placement.compute_spectral_radius(model, gains)
     # With an integral gain of 0 a pole stays at 1: the free space would settle anywhere.
     if not radius < placement.STABLE_BELOW:
         field = "kd" if gains.kp == gains.ki == 0 and gains.kd else "ki" if gains.ki == 0 else "kp"
@@ -332,13 +332,13 @@ def _repeat_limit(parameters: Values, memory: _Memory, limit: float, decision: D
     return Decision({ADMIT: limit}, reason, terms, decision.limited_by, raw=limit)
 
 
-def _tune(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
+def _tune_gains(parameters: Values, memory: _Memory) -> tuple[Gains, Estimate | None]:
     """Return the gains of this decision; in adaptive mode those that keep the poles on the estimated plant."""
-    gains, start = gains_of(parameters), model_of(parameters)
+    gains, start = build_gains(parameters), model_of(parameters)
     if start is None or parameters["tuning"] == "fixed":
         return gains, None
     noise = parameters["resolution"] * max(parameters["setpoint"], 1.0)
-    before = memory.estimate or first(start)
+    before = memory.estimate or build_initial_estimate(start)
     estimate = follow(
         before,
         start,
@@ -357,16 +357,16 @@ def _redesign_gains(start: Model, now: Model, gains: Gains) -> Gains:
     The given gains stay while they perform well, because an estimate is never accurate enough for small
     changes.
     """
-    wanted = list(placement.poles(start, gains))
-    if placement.spectral_radius(now, gains) <= max(GOOD_RADIUS, (1 + abs(wanted[0])) / 2):
+    wanted = list(placement.compute_poles(start, gains))
+    if placement.compute_spectral_radius(now, gains) <= max(GOOD_RADIUS, (1 + abs(wanted[0])) / 2):
         return gains
     if start.delay == 0 and gains.kd == 0:
         wanted = wanted[:2]  # the third is a factor z that cancels
     designed = placement.place(now, wanted, gains.form)
-    return designed if placement.spectral_radius(now, designed) < placement.STABLE_BELOW else gains
+    return designed if placement.compute_spectral_radius(now, designed) < placement.STABLE_BELOW else gains
 
 
-def _law(parameters: Values, gains: Gains, memory: _Memory) -> float:
+def _compute_raw_amount(parameters: Values, gains: Gains, memory: _Memory) -> float:
     """Apply the formula of the module; before the first measurement everything was at rest."""
     y, u = memory.measured[0], memory.admitted[0]
     y_before = memory.measured[1] if len(memory.measured) > 1 else y
@@ -378,7 +378,7 @@ def _law(parameters: Values, gains: Gains, memory: _Memory) -> float:
     return float(u + gains.ki * error + gains.kp * moved - gains.kd * (u - u_before))
 
 
-def _decision(
+def _build_decision(
     parameters: Values,
     gains: Gains,
     memory: _Memory,
@@ -402,12 +402,14 @@ def _decision(
     }
     # If fewer arrived than were admitted, admitting fewer still changes nothing.
     without_effect = starved and error < 0
-    reason = _reason(parameters, memory, admit, limited_by, without_effect)
+    reason = _explain_decision(parameters, memory, admit, limited_by, without_effect)
     expected = None if without_effect else _build_expectation(parameters, gains, error)
     return Decision({ADMIT: admit}, reason, terms, limited_by, admit, expected)
 
 
-def _reason(parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool) -> str:
+def _explain_decision(
+    parameters: Values, memory: _Memory, admit: float, limited_by: str | None, starved: bool
+) -> str:
     u, cause = memory.admitted[0], _describe_position(parameters, memory)
     causes = [cause, f"this is the {limited_by}"] if limited_by else [cause]
     change = "unchanged" if admit == u else f"before: {u:,.0f}"
@@ -419,11 +421,11 @@ def _describe_position(parameters: Values, memory: _Memory) -> str:
     """Describe how much is free and how far that is from the setpoint."""
     y, error = memory.measured[0], parameters["setpoint"] - memory.measured[0]
     side = "below" if error > 0 else "above"
-    where = f"{_size(abs(error))} {side} the setpoint" if error else "at the setpoint"
-    return f"{_size(y)} free, {where}"
+    where = f"{_format_size(abs(error))} {side} the setpoint" if error else "at the setpoint"
+    return f"{_format_size(y)} free, {where}"
 
 
-def _size(size_bytes: float) -> str:
+def _format_size(size_bytes: float) -> str:
     for unit, factor in (("MB", 1e6), ("kB", 1e3)):
         if abs(size_bytes) >= factor:
             return f"{size_bytes / factor:,.1f} {unit}"
@@ -438,7 +440,7 @@ def _build_expectation(parameters: Values, gains: Gains, error: float) -> Expect
         return None
     model, samples = model_of(parameters), USUAL_SETTLING_SAMPLES
     if model is not None:
-        samples = _count_settling_samples(model, gains_of(parameters)) or samples
+        samples = _count_settling_samples(model, build_gains(parameters)) or samples
     seconds = samples * parameters["interval_seconds"]
     return Expected("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
 
@@ -462,7 +464,7 @@ def _to_json(memory: _Memory) -> Json:
     }
 
 
-def _memory(state: Json) -> _Memory:
+def _restore_memory(state: Json) -> _Memory:
     estimate = state["estimate"]
     return _Memory(
         tuple(state["measured"]),

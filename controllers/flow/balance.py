@@ -40,11 +40,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from controllers.design.lqr import regulator
+from controllers.design.lqr import design_regulator
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import format_count, format_no_action, format_reason, number, percent
+from controllers.framework.reason import (
+    format_count,
+    format_no_action,
+    format_number,
+    format_percent,
+    format_reason,
+)
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
@@ -163,33 +169,35 @@ class BalanceGains:
         return np.asarray(change - change.mean())
 
 
-def design(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> BalanceGains:
+def design_balance_gains(a: Floats, b: Floats, *, q: float, integral: float, r: float) -> BalanceGains:
     """Return the gains of the regulator for replicas with these models, one element each."""
     if np.ptp(a) == 0 and np.ptp(b) == 0:
-        k, lasting = alike(float(a[0]), float(b[0]), q=q, integral=integral, r=r)
+        k, lasting = compute_decoupled_gains(float(a[0]), float(b[0]), q=q, integral=integral, r=r)
         return BalanceGains(np.array(k), np.array(lasting))
-    basis, states = differences(len(a)), len(a) - 1
-    gain = regulator(*difference_system(a, b, q=q, integral=integral, r=r)).gain
+    basis, states = build_difference_basis(len(a)), len(a) - 1
+    gain = design_regulator(*build_difference_system(a, b, q=q, integral=integral, r=r)).gain
     return BalanceGains(basis.T @ gain[:, :states] @ basis, basis.T @ gain[:, states:] @ basis)
 
 
-def differences(replicas: int) -> Floats:
+def build_difference_basis(replicas: int) -> Floats:
     """Return T, an orthonormal basis of vectors that sum to 0: N - 1 rows of N."""
     return np.asarray(scipy.linalg.helmert(replicas))
 
 
-def difference_system(
+def build_difference_system(
     a: Floats, b: Floats, *, q: float, integral: float, r: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return A, B, Q, R of the module docstring: states x and i, inputs v."""
-    basis, size = differences(len(a)), len(a) - 1
+    basis, size = build_difference_basis(len(a)), len(a) - 1
     nothing, one = np.zeros((size, size)), np.eye(size)
     system = np.block([[(basis * a) @ basis.T, nothing], [one, one]])
     inputs = np.vstack([(basis * b) @ basis.T, nothing])
     return system, inputs, scipy.linalg.block_diag(q * one, integral * one), r * one
 
 
-def alike(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[float, float]:
+def compute_decoupled_gains(
+    a: float, b: float, *, q: float, integral: float, r: float
+) -> tuple[float, float]:
     """Return K and L of one decoupled loop in closed form, by spectral factorization.
 
     The optimal poles are the z within the unit circle with, for w = z + 1/z,
@@ -199,7 +207,7 @@ def alike(a: float, b: float, *, q: float, integral: float, r: float) -> tuple[f
     a quadratic in w; and (z - a)(z - 1) + b·K·(z - 1) + b·L has them.
     """
     quadratic = [r * a, -(r * (1 + a) ** 2 + b * b * q), 2 * r * (1 + a * a) + b * b * (2 * q + integral)]
-    first, second = (_inside(w) for w in _roots(*quadratic))
+    first, second = (_find_stable_root(w) for w in _roots(*quadratic))
     proportional = (1 + a - (first + second).real) / b
     return proportional, ((first * second).real - a) / b + proportional
 
@@ -210,7 +218,7 @@ def _roots(square: float, linear: float, constant: float) -> tuple[complex, comp
     return constant / half, (half / square if square > 1e-100 * abs(half) else None)
 
 
-def _inside(w: complex | None) -> complex:
+def _find_stable_root(w: complex | None) -> complex:
     """Return z within the unit circle with z + 1/z = w."""
     if w is None:
         return 0j
@@ -250,7 +258,7 @@ class Balance:
                     raise BadInput(
                         f"parameters.{key}.{name}", f"is not a replica; the replicas are {', '.join(names)}"
                     )
-        if minimum_share(parameters, len(names)) * len(names) > 1:
+        if compute_minimum_share(parameters, len(names)) * len(names) > 1:
             raise BadInput(
                 "parameters.minimum_share",
                 f"must be at most {1 / len(names):.4g} with {len(names)} replicas, "
@@ -258,7 +266,7 @@ class Balance:
             )
         _check_models(parameters, names)
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without known differences."""
         return {"differences": {}, "returning": False}
 
@@ -287,15 +295,15 @@ class Balance:
         # A new replica has no past: its present difference counts as lasting.
         before = np.array([known.get(name, each) for name, each in zip(names, now, strict=True)])
         wanted = shares + total * _design_gains(parameters, names).change(now, before)
-        spread = project_shares(wanted, minimum_share(parameters, len(names)), total)
-        decision = _decision(parameters, names, response, shares, wanted, spread)
+        spread = project_shares(wanted, compute_minimum_share(parameters, len(names)), total)
+        decision = _build_decision(parameters, names, response, shares, wanted, spread)
         return {"differences": dict(zip(names, now.tolist(), strict=True)), "returning": False}, decision
 
 
 LAW: Law = Balance()
 
 
-def minimum_share(parameters: Values, replicas: int) -> float:
+def compute_minimum_share(parameters: Values, replicas: int) -> float:
     """Return the minimum share of a replica: as given, or one that leaves shares to move for any number of
     replicas.
     """
@@ -341,7 +349,7 @@ def _check_models(parameters: Values, names: Sequence[str]) -> None:
 
 def _design_gains(parameters: Values, names: Sequence[str]) -> BalanceGains:
     weights = (float(parameters[key]) for key in ("q", "integral", "r"))
-    return _gains(*_models(parameters, sorted(names)), *weights)
+    return _get_cached_gains(*_models(parameters, sorted(names)), *weights)
 
 
 def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -352,25 +360,30 @@ def _models(parameters: Values, names: Sequence[str]) -> tuple[tuple[float, ...]
 
 
 @lru_cache(maxsize=16)
-def _gains(a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float) -> BalanceGains:
+def _get_cached_gains(
+    a: tuple[float, ...], b: tuple[float, ...], q: float, integral: float, r: float
+) -> BalanceGains:
     """Return the gains; the same parameters reuse the same gains instead of designing them at each decision."""
-    return design(np.array(a), np.array(b), q=q, integral=integral, r=r)
+    return design_balance_gains(np.array(a), np.array(b), q=q, integral=integral, r=r)
 
 
-def too_little(parameters: Values, observation: Values) -> str | None:
+def explain_low_load(parameters: Values, observation: Values) -> str | None:
     """Explain why response times are not comparable at this load, or return None."""
     rate, least = observation.get("events_per_second"), parameters["least_events_per_second"]
     if rate is not None and rate < least:
-        return f"the load of {number(rate)} events/s is too low to compare response times (minimum: {number(least)})"
+        return (
+            f"the load of {format_number(rate)} events/s is too low to compare response times"
+            f" (minimum: {format_number(least)})"
+        )
     used, least = observation.get("utilisation"), parameters["least_utilisation"]
     if used is not None and used < least:
-        return f"no replica is busy for {percent(least)} of the time"
+        return f"no replica is busy for {format_percent(least)} of the time"
     return None
 
 
 def _explain_return(parameters: Values, state: Values, observation: Values) -> str | None:
     """Explain why the shares return to equal, or return None."""
-    why = too_little(parameters, observation) or observation.get("starved")
+    why = explain_low_load(parameters, observation) or observation.get("starved")
     return why or (observation.get("incomparable") if state.get("returning") else None) or None
 
 
@@ -397,7 +410,7 @@ def _return(names: list[str], before: Floats, shares: Floats, low: str) -> Decis
     return Decision(action, format_reason(what, f"return to equal shares, since {low}"), terms)
 
 
-def _decision(
+def _build_decision(
     parameters: Values, names: list[str], response: Floats, before: Floats, wanted: Floats, shares: Floats
 ) -> Decision:
     spread, mean = float(np.ptp(response)), float(response.mean())
@@ -430,4 +443,5 @@ def _describe_action(names: Sequence[str], before: Floats, after: Floats) -> str
         return KEEP
     most = int(np.argmax(np.abs(becomes - was)))
     others = f" and {changed.size - 1} more" if changed.size > 2 else ""
-    return f"Set share of {names[most]} from {percent(was[most], 1)} to {percent(becomes[most], 1)}{others}"
+    change = f"from {format_percent(was[most], 1)} to {format_percent(becomes[most], 1)}"
+    return f"Set share of {names[most]} {change}{others}"

@@ -33,13 +33,13 @@ class Prediction:
 
 def predict_flow(parameters: Values) -> Prediction | None:
     """Return the step response of the flow law on its model, or None without a model."""
-    model, gains = admission.model_of(parameters), admission.gains_of(parameters)
+    model, gains = admission.model_of(parameters), admission.build_gains(parameters)
     if model is None:
         return None
     report = placement.report(model, gains)
-    samples = placement.response_samples(report.spectral_radius) if report.stable else 0
+    samples = placement.compute_response_samples(report.spectral_radius) if report.stable else 0
     return Prediction(
-        tuple(complex(pole) for pole in placement.poles(model, gains)),
+        tuple(complex(pole) for pole in placement.compute_poles(model, gains)),
         report.spectral_radius,
         report.stable,
         report.settling_samples,
@@ -52,14 +52,14 @@ def predict_flow(parameters: Values) -> Prediction | None:
 
 def predict_balance(parameters: Values) -> Prediction | None:
     """Return the course of a difference on replicas with the mean of the models."""
-    a, b = (_mean(parameters, name) for name in ("a", "b"))
+    a, b = (_compute_mean(parameters, name) for name in ("a", "b"))
     weights = {name: float(parameters[name]) for name in ("q", "integral", "r")}
-    gain, lasting = balance.alike(a, b, **weights)
+    gain, lasting = balance.compute_decoupled_gains(a, b, **weights)
     denominator = np.convolve([1.0, -a], [1.0, -1.0])
     numerator = b * np.array([0.0, gain, lasting - gain])
     poles = np.roots(denominator + numerator)
     radius = float(np.abs(poles).max())
-    response = _difference(a, b, gain, lasting, placement.response_samples(radius))
+    response = _simulate_difference(a, b, gain, lasting, placement.compute_response_samples(radius))
     apart = np.flatnonzero(np.abs(response) > SETTLED_WITHIN)
     return Prediction(
         tuple(complex(pole) for pole in poles),
@@ -67,18 +67,18 @@ def predict_balance(parameters: Values) -> Prediction | None:
         True,
         int(apart[-1]) + 1,
         max(0.0, -min(response)),
-        placement.margin_of(denominator, numerator),
+        placement.compute_loop_margin(denominator, numerator),
         response,
         0.0,
     )
 
 
-def _mean(parameters: Values, name: str) -> float:
+def _compute_mean(parameters: Values, name: str) -> float:
     given = parameters[f"{name}_of"].values()
     return float(np.mean([*given])) if given else float(parameters[name])
 
 
-def _difference(a: float, b: float, gain: float, lasting: float, samples: int) -> tuple[float, ...]:
+def _simulate_difference(a: float, b: float, gain: float, lasting: float, samples: int) -> tuple[float, ...]:
     """Return x(k+1) = a·x(k) + b·v(k) plus the disturbance that causes a difference of 1 without control."""
     values, v, before = [1.0], 0.0, 1.0
     for _ in range(samples - 1):

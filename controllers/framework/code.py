@@ -11,7 +11,7 @@ LENGTH = 12
 
 
 @functools.cache
-def version() -> str:
+def compute_code_version() -> str:
     """Return the first 12 hexadecimal digits of the SHA-256 over the modules of `controllers`, by name and
     content.
     """

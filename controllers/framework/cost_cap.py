@@ -31,7 +31,7 @@ def roll_forward(state: Mapping[str, Json], now_seconds: float) -> tuple[list[fl
     return [*kept, *([0.0] * passed)][-SLOTS:], slot
 
 
-def most(cap: float, unit_cost: float, spent: Sequence[float]) -> float:
+def compute_allowed_units(cap: float, unit_cost: float, spent: Sequence[float]) -> float:
     """Return the units that the cap still allows; with a price of 0, any number."""
     return max(0.0, cap - sum(spent)) / unit_cost if unit_cost > 0 else float("inf")
 

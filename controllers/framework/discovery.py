@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from types import ModuleType
 
 
-def rooms_of(package: ModuleType) -> Iterator[ModuleType]:
+def import_subpackages(package: ModuleType) -> Iterator[ModuleType]:
     """Import and return the direct subpackages of a package, sorted by name."""
     for module in _iterate_modules(package):
         if module.ispkg:
             yield importlib.import_module(module.name)
 
 
-def modules_of(package: ModuleType) -> Iterator[ModuleType]:
+def import_modules(package: ModuleType) -> Iterator[ModuleType]:
     """Import and return the direct modules of a package, sorted by name."""
     for module in _iterate_modules(package):
         if not module.ispkg:

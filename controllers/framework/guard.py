@@ -177,14 +177,14 @@ class Guarded:
     asked: bool = True  # False: a stale hold; the law was not asked and its state is unchanged
 
 
-def settings_of(law: Law) -> tuple[Parameter, ...]:
+def list_guard_settings(law: Law) -> tuple[Parameter, ...]:
     """Return the guard settings of a law; if its action is no number, only hold and cool-down."""
     if law.actuator is not None:
         return PARAMETERS
     return tuple(setting for setting in PARAMETERS if setting.name in OF_ANY_LAW)
 
 
-def initial_state() -> dict[str, Json]:
+def build_initial_state() -> dict[str, Json]:
     """Return a state without a value or an action."""
     return {"value": None, "acted_at_seconds": None, "recent": [], "spent": [], "spent_slot": None}
 
@@ -206,7 +206,7 @@ def read_settings(law: Law, document: Any, where: str = "guard") -> dict[str, An
 
 def read_state(document: Any, where: str = "guard.state") -> Json:
     """Check a guard state from outside; None gives the initial one. Raise `BadInput`."""
-    return initial_state() if document is None else read_values(STATE, document, where)
+    return build_initial_state() if document is None else read_values(STATE, document, where)
 
 
 def decide(
@@ -228,7 +228,7 @@ def decide(
     `applies` is
     False for advice and after a failure; then the states are those after nothing was done.
     """
-    if (held := _stale(settings, measured)) is not None:
+    if (held := _check_measurement(settings, measured)) is not None:
         return Guarded(state, guard_state, held, None, asked=False)
     actuator = _Actuator.read(law, parameters, observation)
     if actuator.observed is not None:
@@ -239,18 +239,20 @@ def decide(
         after, proposed = state, decide_manually(law, manual)
     decision, recent = _limit(actuator, settings, guard_state, proposed)
     decision, purse = _cap(actuator, settings, guard_state, now_seconds, decision, measured.unit_cost)
-    decision = _cool_down(actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision))
+    decision = _apply_cool_down(
+        actuator, settings, guard_state, now_seconds, _drop_unchanged(actuator, decision)
+    )
     done = decision if applies or decision.action is None else replace(decision, action=None, terms={})
     if manual is None and done.action != proposed.action:
         after = correct_state(law, parameters, state, after, done.action)
     acts = done.action is not None and not _keeps(actuator, guard_state, done.action)
     next_state = {
-        "value": _value(actuator, done, guard_state["value"]),
+        "value": _compute_applied_value(actuator, done, guard_state["value"]),
         "acted_at_seconds": now_seconds if acts else guard_state["acted_at_seconds"],
         "recent": recent,
         **_record_spending(actuator, settings, guard_state, done, purse, measured.unit_cost),
     }
-    value = _value(actuator, decision, guard_state["value"])
+    value = _compute_applied_value(actuator, decision, guard_state["value"])
     return Guarded(after, clip_values(STATE, next_state), decision, value)
 
 
@@ -266,7 +268,7 @@ def decide_manually(law: Law, manual: Values) -> Decision:
     return Decision(dict(manual), reason, {**manual, "manual": dict(manual)}, raw=value)
 
 
-def _stale(settings: Values, measured: Measured) -> Decision | None:
+def _check_measurement(settings: Values, measured: Measured) -> Decision | None:
     limit, age = settings["stale_seconds"], measured.age_seconds
     terms = {"age_seconds": age, "stale_seconds": limit}
     if measured.invalid is not None:
@@ -282,7 +284,7 @@ def _stale(settings: Values, measured: Measured) -> Decision | None:
     return Decision(None, format_no_action(why), terms, "stale measurement")
 
 
-def _value(actuator: _Actuator, decision: Decision, before: float | None) -> float | None:
+def _compute_applied_value(actuator: _Actuator, decision: Decision, before: float | None) -> float | None:
     """Return the applied number: 0 for no action, or the latched value as the law states it in its terms."""
     if actuator.name is None:
         return None
@@ -310,8 +312,8 @@ def _limit(
     if decision.action is None:
         return decision, recent
     value, limited_by = _calm(settings, recent, decision.raw)
-    value, limited_by = _slew(settings, guard_state["value"], value, limited_by)
-    value, limited_by = _one_way(settings, guard_state["value"], value, limited_by)
+    value, limited_by = _limit_slew(settings, guard_state["value"], value, limited_by)
+    value, limited_by = _limit_direction(settings, guard_state["value"], value, limited_by)
     # The range comes last, because it has to hold in every case.
     value, limited_by = _range(settings, value, limited_by)
     # A value that was slowed and then raised by the range is not limited: the request is what is applied.
@@ -328,7 +330,7 @@ def _range(settings: Values, value: float, limited_by: str | None) -> tuple[floa
     return value, limited_by
 
 
-def _slew(
+def _limit_slew(
     settings: Values, before: float | None, value: float, limited_by: str | None
 ) -> tuple[float, str | None]:
     if before is None:
@@ -337,7 +339,7 @@ def _slew(
     return (value, limited_by) if slowed == value else (slowed, "guard slew")
 
 
-def _one_way(
+def _limit_direction(
     settings: Values, before: float | None, value: float, limited_by: str | None
 ) -> tuple[float, str | None]:
     direction = settings["direction"]
@@ -349,12 +351,12 @@ def _one_way(
 
 def _calm(settings: Values, recent: Sequence[float], value: float) -> tuple[float, str | None]:
     needed = settings["oscillation_turns"]
-    if not needed or reversals(recent, settings["oscillation_swing"]) < needed:
+    if not needed or count_reversals(recent, settings["oscillation_swing"]) < needed:
         return value, None
     return sum(recent) / len(recent), "oscillation"
 
 
-def reversals(values: Sequence[float], swing: float) -> int:
+def count_reversals(values: Sequence[float], swing: float) -> int:
     """Return how often a series reversed its direction, counting only swings of at least `swing`."""
     count, heading, edge = 0, 0, values[0] if values else 0.0
     for value in values:
@@ -385,7 +387,7 @@ def _cap(
     if decision.action is None:
         return decision, purse
     value = float(decision.action[actuator.name])
-    left = max(cost_cap.most(cap, unit_cost, purse[0]), float(settings["minimum"]))
+    left = max(cost_cap.compute_allowed_units(cap, unit_cost, purse[0]), float(settings["minimum"]))
     if value <= left or decision.raw is None:
         return decision, purse
     words = _cap_words(cap, unit_cost, purse[0])
@@ -428,13 +430,13 @@ def _rewrite(
     set_to = f"Set {name} to {number:g}" if action else NO_ACTION
     why = words or _limit_words(limited_by)
     reason = f"{format_reason(set_to, why)} Proposed by the law: {decision.reason}"
-    terms = _terms_of(actuator, decision.terms, number)
+    terms = _update_terms(actuator, decision.terms, number)
     decision = replace(decision, action=action, reason=reason, terms=terms, limited_by=limited_by)
     in_force = (guard_state["value"] or 0.0) if actuator.lasts else 0.0
     return _scale_decision(decision, number, in_force, is_observed=actuator.observed is not None)
 
 
-def _terms_of(actuator: _Actuator, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
+def _update_terms(actuator: _Actuator, terms: Mapping[str, Json], value: float | None) -> Mapping[str, Json]:
     """Return the terms with the applied value in place of the proposed one."""
     name = str(actuator.name)
     if value is None or name not in terms:
@@ -476,7 +478,7 @@ def _drop_unchanged(actuator: _Actuator, decision: Decision) -> Decision:
     return replace(decision, action=None, reason=f"{NO_ACTION}: {why}", expected=None)
 
 
-def _cool_down(
+def _apply_cool_down(
     actuator: _Actuator, settings: Values, guard_state: Json, now_seconds: float, decision: Decision
 ) -> Decision:
     acted = guard_state["acted_at_seconds"]
@@ -487,5 +489,5 @@ def _cool_down(
     if left <= 0:
         return decision
     reason = f"{format_no_action(f'cool-down ends in {left:.1f} s')} Proposed by the law: {decision.reason}"
-    terms = _terms_of(actuator, decision.terms, guard_state["value"])
+    terms = _update_terms(actuator, decision.terms, guard_state["value"])
     return replace(decision, action=None, reason=reason, terms=terms, limited_by=COOL_DOWN, expected=None)

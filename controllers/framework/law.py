@@ -65,7 +65,7 @@ class Law(Protocol):
         """Raise `BadInput` if a state, each value in its range, contradicts itself or the parameters."""
         ...
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return the state before the first observation."""
         ...
 
@@ -170,7 +170,7 @@ class Ranked(Protocol):
         ...
 
 
-def remedy_of(law: Law | None) -> Remedy | None:
+def find_remedy(law: Law | None) -> Remedy | None:
     """Return the remedy, or None for a law that is no remedy or no longer exists."""
     return law.remedy if isinstance(law, Remedial) else None
 

@@ -97,7 +97,7 @@ class Parameter:
         if self.kind == "table":
             return [[float(item) for item in row] for row in value]
         if self.kind in ("object", "variant"):
-            return read_values(self._parts(value, where), value, f"{where}.{self.name}")
+            return read_values(self._list_parts(value, where), value, f"{where}.{self.name}")
         if self.kind == "rows":
             return [
                 read_values(self.items, row, f"{where}.{self.name}[{at}]") for at, row in enumerate(value)
@@ -116,7 +116,7 @@ class Parameter:
         if self.kind in ("numbers", "integers"):
             return [self._clip_numbers(item) for item in value]
         if self.kind in ("object", "variant"):
-            return clip_values(self._parts(value, ""), value)
+            return clip_values(self._list_parts(value, ""), value)
         if self.kind == "rows":
             return [clip_values(self.items, row) for row in value]
         if self.kind == "map":
@@ -129,7 +129,7 @@ class Parameter:
         end = self.minimum if value < self.minimum else self.maximum
         return int(end) if isinstance(value, int) else float(end)
 
-    def _parts(self, value: Mapping[str, Any], where: str) -> tuple["Parameter", ...]:
+    def _list_parts(self, value: Mapping[str, Any], where: str) -> tuple["Parameter", ...]:
         """Return the declarations of an object; for a variant, by its kind."""
         if self.kind != "variant":
             return self.items

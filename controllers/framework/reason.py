@@ -47,7 +47,7 @@ def capitalize(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number as 1,234 or 12.3."""
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1_000 else f"{value:,.1f}"
 
@@ -61,10 +61,10 @@ def measure(value: float) -> str:
 
 def format_count(count: float, noun: str) -> str:
     """Format a count with its noun: 1 worker, 1,200 workers."""
-    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def percent(share: float, digits: int = 0) -> str:
+def format_percent(share: float, digits: int = 0) -> str:
     """Format a share as a percentage: 0.92 as 92 %."""
     return f"{100 * share:,.{digits}f} %"
 

@@ -29,17 +29,17 @@ def minimise(
     options: dict[str, Any],
 ) -> "scipy.optimize.OptimizeResult":
     """Minimize cost·x with scipy.optimize.milp; integrality is 1 where x is whole."""
-    with print_to_standard_error():
+    with redirect_standard_output():
         return scipy.optimize.milp(
             cost, integrality=integrality, bounds=bounds, constraints=constraints, options=options
         )
 
 
 @contextmanager
-def print_to_standard_error() -> Iterator[None]:
+def redirect_standard_output() -> Iterator[None]:
     """Send what C code prints to standard error; if either descriptor is closed, change nothing."""
     with _TURNED:
-        kept = _turn()
+        kept = _redirect_output()
         try:
             yield
         finally:
@@ -50,7 +50,7 @@ def print_to_standard_error() -> Iterator[None]:
                 os.close(kept)
 
 
-def _turn() -> int | None:
+def _redirect_output() -> int | None:
     """Return a descriptor of the previous standard output, or None if there was nothing to redirect."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()

@@ -72,7 +72,7 @@ class AdviceValue:
     changes: int = 0
 
 
-def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValue:
+def compute_advice_value(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValue:
     """Compute the value over ticks in order; a tick stands until the next within `longest_seconds`."""
     pairs = [
         (first, second)
@@ -82,7 +82,7 @@ def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValu
     operators = [
         (operator, after.at - tick.at) for tick, after in pairs for operator in tick.operators.values()
     ]
-    waiting = [_compute_waiting(stretch) for stretch in _stretches(pairs)]
+    waiting = [_compute_waiting(stretch) for stretch in _split_at_gaps(pairs)]
     measured = bool(waiting) and all(each.waiting_events is not None for each, _ in operators)
     return AdviceValue(
         measured_seconds=sum(after.at - tick.at for tick, after in pairs),
@@ -91,11 +91,11 @@ def value_of(ticks: Sequence[AdvisedTick], longest_seconds: float) -> AdviceValu
         events=sum(each.rate_per_second * dt for each, dt in operators),
         waiting_event_seconds=sum(was for was, _ in waiting) if measured else None,
         advised_waiting_event_seconds=sum(advised for _, advised in waiting) if measured else None,
-        changes=_changes(ticks),
+        changes=_count_changes(ticks),
     )
 
 
-def _changes(ticks: Sequence[AdvisedTick]) -> int:
+def _count_changes(ticks: Sequence[AdvisedTick]) -> int:
     """Count how often the advice differs from the previous tick's; the first advice counts, too."""
     advised = [
         {name: each.advised for name, each in tick.operators.items()} for tick in ticks if tick.operators
@@ -110,7 +110,7 @@ def _changes(ticks: Sequence[AdvisedTick]) -> int:
 Step = tuple[AdvisedOperator, AdvisedOperator | None, float]  # a tick, the next one of the period, seconds
 
 
-def _stretches(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[list[Step]]:
+def _split_at_gaps(pairs: Sequence[tuple[AdvisedTick, AdvisedTick]]) -> Iterator[list[Step]]:
     """Return each operator's ticks, split at gaps."""
     open_stretches: dict[str, list[Step]] = {}
     last: AdvisedTick | None = None

@@ -70,7 +70,7 @@ class Lateness:
         return np.asarray(np.minimum(1.0, squares / self.deadline_seconds**2))
 
 
-def cost_of_waiting(
+def compute_waiting_cost(
     demand: Demand,
     lateness: Lateness,
     capacities: Floats,

@@ -81,7 +81,7 @@ class ParallelismForecast:
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` for no windows, or a current number outside the range of the columns."""
-        missed, low = observation["missed"], _first(parameters, observation)
+        missed, low = observation["missed"], _get_first_column_tasks(parameters, observation)
         if not missed:
             raise BadInput(f"{where}.missed", "must have at least one window")
         high = low + len(missed[0]) - 1
@@ -91,7 +91,7 @@ class ParallelismForecast:
                 f"must be {low} to {high}, the columns of missed, not {observation['current']}",
             )
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return an empty state: only the forecast decides."""
         return {}
 
@@ -102,7 +102,7 @@ class ParallelismForecast:
         """Return the first step of the cheapest path, the path, and its cost."""
         low, missed_events = _choices(parameters, observation)
         current = int(observation["current"])
-        columns, cost = cheapest(
+        columns, cost = find_cheapest_path(
             missed_events,
             current - low if current >= low else None,
             parameters["cost_missed"],
@@ -125,7 +125,7 @@ class ParallelismForecast:
 LAW: Law = ParallelismForecast()
 
 
-def _first(parameters: Values, observation: Values) -> int:
+def _get_first_column_tasks(parameters: Values, observation: Values) -> int:
     """Return the tasks of the first column."""
     first = observation.get("first")
     return int(parameters["minimum"] if first is None else first)
@@ -133,12 +133,15 @@ def _first(parameters: Values, observation: Values) -> int:
 
 def _choices(parameters: Values, observation: Values) -> tuple[int, Floats]:
     """Return the fewest tasks that may be chosen, and the missed events with them, with one more, and so on."""
-    first, missed = _first(parameters, observation), np.asarray(observation["missed"], dtype=float)
+    first, missed = (
+        _get_first_column_tasks(parameters, observation),
+        np.asarray(observation["missed"], dtype=float),
+    )
     left_out = min(max(0, int(parameters["minimum"]) - first), missed.shape[1] - 1)
     return first + left_out, missed[:, left_out:]
 
 
-def cheapest(
+def find_cheapest_path(
     missed: Floats,
     current: int | None,
     cost_missed: float,

@@ -43,7 +43,7 @@ def observe_queueing(topology: MeasuredTopology) -> Observation:
     }
 
 
-def joint(
+def build_joint_observation(
     topology: MeasuredTopology,
     forecast_per_second: Sequence[float] = (),
     deviation_per_second: Sequence[float] = (),
@@ -53,22 +53,22 @@ def joint(
     """
     return {
         "at_seconds": topology.at,
-        "source_per_second": source_per_second(topology),
+        "source_per_second": compute_source_per_second(topology),
         "failed_per_second": compute_failed_per_second(topology),
         "forecast_per_second": list(forecast_per_second),
         "deviation_per_second": list(deviation_per_second),
         "paths": list_steered_paths(topology),
         "operators": {
-            steered_operator.name: _joint(steered_operator, topology)
+            steered_operator.name: _build_operator_observation(steered_operator, topology)
             for steered_operator in list_steered_operators(topology)
         },
     }
 
 
-def source_per_second(topology: MeasuredTopology) -> float:
+def compute_source_per_second(topology: MeasuredTopology) -> float:
     """Return the arrivals at the first controlled operators of all paths, or 0 if unknown."""
     first = dict.fromkeys(path[0] for path in list_steered_paths(topology))
-    rates = (rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
+    rates = (compute_rate_per_second(topology.operators[name], topology.window_seconds) for name in first)
     return sum(rate for rate in rates if rate is not None)
 
 
@@ -78,13 +78,13 @@ def compute_failed_per_second(topology: MeasuredTopology) -> float | None:
     return sum(counts) / topology.window_seconds if counts else None
 
 
-def rate_per_second(operator: MeasuredOperator, window_seconds: float) -> float | None:
+def compute_rate_per_second(operator: MeasuredOperator, window_seconds: float) -> float | None:
     """Return the events per second at all tasks of an operator."""
     inputs = operator.measure("inputs")
     return None if inputs is None else inputs / window_seconds
 
 
-def service_seconds(operator: MeasuredOperator) -> float | None:
+def compute_service_seconds(operator: MeasuredOperator) -> float | None:
     """Return the service time of an event in a task: the mean over events, so that idle tasks don't count."""
     pairs = [
         (task.get("service_seconds"), task.get("executions"))
@@ -97,7 +97,7 @@ def service_seconds(operator: MeasuredOperator) -> float | None:
     return sum((each or 0) * (count or 0) for each, count in pairs) / events
 
 
-def backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
+def estimate_backlog_events(topology: MeasuredTopology, operator: MeasuredOperator) -> float:
     """Return the backlog in front of an operator."""
     waits = [
         link.latency_seconds
@@ -118,7 +118,7 @@ def estimate_waiting_events(
     """
     if operator.waiting is not None:
         return operator.waiting
-    return (wait_seconds or 0.0) * (rate_per_second(operator, window_seconds) or 0.0)
+    return (wait_seconds or 0.0) * (compute_rate_per_second(operator, window_seconds) or 0.0)
 
 
 def compute_squared_variation(operator: MeasuredOperator, mean: str, variance: str) -> float:
@@ -132,11 +132,11 @@ def compute_squared_variation(operator: MeasuredOperator, mean: str, variance: s
 
 
 def _observe_operator(operator: MeasuredOperator, window_seconds: float) -> Observation:
-    rate = rate_per_second(operator, window_seconds)
+    rate = compute_rate_per_second(operator, window_seconds)
     return {
         "tasks": operator.parallelism,
-        "arrival_interval_seconds": _interval_seconds(operator, rate, window_seconds),
-        "service_seconds": service_seconds(operator),
+        "arrival_interval_seconds": _compute_interval_seconds(operator, rate, window_seconds),
+        "service_seconds": compute_service_seconds(operator),
         "arrival_cv2": compute_squared_variation(
             operator, "arrival_interval_seconds", "arrival_interval_variance"
         ),
@@ -147,21 +147,23 @@ def _observe_operator(operator: MeasuredOperator, window_seconds: float) -> Obse
     }
 
 
-def _interval_seconds(operator: MeasuredOperator, rate: float | None, window_seconds: float) -> float | None:
+def _compute_interval_seconds(
+    operator: MeasuredOperator, rate: float | None, window_seconds: float
+) -> float | None:
     """Return the time between arrivals at one task; at least the window if nothing arrived."""
     if rate is None:
         return None
     return operator.parallelism / rate if rate else operator.parallelism * window_seconds
 
 
-def _joint(operator: MeasuredOperator, topology: MeasuredTopology) -> Observation:
+def _build_operator_observation(operator: MeasuredOperator, topology: MeasuredTopology) -> Observation:
     arrivals = compute_squared_variation(operator, "arrival_interval_seconds", "arrival_interval_variance")
     service = compute_squared_variation(operator, "service_seconds", "service_variance")
     return {
         "tasks": operator.parallelism,
-        "rate_per_second": rate_per_second(operator, topology.window_seconds),
-        "service_seconds": service_seconds(operator),
-        "backlog_events": backlog_events(topology, operator),
+        "rate_per_second": compute_rate_per_second(operator, topology.window_seconds),
+        "service_seconds": compute_service_seconds(operator),
+        "backlog_events": estimate_backlog_events(topology, operator),
         "variability": (arrivals + service) / 2,
         "latency_seconds": operator.measure("latency_seconds") or 0.0,
         **_limit_to_plant(operator),

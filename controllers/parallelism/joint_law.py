@@ -34,25 +34,25 @@ from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
-from controllers.parallelism.fluid_backlog import cost_of_waiting
+from controllers.parallelism.fluid_backlog import compute_waiting_cost
 from controllers.parallelism.measured_paths import (
     TAKEN,
+    compute_task_range,
     hold_unmeasured,
-    operators_of,
-    task_range,
+    list_operators,
 )
 from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.needs import (
     Known,
     TaskNeeds,
-    capacity_per_second,
-    demand,
+    build_demand,
+    build_lateness,
+    compute_capacity_per_second,
+    compute_steps_per_window,
+    estimate_slowest_path_seconds,
     forecast,
-    lateness,
-    slowest_path_seconds,
-    steps_per_window,
 )
-from controllers.parallelism.plan import Ints, ParallelismPlan, PlanRanges, cheapest_plan
+from controllers.parallelism.plan import Ints, ParallelismPlan, PlanRanges, find_cheapest_plan
 from controllers.parallelism.queueing_topology import check_paths
 from controllers.parallelism.scaling_curve import REMEMBERED, ScalingCurve, remember
 from queues.checks import shorten_for_message
@@ -252,7 +252,7 @@ class ParallelismJoint:
                 f"must have one number per window ({len(means)}), not {len(deviations)}",
             )
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state in which nothing was learned."""
         return {"operators": {}}
 
@@ -266,7 +266,7 @@ class ParallelismJoint:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the tasks of every operator on a path, or no action if the current ones stay."""
         rows = observation["operators"]
-        names = operators_of(observation["paths"])
+        names = list_operators(observation["paths"])
         if held := hold_unmeasured(rows, names, ("rate_per_second", "service_seconds")):
             return state, held
         verdicts, memory = dict[str, float](), dict[str, dict[str, Json]]()
@@ -282,7 +282,7 @@ class ParallelismJoint:
         if changes:
             _expect(memory, known, plan.tasks)
         next_state = {"operators": {**state["operators"], **memory}}
-        return next_state, _decision(parameters, observation, known, needs, plan, verdicts)
+        return next_state, _build_decision(parameters, observation, known, needs, plan, verdicts)
 
 
 LAW: Law = ParallelismJoint()
@@ -291,14 +291,14 @@ LAW: Law = ParallelismJoint()
 def _plan_tasks(
     parameters: Values, observation: Values, known: Sequence[Known]
 ) -> tuple[ParallelismPlan, TaskNeeds]:
-    of, cost = demand(parameters, observation, known), lateness(parameters, known)
+    of, cost = build_demand(parameters, observation, known), build_lateness(parameters, known)
     needs = TaskNeeds.compute(parameters, observation, known, of)
     current = np.asarray([row.row["tasks"] for row in known])
-    windows, steps = len(needs.needed), steps_per_window(parameters)
+    windows, steps = len(needs.needed), compute_steps_per_window(parameters)
     begins = np.arange(windows) * steps
     ends = np.minimum(begins + steps, of.rates.shape[1]) - 1
-    late, left = cost_of_waiting(of, cost, needs.capacities, begins, parameters["pause_seconds"])
-    now = cost_of_waiting(of, cost, np.asarray([needs.capacity_now]), begins[:1], 0.0)
+    late, left = compute_waiting_cost(of, cost, needs.capacities, begins, parameters["pause_seconds"])
+    now = compute_waiting_cost(of, cost, np.asarray([needs.capacity_now]), begins[:1], 0.0)
     window_seconds = steps * of.step_seconds
     stretches = PlanRanges(
         needs.needed,
@@ -308,7 +308,7 @@ def _plan_tasks(
         parameters["change_seconds"] * float(current.sum()),
     )
     waiting_now = (now[0] + now[1])[0, ends, 0].tolist()
-    return cheapest_plan(current, needs.keeps, waiting_now, stretches), needs
+    return find_cheapest_plan(current, needs.keeps, waiting_now, stretches), needs
 
 
 def _check_memory(row: Values, where: str) -> None:
@@ -442,7 +442,7 @@ def _estimate_operator(
     curve = ScalingCurve.fit(points, int(row["tasks"]))
     is_blocked = memory["blocked_until_seconds"] is not None
     hand = parameters["tasks_of"].get(name)
-    fewest, most = task_range(parameters, row) if hand is None else (hand, hand)
+    fewest, most = compute_task_range(parameters, row) if hand is None else (hand, hand)
     share = _share(memory["seen_per_second"])
     if memory["seen_per_second"] is None and row["backlog_events"] > 0:
         share = 1.0  # unknown, and the waiting events came from somewhere
@@ -460,14 +460,14 @@ def _share(seen: Sequence[float] | None) -> float:
 def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
     """Record what more tasks should bring, to compare it with the result."""
     for each, count in zip(known, tasks.tolist(), strict=True):
-        before, after = (each.curve.capacity_per_second(n) for n in (each.row["tasks"], count))
+        before, after = (each.curve.compute_capacity_per_second(n) for n in (each.row["tasks"], count))
         expected = {"tasks": count, "from_per_second": before, "to_per_second": after}
         finite = math.isfinite(before) and math.isfinite(after)
         if count > each.row["tasks"] and finite and _is_notable(expected):
             memory[each.name]["expected"] = expected
 
 
-def _decision(
+def _build_decision(
     parameters: Values,
     observation: Values,
     known: Sequence[Known],
@@ -477,7 +477,7 @@ def _decision(
 ) -> Decision:
     tasks = {each.name: int(count) for each, count in zip(known, plan.tasks, strict=True)}
     before = {row.name: int(row.row["tasks"]) for row in known}
-    capacity = capacity_per_second(known, plan.tasks)
+    capacity = compute_capacity_per_second(known, plan.tasks)
     by_hand = {name: int(count) for name, count in parameters["tasks_of"].items() if name in tasks}
     terms = {
         "tasks_before": before,
@@ -486,7 +486,7 @@ def _decision(
         "windows_until_change": plan.changes_at,
         "cost_task_seconds": round(plan.cost, 3),
         "capacity_per_second": round(capacity, 3),
-        "path_seconds": slowest_path_seconds(observation, known, plan.tasks),
+        "path_seconds": estimate_slowest_path_seconds(observation, known, plan.tasks),
         "gain_shares": {name: round(share, 4) for name, share in verdicts.items()},
         "blocked": needs.blocked,
         "by_hand": by_hand,
@@ -526,7 +526,7 @@ def _build_expectation(
 def _explain_maximum(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
     if any(name not in parameters["tasks_of"] for name in needs.short):
         return "maximum"
-    most = (task_range(parameters, row.row)[1] for row in known)
+    most = (compute_task_range(parameters, row.row)[1] for row in known)
     full = any(need >= limit for need, limit in zip(needs.needed[0], most, strict=True))
     return "maximum" if full and not needs.keeps[0] else None
 

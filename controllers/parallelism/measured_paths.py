@@ -18,7 +18,7 @@ TAKEN = (
 )
 
 
-def operators_of(paths: Sequence[Sequence[str]]) -> list[str]:
+def list_operators(paths: Sequence[Sequence[str]]) -> list[str]:
     """Return every operator of the paths once, in order."""
     return list(dict.fromkeys(name for path in paths for name in path))
 
@@ -36,7 +36,7 @@ def hold_unmeasured(
     return Decision(None, reason, limited_by=UNMEASURED)
 
 
-def task_range(parameters: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, int]:
+def compute_task_range(parameters: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, int]:
     """Return the minimum and maximum tasks of an operator: the loop's own, within what the plant accepts."""
     least, most = int(row["minimum"]), int(row["maximum"])
     return min(max(int(parameters["minimum"]), least), most), max(

@@ -254,7 +254,7 @@ class MeasuredTopology:
             for target in self.operators[link.target].task_names
         ]
 
-    def operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
+    def get_operator(self, name: Any, field_name: str = "operator") -> MeasuredOperator:
         """Return the operator with that name. Raise `BadInput` naming the known ones."""
         if name not in self.operators:
             raise BadInput(
@@ -265,11 +265,11 @@ class MeasuredTopology:
     def check_tasks(self, tasks: Mapping[str, Any], field_name: str = "tasks") -> dict[str, int]:
         """Return the tasks by operator if all may be set. Raise `BadInput` naming the first that may not."""
         return {
-            name: self.operator(name, f"{field_name}.{name}").check(count, f"{field_name}.{name}")
+            name: self.get_operator(name, f"{field_name}.{name}").check(count, f"{field_name}.{name}")
             for name, count in tasks.items()
         }
 
-    def path_latency_seconds(self, path: Sequence[str]) -> float | None:
+    def compute_path_latency_seconds(self, path: Sequence[str]) -> float | None:
         """Return the latency of an event on this path: operators and channels, without the source.
 
         Return None while one of them is unknown.
@@ -281,15 +281,17 @@ class MeasuredTopology:
             for name in path
             if self.operators[name].kind != "source"
         ]
-        return _sum([*between, *within])
+        return _sum_values([*between, *within])
 
-    def source_latency_seconds(self, source: str) -> float | None:
+    def compute_source_latency_seconds(self, source: str) -> float | None:
         """Return the mean latency over the paths from this source with a known latency."""
-        latencies = [self.path_latency_seconds(path) for path in self.paths.values() if path[0] == source]
+        latencies = [
+            self.compute_path_latency_seconds(path) for path in self.paths.values() if path[0] == source
+        ]
         known = [latency for latency in latencies if latency is not None]
         return fmean(known) if known else None
 
-    def part(self, names: Iterable[str]) -> "MeasuredTopology":
+    def extract_part(self, names: Iterable[str]) -> "MeasuredTopology":
         """Return the topology with only these operators and the links between them."""
         kept = {name: self.operators[name] for name in names}
         links = tuple(link for link in self.links if link.source in kept and link.target in kept)
@@ -312,12 +314,12 @@ class MeasuredTopology:
     def from_document(cls, document: Any, where: str = "topology") -> "MeasuredTopology":
         """Read a document. Raise `BadInput` naming what is missing, unknown, or invalid."""
         read = read_values(DOCUMENT, document, where)
-        operators = {name: _operator(name, row, where) for name, row in read["operators"].items()}
+        operators = {name: _build_operator(name, row, where) for name, row in read["operators"].items()}
         links = tuple(Link(**row) for row in read["links"])
         return cls(**{**read, "operators": operators, "links": links})
 
 
-def _operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOperator:
+def _build_operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOperator:
     if len(row["tasks"]) > row["parallelism"]:
         raise BadInput(
             f"{where}.operators.{name}.tasks", f"must have at most one entry per task ({row['parallelism']})"
@@ -325,6 +327,6 @@ def _operator(name: str, row: Mapping[str, Any], where: str) -> MeasuredOperator
     return MeasuredOperator(name=name, **{**row, "tasks": tuple(row["tasks"])})
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
+def _sum_values(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) and values else None

@@ -15,7 +15,7 @@ from controllers.parallelism.fluid_backlog import Demand, Lateness
 from controllers.parallelism.plan import Ints
 from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.scaling_curve import ScalingCurve
-from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
+from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
 
 Floats = npt.NDArray[np.float64]
 # Utilization of a task with a backlog: slightly less than always busy.
@@ -63,7 +63,7 @@ def forecast(observation: Values) -> tuple[list[float], list[float]]:
     )
 
 
-def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> Demand:
+def build_demand(parameters: Values, observation: Values, known: Sequence[Known]) -> Demand:
     """Return the load that may be offered.
 
     A rate is never below 0 and errs by a factor rather than a sum, so its distribution is log-normal; that of
@@ -74,14 +74,14 @@ def demand(parameters: Values, observation: Values, known: Sequence[Known]) -> D
     means = np.maximum(means, 1e-9)
     spread = np.sqrt(np.log1p((deviations / means) ** 2))
     rates = means * np.exp(DEVIATIONS[:, None] * spread - spread**2 / 2)
-    waiting = backlog_events(observation["paths"], known)
-    again = _again_per_second(parameters, observation, known, waiting)
+    waiting = compute_largest_backlog(observation["paths"], known)
+    again = _estimate_retries_per_second(parameters, observation, known, waiting)
     present = max(0.0, observation["source_per_second"] - again)
     rates[:, 0] = np.maximum(rates[:, 0], present)
     return Demand(rates, CHANCES / CHANCES.sum(), parameters["window_seconds"], present, waiting, again)
 
 
-def _again_per_second(
+def _estimate_retries_per_second(
     parameters: Values, observation: Values, known: Sequence[Known], backlog_events: float
 ) -> float:
     """Return the failed events that return: as measured, or everything waiting beyond the deadline, once per
@@ -92,10 +92,10 @@ def _again_per_second(
         return float(failed)
     deadline = float(parameters["deadline_seconds"])
     tasks = np.asarray([operator.row["tasks"] for operator in known])
-    return max(0.0, backlog_events / deadline - capacity_per_second(known, tasks))
+    return max(0.0, backlog_events / deadline - compute_capacity_per_second(known, tasks))
 
 
-def backlog_events(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:
+def compute_largest_backlog(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:
     """Return the largest backlog in events of the source; backlogs further down come out of it."""
     waiting = {
         operator.name: operator.row["backlog_events"] / operator.share if operator.share else 0.0
@@ -104,10 +104,10 @@ def backlog_events(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> fl
     return max(waiting[name] for path in paths for name in path)
 
 
-def lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
+def build_lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
     """Return what an event costs; its work is that with the current tasks."""
     work = math.fsum(
-        operator.share * operator.curve.service_seconds(operator.row["tasks"]) for operator in known
+        operator.share * operator.curve.compute_service_seconds(operator.row["tasks"]) for operator in known
     )
     return Lateness(parameters["deadline_seconds"], work, parameters["missed_cost"])
 
@@ -133,16 +133,16 @@ class TaskNeeds:
     def compute(
         cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand
     ) -> "TaskNeeds":
-        rates = window_means(parameters, of)
+        rates = compute_window_means(parameters, of)
         target = parameters["target_utilisation"]
         most = min(BUSY, target * (1 + parameters["tolerance"]))
         limits = np.asarray([operator.limit for operator in known], dtype=float)
         current = np.asarray([operator.row["tasks"] for operator in known])
         needed = [_keep_within_bound(parameters, observation["paths"], known, rate, target) for rate in rates]
-        enough = [np.minimum(_tasks(known, rate, most), limits) for rate in rates]
-        asked = [operator.curve.tasks_for(rates[0] * operator.share, most) for operator in known]
+        enough = [np.minimum(_compute_tasks(known, rate, most), limits) for rate in rates]
+        asked = [operator.curve.compute_fewest_tasks(rates[0] * operator.share, most) for operator in known]
         may_stay = all(operator.is_within(operator.row["tasks"]) for operator in known)
-        levels = _levels(known, of, limits)
+        levels = _build_task_levels(known, of, limits)
         blocked = [
             each.name
             for each, need in zip(known, np.max(needed, axis=0), strict=True)
@@ -152,49 +152,49 @@ class TaskNeeds:
             np.minimum(needed, limits).astype(np.int64),
             [may_stay and bool((window <= current).all()) for window in enough],
             levels,
-            np.asarray([capacity_per_second(known, level) for level in levels]),
-            capacity_per_second(known, current),
+            np.asarray([compute_capacity_per_second(known, level) for level in levels]),
+            compute_capacity_per_second(known, current),
             blocked,
             [each.name for each, count in zip(known, asked, strict=True) if count > each.limit],
         )
 
 
-def steps_per_window(parameters: Values) -> int:
+def compute_steps_per_window(parameters: Values) -> int:
     """Return the forecast steps between two decisions."""
     return max(1, round(float(parameters["interval_seconds"]) / float(parameters["window_seconds"])))
 
 
-def window_means(parameters: Values, of: Demand) -> list[float]:
+def compute_window_means(parameters: Values, of: Demand) -> list[float]:
     """Return the expected means between two decisions, in order."""
-    expected, step = of.chances @ of.rates, steps_per_window(parameters)
+    expected, step = of.chances @ of.rates, compute_steps_per_window(parameters)
     return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
 
 
-def _levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
+def _build_task_levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
     """Return tasks for capacities from the minimum of the forecast to everything that may come with the
     backlog.
     """
     least = max(1e-9, float(of.rates.min()))
     most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
     rows = [
-        np.minimum(_tasks(known, rate, BUSY), limits)
+        np.minimum(_compute_tasks(known, rate, BUSY), limits)
         for rate in np.geomspace(least, max(most, 1.01 * least), LEVELS)
     ]
     return np.unique(np.asarray(rows, dtype=np.int64), axis=0)
 
 
-def capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
+def compute_capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
     """Return what all operators pass of the source's events, in events/s."""
     passes = [
-        BUSY * each.curve.capacity_per_second(count) / each.share
+        BUSY * each.curve.compute_capacity_per_second(count) / each.share
         for each, count in zip(known, tasks.tolist(), strict=True)
         if each.share
     ]
     return max(1e-9, min([UNLIMITED, *passes]))
 
 
-def _tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:
-    wanted = [operator.curve.tasks_for(source * operator.share, utilisation) for operator in known]
+def _compute_tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:
+    wanted = [operator.curve.compute_fewest_tasks(source * operator.share, utilisation) for operator in known]
     return np.clip(wanted, [operator.minimum for operator in known], [operator.maximum for operator in known])
 
 
@@ -202,9 +202,9 @@ def _keep_within_bound(
     parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, target: float
 ) -> Floats:
     """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
-    least = _tasks(known, source, target)
+    least = _compute_tasks(known, source, target)
     operators = {
-        each.name: _operator(each, source, int(count)) for each, count in zip(known, least, strict=True)
+        each.name: _build_operator(each, source, int(count)) for each, count in zip(known, least, strict=True)
     }
     ways = []
     for path in paths:
@@ -213,26 +213,26 @@ def _keep_within_bound(
     kept = [way for way in ways if find_lacking_path(operators, [way]) is None]
     if not kept:
         return least
-    tasks = fewest_tasks(operators, kept)
+    tasks = allocate_fewest_tasks(operators, kept)
     return np.asarray([max(tasks[each.name], int(count)) for each, count in zip(known, least, strict=True)])
 
 
-def _operator(each: Known, source: float, least: int) -> QueueingOperator:
-    service = each.curve.service_seconds(least)
+def _build_operator(each: Known, source: float, least: int) -> QueueingOperator:
+    service = each.curve.compute_service_seconds(least)
     load = source * each.share * service
     weight = load * service * each.row["variability"]
     latency = each.row["latency_seconds"]
     return QueueingOperator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
 
 
-def slowest_path_seconds(observation: Values, known: Sequence[Known], tasks: Ints) -> float | None:
+def estimate_slowest_path_seconds(observation: Values, known: Sequence[Known], tasks: Ints) -> float | None:
     """Return the expected latency on the slowest path with these tasks and the current load.
 
     Return None if an operator can't keep up.
     """
     source, seconds = observation["source_per_second"], dict[str, float]()
     for each, count in zip(known, tasks.tolist(), strict=True):
-        wait = _operator(each, source, count).wait_seconds(count)
+        wait = _build_operator(each, source, count).wait_seconds(count)
         seconds[each.name] = each.row["latency_seconds"] + wait
     slowest = max(math.fsum(seconds[name] for name in path) for path in observation["paths"])
     return round(slowest, 6) if math.isfinite(slowest) else None

@@ -41,7 +41,7 @@ class PlanRanges:
     window_seconds: float
     change_cost: float
 
-    def best(self, begin: int, follows: Sequence[float]) -> tuple[float, int, Ints]:
+    def find_cheapest(self, begin: int, follows: Sequence[float]) -> tuple[float, int, Ints]:
         """Return the cheapest range that starts there, with what follows: cost, end, tasks."""
         needed, stretches = self.needs[begin], list[tuple[float, int, Ints]]()
         for end in range(begin + 1, len(self.needs) + 1):
@@ -54,7 +54,7 @@ class PlanRanges:
         return cost, -end, tasks
 
 
-def cheapest_plan(
+def find_cheapest_plan(
     current: Ints, keeps: Sequence[bool], waiting_now: Sequence[float], stretches: PlanRanges
 ) -> ParallelismPlan:
     """Return the cheapest plan.
@@ -67,7 +67,7 @@ def cheapest_plan(
     # The rest from each window on, if tasks change at its start.
     follows, first = [0.0] * (count + 1), (0.0, count, current)
     for begin in range(count - 1, -1, -1):
-        first = stretches.best(begin, follows)
+        first = stretches.find_cheapest(begin, follows)
         follows[begin] = first[0]
     kept = next((at for at, does in enumerate(keeps) if not does), count)
     window_cost = float(current.sum()) * stretches.window_seconds

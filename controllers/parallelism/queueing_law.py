@@ -25,13 +25,13 @@ from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
 from controllers.parallelism.measured_paths import (
     TAKEN,
+    compute_task_range,
     hold_unmeasured,
-    operators_of,
-    task_range,
+    list_operators,
 )
 from controllers.parallelism.measured_topology import MAX_TASKS
-from controllers.parallelism.queueing_topology import QueueingOperator, check_paths, operator
-from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
+from controllers.parallelism.queueing_topology import QueueingOperator, build_operator, check_paths
+from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
 
 PARAMETERS = (
     Parameter("bound_seconds", "s", "Maximum latency of every path.", 1.0, 1e-9, 1e6),
@@ -119,7 +119,7 @@ class ParallelismQueueing:
         """Raise `BadInput` for invalid paths, or tasks outside the range."""
         check_paths(observation["paths"], list(observation["operators"]), f"{where}.paths")
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return an empty state: only the current measurements decide."""
         return {}
 
@@ -128,40 +128,43 @@ class ParallelismQueueing:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the tasks of every operator on a path."""
-        rows, names = observation["operators"], operators_of(observation["paths"])
+        rows, names = observation["operators"], list_operators(observation["paths"])
         if held := hold_unmeasured(rows, names, ("arrival_interval_seconds", "service_seconds")):
             return state, held
-        operators = {name: _operator(parameters, name, rows[name]) for name in names}
-        paths = [_path(parameters, operators, path) for path in observation["paths"]]
-        return state, _decision(parameters, operators, paths)
+        operators = {name: _build_limited_operator(parameters, name, rows[name]) for name in names}
+        paths = [_build_path(parameters, operators, path) for path in observation["paths"]]
+        return state, _build_decision(parameters, operators, paths)
 
 
 LAW: Law = ParallelismQueueing()
 
 
-def _operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
-    low, high = task_range(parameters, row)
-    result = operator(name, row, low, high, parameters["use_correction"])
+def _build_limited_operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
+    low, high = compute_task_range(parameters, row)
+    result = build_operator(name, row, low, high, parameters["use_correction"])
     if result.utilisation < parameters["bottleneck_threshold"]:
         return result
     doubled = math.floor(2 * result.tasks * max(1.0, result.utilisation))
     return replace(result, minimum=max(low, min(doubled, high)))
 
 
-def _path(parameters: Values, operators: Mapping[str, QueueingOperator], names: Sequence[str]) -> Path:
+def _build_path(parameters: Values, operators: Mapping[str, QueueingOperator], names: Sequence[str]) -> Path:
     spent = math.fsum(operators[name].latency_seconds for name in names)
     return Path(tuple(names), parameters["batching_share"] * parameters["bound_seconds"] - spent)
 
 
-def _decision(
+def _build_decision(
     parameters: Values, operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
 ) -> Decision:
     worst = find_lacking_path(operators, paths)
     feasible = worst is None
     if worst is None:
-        tasks, cause = fewest_tasks(operators, paths), _cause(parameters, operators, paths)
+        tasks, cause = allocate_fewest_tasks(operators, paths), _cause(parameters, operators, paths)
     else:
-        tasks, cause = _most(operators, paths), _explain_shortage(parameters, operators, *worst)
+        tasks, cause = (
+            _compute_fallback_tasks(operators, paths),
+            _explain_shortage(parameters, operators, *worst),
+        )
     waits = {name: operators[name].wait_seconds(count) for name, count in tasks.items()}
     action = {
         "tasks": tasks,
@@ -200,11 +203,13 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
     return f"these are the fewest tasks with which {which} the bound of {bound}"
 
 
-def _most(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
+def _compute_fallback_tasks(
+    operators: Mapping[str, QueueingOperator], paths: Sequence[Path]
+) -> dict[str, int]:
     """Return the maximum for operators of paths that can't be kept, and the minimum for the others."""
     held = [path for path in paths if find_lacking_path(operators, [path]) is None]
     lost = {name for path in paths if path not in held for name in path.operators}
-    fewest = fewest_tasks(operators, held) if held else {}
+    fewest = allocate_fewest_tasks(operators, held) if held else {}
     return {
         name: each.maximum if name in lost else fewest.get(name, min(each.fewest, each.maximum))
         for name, each in operators.items()
@@ -219,7 +224,7 @@ def _explain_shortage(
     if path.budget_seconds <= 0:
         suffices = f"an event spends {spent:.4g} s there besides waiting, so the bound must be longer"
     else:
-        tasks = _maximum_that_suffices(operators, path)
+        tasks = _find_sufficient_maximum(operators, path)
         suffices = f"{format_count(tasks, 'task')} would suffice" if tasks else "no number of tasks suffices"
         if math.isfinite(wait_seconds):
             enough = (spent + wait_seconds) / parameters["batching_share"]
@@ -230,7 +235,7 @@ def _explain_shortage(
     )
 
 
-def _maximum_that_suffices(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:
+def _find_sufficient_maximum(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:
     low, high = 1, MAX_TASKS * 10
     there = {name: operators[name] for name in path.operators}
 

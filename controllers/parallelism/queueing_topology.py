@@ -40,7 +40,7 @@ class QueueingOperator:
             return math.inf
         return self.weight / (tasks - self.load)
 
-    def tasks_for(self, wait_seconds: float) -> int:
+    def compute_fewest_tasks(self, wait_seconds: float) -> int:
         """Return the fewest tasks with at most this wait: ⌈e a / w + b⌉, the exact inverse (ERRATA E31)."""
         if wait_seconds <= 0:
             return self.maximum if self.weight > 0 else self.fewest
@@ -58,7 +58,7 @@ class QueueingOperator:
         return self.load / self.tasks
 
 
-def operator(
+def build_operator(
     name: str, row: Mapping[str, Any], minimum: int, maximum: int, corrected: bool
 ) -> QueueingOperator:
     """Build an operator from its measurements."""

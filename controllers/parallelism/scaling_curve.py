@@ -38,16 +38,16 @@ class ScalingCurve:
         slope = min(max(0.0, slope), 0.9 * now / tasks)
         return cls(now - slope * tasks, slope)
 
-    def service_seconds(self, tasks: float) -> float:
+    def compute_service_seconds(self, tasks: float) -> float:
         """Return the service time of an event with so many tasks."""
         return self.base_seconds + self.slope_seconds * tasks
 
-    def capacity_per_second(self, tasks: float) -> float:
+    def compute_capacity_per_second(self, tasks: float) -> float:
         """Return the capacity of all tasks; infinite if service takes no time."""
-        service = self.service_seconds(tasks)
+        service = self.compute_service_seconds(tasks)
         return tasks / service if service > 0 else math.inf
 
-    def tasks_for(self, rate_per_second: float, utilisation: float) -> float:
+    def compute_fewest_tasks(self, rate_per_second: float, utilisation: float) -> float:
         """Return the fewest tasks that pass this rate at this utilization; infinite if no number does."""
         room = utilisation - rate_per_second * self.slope_seconds
         if room <= 0:

@@ -46,13 +46,17 @@ class Path:
         """Return the total waiting on the path."""
         return math.fsum(operators[name].wait_seconds(tasks[name]) for name in self.operators)
 
-    def excess_seconds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> float:
+    def compute_excess_seconds(
+        self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]
+    ) -> float:
         """Return the excess over the budget."""
         return self.wait_seconds(operators, tasks) - self.budget_seconds
 
     def holds(self, operators: Mapping[str, QueueingOperator], tasks: Mapping[str, int]) -> bool:
         """Return whether the path is within its budget."""
-        return self.excess_seconds(operators, tasks) <= TOLERANCE * max(MIN_BUDGET, self.budget_seconds)
+        return self.compute_excess_seconds(operators, tasks) <= TOLERANCE * max(
+            MIN_BUDGET, self.budget_seconds
+        )
 
 
 def find_lacking_path(
@@ -64,7 +68,7 @@ def find_lacking_path(
     """
     most = {name: each.maximum for name, each in operators.items()}
     over = [
-        (path.excess_seconds(operators, most), at)
+        (path.compute_excess_seconds(operators, most), at)
         for at, path in enumerate(paths)
         if not path.holds(operators, most)
     ]
@@ -74,7 +78,7 @@ def find_lacking_path(
     return path, path.wait_seconds(operators, most)
 
 
-def fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
+def allocate_fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequence[Path]) -> dict[str, int]:
     """Return the tasks by operator. `lacking` must have found no path."""
     tasks = {name: min(each.fewest, each.maximum) for name, each in operators.items()}
     if len(paths) == 1:
@@ -97,12 +101,12 @@ def _on_one_path(operators: Mapping[str, QueueingOperator], path: Path) -> dict[
         else _find_last_failing(columns, path)
     )
     allocation = {each.name: int(count) for each, count in zip(there, tasks, strict=True)}
-    gains = [(-_gain(operator, allocation[operator.name]), operator.name) for operator in there]
+    gains = [(-_compute_gain(operator, allocation[operator.name]), operator.name) for operator in there]
     heapq.heapify(gains)
     while not path.holds(operators, allocation):
         _, name = gains[0]
         allocation[name] += 1
-        heapq.heapreplace(gains, (-_gain(operators[name], allocation[name]), name))
+        heapq.heapreplace(gains, (-_compute_gain(operators[name], allocation[name]), name))
     return allocation
 
 
@@ -146,7 +150,7 @@ def _find_last_failing(columns: _Columns, path: Path) -> Floats:
     return columns.compute_tasks_for_gain(math.exp(high))
 
 
-def _gain(operator: QueueingOperator, tasks: int) -> float:
+def _compute_gain(operator: QueueingOperator, tasks: int) -> float:
     """Return what one more task saves in waiting; nothing at the maximum."""
     if tasks >= operator.maximum:
         return -1.0
@@ -173,7 +177,7 @@ class _Joint:
         joint.tasks = joint.find_near_optimum()
         return joint
 
-    def waits(self, tasks: Floats) -> Floats:
+    def compute_wait_seconds(self, tasks: Floats) -> Floats:
         """Return the waiting of each operator, s; infinite if it can't keep up."""
         room = tasks - self.columns.load
         return np.where(room > 0, self.columns.weight / np.where(room > 0, room, 1.0), np.inf)
@@ -189,32 +193,32 @@ class _Joint:
             tasks = np.clip(
                 load + root * np.sqrt(multipliers @ self.on), self.columns.fewest, self.columns.most
             )
-            multipliers *= (self.on @ self.waits(tasks)) / budgets
+            multipliers *= (self.on @ self.compute_wait_seconds(tasks)) / budgets
         return np.asarray(np.floor(tasks))
 
-    def excess(self, tasks: Floats) -> Floats:
+    def compute_excess(self, tasks: Floats) -> Floats:
         """Return the excess of each path, s, without rounding errors."""
         allowed = self.budgets + TOLERANCE * np.maximum(MIN_BUDGET, self.budgets)
-        return np.asarray(self.on @ self.waits(tasks) - allowed)
+        return np.asarray(self.on @ self.compute_wait_seconds(tasks) - allowed)
 
     def fill(self) -> None:
         """Add tasks where they reduce the remaining excess most, never more than needed.
 
         Ends when nothing is missing or, because of rounding, no operator there may have more.
         """
-        while (excess := self.excess(self.tasks)).max() > 0:
+        while (excess := self.compute_excess(self.tasks)).max() > 0:
             free = (self.tasks < self.columns.most) & (self.on[excess > 0] > 0).any(axis=0)
             if not free.any():
                 return
-            gains = self.waits(self.tasks) - self.waits(self.tasks + 1)
+            gains = self.compute_wait_seconds(self.tasks) - self.compute_wait_seconds(self.tasks + 1)
             missing = np.where(excess > 0, excess, np.inf)
             worth = (self.on * np.minimum(1.0, gains / missing[:, None])).sum(axis=0)
             self.tasks[int(np.argmax(np.where(free, worth, -1.0)))] += 1
 
     def drop(self, tasks: Floats, kept: int | None = None) -> bool:
         """Remove the task with the lowest loss (none that is `kept`), if every path is kept without it."""
-        losses = self.waits(tasks - 1) - self.waits(tasks)
-        slack = np.where(self.on > 0, -self.excess(tasks)[:, None], np.inf).min(axis=0)
+        losses = self.compute_wait_seconds(tasks - 1) - self.compute_wait_seconds(tasks)
+        slack = np.where(self.on > 0, -self.compute_excess(tasks)[:, None], np.inf).min(axis=0)
         free = (tasks > self.columns.fewest) & (losses <= slack)
         if kept is not None:
             free[kept] = False

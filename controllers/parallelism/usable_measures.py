@@ -12,7 +12,7 @@ from queues.checks import is_number, shorten_for_message
 MAX_FAULTS = 50
 
 
-def usable_measures(document: Any) -> tuple[Any, list[str]]:
+def clear_unusable_measures(document: Any) -> tuple[Any, list[str]]:
     """Return the document of a topology with unusable measures as null, and a sentence for each.
 
     Everything else is left as it is, for `MeasuredTopology.from_document` to judge.
@@ -29,23 +29,26 @@ def usable_measures(document: Any) -> tuple[Any, list[str]]:
         }
     if isinstance(links, list):
         result["links"] = [
-            _usable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)
+            _clear_unusable(row, LINK_MEASURES, f"links[{at}]", faults) for at, row in enumerate(links)
         ]
     return result, faults[:MAX_FAULTS]
 
 
 def _usable_operator(row: Any, where: str, faults: list[str]) -> Any:
-    read = _usable(row, OPERATOR_MEASURES, where, faults)
+    read = _clear_unusable(row, OPERATOR_MEASURES, where, faults)
     if not isinstance(read, Mapping) or not isinstance(read.get("tasks"), list):
         return read
-    tasks = [_usable(task, MEASURES, f"{where}.tasks[{at}]", faults) for at, task in enumerate(read["tasks"])]
+    tasks = [
+        _clear_unusable(task, MEASURES, f"{where}.tasks[{at}]", faults)
+        for at, task in enumerate(read["tasks"])
+    ]
     return {**read, "tasks": tasks}
 
 
-def _usable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[str]) -> Any:
+def _clear_unusable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[str]) -> Any:
     if not isinstance(row, Mapping):
         return row
-    unusable = dict(_unusable(row, measures))
+    unusable = dict(_iterate_unusable(row, measures))
     faults += [
         f"{where}.{name}: must be a number from 0 to {most:g}, not {shorten_for_message(row[name])}."
         for name, most in unusable.items()
@@ -53,7 +56,7 @@ def _usable(row: Any, measures: tuple[Parameter, ...], where: str, faults: list[
     return {**row, **dict.fromkeys(unusable)} if unusable else row
 
 
-def _unusable(row: Mapping[str, Any], measures: tuple[Parameter, ...]) -> Iterator[tuple[str, float]]:
+def _iterate_unusable(row: Mapping[str, Any], measures: tuple[Parameter, ...]) -> Iterator[tuple[str, float]]:
     for measure in measures:
         value, most = row.get(measure.name), float(measure.maximum or 0.0)
         if value is not None and not is_number(value, 0, most):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controllers.patterns.needs import Needs
-from controllers.patterns.selectivity import output_rate
+from controllers.patterns.selectivity import compute_output_rate
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
@@ -57,12 +57,12 @@ class OperatorPattern:
         """Return the events per match of each of `symbols`, for a plain pattern."""
         return np.fromiter(self.needs.counts.values(), float, len(self.needs.counts))
 
-    def emission(self, rates: Floats) -> float:
+    def compute_emission(self, rates: Floats) -> float:
         """Return the events emitted per second at the given rate of each of `symbols`."""
         if self.is_plain:
             matches = float((rates / self.counts).min())
         else:
-            matches = output_rate(self.needs, dict(zip(self.symbols, rates.tolist(), strict=True)))
+            matches = compute_output_rate(self.needs, dict(zip(self.symbols, rates.tolist(), strict=True)))
         made = self.gain * matches
         return made if self.limit is None else min(made, self.limit)
 
@@ -124,7 +124,7 @@ class ArrangedPatterns:
                 names |= {taker.name for taker in self.takers[pattern.emits]}
         return tuple(pattern for pattern in self.patterns if pattern.name in names)
 
-    def vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:
+    def build_arrival_vectors(self, arrivals: Mapping[str, Rates]) -> dict[str, Floats]:
         """Return for each operator a vector of the rates at which types arrive from outside."""
         vectors = {}
         for operator in self.operators:
@@ -142,7 +142,7 @@ class ArrangedPatterns:
         mask[[self.index[symbol] for symbol in symbols if symbol in self.index]] = True
         return mask
 
-    def emissions(
+    def compute_emissions(
         self,
         outside: Mapping[str, Floats],
         admitted: Mapping[str, Floats],
@@ -160,7 +160,7 @@ class ArrangedPatterns:
             rates = admitted.get(pattern.name)
             if rates is None:
                 rates = self.compute_offered(pattern, outside, made)
-            made[self.index[pattern.emits]] += pattern.emission(rates)
+            made[self.index[pattern.emits]] += pattern.compute_emission(rates)
         return made
 
     def compute_offered(

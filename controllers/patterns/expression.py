@@ -105,7 +105,7 @@ def parse(text: object, field: str) -> Expression:
     """
     if not isinstance(text, str) or not text.strip():
         raise BadInput(field, "must be a pattern, such as SEQ(A; B; C)")
-    expression = _Reader(text, field).expression()
+    expression = _Reader(text, field).read_expression()
     check(expression.root, field)
     _check_size(expression.root, field)
     return expression
@@ -133,19 +133,19 @@ def render(item: Item) -> str:
 
 def read(text: str) -> Item:
     """Return the tree that was rendered as `text`, including the remainders of partly matched patterns."""
-    return _Reader(text, "state", remains=True).expression().root
+    return _Reader(text, "state", remains=True).read_expression().root
 
 
-def symbols(item: Item) -> Iterator[str]:
+def iterate_symbol_names(item: Item) -> Iterator[str]:
     """Yield the names of the symbols from left to right, each as often as it is written."""
     match item:
         case Symbol(name):
             yield name
         case Sequence(items) | Conjunction(items) | Choice(items):
             for part in items:
-                yield from symbols(part)
+                yield from iterate_symbol_names(part)
         case Repeat(part, _, _, _) | Hidden(part) | Absent(part):
-            yield from symbols(part)
+            yield from iterate_symbol_names(part)
 
 
 def iterate_symbols(item: Item) -> Iterator[str]:
@@ -160,31 +160,31 @@ def iterate_symbols(item: Item) -> Iterator[str]:
             yield from iterate_symbols(part)
 
 
-def absences(item: Item) -> Iterator[str]:
+def iterate_forbidden_symbols(item: Item) -> Iterator[str]:
     """Yield the names of the symbols that a NOT forbids."""
     match item:
         case Absent(symbol):
             yield symbol.name
         case Sequence(items) | Conjunction(items) | Choice(items):
             for part in items:
-                yield from absences(part)
+                yield from iterate_forbidden_symbols(part)
         case Repeat(part, _, _, _) | Hidden(part):
-            yield from absences(part)
+            yield from iterate_forbidden_symbols(part)
 
 
-def least_events(item: Item) -> int:
+def count_minimum_events(item: Item) -> int:
     """Return the minimum number of events of a match."""
     match item:
         case Symbol():
             return 1
         case Sequence(items) | Conjunction(items):
-            return sum(least_events(part) for part in items)
+            return sum(count_minimum_events(part) for part in items)
         case Choice(items):
-            return min(least_events(part) for part in items)
+            return min(count_minimum_events(part) for part in items)
         case Repeat(part, least, _, _):
-            return least * least_events(part)
+            return least * count_minimum_events(part)
         case Hidden(part):
-            return least_events(part)
+            return count_minimum_events(part)
         case Absent():
             return 0
 
@@ -208,43 +208,45 @@ def check(item: Item, field: str, inside: str = "") -> None:
 
 def _check_size(root: Item, field: str) -> None:
     """Raise `Forbidden` for quantifiers and alternatives that multiply beyond what can be processed."""
-    repeats = _repeats(root)
+    repeats = _compute_max_repeats(root)
     if repeats > MAX_REPEATS:
-        raise Forbidden(field, f"nested repeats multiply to {_short(repeats)}; the maximum is {MAX_REPEATS}")
-    alternatives = _alternatives(root)
+        raise Forbidden(
+            field, f"nested repeats multiply to {_format_count(repeats)}; the maximum is {MAX_REPEATS}"
+        )
+    alternatives = _count_alternatives(root)
     if alternatives > MAX_ALTERNATIVES:
         raise Forbidden(
             field,
-            f"has {_short(alternatives)} alternatives, including repeats; the maximum is {MAX_ALTERNATIVES}",
+            f"has {_format_count(alternatives)} alternatives, including repeats; the maximum is {MAX_ALTERNATIVES}",
         )
 
 
-def _short(number: int) -> str:
+def _format_count(number: int) -> str:
     return str(number) if number < 10**9 else "more than 10⁹"
 
 
-def _repeats(item: Item) -> int:
+def _compute_max_repeats(item: Item) -> int:
     """Return the maximum product of nested quantifiers."""
     match item:
         case Sequence(items) | Conjunction(items) | Choice(items):
-            return max((_repeats(part) for part in items), default=1)
+            return max((_compute_max_repeats(part) for part in items), default=1)
         case Repeat(part, least, most, _):
-            return max(least, most or 0, 1) * _repeats(part)
+            return max(least, most or 0, 1) * _compute_max_repeats(part)
         case Hidden(part):
-            return _repeats(part)
+            return _compute_max_repeats(part)
     return 1
 
 
-def _alternatives(item: Item) -> int:
+def _count_alternatives(item: Item) -> int:
     match item:
         case Sequence(items) | Conjunction(items):
-            return sum(_alternatives(part) for part in items)
+            return sum(_count_alternatives(part) for part in items)
         case Choice(items):
-            return len(items) + sum(_alternatives(part) for part in items)
+            return len(items) + sum(_count_alternatives(part) for part in items)
         case Repeat(part, least, _, _):
-            return max(least, 1) * _alternatives(part)
+            return max(least, 1) * _count_alternatives(part)
         case Hidden(part):
-            return _alternatives(part)
+            return _count_alternatives(part)
     return 0
 
 
@@ -284,9 +286,9 @@ class _Reader:
         self._end = 0
         self._advance()
 
-    def expression(self) -> Expression:
+    def read_expression(self) -> Expression:
         at_first = self._skip("^")
-        root = self._item(0)
+        root = self._read_item(0)
         at_last = self._skip("$")
         if self._token:
             self._refuse(
@@ -295,17 +297,17 @@ class _Reader:
             )
         return Expression(root, at_first or self._at_first, at_last or self._at_last)
 
-    def _item(self, depth: int) -> Item:
+    def _read_item(self, depth: int) -> Item:
         if depth > MAX_DEPTH and not self._reads_remains:
             raise Forbidden(self._field, f"is nested deeper than {MAX_DEPTH} levels")
-        item = self._primary(depth)
+        item = self._read_primary(depth)
         while self._token in ("+", "*", "?", "{"):
             item = self._read_quantified(item)
         return item
 
-    def _primary(self, depth: int) -> Item:
+    def _read_primary(self, depth: int) -> Item:
         if self._skip("{-"):
-            hidden = Hidden(self._item(depth + 1))
+            hidden = Hidden(self._read_item(depth + 1))
             self._expect("-}")
             return hidden
         name = self._token
@@ -317,10 +319,10 @@ class _Reader:
         if self._token == "(":
             self._refuse(f"unknown group {name[:_SHOWN]!r}; use SEQ, AND, or OR")
         if name == "NOT":
-            return self._absent()
+            return self._read_absent()
         return Symbol(name)
 
-    def _absent(self) -> Item:
+    def _read_absent(self) -> Item:
         name = self._token
         if not self._is_symbol or name in (*_SEPARATORS, "NOT"):
             self._refuse("NOT must be followed by one symbol, such as NOT X")
@@ -333,9 +335,9 @@ class _Reader:
         self._expect("(")
         if name == "SEQ" and depth == 0:
             self._at_first = self._skip("^")
-        items = [] if self._token == ")" and self._reads_remains else [self._item(depth + 1)]
+        items = [] if self._token == ")" and self._reads_remains else [self._read_item(depth + 1)]
         while self._skip(_SEPARATORS[name]):
-            items.append(self._item(depth + 1))
+            items.append(self._read_item(depth + 1))
         if name == "SEQ" and depth == 0:
             self._at_last = self._skip("$")
         if self._token in (";", ","):
@@ -348,21 +350,21 @@ class _Reader:
             self._refuse("a second quantifier is not allowed; put the first one into a SEQ(…)")
         if isinstance(item, Absent):
             self._refuse("NOT can't have a quantifier")
-        least, most = self._counts()
+        least, most = self._parse_counts()
         greedy = not self._skip("?")
-        if not least_events(item) and most is None:
+        if not count_minimum_events(item) and most is None:
             self._refuse("an item that repeats without a limit must match at least one event each time")
         return Repeat(item, least, most, greedy)
 
-    def _counts(self) -> tuple[int, int | None]:
+    def _parse_counts(self) -> tuple[int, int | None]:
         mark = self._token
         self._advance()
         if mark != "{":
             return {"+": (1, None), "*": (0, None), "?": (0, 1)}[mark]
-        least = self._number()
+        least = self._read_number()
         most: int | None = least
         if self._skip(","):
-            most = None if self._token == "}" else self._number()
+            most = None if self._token == "}" else self._read_number()
         if most is not None and (most < least or most == 0):
             self._refuse(
                 f"{{{least},{most}}} can never match: the second number must be at least the first and not 0"
@@ -370,7 +372,7 @@ class _Reader:
         self._expect("}")
         return least, most
 
-    def _number(self) -> int:
+    def _read_number(self) -> int:
         token = self._token
         plain = token.isascii() and token.isdigit() and len(token) <= 9
         if not plain or int(token) > MAX_REPEATS:

@@ -27,15 +27,15 @@ class Needs:
         """Return the number of events that one match takes, without those of the groups."""
         return sum(self.counts.values())
 
-    def parts(self) -> tuple["Needs", ...]:
+    def list_parts(self) -> tuple["Needs", ...]:
         """Return itself and every alternative below, itself first."""
-        below = (part for group in self.groups for alternative in group for part in alternative.parts())
+        below = (part for group in self.groups for alternative in group for part in alternative.list_parts())
         return (self, *below)
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """Return the types that it may take, in order of appearance and without duplicates."""
-        return tuple(dict.fromkeys(symbol for part in self.parts() for symbol in part.counts))
+        return tuple(dict.fromkeys(symbol for part in self.list_parts() for symbol in part.counts))
 
 
 @lru_cache(maxsize=4096)
@@ -58,7 +58,7 @@ def _compute_needs(item: Item) -> Needs:
                 return Needs({name: least * count for name, count in once.counts.items()} if least else {})
             return _add_needs([once, *(_compute_needs(part) for _ in range(least - 1))] if least else [])
         case Choice(items):
-            return _either([_compute_needs(part) for part in items])
+            return _simplify_alternatives([_compute_needs(part) for part in items])
         case expression.Sequence(items) | expression.Conjunction(items):
             return _add_needs([_compute_needs(part) for part in items])
 
@@ -70,7 +70,7 @@ def _add_needs(parts: list[Needs]) -> Needs:
     return Needs(dict(counts), tuple(group for part in parts for group in part.groups))
 
 
-def _either(parts: list[Needs]) -> Needs:
+def _simplify_alternatives(parts: list[Needs]) -> Needs:
     """Simplify an OR.
 
     An OR inside an OR merges with it, an OR with one alternative becomes that alternative, and an OR with an

@@ -31,9 +31,9 @@ INPUT = (
 )
 
 
-def output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
+def compute_output_rate(expression: Needs, rates: Mapping[str, float]) -> float:
     """Return the matches per second, in the unit of the rates; see the module for the formula."""
-    used = Counter(symbol for part in expression.parts() for symbol in part.counts)
+    used = Counter(symbol for part in expression.list_parts() for symbol in part.counts)
     if max(used.values()) > 1:
         return _compute_by_program(expression, rates)
     return _compute_closed_form(expression, rates)
@@ -48,7 +48,7 @@ def _compute_closed_form(expression: Needs, rates: Mapping[str, float]) -> float
 
 
 def _compute_by_program(expression: Needs, rates: Mapping[str, float]) -> float:
-    parts, symbols = expression.parts(), expression.symbols
+    parts, symbols = expression.list_parts(), expression.symbols
     takes = [[part.counts.get(symbol, 0) for part in parts] for symbol in symbols]
     limits = [rates.get(symbol, 0.0) for symbol in symbols]
     scale = max(limits) or 1.0
@@ -66,7 +66,7 @@ def _compute_by_program(expression: Needs, rates: Mapping[str, float]) -> float:
 
 def group_rows(expression: Needs) -> Any:
     """Return a row per group over `parts()`: +1 at the flow of each alternative, -1 at its parent."""
-    parts = expression.parts()
+    parts = expression.list_parts()
     # Compare by identity, because equal alternatives are separate places.
     place = {id(part): at for at, part in enumerate(parts)}
     rows = []
@@ -80,15 +80,15 @@ def group_rows(expression: Needs) -> Any:
     return np.asarray(rows)
 
 
-def bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list[str]:
+def find_bottleneck_types(expression: Needs, rates: Mapping[str, float]) -> list[str]:
     """Return the types whose rate limits the output: fewer of their events make fewer matches."""
-    whole = output_rate(expression, rates)
+    whole = compute_output_rate(expression, rates)
     if whole == 0:
         return [symbol for symbol in expression.symbols if rates.get(symbol, 0.0) == 0]
     limiting = []
     for symbol in expression.symbols:
         less = {**rates, symbol: rates.get(symbol, 0.0) * (1 - NUDGE)}
-        if output_rate(expression, less) < whole * (1 - FOLLOWS):
+        if compute_output_rate(expression, less) < whole * (1 - FOLLOWS):
             limiting.append(symbol)
     return limiting
 
@@ -108,6 +108,6 @@ def answer(document: Any) -> dict[str, Json]:
             raise BadInput(f"rates.{symbol}", f"is missing; it {RATE.takes()}")
     rates = {symbol: float(rate) for symbol, rate in given["rates"].items()}
     return {
-        "output_rate": output_rate(expression, rates),
-        "bottleneck_types": bottleneck_types(expression, rates),
+        "output_rate": compute_output_rate(expression, rates),
+        "bottleneck_types": find_bottleneck_types(expression, rates),
     }

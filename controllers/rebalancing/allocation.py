@@ -146,7 +146,7 @@ def from_observation(observation: Mapping[str, Any], minimum_containers: int) ->
     )
 
 
-def containers(allocation: Allocation) -> Iterator[tuple[int, int, int]]:
+def iterate_containers(allocation: Allocation) -> Iterator[tuple[int, int, int]]:
     """Yield every container as queue, node, points."""
     for queue, held in enumerate(allocation.points):
         for node, points in held.items():

@@ -74,7 +74,7 @@ class Board:
         hair = HAIR * self.limits * self.totals / TOTAL
         return np.where(self.receivers, self.limits - self.loads - hair, -1.0)
 
-    def excess(self, node: int) -> float:
+    def compute_excess(self, node: int) -> float:
         return float(self.loads[node] - self.limits[node])
 
     def make(self, move: IndexedMove) -> None:
@@ -105,7 +105,7 @@ class Board:
                 else:
                     holder.pop(key, None)
 
-    def moves(self) -> list[IndexedMove]:
+    def list_moves(self) -> list[IndexedMove]:
         return [IndexedMove(*rule, points) for rule, points in self.moved.items()]
 
     def is_last(self, move: IndexedMove) -> bool:
@@ -119,7 +119,7 @@ class Board:
         """
         return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
 
-    def amount(self, queue: int, source: int, target: int, needed: int, most: int) -> int:
+    def choose_points(self, queue: int, source: int, target: int, needed: int, most: int) -> int:
         """Return the fewest points from `needed` up that the rules allow, else the most below; 0 if none."""
         held, least = self.points[queue][source], self.rules.minimum_points
         whole = held if held <= most and self.may_empty(queue, target) else 0
@@ -138,7 +138,7 @@ class Board:
         return whole or most
 
 
-def coarse(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
+def mask_coarse_queues(allocation: Allocation, rules: MoveRules, limits: Floats) -> Flags:
     """Return a mask of the queues whose pieces are so heavy that they have to be divided evenly.
 
     A piece below twice `minimum_points` can't be split again. In a queue at 5000 events/s, a piece of 99
@@ -175,7 +175,7 @@ class _Step:
 def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
     """Return moves that bring every node to its limit and empty drained nodes; None if none are found."""
     for donor in np.flatnonzero(board.start.drained & ~board.start.offline):
-        if not _empty(board, int(donor), rule.packing):
+        if not _empty_node(board, int(donor), rule.packing):
             return None
     over = np.flatnonzero((board.loads > board.limits * (1 + ROUNDING)) & ~board.start.drained)
     allowed = board.receivers
@@ -185,11 +185,11 @@ def rebalance(board: Board, rule: SearchRule) -> list[IndexedMove] | None:
             return None
         # A relieved node has room again, but not for what it gave.
         board.receivers[donor] = rule.exchange and allowed[donor]
-    return board.moves()
+    return board.list_moves()
 
 
 def _clear(board: Board, donor: int, rule: SearchRule) -> bool:
-    while board.excess(donor) > ROUNDING * board.limits[donor]:
+    while board.compute_excess(donor) > ROUNDING * board.limits[donor]:
         steps = [step for queue in board.at_node[donor] if (step := _step(board, donor, queue, rule))]
         if rule.keep:
             steps = [step for step in steps if not board.is_last(step.move)] or steps
@@ -220,7 +220,7 @@ def _make_room(board: Board, donor: int) -> bool:
 
 def _exchange(board: Board, queue: int, donor: int, target: int) -> bool:
     """Move the smallest piece of a queue to a target that makes room for it; change nothing if it can't."""
-    points = board.amount(queue, donor, target, 1, TOTAL)
+    points = board.choose_points(queue, donor, target, 1, TOTAL)
     if not points or (queue, donor, target) in board.rules.returns or target in board.gave.get(queue, ()):
         return False
     load = float(board.start.rate_per_point[queue]) * points
@@ -243,8 +243,10 @@ def _give_way(board: Board, node: int, load: float, stays: int) -> list[IndexedM
         if short <= 0 or per_point[queue] <= 0:
             break
         wanted = min(math.ceil(short / per_point[queue]), board.at_node[node][queue])
-        for other in _targets(board, queue, node, float(wanted * per_point[queue]), packing=True):
-            points = board.amount(queue, node, other, wanted, _most(board, other, float(per_point[queue])))
+        for other in _list_targets(board, queue, node, float(wanted * per_point[queue]), packing=True):
+            points = board.choose_points(
+                queue, node, other, wanted, _compute_fitting_points(board, other, float(per_point[queue]))
+            )
             if points:
                 given.append(IndexedMove(queue, node, other, points))
                 board.make(given[-1])
@@ -257,13 +259,15 @@ def _step(board: Board, donor: int, queue: int, rule: SearchRule) -> _Step | Non
     per_point = float(board.start.rate_per_point[queue])
     if per_point <= 0:
         return None
-    excess = board.excess(donor)
+    excess = board.compute_excess(donor)
     wanted = min(math.ceil(excess / per_point - ROUNDING), board.points[queue][donor])
     best: _Step | None = None
-    for target in _targets(
+    for target in _list_targets(
         board, queue, donor, max(wanted, board.rules.minimum_points) * per_point, rule.packing
     ):
-        points = board.amount(queue, donor, target, wanted, _most(board, target, per_point))
+        points = board.choose_points(
+            queue, donor, target, wanted, _compute_fitting_points(board, target, per_point)
+        )
         if points:
             load = points * per_point
             clears, holder = load >= excess * (1 - ROUNDING), target in board.points[queue]
@@ -280,13 +284,13 @@ def _rank(cost: Cost, points: int, load: float, clears: bool, holder: bool) -> t
     return (0, not holder, load, points) if clears else (1, -load, not holder, points)
 
 
-def _most(board: Board, target: int, per_point: float) -> int:
+def _compute_fitting_points(board: Board, target: int, per_point: float) -> int:
     room = float(board.limits[target] - board.loads[target])
     # A queue with almost no load fits as a whole; the division could overflow.
     return TOTAL if room >= TOTAL * per_point else max(0, math.floor(room / per_point + ROUNDING))
 
 
-def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
+def _list_targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
     """Return the receivers to check: the holders, the tightest other node that fits, and the one with the
     most room.
     """
@@ -305,25 +309,27 @@ def _targets(board: Board, queue: int, donor: int, load: float, packing: bool) -
     return [*targets, roomiest]
 
 
-def _empty(board: Board, donor: int, packing: bool) -> bool:
+def _empty_node(board: Board, donor: int, packing: bool) -> bool:
     """Move all containers off a drained node, heaviest first, in as few pieces as possible."""
     per_point = board.start.rate_per_point
     for queue in sorted(board.at_node[donor], key=lambda q: (-per_point[q] * board.at_node[donor][q], q)):
         while points := board.at_node[donor].get(queue, 0):
             load = float(per_point[queue]) * points
-            move = _whole(board, donor, queue, points, load, packing) or _part(board, donor, queue)
+            move = _choose_whole_move(board, donor, queue, points, load, packing) or _choose_partial_move(
+                board, donor, queue
+            )
             if move is None:
                 return False
             board.make(move)
     return True
 
 
-def _whole(
+def _choose_whole_move(
     board: Board, donor: int, queue: int, points: int, load: float, packing: bool
 ) -> IndexedMove | None:
     fits = [
         target
-        for target in _targets(board, queue, donor, load, packing)
+        for target in _list_targets(board, queue, donor, load, packing)
         if board.limits[target] - board.loads[target] >= load * (1 - ROUNDING)
         and board.may_empty(queue, target)
     ]
@@ -333,19 +339,21 @@ def _whole(
     return None if choice is None else IndexedMove(queue, donor, choice, points)
 
 
-def _part(board: Board, donor: int, queue: int) -> IndexedMove | None:
+def _choose_partial_move(board: Board, donor: int, queue: int) -> IndexedMove | None:
     """Return the move of a piece off a drained node, as large as the receiver with the most room takes."""
     per_point = float(board.start.rate_per_point[queue])
-    targets = _targets(board, queue, donor, 0.0, packing=False)
+    targets = _list_targets(board, queue, donor, 0.0, packing=False)
     if not targets or per_point <= 0:
         return None
     target = max(targets, key=lambda node: (board.limits[node] - board.loads[node], -node))
-    most = _most(board, target, per_point)
-    points = board.amount(queue, donor, target, board.points[queue][donor], most)
+    most = _compute_fitting_points(board, target, per_point)
+    points = board.choose_points(queue, donor, target, board.points[queue][donor], most)
     return IndexedMove(queue, donor, target, points) if points else None
 
 
-def fewest(candidates: Sequence[list[IndexedMove] | None], cost: Cost) -> list[IndexedMove] | None:
+def choose_cheapest_moves(
+    candidates: Sequence[list[IndexedMove] | None], cost: Cost
+) -> list[IndexedMove] | None:
     """Return the cheapest of several answers; the first among equals."""
     answers = [moves for moves in candidates if moves is not None]
     return min(answers, key=lambda moves: price(moves, cost)) if answers else None

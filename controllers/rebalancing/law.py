@@ -34,7 +34,14 @@ import numpy as np
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import NO_ACTION, are, format_count, format_names, format_reason, percent
+from controllers.framework.reason import (
+    NO_ACTION,
+    are,
+    format_count,
+    format_names,
+    format_percent,
+    format_reason,
+)
 from controllers.rebalancing import relocation
 from controllers.rebalancing.allocation import Allocation, Floats, from_observation
 from controllers.rebalancing.greedy import MoveRules
@@ -182,8 +189,8 @@ STATE = (Parameter("recent", "moves", "Recent moves.", kind="rows", required=Tru
 
 def check_observation(parameters: Values, observation: Values, where: str) -> None:
     """Raise `BadInput` if nodes and queues contradict each other."""
-    names = _different(observation["nodes"], f"{where}.nodes")
-    _different(observation["queues"], f"{where}.queues")
+    names = _check_distinct_names(observation["nodes"], f"{where}.nodes")
+    _check_distinct_names(observation["queues"], f"{where}.queues")
     for at, queue in enumerate(observation["queues"]):
         _check_queue(parameters, queue, names, f"{where}.queues[{at}]")
 
@@ -207,13 +214,13 @@ def _check_queue(parameters: Values, queue: Values, names: Collection[str], wher
         )
 
 
-def minimum_containers(parameters: Values, observation: Values) -> int:
+def compute_minimum_containers(parameters: Values, observation: Values) -> int:
     """Return the minimum of a queue without its own: the parameter, else two or the number of nodes."""
     given = parameters["minimum_containers"]
     return min(MINIMUM_CONTAINERS, len(observation["nodes"])) if given is None else int(given)
 
 
-def _different(rows: Sequence[Values], where: str) -> Collection[str]:
+def _check_distinct_names(rows: Sequence[Values], where: str) -> Collection[str]:
     """Return the names of the rows. Raise `BadInput` if there are none, or if names are duplicate."""
     names = [row["name"] for row in rows]
     if not names:
@@ -277,7 +284,7 @@ class Rebalancing:
         """
         check_observation(parameters, observation, where)
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without moves."""
         return {"recent": []}
 
@@ -295,7 +302,7 @@ class Rebalancing:
         search = _search(parameters, allocation, recent)
         result = relocation.find(allocation, search)
         named = allocation.name_moves(result.moves)
-        decision = _decision(parameters, allocation, search, result, named)
+        decision = _build_decision(parameters, allocation, search, result, named)
         return {"recent": [move.to_json() for move in _remember(parameters, recent, named)]}, decision
 
 
@@ -303,7 +310,7 @@ LAW: Law = Rebalancing()
 
 
 def _allocation(parameters: Values, observation: Values) -> Allocation:
-    allocation = from_observation(observation, minimum_containers(parameters, observation))
+    allocation = from_observation(observation, compute_minimum_containers(parameters, observation))
     if parameters["goal"] == "below-busy":
         return allocation
     # A band includes the idle nodes, because its purpose is to use everything.
@@ -312,8 +319,8 @@ def _allocation(parameters: Values, observation: Values) -> Allocation:
 
 def _search(parameters: Values, allocation: Allocation, recent: Sequence[_Recent]) -> relocation.Search:
     return relocation.Search(
-        MoveRules(int(parameters["minimum_points"]), _returns(allocation, recent)),
-        _limits(parameters, allocation),
+        MoveRules(int(parameters["minimum_points"]), _list_undoing_moves(allocation, recent)),
+        _compute_limits(parameters, allocation),
         "points" if parameters["goal"] == "below-busy" else "moves",
         int(parameters["exact_ways"]),
         int(parameters["branches"]),
@@ -321,7 +328,7 @@ def _search(parameters: Values, allocation: Allocation, recent: Sequence[_Recent
     )
 
 
-def _limits(parameters: Values, allocation: Allocation) -> Floats:
+def _compute_limits(parameters: Values, allocation: Allocation) -> Floats:
     if parameters["goal"] == "below-busy":
         return allocation.capacity * float(parameters["busy"] * BELOW)
     capacity = float(allocation.capacity[allocation.available].sum())
@@ -330,7 +337,7 @@ def _limits(parameters: Values, allocation: Allocation) -> Floats:
     return allocation.capacity * max(float(parameters["band"]) * mean, 1e-12)
 
 
-def _returns(allocation: Allocation, recent: Sequence[_Recent]) -> frozenset[tuple[int, int, int]]:
+def _list_undoing_moves(allocation: Allocation, recent: Sequence[_Recent]) -> frozenset[tuple[int, int, int]]:
     """Return the moves that would undo a recent move.
 
     A drained node may send points back, because it has to be emptied.
@@ -350,7 +357,7 @@ def _remember(
     return [move for move in older + newest if move.age <= parameters["return_decisions"]]
 
 
-def _decision(
+def _build_decision(
     parameters: Values,
     allocation: Allocation,
     search: relocation.Search,
@@ -358,9 +365,9 @@ def _decision(
     named: list[dict[str, Any]],
 ) -> Decision:
     after = allocation.apply(found.moves)
-    terms = _terms(parameters, allocation, after, search, found)
+    terms = _build_terms(parameters, allocation, after, search, found)
     cause = _explain(parameters, allocation, search, found, terms)
-    reason = format_reason(_describe_action(named), cause, remarks=_remarks(terms))
+    reason = format_reason(_describe_action(named), cause, remarks=_format_remarks(terms))
     limited_by = None if found.feasible else "capacity" if terms["missing_capacity"] else "rules"
     if not named:
         return Decision(None, reason, terms, limited_by)
@@ -370,7 +377,7 @@ def _decision(
     return Decision({"moves": named, **loads}, reason, terms, limited_by, expected=expected)
 
 
-def _terms(
+def _build_terms(
     parameters: Values,
     before: Allocation,
     after: Allocation,
@@ -384,7 +391,7 @@ def _terms(
         "limit": before.group_by_name(search.limits),
         "worst_before": worst_before,
         "worst_after": worst_after,
-        "points_moved": relocation.points_of(found.moves),
+        "points_moved": relocation.sum_points(found.moves),
         "moves": len(found.moves),
         "containers_before": sum(len(held) for held in before.points),
         "containers_after": sum(len(held) for held in after.points),
@@ -430,8 +437,8 @@ def _explain(
     return "; ".join(causes) or f"every node is below {limit}"
 
 
-def _remarks(terms: Mapping[str, Any]) -> list[str]:
-    before, after = percent(terms["worst_before"]), percent(terms["worst_after"])
+def _format_remarks(terms: Mapping[str, Any]) -> list[str]:
+    before, after = format_percent(terms["worst_before"]), format_percent(terms["worst_after"])
     change = before if before == after else f"{before} → {after}"
     return [f"worst node: {change} of its capacity"]
 

@@ -28,7 +28,7 @@ import numpy as np
 import scipy
 
 from controllers.framework.solver import minimise
-from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove, containers
+from controllers.rebalancing.allocation import Allocation, Flags, Floats, IndexedMove, iterate_containers
 from controllers.rebalancing.greedy import MoveRules
 
 Goal = Literal["points", "moves", "worst"]
@@ -69,7 +69,7 @@ class _Rows:
         self.low.append(low)
         self.high.append(high)
 
-    def constraint(self, columns: int) -> "scipy.optimize.LinearConstraint":
+    def build_constraint(self, columns: int) -> "scipy.optimize.LinearConstraint":
         rows, cols, values = zip(*self.entries, strict=True)
         matrix = scipy.sparse.coo_array((values, (rows, cols)), shape=(len(self.low), columns)).tocsr()
         return scipy.optimize.LinearConstraint(matrix, self.low, self.high)
@@ -102,18 +102,18 @@ class _Model:
     def get_held_index(self, queue: int, source: int) -> int:
         return self.problem.allocation.points[queue][source]
 
-    def rows(self, goal: Goal) -> _Rows:
+    def collect_rows(self, goal: Goal) -> _Rows:
         rows = _Rows()
-        self._splinters(rows)
-        self._minimum_containers(rows)
-        self._limits(rows, goal)
+        self._add_splinter_rows(rows)
+        self._add_minimum_container_rows(rows)
+        self._add_limit_rows(rows, goal)
         self._one_direction(rows)
         if self.problem.at_most is not None and goal != "worst":
             column = self.get_moved_index if goal == "points" else self.get_used_index
             rows.add([(column(route), 1.0) for route in range(len(self.routes))], 0, self.problem.at_most)
         return rows
 
-    def _splinters(self, rows: _Rows) -> None:
+    def _add_splinter_rows(self, rows: _Rows) -> None:
         least = self.problem.rules.minimum_points
         for route, (queue, source, _) in enumerate(self.routes):
             held = self.get_held_index(queue, source)
@@ -132,7 +132,7 @@ class _Model:
             (self.get_moved_index(route), 1.0) for route, (q, s, _) in routes if (q, s) == (queue, source)
         ]
 
-    def _minimum_containers(self, rows: _Rows) -> None:
+    def _add_minimum_container_rows(self, rows: _Rows) -> None:
         allocation = self.problem.allocation
         for (queue, target), column in self.arrives.items():
             arriving = [
@@ -154,7 +154,7 @@ class _Model:
             if (gives := self.gives.get((queue, target))) is not None:
                 rows.add([(self.get_used_index(route), 1.0), (gives, 1.0)], -np.inf, 1)
 
-    def _limits(self, rows: _Rows, goal: Goal) -> None:
+    def _add_limit_rows(self, rows: _Rows, goal: Goal) -> None:
         problem = self.problem
         terms: list[list[tuple[int, float]]] = [[] for _ in problem.allocation.nodes]
         for route, (queue, source, target) in enumerate(self.routes):
@@ -170,7 +170,7 @@ class _Model:
             elif terms[node]:
                 rows.add(terms[node], -np.inf, limit - load)
 
-    def bounds(self) -> "scipy.optimize.Bounds":
+    def compute_bounds(self) -> "scipy.optimize.Bounds":
         low, high = np.zeros(self.columns), np.ones(self.columns)
         for route, (queue, source, _) in enumerate(self.routes):
             high[self.get_moved_index(route)] = self.get_held_index(queue, source)
@@ -179,7 +179,7 @@ class _Model:
         high[self.worst] = np.inf
         return scipy.optimize.Bounds(low, high)
 
-    def cost(self, goal: Goal) -> Floats:
+    def compute_cost(self, goal: Goal) -> Floats:
         cost = np.zeros(self.columns)
         count = len(self.routes)
         if goal == "worst":
@@ -192,7 +192,7 @@ class _Model:
         return cost
 
 
-def routes_count(problem: MoveProblem) -> int:
+def count_routes(problem: MoveProblem) -> int:
     """Return the maximum number of (container, receiver) pairs of the program, without building it."""
     held = sum(len(problem.allocation.at_node[node]) for node in np.flatnonzero(problem.givers))
     return held * int((problem.receivers & problem.allocation.available).sum())
@@ -204,7 +204,7 @@ def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> 
     The first attempt uses divisible points, which is ten times faster, and then whole points on the routes of
     that answer. Whole points on all routes are tried only if that fails.
     """
-    routes = _routes(problem)
+    routes = _list_routes(problem)
     divisible = _solve(_Model(problem, routes), goal, branches, gap, whole=False)
     if divisible is None:
         return None
@@ -220,9 +220,9 @@ def solve(problem: MoveProblem, goal: Goal, branches: int, gap: float = 0.0) -> 
     return None
 
 
-def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None:
+def compute_lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None:
     """Return a lower bound of the cost (points or moves, without the small costs), or None."""
-    model = _Model(problem, _routes(problem))
+    model = _Model(problem, _list_routes(problem))
     cost = np.zeros(model.columns)
     first = 0 if goal == "points" else len(model.routes)
     cost[first : first + len(model.routes)] = 1.0
@@ -234,8 +234,8 @@ def lower_bound(problem: MoveProblem, goal: Goal, branches: int) -> float | None
     result = minimise(
         cost,
         integrality=integrality,
-        bounds=model.bounds(),
-        constraints=model.rows(goal).constraint(model.columns),
+        bounds=model.compute_bounds(),
+        constraints=model.collect_rows(goal).build_constraint(model.columns),
         options={"node_limit": branches},
     )
     # Without integers it is a linear program, whose value is its own bound.
@@ -251,21 +251,21 @@ def _solve(model: _Model, goal: Goal, branches: int, gap: float, whole: bool) ->
     integrality[: len(model.routes)] = whole
     integrality[model.worst] = 0
     result = minimise(
-        model.cost(goal),
+        model.compute_cost(goal),
         integrality=integrality,
-        bounds=model.bounds(),
-        constraints=model.rows(goal).constraint(model.columns),
+        bounds=model.compute_bounds(),
+        constraints=model.collect_rows(goal).build_constraint(model.columns),
         options={"node_limit": branches, "mip_rel_gap": gap, "presolve": True},
     )
     return None if result.x is None else (result.x[: len(model.routes)], float(result.x[model.worst]))
 
 
-def _routes(problem: MoveProblem) -> list[tuple[int, int, int]]:
+def _list_routes(problem: MoveProblem) -> list[tuple[int, int, int]]:
     allocation, rules = problem.allocation, problem.rules
     targets = [int(target) for target in np.flatnonzero(problem.receivers & allocation.available)]
     return [
         (queue, source, target)
-        for queue, source, held in containers(allocation)
+        for queue, source, held in iterate_containers(allocation)
         if problem.givers[source] and not allocation.offline[source]
         for target in targets
         if target != source and (queue, source, target) not in rules.returns

@@ -43,7 +43,13 @@ from controllers.framework.reason import (
     measure,
 )
 from controllers.rebalancing.allocation import Allocation, Flags, IndexedMove, from_observation
-from controllers.rebalancing.law import NODE, QUEUE, check_observation, check_thresholds, minimum_containers
+from controllers.rebalancing.law import (
+    NODE,
+    QUEUE,
+    check_observation,
+    check_thresholds,
+    compute_minimum_containers,
+)
 from queues.errors import BadInput
 from queues.points import TOTAL, apportion
 
@@ -184,7 +190,7 @@ class NodeScaling:
             if name not in ACTS:
                 raise BadInput(f"{where}.declined.{name}", f"must be one of {', '.join(ACTS)}")
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without quiet decisions and lost nodes."""
         return {"quiet": 0, "lost": {}}
 
@@ -193,7 +199,7 @@ class NodeScaling:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the nodes to use and release and the moves to restore; never both use and release."""
-        least = minimum_containers(parameters, observation)
+        least = compute_minimum_containers(parameters, observation)
         plant = from_observation(observation, least)
         kept = {node["name"] for node in observation["nodes"] if node.get("cordoned", False)}
         lost = {
@@ -214,7 +220,7 @@ class NodeScaling:
         is_due = quiet >= parameters["quiet_decisions"]
         due = [plant.nodes[node] for node in release[: self.release_at_once]] if is_due else []
         acts = {"use": [plant.nodes[n] for n in use], "release": due, "restore": restore}
-        decision = _decision(parameters, plant, forecast, acts, declined, held_back)
+        decision = _build_decision(parameters, plant, forecast, acts, declined, held_back)
         return {"quiet": 0 if due else quiet, "lost": lost}, decision
 
 
@@ -278,7 +284,7 @@ def find_restoring_moves(plant: Allocation, gone: Collection[int]) -> list[Index
     for queue, held in enumerate(plant.points):
         lost = {node: points for node, points in held.items() if node in gone}
         heard = {node: float(points) for node, points in held.items() if plant.available[node]}
-        fresh = _fresh(plant, loads, heard, plant.minimum[queue]) if held else []
+        fresh = _choose_new_nodes(plant, loads, heard, plant.minimum[queue]) if held else []
         # Only if all points are on nodes that may keep them: a plan moves those of a drained node.
         if fresh and sum(heard.values()) == TOTAL:
             moves += _share_out(queue, held, heard, fresh)
@@ -307,7 +313,7 @@ def _share_out(
     ]
 
 
-def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:
+def _choose_new_nodes(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: int) -> list[int]:
     """Return the least loaded nodes that get a new container, so that the queue has its minimum again."""
     missing = minimum - len(heard)
     if missing <= 0:
@@ -319,7 +325,7 @@ def _fresh(plant: Allocation, loads: Any, heard: Mapping[int, float], minimum: i
     return [int(node) for node in nodes[by_load[:missing]]]
 
 
-def _decision(
+def _build_decision(
     parameters: Values,
     plant: Allocation,
     forecast: float,
@@ -350,7 +356,7 @@ def _decision(
     reason = format_reason(
         _describe_action(use, release, terms["points_restored"]),
         why,
-        remarks=_remarks(terms, short, held_back),
+        remarks=_format_remarks(terms, short, held_back),
     )
     action = {"use": use, "release": release, "restore": plant.name_moves(restore)}
     return Decision(action if use or release or restore else None, reason, terms, "nodes" if short else None)
@@ -385,7 +391,7 @@ def _explain(
     return f"{have}; the other nodes suffice without {format_names(release)}" if release else have
 
 
-def _remarks(terms: Mapping[str, Any], short: bool, held_back: bool) -> list[str]:
+def _format_remarks(terms: Mapping[str, Any], short: bool, held_back: bool) -> list[str]:
     nodes = f"nodes in use: {terms['nodes_used']}, idle: {terms['nodes_idle']}"
     calm = ["events are held back, so no node is released"] if held_back else []
     return [nodes, *calm, "the plant is too small"] if short else [nodes, *calm]

@@ -23,8 +23,8 @@ from controllers.rebalancing.greedy import (
     Cost,
     MoveRules,
     SearchRule,
-    coarse,
-    fewest,
+    choose_cheapest_moves,
+    mask_coarse_queues,
     price,
     rebalance,
 )
@@ -68,17 +68,17 @@ def find(allocation: Allocation, search: Search) -> Relocation:
 
     If there are none, return the moves with the least loaded worst node.
     """
-    for receivers in _receivers(allocation):
+    for receivers in _iterate_receivers(allocation):
         if receivers.any() and (moves := _keep(allocation, search, receivers)) is not None:
-            return Relocation(moves, True, worst_share(allocation.apply(moves), search.limits))
+            return Relocation(moves, True, compute_worst_share(allocation.apply(moves), search.limits))
     moves = _exchange_nodes(allocation, search)
     if moves is not None:
-        return Relocation(moves, True, worst_share(allocation.apply(moves), search.limits))
-    moves = _least_worst(allocation, search)
-    return Relocation(moves, False, worst_share(allocation.apply(moves), search.limits))
+        return Relocation(moves, True, compute_worst_share(allocation.apply(moves), search.limits))
+    moves = _reduce_worst_load(allocation, search)
+    return Relocation(moves, False, compute_worst_share(allocation.apply(moves), search.limits))
 
 
-def _receivers(allocation: Allocation) -> Iterator[Flags]:
+def _iterate_receivers(allocation: Allocation) -> Iterator[Flags]:
     """Yield the nodes in use; then with one, two, four, … and all idle ones, the most capable first."""
     receivers = allocation.available & ~allocation.idle
     yield receivers
@@ -92,13 +92,13 @@ def _receivers(allocation: Allocation) -> Iterator[Flags]:
         count *= 2
 
 
-def worst_share(allocation: Allocation, limits: Floats) -> float:
+def compute_worst_share(allocation: Allocation, limits: Floats) -> float:
     """Return the greatest load as a share of its node's limit, over the nodes that may hold points."""
     shares = (allocation.loads / limits)[allocation.available]
     return float(shares.max()) if shares.size else math.inf
 
 
-def fluid_share(allocation: Allocation, limits: Floats) -> float:
+def compute_fluid_share(allocation: Allocation, limits: Floats) -> float:
     """Return the lower bound of the worst share: that of all nodes if load could be spread freely."""
     available = float(limits[allocation.available].sum())
     return float(allocation.loads.sum()) / available if available else math.inf
@@ -109,11 +109,11 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Inde
     resting = allocation.available & ~receivers
     if allocation.loads.sum() - allocation.loads[resting].sum() > search.limits[receivers].sum():
         return None
-    even = coarse(allocation, search.rules, search.limits)
-    parted = _quick(allocation, search, receivers, even) if even.any() else None
+    even = mask_coarse_queues(allocation, search.rules, search.limits)
+    parted = _find_greedy_moves(allocation, search, receivers, even) if even.any() else None
     if parted is not None and any(even[move.queue] for move in parted):
         return parted  # a few more points than the cheapest answer, whose pieces could never be divided again
-    quick = _quick(allocation, search, receivers)
+    quick = _find_greedy_moves(allocation, search, receivers)
     if quick is not None and price(quick, search.cost)[0] <= _compute_lower_bound(allocation, search):
         return quick
     donors = (allocation.loads > search.limits) | allocation.drained
@@ -121,15 +121,15 @@ def _keep(allocation: Allocation, search: Search, receivers: Flags) -> list[Inde
     at_most = None if quick is None else price(quick, search.cost)[0] - 1
     takers = receivers & (allocation.loads < search.limits)
     problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, donors, takers, at_most)
-    best = fewest([quick, _exact(problem, search)], search.cost)
+    best = choose_cheapest_moves([quick, _find_exact_moves(problem, search)], search.cost)
     if best is None:
         # If room has to be made first, every node may give and take.
         every = np.ones(len(allocation.nodes), dtype=bool)
-        best = _exact(replace(problem, givers=every, receivers=receivers), search)
+        best = _find_exact_moves(replace(problem, givers=every, receivers=receivers), search)
     return best
 
 
-def _quick(
+def _find_greedy_moves(
     allocation: Allocation, search: Search, receivers: Flags, even: Flags | None = None
 ) -> list[IndexedMove] | None:
     answers, bound = [], _compute_lower_bound(allocation, search)
@@ -141,14 +141,17 @@ def _quick(
             if answer is not None and price(answer, search.cost)[0] <= bound:
                 return answer
             answers.append(answer)
-    return fewest(answers, search.cost)
+    return choose_cheapest_moves(answers, search.cost)
 
 
-def _exact(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMove] | None:
-    if mixed_integer.routes_count(problem) > search.exact_routes:
+def _find_exact_moves(problem: mixed_integer.MoveProblem, search: Search) -> list[IndexedMove] | None:
+    if mixed_integer.count_routes(problem) > search.exact_routes:
         return None
     answer = mixed_integer.solve(problem, search.cost, search.branches, GAPS[search.cost])
-    if answer is None or worst_share(problem.allocation.apply(answer.moves), search.limits) > 1 + 1e-6:
+    if (
+        answer is None
+        or compute_worst_share(problem.allocation.apply(answer.moves), search.limits) > 1 + 1e-6
+    ):
         return None
     return answer.moves
 
@@ -160,10 +163,10 @@ def _compute_lower_bound(allocation: Allocation, search: Search) -> int:
         held = allocation.at_node[node]
         total += sum(held.values()) if search.cost == "points" else len(held)
     over = (allocation.loads > search.limits) & ~allocation.drained
-    return total + sum(_least(allocation, search, int(node)) for node in np.flatnonzero(over))
+    return total + sum(_compute_fewest_points(allocation, search, int(node)) for node in np.flatnonzero(over))
 
 
-def _least(allocation: Allocation, search: Search, node: int) -> int:
+def _compute_fewest_points(allocation: Allocation, search: Search, node: int) -> int:
     """Return the fewest points (or containers) whose load is the node's excess."""
     excess = float(allocation.loads[node] - search.limits[node])
     per_point, held = allocation.rate_per_point, allocation.at_node[node]
@@ -180,16 +183,16 @@ def _least(allocation: Allocation, search: Search, node: int) -> int:
     return max(math.ceil(points_needed - 1e-6), smallest)
 
 
-def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
+def _reduce_worst_load(allocation: Allocation, search: Search) -> list[IndexedMove]:
     """Return the fewest points that reduce the worst node as far as possible within the tolerance.
 
     Return no moves if it already is that low.
     """
-    now = worst_share(allocation, search.limits)
+    now = compute_worst_share(allocation, search.limits)
     must = any(allocation.at_node[node] for node in np.flatnonzero(allocation.drained & ~allocation.offline))
     every = np.ones(len(allocation.nodes), dtype=bool)
     problem = mixed_integer.MoveProblem(allocation, search.rules, search.limits, every, allocation.available)
-    fluid = fluid_share(allocation, search.limits)
+    fluid = compute_fluid_share(allocation, search.limits)
     if not math.isfinite(fluid):
         return []  # no node may take anything
     if not must and now <= fluid * (1 + search.tolerance):
@@ -197,7 +200,7 @@ def _least_worst(allocation: Allocation, search: Search) -> list[IndexedMove]:
     level = _climb(allocation, search, fluid, now, must, STEPS[:LEVEL])
     if level is not None:
         return level  # equal to the best possible within the error, so an exact search adds nothing
-    if mixed_integer.routes_count(problem) <= search.exact_routes:
+    if mixed_integer.count_routes(problem) <= search.exact_routes:
         answer = mixed_integer.solve(problem, "worst", search.branches, WORST_GAP)
         if answer is not None:
             return _settle(allocation, search, answer, now, must)
@@ -212,13 +215,13 @@ def _settle(
     if not must and now <= allowed:
         return []
     eased = replace(search, limits=search.limits * allowed, cost="points")
-    moves = _quick(allocation, eased, allocation.available)
+    moves = _find_greedy_moves(allocation, eased, allocation.available)
     if moves is None:
         every = np.ones(len(allocation.nodes), dtype=bool)
         problem = mixed_integer.MoveProblem(
             allocation, search.rules, eased.limits, every, allocation.available
         )
-        moves = _exact(problem, eased)
+        moves = _find_exact_moves(problem, eased)
     return answer.moves if moves is None else moves
 
 
@@ -234,7 +237,7 @@ def _climb(
 
     Return no moves if the limits are no better than the current state, None if no step succeeds.
     """
-    even = coarse(allocation, search.rules, search.limits)
+    even = mask_coarse_queues(allocation, search.rules, search.limits)
     for step in steps:
         share = fluid * (1 + step + search.tolerance)
         if not must and share >= now:
@@ -251,9 +254,9 @@ def _climb(
 
 def _exchange_nodes(allocation: Allocation, search: Search) -> list[IndexedMove] | None:
     """Return the greedy answer with nodes that make room for each other, or None if there is none."""
-    if fluid_share(allocation, search.limits) > 1:
+    if compute_fluid_share(allocation, search.limits) > 1:
         return None
-    even = coarse(allocation, search.rules, search.limits)
+    even = mask_coarse_queues(allocation, search.rules, search.limits)
     for keep, packing in product((False, True), (False, True)):
         board = Board(allocation, search.rules, search.limits, allocation.available.copy(), even)
         if (
@@ -263,6 +266,6 @@ def _exchange_nodes(allocation: Allocation, search: Search) -> list[IndexedMove]
     return None
 
 
-def points_of(moves: Sequence[IndexedMove]) -> int:
+def sum_points(moves: Sequence[IndexedMove]) -> int:
     """Return the number of points moved."""
     return sum(move.points for move in moves)

@@ -47,24 +47,24 @@ class Limit:
         return max(1, round(self.value))
 
 
-def vegas(limit: Limit, seen: LimitStep, base_seconds: float) -> Limit:
+def apply_vegas(limit: Limit, seen: LimitStep, base_seconds: float) -> Limit:
     """Apply TCP Vegas with a given response time without contention."""
     queued = seen.threads - seen.throughput_per_second * base_seconds
     change = 1 if queued < VEGAS_ALPHA else -1 if queued > VEGAS_BETA else 0
     return replace(limit, value=max(1.0, limit.value + change))
 
 
-def vegas_plus(limit: Limit, seen: LimitStep) -> Limit:
+def apply_vegas_plus(limit: Limit, seen: LimitStep) -> Limit:
     """Apply TCP Vegas with the minimum response time, which is too low if service times vary."""
-    return vegas(limit, seen, seen.least_response_seconds)
+    return apply_vegas(limit, seen, seen.least_response_seconds)
 
 
-def vegas_plus_plus(limit: Limit, seen: LimitStep) -> Limit:
+def apply_vegas_plus_plus(limit: Limit, seen: LimitStep) -> Limit:
     """Apply TCP Vegas with the true response time of an idle system, which is unknown online."""
-    return vegas(limit, seen, seen.idle_response_seconds)
+    return apply_vegas(limit, seen, seen.idle_response_seconds)
 
 
-def gradient2(limit: Limit, seen: LimitStep) -> Limit:
+def apply_gradient2(limit: Limit, seen: LimitStep) -> Limit:
     """Apply Netflix' second gradient limiter."""
     short = seen.response_seconds
     long = (
@@ -74,14 +74,14 @@ def gradient2(limit: Limit, seen: LimitStep) -> Limit:
     return replace(limit, value=0.8 * limit.value + 0.2 * (limit.value * gradient + 4), long_seconds=long)
 
 
-def aimd(limit: Limit, seen: LimitStep) -> Limit:
+def apply_aimd(limit: Limit, seen: LimitStep) -> Limit:
     """Apply additive increase, and multiplicative decrease above twice the minimum response time."""
     if seen.response_seconds > 2 * seen.least_response_seconds:
         return replace(limit, value=max(1.0, 0.9 * limit.value))
     return replace(limit, value=limit.value + 1)
 
 
-def envoy(limit: Limit, seen: LimitStep) -> Limit:
+def apply_envoy(limit: Limit, seen: LimitStep) -> Limit:
     """Apply Envoy's adaptive concurrency: the gradient to a minimum response time, measured periodically."""
     if limit.step % ENVOY_PERIOD == 0:
         # The value is kept while the probe runs with few threads.
@@ -93,12 +93,12 @@ def envoy(limit: Limit, seen: LimitStep) -> Limit:
     return replace(limit, step=limit.step + 1, value=max(float(ENVOY_PROBE), value + math.sqrt(value)))
 
 
-def envoy_threads(limit: Limit) -> int:
+def get_envoy_threads(limit: Limit) -> int:
     """Return the few threads of the probe while it measures, else the limit."""
     return ENVOY_PROBE if limit.best_seconds is None else limit.threads
 
 
-def hill_climber(limit: Limit, seen: LimitStep) -> Limit:
+def apply_hill_climber(limit: Limit, seen: LimitStep) -> Limit:
     """Continue in the same direction while throughput rises."""
     rises = seen.throughput_per_second > limit.last_per_second
     direction = limit.direction if rises else -limit.direction
@@ -108,10 +108,10 @@ def hill_climber(limit: Limit, seen: LimitStep) -> Limit:
 
 
 RIVALS: Mapping[str, Callable[[Limit, LimitStep], Limit]] = {
-    "vegas+": vegas_plus,
-    "vegas++": vegas_plus_plus,
-    "gradient2": gradient2,
-    "aimd": aimd,
-    "envoy": envoy,
-    "hill-climber": hill_climber,
+    "vegas+": apply_vegas_plus,
+    "vegas++": apply_vegas_plus_plus,
+    "gradient2": apply_gradient2,
+    "aimd": apply_aimd,
+    "envoy": apply_envoy,
+    "hill-climber": apply_hill_climber,
 }

@@ -17,10 +17,10 @@ Key = tuple[str, ...]
 Row = dict[Key, float]
 
 
-def best_solution(overload: Overload) -> tuple[float, float]:
+def find_best_solution(overload: Overload) -> tuple[float, float]:
     """Return the greatest value (weighted events/s) and the load in s/s of the solver's solution."""
     problem = SheddingProblem(overload)
-    less, equal = _rows(problem)
+    less, equal = _build_rows(problem)
     upper: dict[Key, float | None] = {}
     for row, _ in (*less, *equal):
         upper |= {key: 1.0 if key[0] == "x" else None for key in row}
@@ -32,7 +32,7 @@ def best_solution(overload: Overload) -> tuple[float, float]:
     cost = np.zeros(len(at))
     for pattern in problem.patterns:
         cost[at["y", pattern.name]] -= problem.weight[pattern.emits]
-    matrices = [_matrix(rows, at) for rows in (less, equal)]
+    matrices = [_build_matrix(rows, at) for rows in (less, equal)]
     solution = linprog(
         cost,
         A_ub=matrices[0],
@@ -48,7 +48,7 @@ def best_solution(overload: Overload) -> tuple[float, float]:
     return float(-solution.fun), float(budget @ solution.x)
 
 
-def _matrix(rows: list[tuple[Row, float]], at: dict[Key, int]) -> coo_array:
+def _build_matrix(rows: list[tuple[Row, float]], at: dict[Key, int]) -> coo_array:
     values = [value for row, _ in rows for value in row.values()]
     places = [[number for number, (row, _) in enumerate(rows) for _ in row]]
     places.append([at[key] for row, _ in rows for key in row])
@@ -68,12 +68,12 @@ def _share(pattern: OperatorPattern, symbol: str) -> Key:
     return ("x", pattern.name, symbol)
 
 
-def _rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple[Row, float]]]:
+def _build_rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple[Row, float]]]:
     """Return the rows with upper limits, and the rows with equality."""
     less: list[tuple[Row, float]] = [(_load(problem), problem.overload.budget)]
     equal: list[tuple[Row, float]] = []
     for pattern in problem.patterns:
-        less += _selectivity(problem, pattern)
+        less += _build_selectivity_rows(problem, pattern)
         for group in group_rows(pattern.needs):
             shared: Row = {("v", pattern.name, str(part)): value for part, value in enumerate(group) if value}
             equal.append((shared, 0.0))
@@ -83,13 +83,13 @@ def _rows(problem: SheddingProblem) -> tuple[list[tuple[Row, float]], list[tuple
     return less, equal
 
 
-def _selectivity(problem: SheddingProblem, pattern: OperatorPattern) -> list[tuple[Row, float]]:
+def _build_selectivity_rows(problem: SheddingProblem, pattern: OperatorPattern) -> list[tuple[Row, float]]:
     """Add the limits of matches: for each type, what is admitted, or what others emit (10, 11)."""
     rows: list[tuple[Row, float]] = []
     for symbol, rate in zip(pattern.symbols, problem.compute_offered(pattern).tolist(), strict=True):
         row: Row = {
             ("v", pattern.name, str(place)): float(part.counts[symbol])
-            for place, part in enumerate(pattern.needs.parts())
+            for place, part in enumerate(pattern.needs.list_parts())
             if symbol in part.counts
         }
         limit = rate

@@ -44,14 +44,14 @@ class GreedyBand:
             load = float(plant.rate_per_point[queue]) * held[queue]
             if loads[donor] <= limits[donor]:
                 break
-            target = self._target(plant, queue, loads, limits, load)
+            target = self._choose_target(plant, queue, loads, limits, load)
             if load > 0 and target is not None:
                 moves.append(IndexedMove(queue, donor, target, held[queue]))
                 loads[donor] -= load
                 loads[target] += load
         return moves
 
-    def _target(
+    def _choose_target(
         self, plant: Allocation, queue: int, loads: Floats, limits: Floats, load: float
     ) -> int | None:
         free = plant.available.copy()

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controllers.parallelism.queueing_topology import EXACT, QueueingOperator, operator
+from controllers.parallelism.queueing_topology import EXACT, QueueingOperator, build_operator
 
 Tasks = Mapping[str, int]
 
@@ -52,7 +52,7 @@ class MeasuredInterval:
             "service_cv2": self.service_cv2,
             "latency_seconds": self.service_seconds,
         }
-        return operator(self.name, row, minimum, maximum, corrected=False)
+        return build_operator(self.name, row, minimum, maximum, corrected=False)
 
 
 @dataclass(frozen=True)
@@ -70,21 +70,21 @@ class SeenPath:
         return int(min(max(tasks, self.minimum), self.maximum))
 
 
-def enough(load_tasks: float, utilisation: float = TARGET) -> int:
+def compute_sufficient_tasks(load_tasks: float, utilisation: float = TARGET) -> int:
     """Return the fewest tasks with at most this utilization."""
     return math.ceil(load_tasks / utilisation * (1 - EXACT))
 
 
-def ds2(seen: SeenPath) -> Tasks:
+def apply_ds2(seen: SeenPath) -> Tasks:
     """Return tasks from the true rate of a task; one step reaches the target."""
-    return {measured.name: _ds2(seen, measured) for measured in seen.operators}
+    return {measured.name: _compute_ds2_tasks(seen, measured) for measured in seen.operators}
 
 
-def _ds2(seen: SeenPath, of: MeasuredInterval) -> int:
+def _compute_ds2_tasks(seen: SeenPath, of: MeasuredInterval) -> int:
     catch_up = of.backlog_events / CATCH_UP_SECONDS
     if of.utilisation >= DS2_LOW and of.utilisation + catch_up * of.service_seconds / of.tasks <= DS2_HIGH:
         return of.tasks
-    wanted = enough(of.rate_per_second * of.service_seconds) + catch_up * of.service_seconds
+    wanted = compute_sufficient_tasks(of.rate_per_second * of.service_seconds) + catch_up * of.service_seconds
     return seen.clip_tasks(math.ceil(wanted * (1 - EXACT)))
 
 
@@ -96,9 +96,9 @@ class Hpa:
 
     def decide(self, seen: SeenPath) -> Tasks:
         """Return tasks with a tolerance of a tenth, and not below recent recommendations."""
-        return {measured.name: self._one(seen, measured) for measured in seen.operators}
+        return {measured.name: self._choose_tasks(seen, measured) for measured in seen.operators}
 
-    def _one(self, seen: SeenPath, of: MeasuredInterval) -> int:
+    def _choose_tasks(self, seen: SeenPath, of: MeasuredInterval) -> int:
         # Utilization is at most 1: it doesn't show the work that a task can't do.
         ratio = min(1.0, of.utilisation) / TARGET
         near = abs(ratio - 1) <= HPA_TOLERANCE
@@ -109,7 +109,7 @@ class Hpa:
         return wanted if wanted >= of.tasks else min(of.tasks, max(n for _, n in self._recommended[of.name]))
 
 
-def dhalion(seen: SeenPath) -> Tasks:
+def apply_dhalion(seen: SeenPath) -> Tasks:
     """Return tasks with a change of one operator at most."""
     tasks = {measured.name: measured.tasks for measured in seen.operators}
     slow = max(seen.operators, key=lambda each: each.held_up_share)
@@ -122,9 +122,11 @@ def dhalion(seen: SeenPath) -> Tasks:
     return tasks
 
 
-def static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
+def apply_static_peak(seen: SeenPath, peaks_per_second: Mapping[str, float]) -> Tasks:
     """Return tasks for the greatest rate that each operator will be offered."""
     return {
-        measured.name: seen.clip_tasks(enough(peaks_per_second[measured.name] * measured.service_seconds))
+        measured.name: seen.clip_tasks(
+            compute_sufficient_tasks(peaks_per_second[measured.name] * measured.service_seconds)
+        )
         for measured in seen.operators
     }

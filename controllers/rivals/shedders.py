@@ -29,25 +29,25 @@ class MeasuredStream:
         )
 
 
-def none(measured: MeasuredStream) -> Table:
+def shed_nothing(measured: MeasuredStream) -> Table:
     """Return a table that drops nothing."""
     return {name: dict.fromkeys(kinds, 0.0) for name, kinds in measured.takes.items()}
 
 
-def random(measured: MeasuredStream) -> Table:
+def shed_randomly(measured: MeasuredStream) -> Table:
     """Return a table that drops the same share of everything, as much as exceeds the budget."""
     work = measured.work()
     share = max(0.0, 1 - measured.budget / work) if work > 0 else 0.0
     return {name: dict.fromkeys(kinds, share) for name, kinds in measured.takes.items()}
 
 
-def utility(measured: MeasuredStream) -> Table:
+def shed_by_utility(measured: MeasuredStream) -> Table:
     """Return a table that drops the types of least utility, as a whole, until the rest fits.
 
     The rule follows eSPICE's threshold; the last type is dropped in part. A conditional pattern finds nothing
     without one of its types, which a threshold per type can't see.
     """
-    table, excess = none(measured), measured.work() - measured.budget
+    table, excess = shed_nothing(measured), measured.work() - measured.budget
     ranked = sorted(
         (measured.utility[name][kind], name, kind) for name, kinds in measured.takes.items() for kind in kinds
     )
@@ -61,7 +61,7 @@ def utility(measured: MeasuredStream) -> Table:
 
 
 SHEDDERS: Mapping[str, Callable[[MeasuredStream], Table]] = {
-    "none": none,
-    "random": random,
-    "utility": utility,
+    "none": shed_nothing,
+    "random": shed_randomly,
+    "utility": shed_by_utility,
 }

@@ -14,7 +14,7 @@ from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 
-def wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
+def apply_wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
     """Return the tasks of every operator on the path.
 
     The evaluation had e switched off, which is a correction of 1.
@@ -32,10 +32,10 @@ def wt(seen: SeenPath, bound_seconds: float, correction: float = 1.0) -> Tasks:
     budget = bound_seconds - math.fsum(operator.latency_seconds for operator in operators)
     if math.fsum(operator.wait_seconds(operator.maximum) for operator in operators) > budget:
         return now
-    return now | _one_path(operators, budget, correction)
+    return now | _allocate_path_tasks(operators, budget, correction)
 
 
-def _one_path(
+def _allocate_path_tasks(
     operators: Sequence[QueueingOperator], budget_seconds: float, correction: float
 ) -> dict[str, int]:
     tasks = {operator.name: min(operator.fewest, operator.maximum) for operator in operators}
@@ -47,15 +47,15 @@ def _one_path(
             left = budget_seconds - (wait - below[0].wait_seconds(tasks[below[0].name]))
             # From the rest of the bound; the product with e is that of the thesis, with too many or too few
             # tasks.
-            wanted = math.ceil(below[0].tasks_for(left) * correction)
+            wanted = math.ceil(below[0].compute_fewest_tasks(left) * correction)
             return tasks | {below[0].name: min(max(wanted, below[0].minimum), below[0].maximum)}
-        first, second = sorted(below, key=lambda operator: -_gain(operator, tasks[operator.name]))[:2]
-        jump = _compute_tasks_for_gain(first, _gain(second, tasks[second.name]))
+        first, second = sorted(below, key=lambda operator: -_compute_gain(operator, tasks[operator.name]))[:2]
+        jump = _compute_tasks_for_gain(first, _compute_gain(second, tasks[second.name]))
         tasks[first.name] = min(max(tasks[first.name] + 1, jump), first.maximum)
     return tasks
 
 
-def _gain(of: QueueingOperator, tasks: int) -> float:
+def _compute_gain(of: QueueingOperator, tasks: int) -> float:
     return of.wait_seconds(tasks) - of.wait_seconds(tasks + 1)
 
 

@@ -52,14 +52,14 @@ class _Round:
 
     def __init__(self, rival: Thesis, plant: Allocation, chance: np.random.Generator) -> None:
         self.rival, self.now, self.chance = rival, plant, chance
-        self.states = [self._state(node) for node in range(len(plant.nodes))]
+        self.states = [self._classify_node(node) for node in range(len(plant.nodes))]
         used = [state for state in self.states if state in (NORMAL, BUSY, TOOBUSY)]
         self.scaling_out = 2 * sum(state != NORMAL for state in used) > len(used)
         self.scaling_down = 2 * used.count(NORMAL) > len(used)
         self.balance: list[IndexedMove] = []
         self.scaling: list[IndexedMove] = []
 
-    def _state(self, node: int) -> str:
+    def _classify_node(self, node: int) -> str:
         if not self.now.available[node]:
             return OFFLINE
         if not self.now.at_node[node]:
@@ -74,11 +74,11 @@ class _Round:
             points = self.now.points[int(queue)][node]
             half = points // 2
             amount = points if half < self.rival.minimum_points else half
-            target = self._target(int(queue), node, whole=amount == points)
+            target = self._choose_target(int(queue), node, whole=amount == points)
             if target is not None:
                 self._make(IndexedMove(int(queue), node, target, amount), self.balance)
 
-    def _target(self, queue: int, source: int, whole: bool) -> int | None:
+    def _choose_target(self, queue: int, source: int, whole: bool) -> int | None:
         holders = self.now.points[queue]
         at_minimum = whole and len(holders) <= self.now.minimum[queue]
         normal = [n for n, state in enumerate(self.states) if state == NORMAL and n != source]
@@ -87,9 +87,9 @@ class _Round:
         fresh = [n for n in normal if n not in holders]
         new_idle = [n for n in idle if not (at_minimum and n in holders)]
         first = new_idle if self.scaling_out else []
-        return self._find_any_node(first) if first else self._first(holding, fresh, new_idle)
+        return self._find_any_node(first) if first else self._find_first_usable(holding, fresh, new_idle)
 
-    def _first(self, *choices: Sequence[int]) -> int | None:
+    def _find_first_usable(self, *choices: Sequence[int]) -> int | None:
         return next((self._find_any_node(nodes) for nodes in choices if nodes), None)
 
     def _find_any_node(self, nodes: Sequence[int]) -> int:
@@ -109,7 +109,7 @@ class _Round:
             normal = [n for n, state in enumerate(self.states) if state == NORMAL and n != node]
             at_minimum = len(holders) <= self.now.minimum[queue]
             holding = [] if at_minimum else [n for n in normal if n in holders]
-            target = self._first(holding, [n for n in normal if n not in holders])
+            target = self._find_first_usable(holding, [n for n in normal if n not in holders])
             if target is None:
                 self.now = before
                 return

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.parallelism.forecast_law import cheapest
+from controllers.parallelism.forecast_law import find_cheapest_path
 from controllers.rivals.parallelism_rules import SeenPath, Tasks
 
 Floats = npt.NDArray[np.float64]
@@ -55,32 +55,34 @@ class ThesisRegression:
     def decide(self, seen: SeenPath) -> Tasks:
         """Return the first step of each operator's cheapest path."""
         return {
-            operator.name: self._one(seen, operator.name, operator.tasks)
+            operator.name: self._choose_tasks(seen, operator.name, operator.tasks)
             if operator.name in self._into
             else operator.tasks
             for operator in seen.operators
         }
 
-    def _one(self, seen: SeenPath, name: str, tasks: int) -> int:
+    def _choose_tasks(self, seen: SeenPath, name: str, tasks: int) -> int:
         ahead = seen.at_seconds + self._window_seconds * np.arange(1, WINDOWS + 1)
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         times = np.column_stack([ahead / DAY_SECONDS, ahead])
         grid = np.column_stack([np.repeat(times, counts.size, axis=0), np.tile(counts, ahead.size)])
-        out = self._out[name].mean(grid).reshape(ahead.size, counts.size)
-        missed = np.maximum(0.0, self._into[name].mean(times)[:, None] * self._selectivity[name] - out)
-        columns, _ = cheapest(missed, tasks - seen.minimum, 1.0, 1.0, 1.0, seen.minimum)
+        out = self._out[name].compute_mean(grid).reshape(ahead.size, counts.size)
+        missed = np.maximum(
+            0.0, self._into[name].compute_mean(times)[:, None] * self._selectivity[name] - out
+        )
+        columns, _ = find_cheapest_path(missed, tasks - seen.minimum, 1.0, 1.0, 1.0, seen.minimum)
         return seen.minimum + columns[0]
 
 
 class _Regression:
     def __init__(self, points: Floats, values: Floats, scales: Sequence[float]) -> None:
         self._points, self._scales = points, np.asarray(scales)
-        covariance = self._kernel(points) + NOISE * np.eye(len(points))
+        covariance = self._compute_kernel(points) + NOISE * np.eye(len(points))
         self._weights = np.linalg.solve(covariance, values)
 
-    def _kernel(self, points: Floats) -> Floats:
+    def _compute_kernel(self, points: Floats) -> Floats:
         distance = np.abs(points[:, None, :] - self._points[None, :, :]) / self._scales
         return np.asarray(np.exp(-0.5 * distance.sum(axis=2)))
 
-    def mean(self, points: Floats) -> Floats:
-        return np.asarray(self._kernel(points) @ self._weights)
+    def compute_mean(self, points: Floats) -> Floats:
+        return np.asarray(self._compute_kernel(points) @ self._weights)

@@ -14,9 +14,9 @@ HALVINGS = 30
 Shares = Mapping[str, Mapping[str, float]]
 
 
-def flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def compute_flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return the offered and the admitted events/s of each pattern's types under a table of shares."""
-    application, made = inputs.application, inputs.application.emissions(inputs.outside, {}, of=[])
+    application, made = inputs.application, inputs.application.compute_emissions(inputs.outside, {}, of=[])
     offered, admitted = dict[str, Floats](), dict[str, Floats]()
     for pattern in application.patterns:
         dropped, rates = (
@@ -25,13 +25,13 @@ def flows(inputs: SheddingInputs, shed: Shares) -> tuple[dict[str, Floats], dict
         )
         offered[pattern.name] = rates
         admitted[pattern.name] = rates * [1 - dropped.get(symbol, 0.0) for symbol in pattern.symbols]
-        made[application.index[pattern.emits]] += pattern.emission(admitted[pattern.name])
+        made[application.index[pattern.emits]] += pattern.compute_emission(admitted[pattern.name])
     return offered, admitted
 
 
 def shed_per_second(inputs: SheddingInputs, shed: Shares) -> float:
     """Return the events/s that patterns lose under a table, counted once for each pattern."""
-    offered, admitted = flows(inputs, shed)
+    offered, admitted = compute_flows(inputs, shed)
     return float(sum((offered[name] - admitted[name]).sum() for name in offered))
 
 

@@ -202,12 +202,12 @@ class SheddingInputs:
     @property
     def most_shed_per_second(self) -> float | None:
         """Return the events/s that error budgets allow to shed; None if no budget limits it."""
-        return most_shed_per_second(self.parameters, self.observation)
+        return compute_max_shed_rate(self.parameters, self.observation)
 
     @cached_property
     def outside(self) -> dict[str, Floats]:
         """Return the arrivals as the application's vectors."""
-        return self.application.vectors(self.arrivals)
+        return self.application.build_arrival_vectors(self.arrivals)
 
     def compute_offered_per_second(self, operator: str, emitted: Floats) -> float:
         """Return the events/s that arrive at an operator, from outside and from patterns."""
@@ -217,20 +217,22 @@ class SheddingInputs:
         inside = emitted[np.unique(np.concatenate(places))]
         return float(sum(self.arrivals.get(operator, {}).values()) + inside.sum())
 
-    def budget(self, offered_per_second: float) -> float:
+    def compute_budget(self, offered_per_second: float) -> float:
         """Return the utilization that an operator may reach."""
         given = self.parameters["utilisation_budget"]
         if given is not None:
             return float(given)
-        return self.waiting.utilisation_budget(self.parameters["latency_bound_seconds"], offered_per_second)
+        return self.waiting.compute_utilisation_budget(
+            self.parameters["latency_bound_seconds"], offered_per_second
+        )
 
 
-def most_shed_per_second(parameters: Values, observation: Values) -> float | None:
+def compute_max_shed_rate(parameters: Values, observation: Values) -> float | None:
     """Return the events/s that error budgets allow to shed; None if no budget limits it."""
     return compute_allowed_per_second(observation.get("budgets", ()), "shed", parameters["budget_seconds"])
 
 
-def application(parameters: Values, observation: Values, where: str) -> ArrangedPatterns:
+def build_application(parameters: Values, observation: Values, where: str) -> ArrangedPatterns:
     """Return the observed patterns, arranged. Raise `BadInput` naming the field."""
     measured = parameters["needs"] == "measured"
     rows = []

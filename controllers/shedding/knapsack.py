@@ -23,13 +23,13 @@ class _Piece:
     slope: float
 
 
-def piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
+def solve_piecewise(problem: SheddingProblem) -> dict[str, list[float]] | None:
     """Return the flows by taking the best pieces first, or None if the structure does not allow it."""
     if not _is_separable(problem):
         return None
-    pieces, gains = [], _gains(problem)
+    pieces, gains = [], _compute_gains(problem)
     for pattern in problem.bottleneck:
-        most, cost = cap(problem, pattern), problem.cost(pattern, pattern.needs)
+        most, cost = cap(problem, pattern), problem.compute_cost(pattern, pattern.needs)
         for piece in _cut(gains[pattern.name], most):
             if piece.slope > 0 and piece.width > 0:
                 pieces.append((piece.slope / cost if cost else np.inf, cost, piece.width, pattern.name))
@@ -56,7 +56,7 @@ def _is_separable(problem: SheddingProblem) -> bool:
     return len(set(taken)) == len(taken) and not {pattern.name for pattern in problem.bottleneck} & set(taken)
 
 
-def _takers(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
+def _list_consuming_patterns(problem: SheddingProblem, symbol: str) -> list[OperatorPattern]:
     """Return the patterns of the problem that take a type."""
     ours = {pattern.name for pattern in problem.patterns}
     return [taker for taker in problem.overload.application.takers[symbol] if taker.name in ours]
@@ -72,15 +72,15 @@ def cap(problem: SheddingProblem, pattern: OperatorPattern, but: frozenset[str] 
     return float(min(ratios.min(initial=np.inf), limit))
 
 
-def _gains(problem: SheddingProblem) -> dict[str, list[_Piece]]:
+def _compute_gains(problem: SheddingProblem) -> dict[str, list[_Piece]]:
     """Return the value of each pattern's matches, computed downstream first."""
     pieces: dict[str, list[_Piece]] = {}
     for pattern in reversed(problem.patterns):
-        pieces[pattern.name] = _gain(problem, pattern, pieces)
+        pieces[pattern.name] = _compute_gain(problem, pattern, pieces)
     return pieces
 
 
-def _gain(
+def _compute_gain(
     problem: SheddingProblem, pattern: OperatorPattern, gains: Mapping[str, Sequence[_Piece]]
 ) -> list[_Piece]:
     """Return the concave value of the pattern's matches, as pieces with decreasing slope.
@@ -90,13 +90,13 @@ def _gain(
     if pattern.gain == 0:
         return []
     curves = [[_Piece(np.inf, problem.weight[pattern.emits] * pattern.gain)]]
-    for taker in _takers(problem, pattern.emits):
+    for taker in _list_consuming_patterns(problem, pattern.emits):
         # One match here makes gain / count matches there.
         ratio = pattern.gain / taker.needs.counts[pattern.emits]
         most = cap(problem, taker, but=frozenset((pattern.emits,)))
         beyond = _cut(gains[taker.name], most)
         curves.append([_Piece(piece.width / ratio, piece.slope * ratio) for piece in beyond])
-    return list(_sum(curves))
+    return list(_sum_curves(curves))
 
 
 def _cut(pieces: Sequence[_Piece], width: float) -> Iterator[_Piece]:
@@ -108,7 +108,7 @@ def _cut(pieces: Sequence[_Piece], width: float) -> Iterator[_Piece]:
             return
 
 
-def _sum(curves: Sequence[Sequence[_Piece]]) -> Iterator[_Piece]:
+def _sum_curves(curves: Sequence[Sequence[_Piece]]) -> Iterator[_Piece]:
     """Yield the sum of concave curves; a curve is flat beyond its end."""
     ends = [np.cumsum([piece.width for piece in curve]) for curve in curves]
     start = 0.0

@@ -34,7 +34,7 @@ from typing import Any
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import format_no_action, format_reason, number, percent
+from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.shedding.budgets import (
     BUDGET_SECONDS,
     BUDGETS,
@@ -174,7 +174,7 @@ class Ladder:
                     f"{where}.saturated.{rung}", f"is not a level; the levels are {', '.join(LEVELS)}"
                 )
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without an enabled level."""
         return {"rung": 0, "decisions": 0, "unmet": 0.0, "calm": 0, "short": 0}
 
@@ -187,7 +187,7 @@ class Ladder:
         Throttling and the shedding table have expired, and levels that were exhausted then have not been
         tried now.
         """
-        return self.initial_state(parameters)
+        return self.build_initial_state(parameters)
 
     def correct_state(self, parameters: Values, before: Json, after: Json, action: Values | None) -> Json:
         """Return the state with the level in force; a level that was not left stays on trial."""
@@ -202,17 +202,19 @@ class Ladder:
         cap = LEVELS.index(parameters["cap"]) + 1
         if state["rung"] >= SHED and (spent := _find_exhausted_budget(observation, "shed", state)):
             return _stop_shedding(parameters, state, observation, cap, spent)
-        short = state["short"] + 1 if _unmet(observation) else 0
+        short = state["short"] + 1 if _compute_unmet_share(observation) else 0
         decisions = state["decisions"] + 1
         state = {**state, "rung": min(state["rung"], cap), "decisions": decisions, "short": short}
         if _fits(parameters, observation):
             return _descend({**state, "calm": state["calm"] + 1})
         state = {**state, "calm": 0}
-        if state["rung"] >= THROTTLE and not _unmet(observation):
-            return _release_levels(state, f"demand is met, and {level(state['rung'])} needs unmet demand")
+        if state["rung"] >= THROTTLE and not _compute_unmet_share(observation):
+            return _release_levels(
+                state, f"demand is met, and {get_level_name(state['rung'])} needs unmet demand"
+            )
         if _is_overloaded(parameters, observation):
             return _climb(parameters, state, observation, cap)
-        fits = percent(parameters["release_share"])
+        fits = format_percent(parameters["release_share"])
         reason = format_no_action(
             f"demand is met, but exceeds {fits} of capacity; {describe_enabled_levels(state['rung'])}"
         )
@@ -222,7 +224,7 @@ class Ladder:
 LAW: Law = Ladder()
 
 
-def level(rung: int) -> str:
+def get_level_name(rung: int) -> str:
     """Return the name of a level for use in a sentence."""
     return LEVEL_NAMES[LEVELS[rung - 1]]
 
@@ -247,7 +249,7 @@ def _fits(parameters: Values, observation: Values) -> bool:
     return bool(observation["demand_per_second"] <= fits and not late)
 
 
-def _unmet(observation: Values) -> float:
+def _compute_unmet_share(observation: Values) -> float:
     """Return the unmet share of the demand; 0 if it is within the error of measured rates."""
     return _share_over_capacity(observation, observation["demand_per_second"])
 
@@ -267,7 +269,7 @@ def _explain_exhaustion(parameters: Values, state: Json, observation: Values, ru
         return None
     if rung == THROTTLE and observation.get("came_per_second") is not None:
         return None if _is_throttled(observation) else "ineffective"
-    gained = state["unmet"] - _unmet(observation)
+    gained = state["unmet"] - _compute_unmet_share(observation)
     enough = parameters["effective_share"] * state["unmet"]
     return None if gained >= enough and gained > 0 else "ineffective"
 
@@ -276,18 +278,18 @@ def _is_throttled(observation: Values) -> bool:
     """Return whether producers insert no more than the plant handles, within the measurement error."""
     came = observation.get("came_per_second")
     left = None if came is None else _share_over_capacity(observation, came)
-    return left is not None and left <= LEFT_BY_THROTTLING * _unmet(observation)
+    return left is not None and left <= LEFT_BY_THROTTLING * _compute_unmet_share(observation)
 
 
 def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tuple[Json, Decision]:
-    unmet = _unmet(observation)
+    unmet = _compute_unmet_share(observation)
     lasts = bool(unmet) and state["short"] >= parameters["unmet_decisions"]
     highest = cap if lasts else min(cap, THROTTLE - 1)
     if _find_exhausted_budget(observation, "shed", state):
         highest = min(highest, SHED - 1)
     rung, passed = max(1, state["rung"]), list[str]()
     while (why := _explain_exhaustion(parameters, state, observation, rung)) is not None and rung < highest:
-        passed.append(f"{level(rung)} {why}")
+        passed.append(f"{get_level_name(rung)} {why}")
         rung += 1
     terms = {"rung": rung, "unmet": round(unmet, 6), "backlog_seconds": observation["backlog_seconds"]}
     if rung >= THROTTLE:
@@ -299,10 +301,12 @@ def _climb(parameters: Values, state: Json, observation: Values, cap: int) -> tu
             state = {**state, "decisions": 0, "unmet": unmet}
         return state, _keep_level(parameters, state, why, cap, observation, terms)
     cause = f"cheaper levels are exhausted ({', '.join(passed)})" if passed else _overload(observation)
-    reason = format_reason(f"Enable {level(rung)}", cause, remarks=[_remark(parameters, observation)])
+    reason = format_reason(
+        f"Enable {get_level_name(rung)}", cause, remarks=[_remark(parameters, observation)]
+    )
     after = {**state, "rung": rung, "decisions": 0, "unmet": unmet, "calm": 0}
     decision = Decision(
-        _action(rung, _compute_wait_share(parameters, observation)), reason, terms, raw=float(rung)
+        _build_action(rung, _compute_wait_share(parameters, observation)), reason, terms, raw=float(rung)
     )
     return after, replace(decision, expected=_build_expectation(parameters, observation))
 
@@ -314,30 +318,33 @@ def _keep_level(
 
     From throttling on it acts in each interval, because producers wait for a share of each.
     """
-    rung, unmet, limited_by = state["rung"], _unmet(observation), None
-    cause = f"{level(rung)} is enabled and has an effect, or has time left to show an effect"
+    rung, unmet, limited_by = state["rung"], _compute_unmet_share(observation), None
+    cause = f"{get_level_name(rung)} is enabled and has an effect, or has time left to show an effect"
     if why is not None and rung == cap < len(LEVELS):
-        limited_by, cause = "cap", f"{level(rung)} is {why}, and this queue allows no level above it"
+        limited_by, cause = "cap", f"{get_level_name(rung)} is {why}, and this queue allows no level above it"
     elif (
         why is not None
         and unmet
         and rung == SHED - 1
         and (spent := _find_exhausted_budget(observation, "shed", state))
     ):
-        limited_by, cause = "error budget", f"{level(rung)} is {why}, and {_too_little(spent)}"
+        limited_by, cause = (
+            "error budget",
+            f"{get_level_name(rung)} is {why}, and {_describe_small_budget(spent)}",
+        )
     elif why is not None and not unmet:
         limited_by = "demand met"
-        cause = f"{level(rung)} is {why}, and the demand is met; throttling and shedding need unmet demand"
+        cause = f"{get_level_name(rung)} is {why}, and the demand is met; throttling and shedding need unmet demand"
     elif why is not None and rung < THROTTLE and rung < cap:
         lasted = f"unmet demand has lasted for {state['short']} of {parameters['unmet_decisions']} decisions"
-        cause = f"{level(rung)} is {why}; {lasted}"
+        cause = f"{get_level_name(rung)} is {why}; {lasted}"
     elif why is not None:
-        cause = f"{level(rung)} is {why}, and there is no level above it"
+        cause = f"{get_level_name(rung)} is {why}, and there is no level above it"
     remark = _remark(parameters, observation)
     if rung < THROTTLE:
         return Decision(None, format_no_action(cause, remarks=[remark]), terms, limited_by)
-    reason = format_reason(f"Keep {level(rung)}", cause, remarks=[remark])
-    action = _action(rung, _compute_wait_share(parameters, observation))
+    reason = format_reason(f"Keep {get_level_name(rung)}", cause, remarks=[remark])
+    action = _build_action(rung, _compute_wait_share(parameters, observation))
     return Decision(action, reason, terms, limited_by, raw=float(rung))
 
 
@@ -348,7 +355,7 @@ def _find_exhausted_budget(observation: Values, name: str, state: Json) -> str |
     )
 
 
-def _too_little(objective: str) -> str:
+def _describe_small_budget(objective: str) -> str:
     return f"the error budget of {objective} is too small to shed"
 
 
@@ -358,16 +365,18 @@ def _compute_wait_share(parameters: Values, observation: Values) -> float:
         observation.get("budgets", ()), "throttle", parameters["budget_seconds"]
     )
     most = MAX_CLOSED if allowed is None else min(MAX_CLOSED, allowed)
-    return round(min(_unmet(observation), most), 6)
+    return round(min(_compute_unmet_share(observation), most), 6)
 
 
 def _stop_shedding(
     parameters: Values, state: Json, observation: Values, cap: int, objective: str
 ) -> tuple[Json, Decision]:
     """Return to throttling, or to the cap if it is lower."""
-    left, unmet = min(SHED - 1, cap), _unmet(observation)
-    reason = format_reason("Disable shedding", f"{_too_little(objective)}; {describe_enabled_levels(left)}")
-    action = _action(left, _compute_wait_share(parameters, observation))
+    left, unmet = min(SHED - 1, cap), _compute_unmet_share(observation)
+    reason = format_reason(
+        "Disable shedding", f"{_describe_small_budget(objective)}; {describe_enabled_levels(left)}"
+    )
+    action = _build_action(left, _compute_wait_share(parameters, observation))
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": unmet, "calm": 0}
     return after, Decision(action, reason, dict(action), "error budget", raw=float(left))
 
@@ -375,15 +384,19 @@ def _stop_shedding(
 def _overload(observation: Values) -> str:
     demand, capacity = observation["demand_per_second"], observation["capacity_per_second"]
     if demand > capacity:
-        return f"demand of {number(demand)} events/s exceeds the capacity of {number(capacity)} events/s"
-    return f"the backlog takes {number(observation['backlog_seconds'])} s to process"
+        return f"demand of {format_number(demand)} events/s exceeds the capacity of {format_number(capacity)} events/s"
+    return f"the backlog takes {format_number(observation['backlog_seconds'])} s to process"
 
 
 def _remark(parameters: Values, observation: Values) -> str:
     backlog, bound = observation["backlog_seconds"], parameters["backlog_bound_seconds"]
-    unmet = _unmet(observation)
-    words = f"unmet demand: {percent(unmet, 1 if 0 < unmet < SMALL else 0)}"
-    return f"{words}; backlog: {number(backlog)} s, limit {number(bound)} s" if backlog > bound else words
+    unmet = _compute_unmet_share(observation)
+    words = f"unmet demand: {format_percent(unmet, 1 if 0 < unmet < SMALL else 0)}"
+    return (
+        f"{words}; backlog: {format_number(backlog)} s, limit {format_number(bound)} s"
+        if backlog > bound
+        else words
+    )
 
 
 def _build_expectation(parameters: Values, observation: Values) -> Expected | None:
@@ -392,7 +405,7 @@ def _build_expectation(parameters: Values, observation: Values) -> Expected | No
     return Expected("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
 
 
-def _action(rung: int, unmet: float) -> dict[str, Json]:
+def _build_action(rung: int, unmet: float) -> dict[str, Json]:
     """Return the level, and from throttling on the share of the time for which producers wait."""
     return {"rung": rung, "closed_share": round(unmet, 6)} if rung >= THROTTLE else {"rung": rung}
 
@@ -403,7 +416,7 @@ def _descend(state: Json) -> tuple[Json, Decision]:
         return state, Decision(None, format_no_action("demand is met, and no level is enabled"), {"rung": 0})
     left = CALM_DECISIONS.get(rung, CALM_FOR_THE_REST) - state["calm"]
     if left > 0:
-        reason = format_no_action(f"demand is within capacity; {level(rung)} ends {_soon(left)}")
+        reason = format_no_action(f"demand is within capacity; {get_level_name(rung)} ends {_soon(left)}")
         return state, Decision(None, reason, {"rung": rung})
     return _release_levels(state, "demand is within capacity")
 
@@ -416,11 +429,11 @@ def _release_levels(state: Json, cause: str) -> tuple[Json, Decision]:
     """Release the level: throttling and shedding one by one, the others together."""
     rung = state["rung"]
     left = rung - 1 if rung in CALM_DECISIONS else 0
-    action = f"Disable {level(rung)}" if left else "Disable all levels"
+    action = f"Disable {get_level_name(rung)}" if left else "Disable all levels"
     after: dict[str, Any] = {**state, "rung": left, "decisions": 0, "unmet": 0.0}
     reason = format_reason(action, f"{cause}; {describe_enabled_levels(left)}")
     # A share of 0 for throttling is explicit: without it, producers would wait all the time.
-    done = _action(left, 0.0)
+    done = _build_action(left, 0.0)
     return after, Decision(done, reason, dict(done), raw=float(left))
 
 

@@ -47,35 +47,35 @@ class Waiting:
     batch_seconds: float | None = None
     elsewhere_seconds: float = 0.0
 
-    def time_seconds(self, utilisation: float, arrivals_per_second: float) -> float:
+    def compute_time_seconds(self, utilisation: float, arrivals_per_second: float) -> float:
         """Return T(u) plus the time elsewhere; infinite from u = 1 on."""
         if self.batch_seconds is None:
-            inside = time_in_operator_seconds(utilisation, arrivals_per_second, self.service_cv2)
+            inside = compute_operator_seconds(utilisation, arrivals_per_second, self.service_cv2)
         else:
-            inside = self._batches_seconds(self.batch_seconds, utilisation)
+            inside = self._compute_batch_seconds(self.batch_seconds, utilisation)
         return self.elsewhere_seconds + inside
 
-    def least_seconds(self, service_seconds: float) -> float:
+    def compute_minimum_seconds(self, service_seconds: float) -> float:
         """Return T of an operator that only processes a single event."""
         inside = service_seconds
         if self.batch_seconds is not None:
-            inside = self._batches_seconds(self.batch_seconds, 0.0)
+            inside = self._compute_batch_seconds(self.batch_seconds, 0.0)
         return self.elsewhere_seconds + inside
 
-    def utilisation_budget(self, bound_seconds: float, arrivals_per_second: float) -> float:
+    def compute_utilisation_budget(self, bound_seconds: float, arrivals_per_second: float) -> float:
         """Return the greatest utilization whose T is at most the bound; 0 if there is none."""
         left = bound_seconds - self.elsewhere_seconds
         if left <= 0:
             return 0.0
         if self.batch_seconds is None:
-            return utilisation_budget(left, arrivals_per_second, self.service_cv2)
+            return compute_operator_budget(left, arrivals_per_second, self.service_cv2)
         if self.service_cv2 <= COVERED_CV2:
             return min(HIGHEST, max(0.0, 1 - 2 * self.batch_seconds / left))
-        return _greatest(
-            bound_seconds, lambda utilisation: self.time_seconds(utilisation, arrivals_per_second)
+        return _find_greatest_utilisation(
+            bound_seconds, lambda utilisation: self.compute_time_seconds(utilisation, arrivals_per_second)
         )
 
-    def _batches_seconds(self, batch_seconds: float, utilisation: float) -> float:
+    def _compute_batch_seconds(self, batch_seconds: float, utilisation: float) -> float:
         """Return an event's time in batches with this fixed cost."""
         u = utilisation
         if u >= 1:
@@ -84,7 +84,7 @@ class Waiting:
         return max(2.0, 1.5 + varied) * batch_seconds / (1 - u)
 
 
-def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:
+def compute_operator_seconds(utilisation: float, arrivals_per_second: float, service_cv2: float) -> float:
     """Return T(u), infinite from u = 1 on; 0 if nothing arrives."""
     if utilisation >= 1:
         return math.inf
@@ -94,15 +94,17 @@ def time_in_operator_seconds(utilisation: float, arrivals_per_second: float, ser
     return service * (1 + utilisation * (1 + service_cv2) / (2 * (1 - utilisation)))
 
 
-def utilisation_budget(bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0) -> float:
+def compute_operator_budget(
+    bound_seconds: float, arrivals_per_second: float, service_cv2: float = 1.0
+) -> float:
     """Return the greatest utilization whose mean time in the operator is at most the bound."""
-    return _greatest(
+    return _find_greatest_utilisation(
         bound_seconds,
-        lambda utilisation: time_in_operator_seconds(utilisation, arrivals_per_second, service_cv2),
+        lambda utilisation: compute_operator_seconds(utilisation, arrivals_per_second, service_cv2),
     )
 
 
-def _greatest(bound_seconds: float, time_seconds: Callable[[float], float]) -> float:
+def _find_greatest_utilisation(bound_seconds: float, time_seconds: Callable[[float], float]) -> float:
     """Return the greatest utilization whose time, which grows with it, is at most the bound; 0 if none is."""
     low, high = 0.0, HIGHEST
     # Bisect until no number lies between the two: exact to the last bit, and as fast as a tolerance.

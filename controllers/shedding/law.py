@@ -24,21 +24,28 @@ from dataclasses import dataclass, replace
 from controllers.framework.decision import Decision, Expected, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
-from controllers.framework.reason import format_no_action, format_reason, number, percent
+from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
 from controllers.patterns.application import Floats
-from controllers.shedding.budget_cut import cut, flows
+from controllers.shedding.budget_cut import compute_flows, cut
 from controllers.shedding.inputs import (
     ALL_SINKS,
     OBSERVATION,
     PARAMETERS,
     SheddingInputs,
-    application,
+    build_application,
     check_names,
     check_rates,
 )
 from controllers.shedding.problem import Overload, Table
 from controllers.shedding.program import SolverError, solve
-from controllers.shedding.trigger import ENDLESS, STATE, initial_state, state_after, trigger, work_shed
+from controllers.shedding.trigger import (
+    ENDLESS,
+    STATE,
+    build_empty_state,
+    build_next_state,
+    trigger,
+    work_shed,
+)
 
 # Relative increase of the budget for the price of the bound.
 PRICE_STEP = 0.01
@@ -90,13 +97,13 @@ class Shedding:
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Raise `BadInput` if patterns, rates, and sinks contradict each other."""
-        patterns = application(parameters, observation, where)
+        patterns = build_application(parameters, observation, where)
         check_names(patterns, observation, where)
         check_rates(patterns, observation, where)
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return a state without a table."""
-        return initial_state()
+        return build_empty_state()
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
         """Accept any state: a table for something that no longer exists is computed anew."""
@@ -107,10 +114,12 @@ class Shedding:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return a new table if one is required, else no action."""
-        inputs = SheddingInputs(application(parameters, observation, "observation"), parameters, observation)
+        inputs = SheddingInputs(
+            build_application(parameters, observation, "observation"), parameters, observation
+        )
         if not observation["permitted"]:
             lifted = _lift_shedding(inputs, state)
-            return initial_state(), replace(lifted, expected=_build_expectation(inputs, state, lifted))
+            return build_empty_state(), replace(lifted, expected=_build_expectation(inputs, state, lifted))
         why = trigger(inputs, state)
         if why is None:
             reason = format_no_action("rates, times, and bounds have not changed enough for a new table")
@@ -123,10 +132,10 @@ class Shedding:
         except SolverError as error:
             reason = format_no_action(f"the solver found no table ({error}), so the last table stays")
             return state, Decision(None, reason, work_shed(inputs, state["shed"]), limited_by="solver")
-        decision = _decision(inputs, tables, made, why)
+        decision = _build_decision(inputs, tables, made, why)
         decision = replace(decision, expected=_build_expectation(inputs, state, decision))
         shed = decision.action["shed"] if decision.action else {}
-        return state_after(inputs, shed), decision
+        return build_next_state(inputs, shed), decision
 
 
 LAW: Law = Shedding()
@@ -140,7 +149,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
     """
     application, named = inputs.application, inputs.observation["bottleneck"]
     admitted: dict[str, Floats] = {}
-    made = application.emissions(inputs.outside, admitted)
+    made = application.compute_emissions(inputs.outside, admitted)
     tables_found = []
     for operator in application.operators if named is None else [named]:
         offered = inputs.compute_offered_per_second(operator, made)
@@ -148,7 +157,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
             application,
             inputs.arrivals,
             operator,
-            inputs.budget(offered),
+            inputs.compute_budget(offered),
             inputs.sinks,
             inputs.parameters["perspective"],
             inputs.protected,
@@ -161,7 +170,7 @@ def shed_tables(inputs: SheddingInputs) -> tuple[list[Bottleneck], dict[str, flo
         if sheds:
             _refuse_infeasible(inputs, operator)
             admitted |= {table.pattern.name: table.admitted for table in tables}
-            made = application.emissions(inputs.outside, admitted)
+            made = application.compute_emissions(inputs.outside, admitted)
         if sheds or named is not None:
             tables_found.append(Bottleneck(overload, offered, tables))
     return tables_found, {symbol: float(made[application.index[symbol]]) for symbol in application.emitters}
@@ -172,11 +181,13 @@ def _apply_budgets(
 ) -> tuple[list[Bottleneck], dict[str, float]]:
     """Return the same tables if error budgets allow them, else what they allow."""
     most = inputs.most_shed_per_second
-    shares = {table.pattern.name: table.shares() for made_table in found for table in made_table.tables}
+    shares = {
+        table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables
+    }
     if most is None or (allowed := cut(inputs, shares, most)) is shares:
         return found, made
-    application, (offered, admitted) = inputs.application, flows(inputs, allowed)
-    emitted = application.emissions(inputs.outside, admitted)
+    application, (offered, admitted) = inputs.application, compute_flows(inputs, allowed)
+    emitted = application.compute_emissions(inputs.outside, admitted)
     limited = [
         replace(
             made_table,
@@ -209,7 +220,7 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
         return
     bound = inputs.parameters["latency_bound_seconds"]
     takes = [pattern.seconds for pattern in inputs.application.get_patterns(operator) if pattern.seconds > 0]
-    least = inputs.waiting.least_seconds(min(takes, default=0.0))
+    least = inputs.waiting.compute_minimum_seconds(min(takes, default=0.0))
     if takes and bound < least:
         raise InfeasibleError(
             f"the latency bound of {bound:g} s at {operator} is {least - bound:.3g} s below the {least:g} s "
@@ -222,35 +233,41 @@ def _lift_shedding(inputs: SheddingInputs, state: Json) -> Decision:
     if not any(share for types in state["shed"].values() for share in types.values()):
         reason = format_no_action("the remedy ladder has not enabled shedding")
         return Decision(None, reason, work_shed(inputs, {}))
-    made = inputs.application.emissions(inputs.outside, {})
+    made = inputs.application.compute_emissions(inputs.outside, {})
     emitted = {
         symbol: float(made[inputs.application.index[symbol]]) for symbol in inputs.application.emitters
     }
-    action = {"shed": {}, "expected": {**emitted, ALL_SINKS: worth(inputs, emitted)}, "utilisation": 0.0}
+    action = {
+        "shed": {},
+        "expected": {**emitted, ALL_SINKS: compute_sink_value(inputs, emitted)},
+        "utilisation": 0.0,
+    }
     reason = format_reason("Stop shedding", "the remedy ladder no longer enables it")
     return Decision(action, reason, work_shed(inputs, {}))
 
 
-def _decision(
+def _build_decision(
     inputs: SheddingInputs, found: Sequence[Bottleneck], made: Mapping[str, float], why: str
 ) -> Decision:
-    shed = {table.pattern.name: table.shares() for made_table in found for table in made_table.tables}
+    shed = {table.pattern.name: table.compute_shares() for made_table in found for table in made_table.tables}
     action = {
         "shed": shed,
-        "expected": {**made, ALL_SINKS: worth(inputs, made)},
+        "expected": {**made, ALL_SINKS: compute_sink_value(inputs, made)},
         "utilisation": max((made_table.utilisation for made_table in found), default=0.0),
     }
     over = [made_table for made_table in found if made_table.utilisation > made_table.budget * (1 + 1e-9)]
     limit = "error budget" if any(made_table.is_limited for made_table in found) else None
-    remarks = [*_loads(found), *_budget_words(inputs, limit)]
+    remarks = [*_describe_loads(found), *_budget_words(inputs, limit)]
     reason = format_reason(_describe_action(found), why, remarks=remarks)
-    terms = {**_terms(inputs, found), **work_shed(inputs, shed)}
+    terms = {**_build_terms(inputs, found), **work_shed(inputs, shed)}
     return Decision(action, reason, terms, limit or ("never_shed" if over else None))
 
 
 def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
     most = inputs.most_shed_per_second
-    return [] if limit is None else [f"the error budget allows {number(most or 0.0)} events/s to be shed"]
+    return (
+        [] if limit is None else [f"the error budget allows {format_number(most or 0.0)} events/s to be shed"]
+    )
 
 
 def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
@@ -264,31 +281,32 @@ def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) 
     return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
-def worth(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
+def compute_sink_value(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:
     """Return the weighted events/s that the sinks take."""
     return float(sum(weight * emitted[sink] for sink, weight in inputs.sinks.items()))
 
 
 def _describe_action(found: Sequence[Bottleneck]) -> str:
     """Return the action in words: the share of its work that each operator sheds."""
-    shares = {table.operator: 1 - table.utilisation / _work(table) for table in found if _sheds(table)}
+    shares = {table.operator: 1 - table.utilisation / _work(table) for table in found if _is_shedding(table)}
     if not shares:
         return "Shed nothing"
-    return f"Shed {', '.join(f'{percent(share)} of the work of {name}' for name, share in shares.items())}"
+    return f"Shed {', '.join(f'{format_percent(share)} of the work of {name}' for name, share in shares.items())}"
 
 
-def _loads(found: Sequence[Bottleneck]) -> list[str]:
+def _describe_loads(found: Sequence[Bottleneck]) -> list[str]:
     """Return the offered load and the budget of the operators that shed, in words."""
     loads = [
-        f"{table.operator}: offered load {percent(_work(table))} of its time, budget {percent(table.budget, 1)}"
+        f"{table.operator}: offered load {format_percent(_work(table))} of its time,"
+        f" budget {format_percent(table.budget, 1)}"
         for table in found
-        if _sheds(table)
+        if _is_shedding(table)
     ]
     return loads or ["every operator can process its offered load"]
 
 
-def _sheds(bottleneck: Bottleneck) -> bool:
-    return any(any(table.shares().values()) for table in bottleneck.tables)
+def _is_shedding(bottleneck: Bottleneck) -> bool:
+    return any(any(table.compute_shares().values()) for table in bottleneck.tables)
 
 
 def _work(bottleneck: Bottleneck) -> float:
@@ -296,7 +314,7 @@ def _work(bottleneck: Bottleneck) -> float:
     return sum(float(table.pattern.seconds * table.offered.sum()) for table in bottleneck.tables)
 
 
-def _terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
+def _build_terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Json]:
     """Return the offered load, budget, utilization, and expected time of each bottleneck."""
     prices = {table.operator: _price(table) for table in found}
     return {
@@ -306,8 +324,10 @@ def _terms(inputs: SheddingInputs, found: Sequence[Bottleneck]) -> dict[str, Jso
             "budget": round(table.budget, 6),
             "utilisation": round(table.utilisation, 6),
             "worth_per_utilisation": round(prices[table.operator], 6),
-            "time_seconds": _finite(inputs.waiting.time_seconds(table.utilisation, table.offered_per_second)),
-            "worth_per_second": round(prices[table.operator] * _budget_per_second(inputs, table), 6),
+            "time_seconds": _finite(
+                inputs.waiting.compute_time_seconds(table.utilisation, table.offered_per_second)
+            ),
+            "worth_per_second": round(prices[table.operator] * _estimate_budget_per_second(inputs, table), 6),
         }
         for table in found
     }
@@ -322,23 +342,27 @@ def _price(bottleneck: Bottleneck) -> float:
     if bottleneck.utilisation < bottleneck.budget * (1 - 1e-9):
         return 0.0
     more = solve(replace(overload, budget=overload.budget + step))
-    return (_sunk(overload, more) - _sunk(overload, bottleneck.tables)) / step
+    return (
+        _compute_value_under_tables(overload, more) - _compute_value_under_tables(overload, bottleneck.tables)
+    ) / step
 
 
-def _budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
+def _estimate_budget_per_second(inputs: SheddingInputs, bottleneck: Bottleneck) -> float:
     """Return the additional budget per second of a longer bound, extrapolated from a small increase."""
     if inputs.parameters["utilisation_budget"] is not None:
         return 0.0
     bound = float(inputs.parameters["latency_bound_seconds"])
-    longer = inputs.waiting.utilisation_budget(bound * (1 + PRICE_STEP), bottleneck.offered_per_second)
+    longer = inputs.waiting.compute_utilisation_budget(
+        bound * (1 + PRICE_STEP), bottleneck.offered_per_second
+    )
     return (longer - bottleneck.budget) / (bound * PRICE_STEP)
 
 
-def _sunk(overload: Overload, tables: Sequence[Table]) -> float:
+def _compute_value_under_tables(overload: Overload, tables: Sequence[Table]) -> float:
     """Return the weighted events/s that the sinks take under tables."""
     application = overload.application
     admitted = {**(overload.admitted or {}), **{table.pattern.name: table.admitted for table in tables}}
-    made = application.emissions(application.vectors(overload.arrivals), admitted)
+    made = application.compute_emissions(application.build_arrival_vectors(overload.arrivals), admitted)
     return float(sum(weight * made[application.index[sink]] for sink, weight in overload.weights.items()))
 
 

@@ -43,7 +43,7 @@ class Table:
         """Return the seconds of work per second."""
         return float(self.pattern.seconds * self.admitted.sum())
 
-    def shares(self) -> dict[str, float]:
+    def compute_shares(self) -> dict[str, float]:
         """Return type → share dropped, 0 if nothing arrives."""
         offered = np.where(self.offered > 0, self.offered, 1.0)
         dropped = np.where(self.offered > 0, 1 - self.admitted / offered, 0.0)
@@ -60,11 +60,14 @@ class SheddingProblem:
         local = overload.perspective == "local"
         self.patterns = self.bottleneck if local else affected
         self.varying = frozenset(pattern.emits for pattern in self.patterns)
-        self.outside, self.admitted = application.vectors(overload.arrivals), overload.admitted or {}
+        self.outside, self.admitted = (
+            application.build_arrival_vectors(overload.arrivals),
+            overload.admitted or {},
+        )
         # Output that does not depend on the bottleneck does not change with its shedder.
         names = {pattern.name for pattern in affected}
         apart = [pattern for pattern in application.patterns if pattern.name not in names]
-        self.untouched = application.emissions(self.outside, self.admitted, of=apart)
+        self.untouched = application.compute_emissions(self.outside, self.admitted, of=apart)
         self.weight = {
             pattern.emits: 1.0 if local else overload.weights.get(pattern.emits, 0.0)
             for pattern in self.patterns
@@ -80,7 +83,7 @@ class SheddingProblem:
         # The rest after the protected types are processed; never below 0.
         self.budget = max(0.0, overload.budget - spent)
 
-    def cost(self, pattern: OperatorPattern, part: Needs) -> float:
+    def compute_cost(self, pattern: OperatorPattern, part: Needs) -> float:
         """Return the seconds of work of a match of this part at the bottleneck."""
         if pattern.operator != self.overload.operator:
             return 0.0
@@ -93,14 +96,14 @@ class SheddingProblem:
         """Return the events/s of each type that the pattern takes, except what the variables change."""
         return self.overload.application.compute_offered(pattern, self.outside, self.untouched)
 
-    def whole(self) -> list[Table]:
+    def build_full_tables(self) -> list[Table]:
         """Return tables that admit everything."""
         application = self.overload.application
-        made = application.emissions(self.outside, self.admitted)
+        made = application.compute_emissions(self.outside, self.admitted)
         offered = [application.compute_offered(pattern, self.outside, made) for pattern in self.bottleneck]
         return [Table(each, rates, rates) for each, rates in zip(self.bottleneck, offered, strict=True)]
 
-    def tables(self, flows: Flows) -> list[Table]:
+    def build_tables(self, flows: Flows) -> list[Table]:
         """Return the tables that admit what the flows of matches take, in the order of the application."""
         application, made = self.overload.application, self.untouched.copy()
         tables = []
@@ -108,7 +111,7 @@ class SheddingProblem:
             offered = application.compute_offered(pattern, self.outside, made)
             admitted = np.minimum(_compute_taken(pattern, flows[pattern.name]), offered)
             table = Table(pattern, offered, np.where(self.protected[pattern.name], offered, admitted))
-            made[application.index[pattern.emits]] += pattern.emission(table.admitted)
+            made[application.index[pattern.emits]] += pattern.compute_emission(table.admitted)
             tables.append(table)
         return tables
 
@@ -118,7 +121,7 @@ def _compute_taken(pattern: OperatorPattern, flows: Sequence[float]) -> Floats:
     if pattern.is_plain:
         return pattern.counts * flows[0]
     taken = dict.fromkeys(pattern.symbols, 0.0)
-    for part, flow in zip(pattern.needs.parts(), flows, strict=True):
+    for part, flow in zip(pattern.needs.list_parts(), flows, strict=True):
         for symbol, count in part.counts.items():
             taken[symbol] += count * flow
     return np.asarray(list(taken.values()))

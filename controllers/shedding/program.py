@@ -24,7 +24,7 @@ import scipy
 
 from controllers.patterns.application import Floats, OperatorPattern
 from controllers.patterns.selectivity import group_rows
-from controllers.shedding.knapsack import cap, piecewise
+from controllers.shedding.knapsack import cap, solve_piecewise
 from controllers.shedding.problem import Flows, Overload, SheddingProblem, Table
 
 # Tolerance of the second program on the value of the first, so that rounding does not make it infeasible.
@@ -42,11 +42,11 @@ def solve(overload: Overload) -> list[Table]:
     Everything is admitted if it fits the budget. Raise `SolverError` if the solver gives no answer.
     """
     problem = SheddingProblem(overload)
-    whole = problem.whole()
+    whole = problem.build_full_tables()
     if sum(table.load for table in whole) <= overload.budget:
         return whole
-    flows = piecewise(problem)
-    return problem.tables(solve_by_programs(problem) if flows is None else flows)
+    flows = solve_piecewise(problem)
+    return problem.build_tables(solve_by_programs(problem) if flows is None else flows)
 
 
 def solve_by_programs(problem: SheddingProblem) -> Flows:
@@ -55,7 +55,7 @@ def solve_by_programs(problem: SheddingProblem) -> Flows:
     best = program.minimise(-program.value)
     value = float(program.value @ best)
     least = program.minimise(program.load, keeping=value * VALUE_RETAINED) if value > 0 else best * 0
-    return program.flows(least)
+    return program.extract_flows(least)
 
 
 class _Program:
@@ -63,20 +63,20 @@ class _Program:
 
     def __init__(self, problem: SheddingProblem) -> None:
         self.problem = problem
-        self.parts = [(pattern, part) for pattern in problem.patterns for part in pattern.needs.parts()]
-        starts = np.cumsum([0, *(len(pattern.needs.parts()) for pattern in problem.patterns)])
+        self.parts = [(pattern, part) for pattern in problem.patterns for part in pattern.needs.list_parts()]
+        starts = np.cumsum([0, *(len(pattern.needs.list_parts()) for pattern in problem.patterns)])
         self.root = {pattern.name: int(at) for pattern, at in zip(problem.patterns, starts, strict=False)}
         self.value, self.upper = np.zeros(len(self.parts)), np.full(len(self.parts), np.inf)
-        self.load = np.asarray([problem.cost(pattern, part) for pattern, part in self.parts])
+        self.load = np.asarray([problem.compute_cost(pattern, part) for pattern, part in self.parts])
         self.rows = _Rows(len(self.parts))
         for pattern in problem.patterns:
             self.value[self.root[pattern.name]] += problem.weight[pattern.emits] * pattern.gain
-            self._supply(pattern)
+            self._add_supply_rows(pattern)
         spending = np.flatnonzero(self.load)
         self.rows.add(dict(zip(spending.tolist(), self.load[spending].tolist(), strict=True)), problem.budget)
-        self.equal = self._groups()
+        self.equal = self._build_group_rows()
 
-    def _supply(self, pattern: OperatorPattern) -> None:
+    def _add_supply_rows(self, pattern: OperatorPattern) -> None:
         """Add Σ n v - Σ g v ≤ λ; of a plain pattern's constant types, only the scarcest needs a bound."""
         at, varying = self.root[pattern.name], self.problem.varying
         if pattern.is_plain:
@@ -87,7 +87,7 @@ class _Program:
         for symbol in pattern.symbols if not pattern.is_plain else varying.intersection(pattern.symbols):
             row = {
                 place: float(part.counts[symbol])
-                for place, part in enumerate(pattern.needs.parts(), at)
+                for place, part in enumerate(pattern.needs.list_parts(), at)
                 if symbol in part.counts
             }
             for emitter in self.problem.patterns:
@@ -95,7 +95,7 @@ class _Program:
                     row[self.root[emitter.name]] = -emitter.gain
             self.rows.add(row, offered[symbol])
 
-    def _groups(self) -> Floats | None:
+    def _build_group_rows(self) -> Floats | None:
         blocks = []
         for pattern in self.problem.patterns:
             block = group_rows(pattern.needs)
@@ -107,7 +107,7 @@ class _Program:
 
     def minimise(self, cost: Floats, keeping: float | None = None) -> Floats:
         """Return the flows of least cost (with at least that value). Raise `SolverError`."""
-        takes, limits = self.rows.matrix(), np.asarray(self.rows.limits)
+        takes, limits = self.rows.build_matrix(), np.asarray(self.rows.limits)
         if keeping is not None:
             takes, limits = (
                 scipy.sparse.vstack([takes, scipy.sparse.csr_array([-self.value])]),
@@ -127,10 +127,10 @@ class _Program:
             raise SolverError(solution.message)
         return np.asarray(solution.x)
 
-    def flows(self, solution: Floats) -> Flows:
+    def extract_flows(self, solution: Floats) -> Flows:
         """Return pattern → the flow of each of its conjunctions."""
         return {
-            pattern.name: solution[at : at + len(pattern.needs.parts())].tolist()
+            pattern.name: solution[at : at + len(pattern.needs.list_parts())].tolist()
             for pattern, at in ((pattern_, self.root[pattern_.name]) for pattern_ in self.problem.patterns)
         }
 
@@ -148,7 +148,7 @@ class _Rows:
         self.values += row.values()
         self.limits.append(limit)
 
-    def matrix(self) -> Any:
+    def build_matrix(self) -> Any:
         places = np.asarray(self.at, dtype=int).reshape(-1, 2).T
         shape = (len(self.limits), self.width)
         return scipy.sparse.coo_array((np.asarray(self.values), (places[0], places[1])), shape=shape).tocsr()

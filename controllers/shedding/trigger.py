@@ -7,8 +7,8 @@ from controllers.framework.decision import Json
 from controllers.framework.law import Values
 from controllers.framework.parameter import Parameter
 from controllers.patterns.application import Floats
-from controllers.shedding.budget_cut import flows, shed_per_second
-from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs, most_shed_per_second
+from controllers.shedding.budget_cut import compute_flows, shed_per_second
+from controllers.shedding.inputs import OBSERVATION, PARAMETERS, SheddingInputs, compute_max_shed_rate
 
 STATE = (
     Parameter(
@@ -68,12 +68,12 @@ ENDLESS = 1e12
 SAME_PATTERN = ("operator", "name", "expression", "emits", "outputs", "limit")
 
 
-def initial_state() -> dict[str, Json]:
+def build_empty_state() -> dict[str, Json]:
     """Return a state without a table."""
     return {"solved": None, "shed": {}, "times": {}}
 
 
-def state_after(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
+def build_next_state(inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]) -> dict[str, Json]:
     """Return the inputs of a table, the table, and the expected times under it."""
     solved = {"parameters": dict(inputs.parameters), "observation": dict(inputs.observation)}
     times = {operator: min(time, ENDLESS) for operator, time, _ in _predict_operators(inputs, shed)}
@@ -88,9 +88,9 @@ def trigger(inputs: SheddingInputs, state: Json) -> str | None:
     then, now = solved["observation"], inputs.observation
     if solved["parameters"] != inputs.parameters or _read_request(then) != _read_request(now):
         return "patterns, sinks, or parameters changed"
-    if _has_moved(_rates(then), _rates(now), inputs.parameters["deviation_rates"]):
+    if _has_moved(_collect_rates(then), _collect_rates(now), inputs.parameters["deviation_rates"]):
         return "the rates changed"
-    if _has_moved(_times(then), _times(now), inputs.parameters["deviation_processing"]):
+    if _has_moved(_collect_times(then), _collect_times(now), inputs.parameters["deviation_processing"]):
         return "the processing times changed"
     return _is_off_budget(inputs, state) or _is_off_bound(inputs, state)
 
@@ -100,7 +100,7 @@ def _read_request(observation: Values) -> Any:
     return patterns, observation["sinks"], observation["bottleneck"], observation["permitted"]
 
 
-def _rates(observation: Values) -> dict[str, float]:
+def _collect_rates(observation: Values) -> dict[str, float]:
     """Return the values of update messages: rates from outside, and the measured corrections."""
     rates = {
         f"{operator}/{symbol}": float(rate)
@@ -116,7 +116,7 @@ def _rates(observation: Values) -> dict[str, float]:
     return rates | taken
 
 
-def _times(observation: Values) -> dict[str, float]:
+def _collect_times(observation: Values) -> dict[str, float]:
     return {row["name"]: float(row["seconds"]) for row in observation["patterns"]}
 
 
@@ -130,7 +130,7 @@ def _has_moved(then: Mapping[str, float], now: Mapping[str, float], deviation: f
 def _is_off_budget(inputs: SheddingInputs, state: Json) -> str | None:
     """Return whether error budgets now allow less than the table in force sheds, or more than they did."""
     solved, deviation = state["solved"], inputs.parameters["deviation_rates"]
-    then = most_shed_per_second(solved["parameters"], solved["observation"])
+    then = compute_max_shed_rate(solved["parameters"], solved["observation"])
     now = inputs.most_shed_per_second
     if then is None and now is None:
         return None
@@ -176,7 +176,7 @@ def _predict_operators(
         if given is not None:
             yield operator, work, float(given)
         else:
-            time = inputs.waiting.time_seconds(work, offered)
+            time = inputs.waiting.compute_time_seconds(work, offered)
             yield operator, time, inputs.parameters["latency_bound_seconds"]
 
 
@@ -195,6 +195,6 @@ def _compute_rates_under(
     inputs: SheddingInputs, shed: Mapping[str, Mapping[str, float]]
 ) -> tuple[Floats, dict[str, float]]:
     """Return the events/s of each emitted type, and those that each pattern processes, under a table."""
-    _, admitted = flows(inputs, shed)
-    made = inputs.application.emissions(inputs.outside, admitted)
+    _, admitted = compute_flows(inputs, shed)
+    made = inputs.application.compute_emissions(inputs.outside, admitted)
     return made, {name: float(rates.sum()) for name, rates in admitted.items()}

@@ -27,7 +27,7 @@ from controllers.flow.balance import Balance
 from controllers.framework.parameter import Parameter
 from controllers.rivals.shortest_queue import join
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 
 SECONDS, HOG_FROM = 1_200, 400
 PER_REPLICA, LOAD = 1_000.0, 0.6
@@ -66,7 +66,7 @@ class ShippedBalance:
             "r": 4 * float(np.mean(list(models.values()))) ** 2,
         }
         self.parameters |= alike
-        self.state: Any = self.law.initial_state(self.parameters)
+        self.state: Any = self.law.build_initial_state(self.parameters)
 
     def split(self, lengths: Floats, events: float) -> Floats:
         return self.shares * events
@@ -81,7 +81,7 @@ class ShippedBalance:
         self.shares = np.array([shares[name] for name in self.names])
 
 
-def speeds_of(settings: Mapping[str, Any]) -> Floats:
+def compute_speeds(settings: Mapping[str, Any]) -> Floats:
     """Return the events per second of each replica, with the same mean for all ratios."""
     spread = np.linspace(1.0, settings["unequal"], int(settings["replicas"]))
     return np.asarray(PER_REPLICA * spread / spread.mean())
@@ -91,22 +91,24 @@ def generate_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | No
     """Return the events of each second; the same for all laws of a seed."""
     shape = np.ones(SECONDS) if trace is None else arrivals.resample(trace, SECONDS)
     rate = LOAD * PER_REPLICA * settings["replicas"]
-    return arrivals.noisy(rate * shape, settings["noise"], generator(seed, "arrivals"))
+    return arrivals.add_noise(rate * shape, settings["noise"], create_random_generator(seed, "arrivals"))
 
 
-def capable(settings: Mapping[str, Any], seed: int) -> Floats:
+def generate_capacities(settings: Mapping[str, Any], seed: int) -> Floats:
     """Return the events that each replica can process in each second; the same for all laws of a seed."""
-    steady = np.tile(speeds_of(settings), (SECONDS, 1))
+    steady = np.tile(compute_speeds(settings), (SECONDS, 1))
     steady[HOG_FROM:, 0] /= 1 + settings["hog"]
     # A second without any progress would be an infinite response time.
-    return np.maximum(arrivals.noisy(steady, settings["noise"], generator(seed, "speeds")), 0.1 * steady)
+    return np.maximum(
+        arrivals.add_noise(steady, settings["noise"], create_random_generator(seed, "speeds")), 0.1 * steady
+    )
 
 
 def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats) -> tuple[Floats, Floats]:
     """Return (response seconds, events received) per second and replica; `done` is each one's capacity."""
-    speeds = speeds_of(settings)
+    speeds = compute_speeds(settings)
     ours = ShippedBalance(speeds, LOAD * float(speeds.sum())) if law == "lqr" else None
-    split = _splitter(law, ours)
+    split = _choose_splitter(law, ours)
     responses, received = np.zeros((SECONDS, len(speeds))), np.zeros((SECONDS, len(speeds)))
     queue = np.zeros(len(speeds))
     for second in range(SECONDS):
@@ -119,7 +121,7 @@ def simulate(law: str, settings: Mapping[str, Any], events: Floats, done: Floats
     return responses, received
 
 
-def _splitter(law: str, ours: ShippedBalance | None) -> Splitter:
+def _choose_splitter(law: str, ours: ShippedBalance | None) -> Splitter:
     if ours is not None:
         return ours.split
     return (
@@ -129,7 +131,7 @@ def _splitter(law: str, ours: ShippedBalance | None) -> Splitter:
     )
 
 
-def mean_delay_seconds(responses: Floats, events: Floats) -> float:
+def compute_mean_delay_seconds(responses: Floats, events: Floats) -> float:
     """Return the mean delay of all events: each waits for the slowest replica of its second."""
     return float((responses.max(axis=1) * events).sum() / events.sum())
 
@@ -137,9 +139,12 @@ def mean_delay_seconds(responses: Floats, events: Floats) -> float:
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for twenty minutes, with and without the hog."""
     events = generate_arrivals(settings, seed, trace)
-    responses, received = simulate(law, settings, events, capable(settings, seed))
-    calm, _ = simulate(law, settings, events, capable({**settings, "hog": 0.0}, seed))
-    delay, undisturbed = mean_delay_seconds(responses, events), mean_delay_seconds(calm, events)
+    responses, received = simulate(law, settings, events, generate_capacities(settings, seed))
+    calm, _ = simulate(law, settings, events, generate_capacities({**settings, "hog": 0.0}, seed))
+    delay, undisturbed = (
+        compute_mean_delay_seconds(responses, events),
+        compute_mean_delay_seconds(calm, events),
+    )
     metrics = {
         "delay_mean_seconds": round(delay, 4),
         "delay_max_seconds": round(float(responses.max()), 4),
@@ -147,10 +152,10 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "undisturbed_mean_seconds": round(undisturbed, 4),
         "ratio": round(delay / undisturbed, 4),
     }
-    return ScenarioOutcome(metrics, _series(events, responses, received), 1.0)
+    return ScenarioOutcome(metrics, _build_series(events, responses, received), 1.0)
 
 
-def _series(events: Floats, responses: Floats, received: Floats) -> dict[str, Floats]:
+def _build_series(events: Floats, responses: Floats, received: Floats) -> dict[str, Floats]:
     return {
         "arrivals_per_second": events,
         "delay_seconds": responses.max(axis=1),

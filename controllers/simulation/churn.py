@@ -37,7 +37,7 @@ from controllers.simulation.model.scenario import (
     ScenarioOutcome,
     SimulationCost,
     SimulationSize,
-    generator,
+    create_random_generator,
 )
 from controllers.simulation.queues import (
     BUSY,
@@ -45,8 +45,8 @@ from controllers.simulation.queues import (
     TOOBUSY,
     Balancer,
     OurLaws,
+    compute_node_shares,
     mark_idle_nodes,
-    shares,
 )
 from queues.points import TOTAL
 
@@ -128,7 +128,7 @@ class _Tally:
 def place_initially(settings: Mapping[str, Any], seed: int) -> Allocation:
     """Return each queue in two halves on two random nodes, at its peak rate."""
     nodes, queues = int(settings["nodes"]), int(settings["containers"]) // HOLDERS
-    chance = generator(seed, "start")
+    chance = create_random_generator(seed, "start")
     weights = 1 / np.arange(1, queues + 1) ** ZIPF_EXPONENT
     rates = weights / weights.sum() * nodes * BUSY * settings["fill"]
     none = np.zeros(nodes, dtype=bool)
@@ -146,7 +146,7 @@ def place_initially(settings: Mapping[str, Any], seed: int) -> Allocation:
     )
 
 
-def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+def build_load_profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     """Return the load per minute as a share of the peak, which is in the middle."""
     minutes = int(settings["hours"]) * HOUR_MINUTES
     if trace is not None:
@@ -158,11 +158,11 @@ def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law. Membership and arrivals are the same for all laws of a seed."""
     plant = place_initially(settings, seed)
-    shape = profile(settings, trace)[:, None] * plant.rate[None, :]
-    rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
+    shape = build_load_profile(settings, trace)[:, None] * plant.rate[None, :]
+    rates = arrivals.add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
     who: Balancer = GreedyBand() if law == "greedy-band" else OurLaws(BUSY, TOOBUSY)
     there, tally = NodeChurn.start_with(len(plant.nodes)), _Tally()
-    members, chance = generator(seed, "members"), generator(seed, law)
+    members, chance = create_random_generator(seed, "members"), create_random_generator(seed, law)
     for minute in range(0, len(rates), DECISION_MINUTES):
         mean = rates[max(0, minute - MEASUREMENTS) : max(1, minute)].mean(axis=0)
         plant = there.apply_absences(replace(plant, rate=mean), minute)
@@ -170,7 +170,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         plant = mark_idle_nodes(plant.apply(_decide_moves(who, plant, chance, tally)))
         there.step(minute, settings, members)
         _count(there.apply_absences(plant, minute), rates[minute : minute + DECISION_MINUTES], tally)
-    return _outcome(tally, settings)
+    return _build_outcome(tally, settings)
 
 
 def _restore_points(plant: Allocation, gone: frozenset[int], tally: _Tally) -> Allocation:
@@ -193,7 +193,7 @@ def _decide_moves(
 
 def _count(plant: Allocation, rates: Floats, tally: _Tally) -> None:
     """Count the minutes until the next decision, with the nodes that have left since."""
-    heard = shares(plant)
+    heard = compute_node_shares(plant)
     heard[:, plant.offline] = 0.0
     silent = 1 - heard.sum(axis=1)
     carried = heard / np.where(silent < 1, 1 - silent, 1.0)[:, None]
@@ -205,7 +205,7 @@ def _count(plant: Allocation, rates: Floats, tally: _Tally) -> None:
     tally.worst = np.append(tally.worst, (rates @ carried).max(axis=1))
 
 
-def _outcome(tally: _Tally, settings: Mapping[str, Any]) -> ScenarioOutcome:
+def _build_outcome(tally: _Tally, settings: Mapping[str, Any]) -> ScenarioOutcome:
     points = int(settings["containers"]) // HOLDERS * TOTAL
     metrics = {
         "toobusy_node_minutes": tally.toobusy,

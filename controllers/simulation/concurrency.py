@@ -26,9 +26,9 @@ import numpy as np
 
 from controllers.concurrency.law import Concurrency
 from controllers.design.friendliness import TABLE_1
-from controllers.design.queueing_models import Station, throughput
+from controllers.design.queueing_models import Station, compute_throughput
 from controllers.framework.parameter import Parameter
-from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, envoy_threads
+from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, get_envoy_threads
 from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome
 from queues.errors import BadInput
 
@@ -78,7 +78,7 @@ class ClosedNetwork:
 
 @lru_cache(maxsize=64)
 def _curve(stations: tuple[Station, ...], delay_seconds: float) -> Floats:
-    return throughput(stations, MAX_THREADS, delay_seconds)
+    return compute_throughput(stations, MAX_THREADS, delay_seconds)
 
 
 def model(settings: Mapping[str, Any]) -> ClosedNetwork:
@@ -93,7 +93,7 @@ def model(settings: Mapping[str, Any]) -> ClosedNetwork:
     }[str(settings["model"])]
 
 
-def row(p: float) -> tuple[float, float, float]:
+def get_table_row(p: float) -> tuple[float, float, float]:
     """Return p, q, and w of a row of Table 1. Raise `BadInput` if there is none."""
     share = round(p / 100 if p > 1 else p, 4)
     if share not in TABLE_1:
@@ -116,7 +116,7 @@ class Explored:
 
 def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
     """Run a law of Weir on a curve until it has been steady twice."""
-    law, (share, q, w) = Concurrency(), row(p)
+    law, (share, q, w) = Concurrency(), get_table_row(p)
     parameters = {parameter.name: parameter.default for parameter in law.parameters} | {
         "method": method,
         "p": share,
@@ -125,7 +125,7 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
         "maximum": MAX_THREADS,
         "steady_seconds": 1.0,
     }
-    state, threads, path, rests = law.initial_state(parameters), 1, list[int](), list[tuple[int, int]]()
+    state, threads, path, rests = law.build_initial_state(parameters), 1, list[int](), list[tuple[int, int]]()
     while len(rests) < 2 and len(path) < MAX_STEPS:
         path.append(threads)
         samples = [1 / yields(threads)] * int(parameters["initial_samples"])
@@ -145,7 +145,7 @@ def follow(rival: str, network: ClosedNetwork) -> Explored:
     """Run a baseline until its threads stay the same."""
     limit, path = Limit(), list[int]()
     while len(path) < MAX_STEPS:
-        threads = min(envoy_threads(limit) if rival == "envoy" else limit.threads, MAX_THREADS)
+        threads = min(get_envoy_threads(limit) if rival == "envoy" else limit.threads, MAX_THREADS)
         path.append(threads)
         if len(path) > SETTLED and len(set(path[-SETTLED:])) == 1:
             break
@@ -173,7 +173,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     if trace is not None:
         raise BadInput("--trace", "is not supported: this scenario always has work")
     network, p = model(settings), float(settings["p"])
-    row(p)  # Baselines don't use it, but it has to be valid for them, too.
+    get_table_row(p)  # Baselines don't use it, but it has to be valid for them, too.
     ours = law in ("tcc", "explorer")
     result = explore(law, network.evaluate, p) if ours else follow(law, network)
     metrics = {

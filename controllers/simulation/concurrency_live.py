@@ -31,14 +31,14 @@ import numpy as np
 
 from controllers.concurrency.law import Concurrency
 from controllers.framework.parameter import Parameter
-from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, envoy_threads
+from controllers.rivals.concurrency_limits import RIVALS, Limit, LimitStep, get_envoy_threads
 from controllers.simulation.model.scenario import (
     Floats,
     Scenario,
     ScenarioOutcome,
     SimulationCost,
     SimulationSize,
-    generator,
+    create_random_generator,
 )
 from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
 from queues.errors import BadInput
@@ -85,7 +85,7 @@ class Candidate:
             "steady_seconds": STEADY_SECONDS,
             **self.more,
         }
-        self.state = self.law.initial_state(self.parameters)
+        self.state = self.law.build_initial_state(self.parameters)
 
     @property
     def is_steady(self) -> bool:
@@ -128,7 +128,7 @@ class Baseline:
 
     @property
     def threads(self) -> int:
-        return envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
+        return get_envoy_threads(self.limit) if self.rival == "envoy" else min(self.limit.threads, 1_000)
 
     def check(self, now: float, gaps: list[float], seconds: float, epoch: int | None = None) -> int:
         """Return the size of the pool from the completions since the last check, ignoring `epoch`."""
@@ -156,7 +156,7 @@ class SimulatedEngines:
     least_seconds: float
 
 
-def _plant(settings: Mapping[str, Any], chance: np.random.Generator) -> SimulatedEngines:
+def _build_plant(settings: Mapping[str, Any], chance: np.random.Generator) -> SimulatedEngines:
     kind, servers = settings["bottleneck"], int(settings["servers"])
     cpus = 8 if kind in ("memory", "disk") else 2
     own = {"cpu": 0.001, "memory": 0.008, "disk": 0.001, "network": 0.0015}[kind]
@@ -208,7 +208,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         raise BadInput("--trace", "is not supported: this scenario always has work")
     if settings["drift"]:
         return _run_with_drift(law, seed)
-    plant = _plant(settings, generator(seed, "engine"))
+    plant = _build_plant(settings, create_random_generator(seed, "engine"))
     hands = [_hand(law, plant, START.get(settings["bottleneck"], 1)) for _ in plant.engine.pools]
     tally, last = _Tally(), [0.0] * len(hands)
     for tick in range(int(float(settings["seconds"]) / TICK_SECONDS)):
@@ -220,7 +220,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         plant.engine.run(now + TICK_SECONDS)
         _check(plant, hands, last, now + TICK_SECONDS, bool(settings["together"]))
         _count(plant, settings, hands, before, tally, now)
-    return _outcome(settings, hands, tally)
+    return _build_outcome(settings, hands, tally)
 
 
 def _compete(plant: SimulatedEngines, settings: Mapping[str, Any], now: float) -> None:
@@ -262,7 +262,7 @@ def _count(
         tally.shares.append(own / capacity)
 
 
-def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> ScenarioOutcome:
+def _build_outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> ScenarioOutcome:
     rests = hands[0].rests
     later = [threads for _, threads in rests[1:]]
     metrics = {
@@ -281,19 +281,22 @@ def _outcome(settings: Mapping[str, Any], hands: list[Hand], tally: _Tally) -> S
     return ScenarioOutcome(metrics, series, TICK_SECONDS)
 
 
-def box(threads: int, coherence: float) -> float:
+def compute_box_throughput(threads: int, coherence: float) -> float:
     """Return X(n) of the drifting box."""
     return 100 * threads / (1 + 0.02 * (threads - 1) + coherence * threads * (threads - 1))
 
 
 def _run_with_drift(law: str, seed: int) -> ScenarioOutcome:
-    chance, half = generator(seed, "box"), DRIFT_WINDOWS // 2
+    chance, half = create_random_generator(seed, "box"), DRIFT_WINDOWS // 2
     aims = {"aim": "peak", "initial_samples": WINDOW_SAMPLES, "probe_error": 0.1, "steady_seconds": 1e6}
     hand: Hand = Candidate(law, aims) if law in ("tcc", "explorer") else Baseline(law, 0.01, 0.006)
     fractions, threads = [], []
     for window in range(DRIFT_WINDOWS):
         coherence = 0.0005 if window < half else 0.002
-        rate, peak = box(hand.threads, coherence), max(box(n, coherence) for n in range(1, 200))
+        rate, peak = (
+            compute_box_throughput(hand.threads, coherence),
+            max(compute_box_throughput(n, coherence) for n in range(1, 200)),
+        )
         fractions.append(rate / peak)
         threads.append(float(hand.threads))
         gaps = chance.exponential(1 / rate, WINDOW_SAMPLES).tolist()

@@ -24,7 +24,7 @@ from controllers.framework.parameter import Parameter
 from controllers.rebalancing.allocation import Allocation
 from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from controllers.simulation.queues import index_moves, observe_plant
 from queues.points import share
 from queues.publishing.splitter import Splitter
@@ -49,7 +49,7 @@ SETTINGS = (
 )
 
 
-def plant_at_start() -> Allocation:
+def build_initial_plant() -> Allocation:
     """Return three nodes that hold every queue in equal parts."""
     none = np.zeros(NODES, dtype=bool)
     names = tuple(f"n{index + 1}" for index in range(NODES))
@@ -74,17 +74,17 @@ def on_living(plant: Allocation, dead: int) -> int:
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for twenty minutes; the instant of the pull, or of the publish, is random."""
-    plant = plant_at_start()
+    plant = build_initial_plant()
     dead, at, until = int(settings["node"]) - 1, int(settings["at"]), int(settings["restore"])
-    rates = arrivals_per_second(trace)
+    rates = compute_arrivals_per_second(trace)
     down = [at <= second < until for second in range(SECONDS)]
-    chance = generator(seed, law)
+    chance = create_random_generator(seed, law)
     if law == "thesis":
-        return _thesis(plant, dead, down, rates, chance)
-    return _ours(plant, dead, down, rates, chance)
+        return _simulate_thesis(plant, dead, down, rates, chance)
+    return _simulate_candidate(plant, dead, down, rates, chance)
 
 
-def arrivals_per_second(trace: Floats | None) -> Floats:
+def compute_arrivals_per_second(trace: Floats | None) -> Floats:
     """Return the events per second over all queues: constant, or as in the trace."""
     total = sum(RATES.values())
     if trace is None:
@@ -121,19 +121,19 @@ class _Publisher:
     def send(self, queue: int, at_seconds: float, down: bool) -> int:
         """Send one block and return the node that was tried first."""
         self.published += 1
-        first = node = int(self.splitters[queue].next())
+        first = node = int(self.splitters[queue].pick_container())
         if down and node == self.dead:
             self.last_first_try = at_seconds
             if not self.resends:
                 return first
             # The block is kept until it is acknowledged: after a failure it goes to the next container.
             self.exclude()
-            node = int(self.splitters[queue].next())
+            node = int(self.splitters[queue].pick_container())
         self.stored += node != self.dead or not down
         return first
 
 
-def _thesis(
+def _simulate_thesis(
     plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
 ) -> ScenarioOutcome:
     publisher, phase = _Publisher(plant, dead, resends=False), int(chance.integers(PULL_SECONDS))
@@ -142,17 +142,17 @@ def _thesis(
         if second % PULL_SECONDS == phase:
             (publisher.exclude if is_down else publisher.admit)()
         sent[second] = _publish(publisher, plant, rates[second], second, is_down)
-    return _outcome(publisher, plant, plant, down, sent)
+    return _build_outcome(publisher, plant, plant, down, sent)
 
 
-def _ours(
+def _simulate_candidate(
     plant: Allocation, dead: int, down: Sequence[bool], rates: Floats, chance: np.random.Generator
 ) -> ScenarioOutcome:
     law, publisher, start = NodeScaling(), _Publisher(plant, dead, resends=True), plant
     parameters = {p.name: p.default for p in law.parameters} | {"lost_decisions": BEATS_LOST}
     # There are three nodes for queues of two containers: none may be released while one may fail.
     parameters["minimum_containers"] = NODES
-    state, sent = law.initial_state(parameters), np.zeros(SECONDS)
+    state, sent = law.build_initial_state(parameters), np.zeros(SECONDS)
     for second, is_down in enumerate(down):
         # The node is tried again each second, as by the client.
         publisher.admit()
@@ -164,7 +164,7 @@ def _ours(
         if decision.action is not None and decision.action["restore"]:
             plant = plant.apply(index_moves(plant, {"moves": decision.action["restore"]}))
             publisher.follow(plant)
-    return _outcome(publisher, start, plant, down, sent)
+    return _build_outcome(publisher, start, plant, down, sent)
 
 
 def _publish(
@@ -182,7 +182,7 @@ def _publish(
     return float(tried * BLOCK_EVENTS)
 
 
-def _outcome(
+def _build_outcome(
     publisher: _Publisher, before: Allocation, after: Allocation, down: Sequence[bool], sent: Floats
 ) -> ScenarioOutcome:
     crash = down.index(True) if True in down else None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from controllers.framework.parameter import Parameter
-from controllers.rivals.parallelism_rules import SeenPath, enough
+from controllers.rivals.parallelism_rules import SeenPath, compute_sufficient_tasks
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.elastic_chain import KINDS, SERVICES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.elastic_laws import LAWS, Course, Law
@@ -28,7 +28,7 @@ from controllers.simulation.model.scenario import (
     ScenarioOutcome,
     SimulationCost,
     SimulationSize,
-    generator,
+    create_random_generator,
 )
 
 PEAK_PER_SECOND, MINIMUM, MAXIMUM = 6_000.0, 1, 20
@@ -57,14 +57,14 @@ SETTINGS = (
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for a week."""
-    fresh = _fresh(settings, seed, trace)
+    fresh = _generate_new_arrivals(settings, seed, trace)
     course = Course(settings, fresh, DAY_SECONDS / settings["compression"], seed)
-    return _outcome(run_with_law(LAWS[law](course, run_with_law), course))
+    return _build_outcome(run_with_law(LAWS[law](course, run_with_law), course))
 
 
 def run_with_law(law: Law, course: Course) -> Chain:
     """Return the plant after all events arrived."""
-    chain = Chain(course.fresh.size, _first(course.fresh), course.seed)
+    chain = Chain(course.fresh.size, _compute_first_tasks(course.fresh), course.seed)
     interval, pause = int(course.settings["interval_seconds"]), int(course.settings["pause_seconds"])
     waited, measured_from = 0, round(interval * (1 - MEASURED))
     for fresh in course.fresh.tolist():
@@ -80,25 +80,27 @@ def run_with_law(law: Law, course: Course) -> Chain:
     return chain
 
 
-def _first(fresh: Floats) -> dict[str, int]:
+def _compute_first_tasks(fresh: Floats) -> dict[str, int]:
     rate = float(fresh[:START_SECONDS].mean())
     return {
-        kind.name: min(max(enough(rate * service), MINIMUM), MAXIMUM)
+        kind.name: min(max(compute_sufficient_tasks(rate * service), MINIMUM), MAXIMUM)
         for kind, service in zip(KINDS, SERVICES, strict=True)
     }
 
 
-def _fresh(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+def _generate_new_arrivals(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
     """Return the new arrivals per second, without repeated ones."""
-    chance = generator(seed, "elasticity")
+    chance = create_random_generator(seed, "elasticity")
     day = DAY_SECONDS / settings["compression"]
     seconds = round(settings["days"] * day)
-    shape = _week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
+    shape = (
+        _generate_week(seconds, day, chance) if trace is None else arrivals.resample_by_mean(trace, seconds)
+    )
     peak = shape.max() if trace is None else np.quantile(shape, settings["common_share"]) or shape.max()
     return np.asarray(chance.poisson(PEAK_PER_SECOND * shape / peak), dtype=float)
 
 
-def _week(seconds: int, day: float, chance: np.random.Generator) -> Floats:
+def _generate_week(seconds: int, day: float, chance: np.random.Generator) -> Floats:
     at = np.arange(seconds) / day
     shape = NIGHT + (1 - NIGHT) * (1 - np.cos(2 * np.pi * at)) / 2
     shape = shape * np.where(at % 7 >= 5, 1 - WEEKEND, 1.0)
@@ -113,8 +115,8 @@ def _generate_noise(seconds: int, lasting_seconds: float, chance: np.random.Gene
     return np.asarray(np.interp(np.arange(seconds) / lasting_seconds, np.arange(knots.size), knots))
 
 
-def _outcome(chain: Chain) -> ScenarioOutcome:
-    latency, in_time = chain.latencies()
+def _build_outcome(chain: Chain) -> ScenarioOutcome:
+    latency, in_time = chain.compute_latencies()
     failed, done = float(chain.failed.sum()), float(in_time.sum())
     metrics = {
         "tasks_mean": round(float(chain.counts.mean()), 4),

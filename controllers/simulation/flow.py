@@ -39,7 +39,7 @@ from controllers.flow.admission import Flow, limit_of
 from controllers.framework.parameter import Parameter
 from controllers.rivals.spark_pid import SparkPid
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 
 SAMPLES, SAMPLE_SECONDS = 900, 2.0
 CAPACITY_KB, REFERENCE_KB, FIRST_REFERENCE_KB = 500_000.0, 400_000.0, 420_000.0
@@ -97,7 +97,7 @@ class ShippedFlow:
         self.law = Flow()
         self.parameters = {parameter.name: parameter.default for parameter in self.law.parameters} | given
         self.parameters |= {"a": A, "b": -KB_PER_EVENT, "delay": delay, "maximum": 10 * SERVED_PER_SAMPLE}
-        self.state: Any = self.law.initial_state(self.parameters)
+        self.state: Any = self.law.build_initial_state(self.parameters)
 
     def admit(self, seen: SeenSample) -> float:
         observation = {"measured": seen.free_kb, "applied": seen.applied}
@@ -129,7 +129,7 @@ class Uncontrolled:
         return seen.available
 
 
-def regulator(law: str, delay: int) -> FlowRegulator:
+def build_regulator(law: str, delay: int) -> FlowRegulator:
     """Return the regulator by the law's name."""
     if law == "spark-pid":
         return SparksLaw()
@@ -151,7 +151,7 @@ class _Course:
     setpoint_kb: Floats
 
 
-def course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Course:
+def build_course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Course:
     """Return the disturbances; the same for all laws of a seed."""
     at = np.arange(SAMPLES)
     shape = np.ones(SAMPLES) if trace is None else arrivals.resample(trace, SAMPLES)
@@ -161,7 +161,7 @@ def course(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> _Cou
     return _Course(
         offered,
         (at >= STARVED_FROM) & (at < STARVED_FROM + settings["starvation"]),
-        arrivals.noisy(capable, settings["noise"], generator(seed, "served")),
+        arrivals.add_noise(capable, settings["noise"], create_random_generator(seed, "served")),
         np.where(at >= GAIN_AT, settings["gain_factor"], 1.0),
         np.where(at >= STEP_AT, REFERENCE_KB, FIRST_REFERENCE_KB),
     )
@@ -211,12 +211,12 @@ def _step(held: float, arriving: float, capable: float, size: float) -> tuple[fl
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for half an hour."""
-    delay, of = int(settings["delay"]), course(settings, seed, trace)
-    tally = simulate(regulator(law, delay), of, delay)
+    delay, of = int(settings["delay"]), build_course(settings, seed, trace)
+    tally = simulate(build_regulator(law, delay), of, delay)
     free_mb, reference_mb = tally.free_kb / 1000, of.setpoint_kb / 1000
     metrics = {
         "settling_samples": count_settling_samples(free_mb, reference_mb, settings["hog"] > 0),
-        "overshoot": round(overshoot(free_mb), 4),
+        "overshoot": round(compute_overshoot(free_mb), 4),
         "minimum_free_mb": round(float(free_mb.min()), 2),
         "drops": round(float(tally.dropped.sum()), 3),
         "rms": round(math.sqrt(float(((free_mb - reference_mb)[GAIN_AT:] ** 2).mean())), 3),
@@ -240,7 +240,7 @@ def count_settling_samples(free_mb: Floats, reference_mb: Floats, hog: bool) -> 
     return None if last == end - begin else last
 
 
-def overshoot(free_mb: Floats) -> float:
+def compute_overshoot(free_mb: Floats) -> float:
     """Return how far the free space fell below the new setpoint, as a share of the step."""
     step = (FIRST_REFERENCE_KB - REFERENCE_KB) / 1000
     return max(0.0, (REFERENCE_KB / 1000 - float(free_mb[STEP_AT:GAIN_AT].min())) / step)

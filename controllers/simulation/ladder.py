@@ -59,7 +59,7 @@ class SimulatedLadder:
     nodes: int = 0
     starting: list[int] = field(default_factory=list)
 
-    def capacity(self) -> float:
+    def compute_capacity(self) -> float:
         """Return the capacity in events/s."""
         return BASE * self.placed * (self.workers + NODE_ADDS * self.nodes)
 
@@ -72,7 +72,7 @@ class SimulatedLadder:
             "throttle": held_back >= HELD_EVENTS - 1e-6,
         }
 
-    def second(self, level: int, decides: bool) -> None:
+    def simulate_second(self, level: int, decides: bool) -> None:
         """Run the enabled loops for one second."""
         if allows(level, "rebalance") and self.placed < 1.0:
             self.placing += 1
@@ -109,13 +109,13 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         if decides:
             for name, lane in lanes.items():
                 _decide(law, plant, lane, demand * shares[name], shares[name])
-        plant.second(max(lane.level for lane in lanes.values()) if law == "ladder" else 0, decides)
-        capacity = plant.capacity()
+        plant.simulate_second(max(lane.level for lane in lanes.values()) if law == "ladder" else 0, decides)
+        capacity = plant.compute_capacity()
         for name, lane in lanes.items():
             dropped = _pass(lane, demand * shares[name], capacity * shares[name])
             tally.note(law, plant, lanes, name, dropped)
         tally.end_second(lanes, capacity)
-    return _outcome(lanes, tally, offered)
+    return _build_outcome(lanes, tally, offered)
 
 
 def _generate_offered(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
@@ -128,7 +128,7 @@ def _generate_offered(settings: Mapping[str, Any], trace: Floats | None) -> Floa
 
 
 def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, share: float) -> None:
-    capacity = plant.capacity() * share
+    capacity = plant.compute_capacity() * share
     if law == "none":
         return
     if law == "shed-only":
@@ -136,7 +136,7 @@ def _decide(law: str, plant: SimulatedLadder, lane: QueueLane, demand: float, sh
         return
     ladder = Ladder()
     parameters = {parameter.name: parameter.default for parameter in ladder.parameters} | {"cap": lane.cap}
-    state = ladder.initial_state(parameters) if lane.state is None else lane.state
+    state = ladder.build_initial_state(parameters) if lane.state is None else lane.state
     seen = {
         "demand_per_second": demand,
         "capacity_per_second": capacity,
@@ -200,7 +200,7 @@ class _Tally:
         self.seconds += 1
 
 
-def _outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> ScenarioOutcome:
+def _build_outcome(lanes: Mapping[str, QueueLane], tally: _Tally, offered: Floats) -> ScenarioOutcome:
     end = START_SECONDS + OVERLOAD_SECONDS
     unsettled = [at for at in range(end, SECONDS) if not tally.settled[at]]
     last = unsettled[-1] + 1 if unsettled else end

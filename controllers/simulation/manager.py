@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from controllers.framework.parameter import Parameter
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from controllers.worker_rate.law import WorkerRate
 from controllers.worker_rate.thesis_manager import Static
 
@@ -87,7 +87,7 @@ class ShippedManager:
             "maximum_rate": 1e6,
             **more,
         }
-        self.state: Any = self.law.initial_state(self.parameters)
+        self.state: Any = self.law.build_initial_state(self.parameters)
         self.under_way = 0
 
     def start(self, length: float, removed: float, ran: int) -> int:
@@ -118,7 +118,7 @@ def build_manager(law: str, settings: Mapping[str, Any]) -> Managed:
     return ShippedManager(settings, int(settings["interval_seconds"]), {})
 
 
-def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
+def generate_events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | None) -> Floats:
     """Return the arrivals of each second; the same for all laws of a seed."""
     if trace is None:
         shape = (1 - np.cos(2 * np.pi * settings["cycles"] * np.arange(SECONDS) / SECONDS)) / 2
@@ -126,7 +126,7 @@ def events_per_second(settings: Mapping[str, Any], seed: int, trace: Floats | No
         shape = arrivals.resample(trace, SECONDS)
     rates = settings["max_rate"] * shape
     if settings["poisson"]:
-        return np.asarray(generator(seed, "arrivals").poisson(rates), dtype=float)
+        return np.asarray(create_random_generator(seed, "arrivals").poisson(rates), dtype=float)
     return np.asarray(rates)
 
 
@@ -157,7 +157,7 @@ def simulate(who: Managed, inflow: Floats, events_per_worker: int) -> _Tally:
 
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for 12,000 s."""
-    inflow = events_per_second(settings, seed, trace)
+    inflow = generate_events_per_second(settings, seed, trace)
     size = int(settings["events_per_worker"])
     tally = simulate(build_manager(law, settings), inflow, size)
     metrics = {
@@ -167,7 +167,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         "minimum_runs": round(float(inflow.sum()) / size, 2),
         "minimum_runs_in_time": runs_in_time(inflow, size, float(settings["max_wait_seconds"])),
         "waiting_greatest": round(float(tally.waiting.max()), 1),
-        "wait_greatest_seconds": longest_wait_seconds(inflow, tally.waiting),
+        "wait_greatest_seconds": compute_longest_wait_seconds(inflow, tally.waiting),
     }
     series = {
         "arrivals_per_second": inflow,
@@ -198,12 +198,12 @@ def runs_in_time(inflow: Floats, events_per_worker: int, max_wait_seconds: float
     return runs + math.ceil((inserted[-1] - taken) / events_per_worker - 1e-9) if inserted else 0
 
 
-def longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
+def compute_longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
     """Return the greatest age of a waiting event."""
-    return int(ages_seconds(inflow, waiting).max())
+    return int(compute_event_ages(inflow, waiting).max())
 
 
-def ages_seconds(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
+def compute_event_ages(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
     """Return the age of the oldest waiting event at the end of each second (0: none), first come, first
     served.
     """

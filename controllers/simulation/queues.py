@@ -30,7 +30,7 @@ from controllers.rebalancing.node_scaling import NodeScaling
 from controllers.rivals.greedy_band import GreedyBand
 from controllers.rivals.thesis_queues import Thesis
 from controllers.simulation.model import arrivals
-from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, generator
+from controllers.simulation.model.scenario import Floats, Scenario, ScenarioOutcome, create_random_generator
 from queues.nodes.node_state import IDLE, NORMAL, OFFLINE
 from queues.points import TOTAL
 
@@ -89,8 +89,8 @@ class OurLaws:
         # A quarter of an hour is quiet enough, because it is the time between decisions.
         quiet = {"quiet_decisions": 1}
         self.scaling_parameters = {p.name: p.default for p in self.scaling.parameters} | thresholds | quiet
-        self.state: Any = self.rebalancing.initial_state(self.balance_parameters)
-        self.scaling_state: Any = self.scaling.initial_state(self.scaling_parameters)
+        self.state: Any = self.rebalancing.build_initial_state(self.balance_parameters)
+        self.scaling_state: Any = self.scaling.build_initial_state(self.scaling_parameters)
         self.load_before: float | None = None
 
     def decide(
@@ -165,7 +165,7 @@ def index_moves(plant: Allocation, action: Mapping[str, Any] | None) -> list[Ind
     return [IndexedMove(queues[m["queue"]], nodes[m["from"]], nodes[m["to"]], m["points"]) for m in moves]
 
 
-def balancer(law: str) -> Balancer:
+def create_balancer(law: str) -> Balancer:
     """Return a balancer by its name in the contract, with the scenario's thresholds."""
     if law in THESIS_SHARES:
         return Thesis(THESIS_SHARES[law], BUSY, TOOBUSY, MINIMUM_POINTS)
@@ -200,13 +200,13 @@ def mark_idle_nodes(plant: Allocation) -> Allocation:
     return replace(plant, idle=np.array([not held for held in plant.at_node]))
 
 
-def profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
+def build_day_profile(settings: Mapping[str, Any], trace: Floats | None) -> Floats:
     """Return the arrivals per minute of the day as a share of the maximum rate."""
     if trace is not None:
         return arrivals.resample(trace, MINUTES)
     if settings["step"]:
-        return arrivals.jump(MINUTES, JUMP_MINUTE, settings["step"])
-    return arrivals.day_sine(MINUTES)
+        return arrivals.build_jump(MINUTES, JUMP_MINUTE, settings["step"])
+    return arrivals.compute_day_sine(MINUTES)
 
 
 @dataclass
@@ -228,10 +228,10 @@ class _Tally:
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law for a day. The random start and noise are the same for all laws of a seed."""
     configuration = int(settings["configuration"])
-    plant = start(configuration, generator(seed, "start"))
-    shape = profile(settings, trace)[:, None] * plant.rate[None, :]
-    rates = arrivals.noisy(shape, settings["noise"], generator(seed, "noise"))
-    who, chance, tally = balancer(law), generator(seed, law), _Tally()
+    plant = start(configuration, create_random_generator(seed, "start"))
+    shape = build_day_profile(settings, trace)[:, None] * plant.rate[None, :]
+    rates = arrivals.add_noise(shape, settings["noise"], create_random_generator(seed, "noise"))
+    who, chance, tally = create_balancer(law), create_random_generator(seed, law), _Tally()
     loads = np.zeros((MINUTES, len(plant.nodes)))
     containers, used = np.zeros(MINUTES), np.zeros(MINUTES)
     for minute in range(0, MINUTES, DECISION_MINUTES):
@@ -240,10 +240,12 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
         balance, scaling = who.decide(plant, chance)
         tally.add(balance, scaling)
         plant = mark_idle_nodes(plant.apply([*balance, *scaling]))
-        loads[minute:until] = rates[minute:until] @ shares(plant)
+        loads[minute:until] = rates[minute:until] @ compute_node_shares(plant)
         containers[minute:until] = sum(len(held) for held in plant.points)
         used[minute:until] = (~plant.idle).sum()
-    return ScenarioOutcome(_metrics(tally, loads, containers, used), _series(rates, loads, containers, used))
+    return ScenarioOutcome(
+        _compute_metrics(tally, loads, containers, used), _build_series(rates, loads, containers, used)
+    )
 
 
 def average_measurements(rates: Floats, minute: int) -> Floats:
@@ -252,7 +254,7 @@ def average_measurements(rates: Floats, minute: int) -> Floats:
     return np.asarray(before.mean(axis=0) if len(before) else rates[0])
 
 
-def shares(plant: Allocation) -> Floats:
+def compute_node_shares(plant: Allocation) -> Floats:
     """Return the share of each queue that goes to each node: queues by nodes."""
     shares = np.zeros((len(plant.queues), len(plant.nodes)))
     for queue, held in enumerate(plant.points):
@@ -261,7 +263,9 @@ def shares(plant: Allocation) -> Floats:
     return shares
 
 
-def _metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> dict[str, float | int]:
+def _compute_metrics(
+    tally: _Tally, loads: Floats, containers: Floats, used: Floats
+) -> dict[str, float | int]:
     over = loads >= TOOBUSY
     return {
         "toobusy_node_minutes": int(over.sum()),
@@ -269,7 +273,7 @@ def _metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> 
         "moves": tally.moves,
         "containers_mean": round(float(containers.mean()), 3),
         "nodes_used_mean": round(float(used.mean()), 3),
-        "minutes_to_clear": longest(over.any(axis=1)),
+        "minutes_to_clear": measure_longest_run(over.any(axis=1)),
         "points_moved_scaling": tally.points_scaling,
         "moves_scaling": tally.moves_scaling,
         "busy_node_minutes": int((loads >= BUSY).sum()),
@@ -277,7 +281,7 @@ def _metrics(tally: _Tally, loads: Floats, containers: Floats, used: Floats) -> 
     }
 
 
-def longest(flags: Any) -> int:
+def measure_longest_run(flags: Any) -> int:
     """Return the length of the longest run of true values."""
     best = run_ = 0
     for flag in flags:
@@ -286,7 +290,7 @@ def longest(flags: Any) -> int:
     return best
 
 
-def _series(rates: Floats, loads: Floats, containers: Floats, used: Floats) -> dict[str, Floats]:
+def _build_series(rates: Floats, loads: Floats, containers: Floats, used: Floats) -> dict[str, Floats]:
     series = {
         "arrivals_per_second": rates.sum(axis=1),
         "worst_node_per_second": loads.max(axis=1),

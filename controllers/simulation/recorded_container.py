@@ -30,7 +30,7 @@ from controllers.simulation.manager import (
     Managed,
     ShippedManager,
     StaticWorkers,
-    ages_seconds,
+    compute_event_ages,
     simulate,
 )
 from controllers.simulation.model.scenario import Floats
@@ -43,12 +43,12 @@ Seconds = npt.NDArray[np.bool_]
 TUNED = ("fill_share", "trend_gain", "caution")
 
 
-def cost(values: Values, stretches: Sequence[Floats]) -> float:
+def compute_mean_cost(values: Values, stretches: Sequence[Floats]) -> float:
     """Return the mean cost of some stretches of arrivals with all of the law's parameters."""
-    return float(np.mean([_cost(values, inflow) for inflow in stretches]))
+    return float(np.mean([_compute_cost(values, inflow) for inflow in stretches]))
 
 
-def _cost(values: Mapping[str, Any], inflow: Floats) -> float:
+def _compute_cost(values: Mapping[str, Any], inflow: Floats) -> float:
     done = replay(values, inflow)
     fewest = math.ceil(inflow.sum() / int(values["events_per_worker"]))
     missed = (done.over_limit_seconds + done.late_seconds) / len(inflow)
@@ -77,18 +77,18 @@ def replay(
     advance. hold_seconds: the seconds without decisions.
     """
     interval = max(1, round(values["interval_seconds"]))
-    manager = _manager(values, inflow, interval, who)
+    manager = _create_manager(values, inflow, interval, who)
     done = simulate(
         manager if hold_seconds is None else _Interrupted(manager, hold_seconds),
         inflow,
         int(values["events_per_worker"]),
     )
-    late = ages_seconds(inflow, done.waiting) > values["max_wait_seconds"] + 2 * interval
+    late = compute_event_ages(inflow, done.waiting) > values["max_wait_seconds"] + 2 * interval
     over = done.waiting > float(values["upper_limit"])
     return ReplayedTimeRange(float(done.ran.sum()) + done.left, float(late.sum()), float(over.sum()))
 
 
-def _manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> Managed:
+def _create_manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> Managed:
     if who == "static":
         return StaticWorkers({**values, "max_rate": float(inflow.max(initial=0.0))})
     if who == "thesis":
@@ -120,7 +120,9 @@ def _add_steps(at: Floats, more_at: Floats, total: Floats, more: Floats) -> tupl
     return at_all[order], np.concatenate([total, more])[order]
 
 
-def arrivals(at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]) -> Floats:
+def compute_arrivals(
+    at_seconds: Sequence[float], lengths: Sequence[float], removed: Sequence[float]
+) -> Floats:
     """Return the arrivals of each second, from queue lengths and removed events at some times.
 
     Between two times, arrivals are spread evenly. After an empty queue they are in the last

@@ -34,7 +34,9 @@ MIN_SAMPLES = 20
 LAW = Flow()
 
 
-def samples(at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: Sequence[float]) -> Floats:
+def resample_observations(
+    at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: Sequence[float]
+) -> Floats:
     """Return observations as rows at equal distances, the median one; empty for too few."""
     if len(at_seconds) < MIN_SAMPLES:
         return np.zeros((0, 2))
@@ -45,16 +47,16 @@ def samples(at_seconds: Sequence[float], free_bytes: Sequence[float], admitted: 
     return np.column_stack([np.interp(grid, at, np.asarray(free_bytes, dtype=float)), came])
 
 
-def cost(values: Values, stretches: Sequence[Floats]) -> float:
+def compute_mean_cost(values: Values, stretches: Sequence[Floats]) -> float:
     """Return the mean cost of some stretches with all of the law's parameters."""
     try:
         LAW.check(values)
     except BadInput:
         return REFUSED
-    return float(np.mean([_cost(values, stretch) for stretch in stretches]))
+    return float(np.mean([_compute_cost(values, stretch) for stretch in stretches]))
 
 
-def _cost(values: Values, recorded: Floats) -> float:
+def _compute_cost(values: Values, recorded: Floats) -> float:
     model = _model(values, recorded)
     if model is None:
         return 0.0
@@ -88,7 +90,7 @@ def replay(values: Values, recorded: Floats, a: float, b: float, delay: int) -> 
     y, came, most = recorded[:, 0], recorded[:, 1], float(recorded[:, 0].max())
     left = _compute_residuals(y, came, a, b, delay)
     free, waiting, admitted = y.copy(), np.zeros(len(y)), came.copy()
-    state, queue = LAW.initial_state(values), 0.0
+    state, queue = LAW.build_initial_state(values), 0.0
     for k in range(delay, len(y) - 1):
         seen = {"measured": float(free[k]), "applied": float(admitted[k])}
         state, decision = LAW.decide(values, state, seen)

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from controllers.framework.parameter import Parameter
 from controllers.rivals.shedders import SHEDDERS, MeasuredStream, Table
 from controllers.shedding.inputs import ALL_SINKS, PARAMETERS
-from controllers.shedding.latency_bound import utilisation_budget
+from controllers.shedding.latency_bound import compute_operator_budget
 from controllers.shedding.law import Shedding
 from controllers.simulation.model import arrivals
 from controllers.simulation.model.scenario import (
@@ -48,7 +48,7 @@ from controllers.simulation.model.shed_stream import (
     SequenceMatcher,
     SetMatcher,
     Stream,
-    departures,
+    compute_departures,
     generate,
     join_events,
 )
@@ -102,10 +102,10 @@ class Smoothed:
             self.values[name] = keep * self.values.get(name, 0.0) + value
         self.weight = keep * self.weight + 1.0
 
-    def mean(self, name: str) -> float:
+    def compute_mean(self, name: str) -> float:
         return self.values.get(name, 0.0) / self.weight if self.weight else 0.0
 
-    def ratio(self, name: str, of: str, otherwise: float) -> float:
+    def compute_ratio(self, name: str, of: str, otherwise: float) -> float:
         """Return one mean over another; if the other has no values yet, a given value."""
         below = self.values.get(of, 0.0)
         return self.values.get(name, 0.0) / below if below > 0 else otherwise
@@ -121,7 +121,7 @@ class Controlled:
             "latency_bound_seconds": settings["latency_bound_seconds"],
             "spare": "admit",
         }
-        self.state: Any = self.law.initial_state(self.parameters)
+        self.state: Any = self.law.build_initial_state(self.parameters)
         self.seen = Smoothed(settings["interval_seconds"])
         self.expected = math.nan  # nothing is promised before the first table
         self.promised: list[float] = []
@@ -134,41 +134,43 @@ class Controlled:
         if self.name in SHEDDERS:
             self.table = SHEDDERS[self.name](self._measure())
             return self.table
-        self.state, decision = self.law.decide(self.parameters, self.state, self._observation())
+        self.state, decision = self.law.decide(self.parameters, self.state, self._build_observation())
         if decision.action is not None:
             self.table = {name: dict(shares) for name, shares in decision.action["shed"].items()}
             self.expected = float(decision.action["expected"][ALL_SINKS])
         self.promised.append(self.expected)
         return self.table
 
-    def rate(self, kind: str) -> float:
+    def compute_rate(self, kind: str) -> float:
         """Return the smoothed events/s."""
-        return self.seen.mean(f"in {kind}") / float(self.settings["interval_seconds"])
+        return self.seen.compute_mean(f"in {kind}") / float(self.settings["interval_seconds"])
 
-    def seconds(self, pattern: str) -> float:
+    def get_processing_seconds(self, pattern: str) -> float:
         """Return the smoothed processing time of an event."""
-        return self.seen.ratio(f"work {pattern}", f"processed {pattern}", SECONDS[pattern])
+        return self.seen.compute_ratio(f"work {pattern}", f"processed {pattern}", SECONDS[pattern])
 
-    def service_cv2(self) -> float:
+    def compute_service_cv2(self) -> float:
         """Return the variability of all events' service, including those without service."""
-        mean = self.seen.ratio("service", "events", 0.0)
-        square = self.seen.ratio("service²", "events", 0.0)
+        mean = self.seen.compute_ratio("service", "events", 0.0)
+        square = self.seen.compute_ratio("service²", "events", 0.0)
         return max(0.0, square / mean**2 - 1) if mean > 0 else 1.0
 
     def _estimate_sampling_error(self) -> float:
         """Return the factor by which events seem more expensive, because shed events are read, too."""
-        rates = [self.rate(str(kind)) for kind in range(len(RATES))]
-        whole = utilisation_budget(self.settings["latency_bound_seconds"], sum(rates), self.service_cv2())
-        read = self.seen.mean("read") / float(self.settings["interval_seconds"])
+        rates = [self.compute_rate(str(kind)) for kind in range(len(RATES))]
+        whole = compute_operator_budget(
+            self.settings["latency_bound_seconds"], sum(rates), self.compute_service_cv2()
+        )
+        read = self.seen.compute_mean("read") / float(self.settings["interval_seconds"])
         return whole / max(MIN_LEFT * whole, whole - read) if read else 1.0
 
-    def _observation(self) -> dict[str, Any]:
+    def _build_observation(self) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
         beside = self._estimate_sampling_error()
         for row in PATTERNS:
             name = row["name"]
-            correction = min(1.0, self.seen.ratio(f"out {name}", f"could {name}", 1.0))
-            timed = self.seconds(name) * beside if name in SECONDS else 0.0
+            correction = min(1.0, self.seen.compute_ratio(f"out {name}", f"could {name}", 1.0))
+            timed = self.get_processing_seconds(name) * beside if name in SECONDS else 0.0
             rows.append(
                 {
                     **row,
@@ -182,13 +184,13 @@ class Controlled:
         return {
             "bottleneck": "O2",
             "arrivals": {
-                "O2": {str(kind): self.rate(str(kind)) for kind in range(len(RATES))},
-                "O3": {"Q11": self.rate("Q11")},
-                "O4": {"Q12": self.rate("Q12")},
+                "O2": {str(kind): self.compute_rate(str(kind)) for kind in range(len(RATES))},
+                "O3": {"Q11": self.compute_rate("Q11")},
+                "O4": {"Q12": self.compute_rate("Q12")},
             },
             "patterns": rows,
             "sinks": {"S1": 1.0, "S2": 1.0},
-            "service_cv2": self.service_cv2(),
+            "service_cv2": self.compute_service_cv2(),
             "batch_seconds": None,
             "elsewhere_seconds": 0.0,
             "permitted": True,
@@ -196,14 +198,14 @@ class Controlled:
         }
 
     def _measure(self) -> MeasuredStream:
-        rates = {str(kind): self.rate(str(kind)) for kind in range(len(RATES))}
+        rates = {str(kind): self.compute_rate(str(kind)) for kind in range(len(RATES))}
         takes = {name: [str(kind) for kind in kinds] for name, kinds in TAKES.items()}
         return MeasuredStream(
             rates,
             takes,
-            {name: self.seconds(name) for name in SECONDS},
-            utilisation_budget(
-                self.settings["latency_bound_seconds"], sum(rates.values()), self.service_cv2()
+            {name: self.get_processing_seconds(name) for name in SECONDS},
+            compute_operator_budget(
+                self.settings["latency_bound_seconds"], sum(rates.values()), self.compute_service_cv2()
             ),
             {name: {kind: self._utility(name, kind) for kind in kinds} for name, kinds in takes.items()},
         )
@@ -211,8 +213,10 @@ class Controlled:
     def _utility(self, pattern: str, kind: str) -> float:
         """Return the share of a type's events that could end in matches, given the scarcest type."""
         needs = {"P21": {"0": 2, "1": 1}, "P22": {"1": 1, "2": 1, "3": 1}}[pattern]
-        matches = min(self.rate(each) / count for each, count in needs.items())
-        return min(1.0, matches * needs[kind] / self.rate(kind)) if self.rate(kind) > 0 else 0.0
+        matches = min(self.compute_rate(each) / count for each, count in needs.items())
+        return (
+            min(1.0, matches * needs[kind] / self.compute_rate(kind)) if self.compute_rate(kind) > 0 else 0.0
+        )
 
 
 class MatchingOperator:
@@ -236,16 +240,16 @@ class MatchingOperator:
             admitted &= chance >= dropped[kinds]
         for at in np.flatnonzero(admitted).tolist():
             kind, now = int(kinds[at]), float(times[at])
-            if self.aware and not self._worth(pattern, kind, now, 1 - float(dropped[kind])):
+            if self.aware and not self._should_spend_share(pattern, kind, now, 1 - float(dropped[kind])):
                 admitted[at] = False
             elif matcher.take(kind, now):
                 matches.append(now)
         return admitted, np.asarray(matches)
 
-    def _worth(self, pattern: str, kind: int, now: float, share: float) -> bool:
+    def _should_spend_share(self, pattern: str, kind: int, now: float, share: float) -> bool:
         """Return whether to spend the type's share on this event; events that help come first."""
         credit = min(self.credit[pattern][kind] + share, SAVED)
-        wanted = 1 - AHEAD if self.matchers[pattern].helps(kind, now) else 1.0
+        wanted = 1 - AHEAD if self.matchers[pattern].needs_event(kind, now) else 1.0
         worth = credit >= wanted
         self.credit[pattern][kind] = credit - worth
         return worth
@@ -269,7 +273,7 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
     edges = np.searchsorted(stream.times, np.arange(0, stream.seconds + every, every))
     for number, (start, end) in enumerate(pairwise(edges)):
         table, part = who.decide() if who else None, slice(int(start), int(end))
-        seen = {f"in {kind}": float(count) for kind, count in enumerate(_counts(stream.types[part]))}
+        seen = {f"in {kind}": float(count) for kind, count in enumerate(_count_types(stream.types[part]))}
         seen["read"] = 0.0
         for name in TAKES:
             dropped = _compute_dropped_shares(table, name)
@@ -318,7 +322,7 @@ class Joins:
         return seen
 
 
-def _counts(types: Any) -> Any:
+def _count_types(types: Any) -> Any:
     return np.bincount(types, minlength=len(RATES))
 
 
@@ -331,11 +335,13 @@ def _compute_dropped_shares(table: Table | None, pattern: str) -> Floats:
 
 def _could(pattern: str, types: Any) -> float:
     """Return the matches if no admitted event were lost in windows."""
-    counts = _counts(types)
+    counts = _count_types(types)
     return float(min(counts[0] / 2, counts[1]) if pattern == "P21" else counts[1:4].min())
 
 
-def sinks(stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float) -> int:
+def count_sink_matches(
+    stream: Stream, matches: Mapping[str, Floats], window_seconds: float, after: float
+) -> int:
     """Return the matches of both sinks from an instant on."""
     s1 = join_events(stream.outside["Q11"], matches["P21"], window_seconds)
     s2 = join_events(stream.outside["Q12"], matches["P22"], window_seconds)
@@ -349,12 +355,12 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     )
     who = Controlled(law, settings)
     passed = pass_through(stream, settings, who)
-    left = departures(stream.times, passed.service)
+    left = compute_departures(stream.times, passed.service)
     window = float(settings["window_seconds"])
-    got = sinks(stream, _count_until_end(stream, passed, left), window, WARM_UP_SECONDS)
+    got = count_sink_matches(stream, _count_until_end(stream, passed, left), window, WARM_UP_SECONDS)
     latency = left - stream.times
     counted = stream.times >= WARM_UP_SECONDS
-    by_window = _window_means(stream.times, latency, stream.seconds)
+    by_window = _compute_window_means(stream.times, latency, stream.seconds)
     seconds = stream.seconds - WARM_UP_SECONDS
     promised = who.promised[int(WARM_UP_SECONDS / settings["interval_seconds"]) :]
     metrics = {
@@ -385,7 +391,9 @@ def _build_unshed_stream(
     profile = None if trace is None else arrivals.resample(np.asarray(trace), int(given["seconds"]))
     stream = generate(given, seed, profile)
     everything = pass_through(stream, given, None)
-    return stream, sinks(stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS)
+    return stream, count_sink_matches(
+        stream, everything.matches, float(given["window_seconds"]), WARM_UP_SECONDS
+    )
 
 
 def _count_until_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
@@ -400,7 +408,7 @@ def _share(flags: npt.NDArray[np.bool_]) -> float | None:
     return round(float(flags.mean()), 4) if flags.size else None
 
 
-def _window_means(times: Floats, latency: Floats, seconds: float) -> Floats:
+def _compute_window_means(times: Floats, latency: Floats, seconds: float) -> Floats:
     """Return the mean latency of each 10 s after the warm-up that has arrivals."""
     number = ((times - WARM_UP_SECONDS) // VIOLATION_SECONDS).astype(int)
     kept = number >= 0

@@ -60,7 +60,7 @@ class ArrivalRate:
         recent = (*self.recent, arrived)[-2:]
         return ArrivalRate(level, self.trend + gain * trend_gain * error, bias, deviation, recent)
 
-    def ahead(self, intervals: float, caution: float = 0.0) -> float:
+    def predict_ahead(self, intervals: float, caution: float = 0.0) -> float:
         """Return the arrivals expected within the next intervals, at least 0."""
         whole = math.floor(intervals)
         events = self._sum_future(whole) + (intervals - whole) * self._predict(whole + 1)

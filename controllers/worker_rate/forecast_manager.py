@@ -57,7 +57,7 @@ import math
 from dataclasses import dataclass, replace
 
 from controllers.framework.law import Values
-from controllers.framework.reason import format_count, format_no_action, format_reason, number
+from controllers.framework.reason import format_count, format_no_action, format_number, format_reason
 from controllers.worker_rate.arrival_rate import ArrivalRate
 from controllers.worker_rate.shared import (
     ROUNDING,
@@ -66,10 +66,10 @@ from controllers.worker_rate.shared import (
     count_arrivals,
     describe_start,
     explain_overload,
-    pool_behind,
+    explain_pool_delay,
     queue_remark,
+    split_whole_part,
     wait_to_run,
-    whole_part,
 )
 from queues.nodes.node_state import TOOBUSY
 
@@ -102,19 +102,19 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
     need = _need(parameters, manager, observation)
     manager, start = _limit_start(parameters, manager, observation, need)
     manager = _remember(parameters, manager, observation, start.count)
-    terms = _terms(parameters, before, manager, observation, need)
+    terms = _build_terms(parameters, before, manager, observation, need)
     ahead = _ahead(parameters, observation, need, start.count)
     return manager, replace(start, terms={**terms, "ahead": ahead})
 
 
 def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
     history = (*before.history, observation["queue_length"])[-int(parameters["history"]) :]
-    cap, borne, is_toobusy = _toobusy_cap(parameters, before, observation)
+    cap, borne, is_toobusy = _compute_toobusy_cap(parameters, before, observation)
     started = float(observation["started"])
     manager = replace(
         before,
         history=history,
-        arrivals=_arrivals(parameters, before, observation),
+        arrivals=_update_arrivals(parameters, before, observation),
         # Adapt quickly to a faster pool and slowly to a slower one: an interval may have no start.
         executed=max(started, (before.executed + started) / 2),
         pledged=_count_pledged_events(parameters, before, observation),
@@ -127,7 +127,7 @@ def _learn(parameters: Values, before: Manager, observation: Values) -> Manager:
     return replace(manager, rate=min(rate, parameters["maximum_rate"]))
 
 
-def _arrivals(parameters: Values, before: Manager, observation: Values) -> ArrivalRate | None:
+def _update_arrivals(parameters: Values, before: Manager, observation: Values) -> ArrivalRate | None:
     count = count_arrivals(before, observation)
     if count is None:
         return before.arrivals
@@ -151,7 +151,7 @@ def _count_pledged_events(parameters: Values, before: Manager, observation: Valu
     return float(min(max(before.pledged - observation["removed"], least), most))
 
 
-def _toobusy_cap(
+def _compute_toobusy_cap(
     parameters: Values, before: Manager, observation: Values
 ) -> tuple[float | None, float | None, bool]:
     """Return (cap, borne, is_toobusy) of the manager; None while no node is relieved.
@@ -178,20 +178,20 @@ def _need(parameters: Values, manager: Manager, observation: Values) -> _Need:
     size, length = parameters["events_per_worker"], observation["queue_length"]
     free = max(0.0, length - manager.pledged)
     need = free + _forecast_arrivals(parameters, manager)
-    full = _full(parameters, manager, free, need)
+    full = _count_full_workers(parameters, manager, free, need)
     there = max(0.0, free - full * size)
-    age = _age_seconds(parameters, manager, observation, there)
-    patience = _patience_seconds(parameters, there)
-    late = _late(parameters, manager, observation, there, age, patience)
+    age = _compute_age_seconds(parameters, manager, observation, there)
+    patience = _compute_wait_limit_seconds(parameters, there)
+    late = _explain_late_rest(parameters, manager, observation, there, age, patience)
     count = full + (late is not None)
     if parameters["start_when"] == "waiting":
         count = min(count, math.ceil(free / size))
-    if late is None and (slow := _slow(parameters, observation, free)) is not None:
+    if late is None and (slow := _explain_extra_workers(parameters, observation, free)) is not None:
         late, count = slow, max(count, _reinforcement(parameters, observation))
     return _Need(need, free, full, there, age, patience, late, count)
 
 
-def _full(parameters: Values, manager: Manager, free: float, found: float) -> int:
+def _count_full_workers(parameters: Values, manager: Manager, free: float, found: float) -> int:
     """Return the full workers: the certain ones, or by the forecast if too many events would wait."""
     size = parameters["events_per_worker"]
     certain = math.floor(free / size + ROUNDING)
@@ -203,7 +203,7 @@ def _full(parameters: Values, manager: Manager, free: float, found: float) -> in
 def _fill_share(parameters: Values, manager: Manager) -> float:
     """Return θ, the minimum share of a worker that counts as full."""
     least = float(parameters["fill_share"])
-    coming = manager.arrivals.ahead(1.0, parameters["caution"]) if manager.arrivals else 0.0
+    coming = manager.arrivals.predict_ahead(1.0, parameters["caution"]) if manager.arrivals else 0.0
     slowness = max(0.0, 1.0 - coming / (SLOW_FILL * float(parameters["events_per_worker"])))
     return least + (1.0 - least) * FULLER * slowness
 
@@ -220,10 +220,10 @@ def _forecast_arrivals(parameters: Values, manager: Manager) -> float:
     if manager.arrivals is None:
         return 0.0
     intervals = parameters["lead_seconds"] / parameters["interval_seconds"]
-    return manager.arrivals.ahead(intervals, parameters["caution"])
+    return manager.arrivals.predict_ahead(intervals, parameters["caution"])
 
 
-def _age_seconds(parameters: Values, manager: Manager, observation: Values, rest: float) -> float:
+def _compute_age_seconds(parameters: Values, manager: Manager, observation: Values, rest: float) -> float:
     """Return the maximum waiting time of the oldest of `rest` events.
 
     Workers take the oldest first. If other events go to workers, the rest is the newest: no older than the
@@ -236,24 +236,25 @@ def _age_seconds(parameters: Values, manager: Manager, observation: Values, rest
     return float(min(age, rest / manager.arrivals.level * parameters["interval_seconds"]))
 
 
-def _patience_seconds(parameters: Values, rest: float) -> float:
+def _compute_wait_limit_seconds(parameters: Values, rest: float) -> float:
     most, limit = float(parameters["max_wait_seconds"]), float(parameters["upper_limit"])
     if rest <= RESTING_LIMITS * limit + ROUNDING:
         return most
     return min(most, float(parameters["limit_wait_seconds"]) * limit / rest)
 
 
-def _late(
+def _explain_late_rest(
     parameters: Values, manager: Manager, observation: Values, rest: float, age: float, patience: float
 ) -> str | None:
     """Return why a rest can't wait for a full worker until the next evaluation; None if it can."""
     until_next = parameters["interval_seconds"] + parameters["lead_seconds"]
     if rest <= 0 or age + until_next <= patience:
         return None
-    return f"{format_count(rest, 'event')} would exceed the {number(patience)} s wait limit before the next check"
+    events = format_count(rest, "event")
+    return f"{events} would exceed the {format_number(patience)} s wait limit before the next check"
 
 
-def _slow(parameters: Values, observation: Values, free: float) -> str | None:
+def _explain_extra_workers(parameters: Values, observation: Values, free: float) -> str | None:
     """Return why more workers start although all events are pledged: workers are slow, or lost."""
     oldest, waiting = observation.get("oldest_seconds"), observation["waiting_to_run"]
     if oldest is None or oldest <= parameters["max_wait_seconds"] or free > 0:
@@ -261,9 +262,9 @@ def _slow(parameters: Values, observation: Values, free: float) -> str | None:
     intervals = max(1.0, parameters["max_wait_seconds"] / parameters["interval_seconds"])
     if waiting == 0 and observation["queue_length"] > intervals * observation["removed"]:
         # Events that are removed that soon at the current pace need no further worker.
-        return f"the oldest event has waited {number(oldest)} s, because workers are slow"
+        return f"the oldest event has waited {format_number(oldest)} s, because workers are slow"
     if 0 < waiting < parameters["pool_allowance"] and not observation["started"] + observation["removed"]:
-        return f"the oldest event has waited {number(oldest)} s, and no submitted worker has started to run"
+        return f"the oldest event has waited {format_number(oldest)} s, and no submitted worker has started to run"
     return None
 
 
@@ -290,7 +291,7 @@ def _limit_start(
     if observation["queue_length"] == 0 and parameters["start_when"] == "waiting":
         idle = Start(0, format_no_action("queue is empty"), None, {})
         return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, 0)), idle
-    remarks = _remarks(parameters, manager, observation)
+    remarks = _build_remarks(parameters, manager, observation)
     count, cause, limited_by = need.count, _cause(parameters, manager, observation, need), None
     if count < need.full:
         limited_by, cause = "waiting events", f"the waiting events fill only {format_count(count, 'worker')}"
@@ -299,7 +300,7 @@ def _limit_start(
         cause = (
             f"at most {format_count(count, 'worker')} may start per interval, but {need.count:,} are needed"
         )
-    if (room := _room(parameters, manager, observation)) is not None and count > room:
+    if (room := _compute_submission_room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
         waiting = wait_to_run(observation["waiting_to_run"])
         cause = f"{waiting}, so only {room:,} of {need.count:,} more may be submitted"
@@ -311,7 +312,7 @@ def _limit_start(
     )
 
 
-def _room(parameters: Values, manager: Manager, observation: Values) -> int | None:
+def _compute_submission_room(parameters: Values, manager: Manager, observation: Values) -> int | None:
     """Return how many more may be submitted while some wait to run; None if none wait."""
     waiting = observation["waiting_to_run"]
     if waiting == 0:
@@ -325,19 +326,19 @@ def _explain_backlog(parameters: Values, manager: Manager, observation: Values) 
     waiting, runs = observation["waiting_to_run"], manager.executed
     if waiting < parameters["pool_allowance"] or waiting <= parameters["pool_patience"] * runs:
         return None
-    return pool_behind(waiting, runs)
+    return explain_pool_delay(waiting, runs)
 
 
 def _release_workers(manager: Manager, observation: Values, count: int) -> tuple[Manager, int, str | None]:
     """Return the workers of a TOOBUSY or recovering node; fractions of its cap add up."""
     if manager.cap is None:
         return manager, count, None
-    whole, carry = whole_part(manager.carry + manager.cap)
+    whole, carry = split_whole_part(manager.carry + manager.cap)
     if count <= whole:
         # The carry does not accumulate: capacity that isn't used now is not owed later.
         return replace(manager, carry=0.0, cap=_raise_cap(manager, observation, count)), count, None
     state = TOOBUSY if observation.get("node_state") == TOOBUSY else "recovering from TOOBUSY"
-    limit = number(round(manager.cap, 1))
+    limit = format_number(round(manager.cap, 1))
     why = f"the node is {state} and limited to {limit} workers per interval, but {count:,} are needed"
     return replace(manager, carry=carry), whole, why
 
@@ -361,19 +362,19 @@ def _cause(parameters: Values, manager: Manager, observation: Values, need: _Nee
         return f"active workers will process the {format_count(length, 'event')}"
     if need.rest <= 0:
         return f"a full worker of {size} needs more than {format_count(round(need.found, 1), 'event')}"
-    rest, limit = format_count(need.rest, "event"), number(need.patience_seconds)
+    rest, limit = format_count(need.rest, "event"), format_number(need.patience_seconds)
     return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
 
 
-def _remarks(parameters: Values, manager: Manager, observation: Values) -> list[str]:
+def _build_remarks(parameters: Values, manager: Manager, observation: Values) -> list[str]:
     """Return the values that the number of workers follows from."""
     length = observation["queue_length"]
     remarks = [queue_remark(length)]
     if manager.pledged > 0:
-        remarks.append(f"assigned to active workers: {number(min(manager.pledged, length))}")
+        remarks.append(f"assigned to active workers: {format_number(min(manager.pledged, length))}")
     if manager.arrivals is not None:
         per_second = manager.arrivals.level / parameters["interval_seconds"]
-        remarks.append(f"arrivals: {number(round(per_second, 1))}/s")
+        remarks.append(f"arrivals: {format_number(round(per_second, 1))}/s")
     return remarks
 
 
@@ -386,7 +387,7 @@ def _remember(parameters: Values, manager: Manager, observation: Values, count: 
     )
 
 
-def _terms(
+def _build_terms(
     parameters: Values, before: Manager, after: Manager, observation: Values, need: _Need
 ) -> dict[str, object]:
     interval = parameters["interval_seconds"]

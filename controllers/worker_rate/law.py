@@ -320,7 +320,7 @@ class WorkerRate:
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
         """Accept any observation: all counts are consistent."""
 
-    def initial_state(self, parameters: Values) -> Json:
+    def build_initial_state(self, parameters: Values) -> Json:
         """Return the initial rate within its limits, without carry and history."""
         return Manager(clip_rate(parameters, parameters["initial_rate"]), 0.0, ()).to_json()
 
@@ -338,18 +338,18 @@ class WorkerRate:
 
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Run one evaluation by the selected method."""
-        before, evaluate = _manager(state), METHODS[parameters["method"]]
+        before, evaluate = _restore_manager(state), METHODS[parameters["method"]]
         if parameters["workers"] == PERMANENT:
             manager, decision = permanent_pool.decide(parameters, before, observation, evaluate)
             return manager.to_json(), decision
         manager, start = evaluate(parameters, before, observation)
-        return manager.to_json(), _decision(parameters, start, observation["queue_length"])
+        return manager.to_json(), _build_decision(parameters, start, observation["queue_length"])
 
 
 LAW: Law = WorkerRate()
 
 
-def _manager(state: Json) -> Manager:
+def _restore_manager(state: Json) -> Manager:
     arrivals = state["arrivals"]
     return Manager(
         **{
@@ -364,7 +364,7 @@ def _arrival_rate(arrivals: dict[str, Json]) -> ArrivalRate:
     return ArrivalRate(**{**arrivals, "recent": tuple(arrivals["recent"])})
 
 
-def _decision(parameters: Values, start: Start, length: float) -> Decision:
+def _build_decision(parameters: Values, start: Start, length: float) -> Decision:
     action = {"start": start.count} if start.count else None
     expected = _build_expectation(parameters, start, length)
     return Decision(action, start.reason, start.terms, start.limited_by, float(start.count), expected)

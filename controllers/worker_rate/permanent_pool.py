@@ -25,9 +25,9 @@ from controllers.framework.reason import (
     cause_of,
     format_count,
     format_no_action,
+    format_number,
     format_reason,
     measure,
-    number,
 )
 from controllers.worker_rate.shared import ROUNDING, Manager, Start, queue_remark
 
@@ -57,13 +57,16 @@ def decide(
         # A single queue length says nothing about arrivals: the pool would seem to have no work.
         reason = format_no_action("arrivals are unknown until the next check", remarks=[queue_remark(length)])
         return manager, Decision(None, reason, {}, UNMEASURED)
-    return replace(manager, pledged=0.0), _decision(asked, manager, start, observation, life)
+    return replace(manager, pledged=0.0), _build_decision(asked, manager, start, observation, life)
 
 
-def _decision(
+def _build_decision(
     parameters: Values, manager: Manager, start: Start, observation: Values, life_seconds: float
 ) -> Decision:
-    count, present = _workers(parameters, manager, start, life_seconds), observation.get("running")
+    count, present = (
+        _compute_life_workers(parameters, manager, start, life_seconds),
+        observation.get("running"),
+    )
     terms = {
         **start.terms,
         "workers": count,
@@ -73,7 +76,7 @@ def _decision(
         "running": present,
     }
     is_measured = bool(observation.get("service_seconds"))
-    cause, remarks = _cause(parameters, start, life_seconds, is_measured), _remarks(observation, count)
+    cause, remarks = _cause(parameters, start, life_seconds, is_measured), _build_remarks(observation, count)
     if count == present:
         return Decision(None, format_no_action(cause, remarks=remarks), terms, start.limited_by, float(count))
     change = "" if present is None else f" ({count - round(present):+,})"
@@ -82,7 +85,7 @@ def _decision(
     return Decision({"start": count}, reason, terms, start.limited_by, float(count), expected)
 
 
-def _workers(parameters: Values, manager: Manager, start: Start, life_seconds: float) -> int:
+def _compute_life_workers(parameters: Values, manager: Manager, start: Start, life_seconds: float) -> int:
     """Return the workers of a life, from the rate; by the forecast, the number that one life needs."""
     if parameters["method"] == "forecast":
         return max(1, start.count)
@@ -101,11 +104,11 @@ def _cause(parameters: Values, start: Start, life_seconds: float, is_measured: b
     waiting, coming = start.terms["backlog_events"], start.terms["coming"]
     size = format_count(round(parameters["events_per_worker"], 1), "event")
     takes = f"; in this time a worker can process {size}" if is_measured else ""
-    what = f"{number(round(waiting, 1))} events wait and {number(round(coming, 1))} arrive"
+    what = f"{format_number(round(waiting, 1))} events wait and {format_number(round(coming, 1))} arrive"
     return f"{what} in {measure(life_seconds)} s{takes}"
 
 
-def _remarks(observation: Values, count: int) -> list[str]:
+def _build_remarks(observation: Values, count: int) -> list[str]:
     seconds = observation.get("service_seconds")
     takes = [f"an event takes {measure(seconds)} s"] if seconds else []
     return [*takes, f"total: {format_count(count, 'worker')}"]

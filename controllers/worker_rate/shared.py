@@ -7,7 +7,7 @@ from typing import Any
 
 from controllers.framework.decision import Json
 from controllers.framework.law import Values
-from controllers.framework.reason import NO_ACTION, format_count, number
+from controllers.framework.reason import NO_ACTION, format_count, format_number
 from controllers.worker_rate.arrival_rate import ArrivalRate
 
 # Rounding may leave a carry slightly below a whole number: 0.1 added ten times is 0.9999999999999999.
@@ -68,7 +68,7 @@ def clip_rate(parameters: Values, rate: float) -> float:
     return float(min(max(rate, parameters["minimum_rate"]), parameters["maximum_rate"]))
 
 
-def whole_part(due: float) -> tuple[int, float]:
+def split_whole_part(due: float) -> tuple[int, float]:
     """Return the whole number of workers and the remaining fraction."""
     whole = math.floor(due + ROUNDING)
     return whole, max(0.0, due - whole)
@@ -86,14 +86,12 @@ def explain_overload(parameters: Values, observation: Values) -> str | None:
     waiting, limit = observation["waiting_to_run"], parameters["maximum_waiting_to_run"]
     if waiting <= limit:
         return None
-    return f"worker hosts are full; {wait_to_run(waiting)}, and the limit is {number(limit)}"
+    return f"worker hosts are full; {wait_to_run(waiting)}, and the limit is {format_number(limit)}"
 
 
-def pool_behind(waiting: float, per_interval: float) -> str:
+def explain_pool_delay(waiting: float, per_interval: float) -> str:
     """Return why no worker may start if the pool runs far fewer than are submitted."""
-    return (
-        f"worker hosts are full; {wait_to_run(waiting)}, and only {number(per_interval)} start per interval"
-    )
+    return f"worker hosts are full; {wait_to_run(waiting)}, and only {format_number(per_interval)} start per interval"
 
 
 def wait_to_run(workers: float) -> str:

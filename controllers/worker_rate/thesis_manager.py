@@ -29,7 +29,7 @@ import math
 from dataclasses import dataclass, replace
 
 from controllers.framework.law import Values
-from controllers.framework.reason import format_count, format_no_action, format_reason, number
+from controllers.framework.reason import format_count, format_no_action, format_number, format_reason
 from controllers.worker_rate.shared import (
     Manager,
     Start,
@@ -38,7 +38,7 @@ from controllers.worker_rate.shared import (
     describe_start,
     explain_overload,
     queue_remark,
-    whole_part,
+    split_whole_part,
 )
 
 
@@ -51,33 +51,33 @@ def evaluate(parameters: Values, before: Manager, observation: Values) -> tuple[
         start = Start(0, format_no_action(full), "maximum_waiting_to_run", {})
     else:
         manager, start = _evaluate(parameters, manager, length)
-    return manager, replace(start, terms=_terms(parameters, before, manager, observation))
+    return manager, replace(start, terms=_build_terms(parameters, before, manager, observation))
 
 
 def _evaluate(parameters: Values, manager: Manager, length: float) -> tuple[Manager, Start]:
-    rate, cause, limited_by = _new_rate(parameters, manager, length)
+    rate, cause, limited_by = _compute_new_rate(parameters, manager, length)
     manager = replace(manager, rate=rate)
     if length == 0 and parameters["start_when"] == "waiting":
         # Nothing adds up while the queue is empty; otherwise the first event after a quiet hour would start
         # hundreds.
         return replace(manager, carry=0.0), Start(0, format_no_action("queue is empty"), None, {})
-    whole, carry = whole_part(manager.carry + rate)
+    whole, carry = split_whole_part(manager.carry + rate)
     return replace(manager, carry=carry), _start(parameters, whole, length, cause, limited_by)
 
 
-def _new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
+def _compute_new_rate(parameters: Values, manager: Manager, length: float) -> tuple[float, str, str | None]:
     """Return the rate after this evaluation, why, and the bound that it reached."""
     limit, low_limit = parameters["upper_limit"], parameters["upper_limit"] * parameters["lower_share"]
     low, events = sum(past < low_limit for past in manager.history), format_count(length, "event")
     if low > parameters["low_count"]:
         rate = clip_rate(parameters, manager.rate * parameters["lower_factor"])
         checks = f"{low} of the last {len(manager.history)} checks"
-        why, bound = f"the queue was under {number(low_limit)} events in {checks}", None
+        why, bound = f"the queue was under {format_number(low_limit)} events in {checks}", None
     elif length > limit:
         rate = clip_rate(parameters, manager.rate * parameters["raise_factor"])
-        why, bound = f"the queue of {events} is over the limit of {number(limit)}", "maximum_rate"
+        why, bound = f"the queue of {events} is over the limit of {format_number(limit)}", "maximum_rate"
     else:
-        why = f"the queue of {events} is within the limit of {number(limit)}"
+        why = f"the queue of {events} is within the limit of {format_number(limit)}"
         return manager.rate, f"{why}, so the rate stays {_scale_to_interval(manager.rate)}", None
     if rate == manager.rate:
         # The rate is at a bound: name the bound only if it keeps the rate from rising.
@@ -114,7 +114,9 @@ def _start(parameters: Values, whole: int, length: float, cause: str, limited_by
     return Start(count + extra, reason, limited_by, {})
 
 
-def _terms(parameters: Values, before: Manager, after: Manager, observation: Values) -> dict[str, object]:
+def _build_terms(
+    parameters: Values, before: Manager, after: Manager, observation: Values
+) -> dict[str, object]:
     low_limit = parameters["upper_limit"] * parameters["lower_share"]
     return {
         "method": "thesis",
@@ -142,5 +144,5 @@ class Static:
 
     def start(self) -> tuple["Static", int]:
         """Return the next interval's workers."""
-        whole, carry = whole_part(self.carry + self.workers_per_interval)
+        whole, carry = split_whole_part(self.carry + self.workers_per_interval)
         return replace(self, carry=carry), whole

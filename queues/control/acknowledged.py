@@ -47,7 +47,7 @@ def wait_for_copy(connection: Any) -> None:
     confirm_primary(connection)
 
 
-def _writes(command: Any) -> bool:
+def _is_write_command(command: Any) -> bool:
     name = command.decode() if isinstance(command, bytes) else str(command)
     return name.split(" ", 1)[0].upper() not in READS
 
@@ -72,7 +72,7 @@ class AcknowledgedPipeline(Pipeline):
 
     @staticmethod
     def _copy_to_replica(connection: Any, commands: Any, answers: list[Any]) -> list[Any]:
-        if any(_writes(arguments[0]) for arguments, _ in commands):
+        if any(_is_write_command(arguments[0]) for arguments, _ in commands):
             wait_for_copy(connection)
         return answers
 
@@ -83,7 +83,7 @@ class AcknowledgedClient(redis.Redis):
     def _send_command_parse_response(self, conn: Any, command_name: Any, *args: Any, **options: Any) -> Any:
         parent: Any = super()
         answer = parent._send_command_parse_response(conn, command_name, *args, **options)
-        if _writes(command_name):
+        if _is_write_command(command_name):
             wait_for_copy(conn)
         return answer
 

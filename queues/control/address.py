@@ -84,7 +84,7 @@ def is_of_one_server(url: str) -> bool:
         return False
 
 
-def sentinels_of(url: str) -> Sentinels | None:
+def parse_sentinels(url: str) -> Sentinels | None:
     """Return the sentinels of an address; None if it names a server itself.
 
     Raises `BadInput` that names REDIS_URL; the address is never quoted, as it may contain a password.
@@ -100,9 +100,9 @@ def sentinels_of(url: str) -> Sentinels | None:
         raise _build_refusal(f"must start with redis://, rediss://, or unix://, or have the form {FORM}.")
     login, _, places = netloc.rpartition("@")
     user, _, password = login.partition(":")
-    name, database = _name(urlsplit(rest))
+    name, database = _parse_primary_name(urlsplit(rest))
     return Sentinels(
-        _hosts(places),
+        _parse_hosts(places),
         name,
         database,
         unquote(user) or None,
@@ -110,7 +110,7 @@ def sentinels_of(url: str) -> Sentinels | None:
     )
 
 
-def _hosts(places: str) -> tuple[tuple[str, int], ...]:
+def _parse_hosts(places: str) -> tuple[tuple[str, int], ...]:
     hosts: list[tuple[str, int]] = []
     for place, part in enumerate(places.split(","), 1):
         match = HOST.fullmatch(part)
@@ -125,7 +125,7 @@ def _hosts(places: str) -> tuple[tuple[str, int], ...]:
     return tuple(hosts)
 
 
-def _name(parts: SplitResult) -> tuple[str, int]:
+def _parse_primary_name(parts: SplitResult) -> tuple[str, int]:
     """Return the name that the sentinels monitor, and the number of the database."""
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):

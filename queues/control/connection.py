@@ -14,7 +14,7 @@ import redis.asyncio.sentinel
 import redis.sentinel
 
 from queues.control.acknowledged import AcknowledgedClient
-from queues.control.address import Sentinels, sentinels_of
+from queues.control.address import Sentinels, parse_sentinels
 from queues.control.refused import know_of_refused_writes
 
 know_of_refused_writes()
@@ -29,7 +29,7 @@ def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Red
     acknowledged: replies to writes mean that a replica has them, if there are replicas. Pass False for values
     that are only the newest of their kind and are sent again. Raises `BadInput` that names REDIS_URL.
     """
-    sentinels = sentinels_of(url)
+    sentinels = parse_sentinels(url)
     if sentinels is None:
         return redis.Redis.from_url(url, **options)
     sentinel = SYNCHRONOUS(
@@ -46,7 +46,7 @@ def connect(url: str, *, acknowledged: bool = True, **options: Any) -> redis.Red
 @asynccontextmanager
 async def open_connection(url: str, **options: Any) -> AsyncIterator[redis.asyncio.Redis]:
     """Return an asynchronous client for reading and listening. Raises `BadInput` that names REDIS_URL."""
-    sentinels = sentinels_of(url)
+    sentinels = parse_sentinels(url)
     if sentinels is None:
         async with redis.asyncio.Redis.from_url(url, **options) as client:
             yield client

@@ -31,7 +31,11 @@ def confirm_primary(connection: Any) -> None:
     if led_by is None or manager is None:
         return
     sentinels = list(manager.sentinels)
-    states = [state for sentinel in sentinels if (state := _state(sentinel, led_by.service_name)) is not None]
+    states = [
+        state
+        for sentinel in sentinels
+        if (state := _read_primary_state(sentinel, led_by.service_name)) is not None
+    ]
     if 2 * len(states) <= len(sentinels):
         raise NoPrimary(
             f"Only {len(states)} of {len(sentinels)} sentinels respond: the control server that stored the "
@@ -43,17 +47,17 @@ def confirm_primary(connection: Any) -> None:
     settled = [state for state in states if state not in replaced]
     newest = max(settled, key=lambda state: int(state["config-epoch"]), default=None)
     server = (connection.host, connection.port)
-    if newest is None or _address(newest) != server or server in map(_address, replaced):
+    if newest is None or _get_address(newest) != server or server in map(_get_address, replaced):
         raise NoPrimary(
             "The control server is failing over: the server that stored the write is no longer the primary."
         )
 
 
-def _address(state: dict[str, Any]) -> tuple[str, int]:
+def _get_address(state: dict[str, Any]) -> tuple[str, int]:
     return state["ip"], state["port"]
 
 
-def _state(sentinel: redis.Redis, name: str) -> dict[str, Any] | None:
+def _read_primary_state(sentinel: redis.Redis, name: str) -> dict[str, Any] | None:
     """Return what a sentinel knows of the primary; None if it does not answer."""
     if time.monotonic() < _silent_until.get(sentinel, 0.0):
         return None

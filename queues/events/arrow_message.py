@@ -47,11 +47,11 @@ class RecordBatchHeader:
 def record_batch_header(metadata: bytes, most: int) -> RecordBatchHeader:
     """Return the header of a record batch's message; `most`: columns. Raises `MalformedEvent`."""
     try:
-        table = _Table(metadata, _number(metadata, 0, _I32)).table(_HEADER)
+        table = _Table(metadata, _unpack_number(metadata, 0, _I32)).read_table(_HEADER)
         return RecordBatchHeader(
-            rows=table.int64(_LENGTH),
-            nodes=table.pairs(_NODES, most),
-            buffers=table.pairs(_BUFFERS, 3 * most),
+            rows=table.read_int64(_LENGTH),
+            nodes=table.read_int64_pairs(_NODES, most),
+            buffers=table.read_int64_pairs(_BUFFERS, 3 * most),
             is_compressed=table.place(_COMPRESSION) is not None,
             has_views=table.place(_VARIADIC) is not None,
         )
@@ -64,30 +64,30 @@ class _Table:
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data, self._at = data, at
-        self._fields = at - _number(data, at, _I32)
-        self._size = _number(data, self._fields, _U16)
+        self._fields = at - _unpack_number(data, at, _I32)
+        self._size = _unpack_number(data, self._fields, _U16)
 
     def place(self, field: int) -> int | None:
         """Return the offset of a field's value; None if it has none."""
         slot = 4 + 2 * field
         if slot + 2 > self._size:
             return None
-        offset = _number(self._data, self._fields + slot, _U16)
+        offset = _unpack_number(self._data, self._fields + slot, _U16)
         return self._at + offset if offset else None
 
-    def table(self, field: int) -> "_Table":
+    def read_table(self, field: int) -> "_Table":
         return _Table(self._data, self._check_buffers(field))
 
-    def int64(self, field: int) -> int:
+    def read_int64(self, field: int) -> int:
         place = self.place(field)
-        return 0 if place is None else _number(self._data, place, _I64)
+        return 0 if place is None else _unpack_number(self._data, place, _I64)
 
-    def pairs(self, field: int, most: int) -> list[tuple[int, int]]:
+    def read_int64_pairs(self, field: int, most: int) -> list[tuple[int, int]]:
         """Return a vector of structs of two int64; raises `IndexError` for more than `most`."""
         if self.place(field) is None:
             return []
         start = self._check_buffers(field)
-        count = _number(self._data, start, _I32)
+        count = _unpack_number(self._data, start, _I32)
         if not 0 <= count <= most:
             raise IndexError(count)
         end = start + 4 + count * _PAIR.size
@@ -99,10 +99,10 @@ class _Table:
         place = self.place(field)
         if place is None:
             raise IndexError(field)
-        return place + _number(self._data, place, _I32)
+        return place + _unpack_number(self._data, place, _I32)
 
 
-def _number(data: bytes, at: int, form: struct.Struct) -> int:
+def _unpack_number(data: bytes, at: int, form: struct.Struct) -> int:
     if at < 0:  # struct would count from the end
         raise IndexError(at)
     return int(form.unpack_from(data, at)[0])

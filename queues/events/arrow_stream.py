@@ -22,20 +22,20 @@ _WHAT = "is not an Arrow stream"
 def read_events(body: bytes, now_us: int, most_rows: int) -> Iterator[pa.RecordBatch]:
     """Return the stream's events as batches of `SCHEMA`. Raises `MalformedEvent` at the first fault."""
     reader = pa.BufferReader(body)
-    schema = _schema(_next_message(reader))
+    schema = _read_schema(_read_next_message(reader))
     rows, batches = 0, 0
-    while (message := _next_message(reader)) is not None:
-        rows, batches = rows + _rows(message, schema), batches + 1
+    while (message := _read_next_message(reader)) is not None:
+        rows, batches = rows + _count_rows(message, schema), batches + 1
         if rows > most_rows:
             raise MalformedEvent("body", f"must have at most {most_rows} events; send several requests.")
         if batches > BATCHES_MOST:
             raise MalformedEvent(
                 "body", f"must have at most {BATCHES_MOST} record batches; write larger batches."
             )
-        yield from_columns(_valid(message, schema), now_us)
+        yield from_columns(_read_valid_batch(message, schema), now_us)
 
 
-def _next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
+def _read_next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
     """Return the next message, or None at the end. Arrow has checked that its header is a FlatBuffer of a
     message.
     """
@@ -44,13 +44,13 @@ def _next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
     except EOFError:
         return None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise MalformedEvent("body", f"{_WHAT} ({_short(error)}).") from None
+        raise MalformedEvent("body", f"{_WHAT} ({_format_error(error)}).") from None
     if message.metadata.size > METADATA_MOST_BYTES:
         raise MalformedEvent("body", f"has metadata of more than {METADATA_MOST_BYTES} bytes.")
     return message
 
 
-def _schema(message: pa.ipc.Message | None) -> pa.Schema:
+def _read_schema(message: pa.ipc.Message | None) -> pa.Schema:
     """Return the stream's schema. Each of its columns must be an accepted one."""
     if message is None or message.type != "schema":
         raise MalformedEvent("body", f"{_WHAT}: it does not start with a schema.")
@@ -58,7 +58,7 @@ def _schema(message: pa.ipc.Message | None) -> pa.Schema:
         schema = pa.ipc.read_schema(message)
         kinds = {field.name: str(field.type) for field in schema}  # a name may not be UTF-8
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise MalformedEvent("body", f"{_WHAT} ({_short(error)}).") from None
+        raise MalformedEvent("body", f"{_WHAT} ({_format_error(error)}).") from None
     for field in schema:
         if field.name not in FIELDS:
             raise MalformedEvent(field.name[:80], f"is unknown; the columns are {', '.join(FIELDS)}.")
@@ -71,7 +71,7 @@ def _schema(message: pa.ipc.Message | None) -> pa.Schema:
     return schema
 
 
-def _rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
+def _count_rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
     """Return the rows of an accepted record batch."""
     if message.type != "record batch":
         raise MalformedEvent("body", f"must contain only record batches, not a {message.type}.")
@@ -81,16 +81,18 @@ def _rows(message: pa.ipc.Message, schema: pa.Schema) -> int:
     return header.rows
 
 
-def _valid(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
+def _read_valid_batch(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
     """Return the record batch with its offsets and its text checked: nothing is cast or cut before."""
     try:
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise MalformedEvent("body", f"has a record batch that can't be read ({_short(error)}).") from None
+        raise MalformedEvent(
+            "body", f"has a record batch that can't be read ({_format_error(error)})."
+        ) from None
     return batch
 
 
-def _short(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     """Return the first line of an error, the helpful part of a rejection."""
     return str(error).partition("\n")[0][:200]

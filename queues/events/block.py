@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import MalformedEvent
-from queues.events.times import TIME_LEAST_US, TIME_MOST_US, number_us, numbers_us
+from queues.events.times import TIME_LEAST_US, TIME_MOST_US, convert_number_to_us, convert_numbers_to_us
 
 BLOCK_EVENTS = 512
 MAX_BYTES = 2**20  # of a block of large events: several blocks are read and copied at once
@@ -68,21 +68,23 @@ class Block:
     def events(self) -> int:
         return int(self.batch.num_rows)
 
-    def ids(self) -> pa.Array:
+    def get_event_ids(self) -> pa.Array:
         """Return the event ids: the producer's own, or `{block_id}:{row}` where that is null."""
         own = self.batch.column(0)
         if own.null_count == 0:
             return own
-        derived = pc.binary_join_element_wise(self.block_id, _rows(self.events), ":")
+        derived = pc.binary_join_element_wise(self.block_id, _format_row_numbers(self.events), ":")
         return derived if own.null_count == self.events else pc.coalesce(own, derived)
 
-    def explicit(self) -> pa.RecordBatch:
+    def build_explicit_batch(self) -> pa.RecordBatch:
         """Return the batch with every id written out, so that slices and copies of it keep their ids."""
-        return self.batch.set_column(0, SCHEMA.field(0), self.ids())
+        return self.batch.set_column(0, SCHEMA.field(0), self.get_event_ids())
 
     def encode(self) -> EncodedBlock:
         """Return the stored form. Raises `ValueError` for an empty block."""
-        return EncodedBlock(self.block_id, self.events, newest_time_us(self.batch), self.batch.serialize())
+        return EncodedBlock(
+            self.block_id, self.events, find_newest_time_us(self.batch), self.batch.serialize()
+        )
 
 
 class BlockIds:
@@ -106,9 +108,9 @@ def _start_sequence() -> tuple[int, str, Iterator[int]]:
     return os.getpid(), secrets.token_hex(8), itertools.count()
 
 
-def newest_time_us(batch: pa.RecordBatch) -> int:
+def find_newest_time_us(batch: pa.RecordBatch) -> int:
     """Return the newest event time of a batch, µs since 1970."""
-    return int(_times_us(batch).max())
+    return int(_get_times_us(batch).max())
 
 
 def decode(block_id: str, data: Any) -> Block:
@@ -136,7 +138,7 @@ def cut(batch: pa.RecordBatch, ids: Callable[[], str], events: int = BLOCK_EVENT
         return []
     events = min(events, max(1, MAX_BYTES * rows // max(1, batch.nbytes)))
     starts = np.arange(0, rows, events)
-    newest = np.maximum.reduceat(_times_us(batch), starts).tolist()
+    newest = np.maximum.reduceat(_get_times_us(batch), starts).tolist()
     blocks: list[EncodedBlock] = []
     for start, time_us in zip(starts.tolist(), newest, strict=True):
         part = batch.slice(start, events)
@@ -198,10 +200,10 @@ def parse_text(value: Any, name: str) -> str | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 64:
         value = str(value)
-    if not isinstance(value, str) or len(value) > TEXT_MOST or not _encodes(value) or "\0" in value:
-        raise MalformedEvent(name, _text_message(name))
+    if not isinstance(value, str) or len(value) > TEXT_MOST or not _is_encodable(value) or "\0" in value:
+        raise MalformedEvent(name, _describe_text_limits(name))
     if not value and name in NOT_EMPTY:
-        raise MalformedEvent(name, _text_message(name))
+        raise MalformedEvent(name, _describe_text_limits(name))
     return value
 
 
@@ -213,7 +215,7 @@ def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: An
     if value is None:
         return now_us
     try:
-        time_us = _time_us(value, unit_ns)
+        time_us = _convert_to_time_us(value, unit_ns)
     except (ValueError, OverflowError):
         raise MalformedEvent(
             "time", f"{_TIME_MESSAGE}, not {_shorten_for_message(value if given is None else given)}."
@@ -284,7 +286,7 @@ def from_columns(
             raise MalformedEvent(name, f"is not known; the columns are {', '.join(FIELDS)}.")
         if names.count(name) > 1:
             raise MalformedEvent(name, "is a duplicate.")
-    arrays = [_column(batch, field, now_us) for field in SCHEMA]
+    arrays = [_convert_column(batch, field, now_us) for field in SCHEMA]
     result = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
     _check_columns(result, attributes_are_read)
     return result
@@ -311,7 +313,7 @@ def _one_batch(columns: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=columns.schema)
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
+def _convert_column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
     """Return one column with its type in `SCHEMA`."""
     place = batch.schema.get_field_index(field.name)
     if place < 0 and field.name == "time":
@@ -325,42 +327,42 @@ def _column(batch: pa.RecordBatch, field: pa.Field, now_us: int) -> pa.Array:
         if field.name == "value" and pa.types.is_integer(array.type):
             return array.cast(field.type, safe=False)  # the nearest number, as float() returns it
         if field.name == "time":
-            array = _time_column(array, now_us)
+            array = _convert_time_column(array, now_us)
         return array if array.type == field.type else array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise MalformedEvent(field.name, f"can't be read as {field.type} ({str(error)[:200]}).") from None
 
 
-def _time_column(array: pa.Array, now_us: int) -> pa.Array:
+def _convert_time_column(array: pa.Array, now_us: int) -> pa.Array:
     """Return times as µs timestamps; numbers are seconds since 1970, text is ISO 8601, null is now."""
     kind = SCHEMA.field("time").type
     if pa.types.is_null(array.type):
         array = pa.nulls(len(array), kind)
     elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
-        array = _times_of_numbers(array)
+        array = _convert_numbers_to_times(array)
     elif pa.types.is_timestamp(array.type):
         # Only nanoseconds may lose precision; in a larger unit, a time that overflows is out of range.
         coarser = array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
         array = coarser.cast(kind)
     elif array.type != kind:
-        array = _times_of_texts(array, now_us)
+        array = _parse_time_texts(array, now_us)
     return array.fill_null(pa.scalar(now_us, pa.int64()).cast(kind)) if array.null_count else array
 
 
-def _times_of_numbers(array: pa.Array) -> pa.Array:
+def _convert_numbers_to_times(array: pa.Array) -> pa.Array:
     """Numbers as times, each by its size; what is null stays so."""
     whole = pa.types.is_integer(array.type)
     numbers = array.cast(pa.int64() if whole else pa.float64())
     known = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     try:
-        times = numbers_us(known)
+        times = convert_numbers_to_us(known)
     except ValueError:
         raise MalformedEvent("time", f"{_TIME_MESSAGE}; a row is out of this range.") from None
     mask = numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None
     return pa.array(times, pa.int64(), mask=mask).cast(SCHEMA.field("time").type)
 
 
-def _times_of_texts(texts: pa.Array, now_us: int) -> pa.Array:
+def _parse_time_texts(texts: pa.Array, now_us: int) -> pa.Array:
     """Parse ISO 8601 with Arrow if every text has a zone, which is fast, and otherwise one by one."""
     kind = SCHEMA.field("time").type
     try:
@@ -372,7 +374,7 @@ def _times_of_texts(texts: pa.Array, now_us: int) -> pa.Array:
 def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
     if batch.num_rows == 0:
         return
-    times = _times_us(batch)
+    times = _get_times_us(batch)
     if times.min() < TIME_LEAST_US or times.max() >= TIME_MOST_US:
         raise MalformedEvent("time", f"{_TIME_MESSAGE}; the time of a row is out of this range.")
     value = batch.column(FIELDS.index("value"))
@@ -381,7 +383,7 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
     for name in TEXTS:
         array = batch.column(FIELDS.index(name))
         if array.null_count < len(array) and not _are_texts(array, TEXT_MOST, name in NOT_EMPTY):
-            raise MalformedEvent(name, f"{_text_message(name)[:-1]}; a row has an invalid value.")
+            raise MalformedEvent(name, f"{_describe_text_limits(name)[:-1]}; a row has an invalid value.")
     attributes = batch.column(FIELDS.index("attributes"))
     if attributes.null_count < len(attributes) and not _are_attributes(attributes, attributes_are_read):
         raise MalformedEvent("attributes", f"{_ATTRIBUTES_MESSAGE[:-1]}; a row has an invalid value.")
@@ -391,7 +393,7 @@ def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
     """Return whether each text is UTF-8 without NUL, of at most `most` characters, and, if requested, not
     empty.
     """
-    lengths, data = _lengths_and_bytes(array)
+    lengths, data = _get_lengths_and_bytes(array)
     if lengths.min() < int(not_empty and not array.null_count) or (data.size and data.min() == 0):
         return False
     if not_empty and array.null_count and pc.any(pc.equal(array, "")).as_py():
@@ -405,7 +407,7 @@ def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
     return bool(lengths.max() <= most or pc.max(pc.utf8_length(array)).as_py() <= most)
 
 
-def _lengths_and_bytes(texts: pa.Array) -> tuple[Any, Any]:
+def _get_lengths_and_bytes(texts: pa.Array) -> tuple[Any, Any]:
     """Return the length of each text in bytes, nulls included, and all their bytes, without copying."""
     texts.validate()
     _, offsets_buffer, data_buffer = texts.buffers()
@@ -424,40 +426,40 @@ def _are_attributes(texts: pa.Array, are_read: bool) -> bool:
     return all(map(is_attributes, texts.drop_null().unique().to_pylist()))
 
 
-def _rows(count: int) -> pa.Array:
+def _format_row_numbers(count: int) -> pa.Array:
     """Return the numbers of `count` rows as texts."""
-    return _numbers(-(-count // BLOCK_EVENTS) * BLOCK_EVENTS).slice(0, count)
+    return _format_number_range(-(-count // BLOCK_EVENTS) * BLOCK_EVENTS).slice(0, count)
 
 
 @lru_cache(4)
-def _numbers(count: int) -> pa.Array:
+def _format_number_range(count: int) -> pa.Array:
     return pa.array(np.arange(count)).cast(pa.string())
 
 
-def _times_us(batch: pa.RecordBatch) -> Any:
+def _get_times_us(batch: pa.RecordBatch) -> Any:
     """Return event times as a numpy array of µs, without copying."""
     return batch.column(1).view(pa.int64()).to_numpy(zero_copy_only=True)
 
 
-def _time_us(value: Any, unit_ns: int | None) -> int:
+def _convert_to_time_us(value: Any, unit_ns: int | None) -> int:
     if isinstance(value, bool):
         raise ValueError("a Boolean is not a time")
     if isinstance(value, int | float):
-        return number_us(value, unit_ns)
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+        return convert_number_to_us(value, unit_ns)
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(_require_text(value))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _text(value: Any) -> str:
+def _require_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("neither text nor a number")
     return value.strip()
 
 
-def _encodes(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     """Return whether a text can be encoded: JSON escapes may produce lone surrogates, which are not Unicode
     text.
     """
@@ -468,7 +470,7 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _text_message(name: str) -> str:
+def _describe_text_limits(name: str) -> str:
     least = 1 if name in NOT_EMPTY else 0
     return f"must be text of {least} to {TEXT_MOST} characters, without NUL."
 

@@ -30,8 +30,8 @@ from queues.events.block import (
     parse_time_us,
     parse_value,
 )
-from queues.events.times import numbers_us, unit_ns
-from queues.text.numbers import any_number
+from queues.events.times import convert_numbers_to_us, find_unit_ns
+from queues.text.numbers import parse_any_number
 
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 
@@ -46,7 +46,7 @@ class Columns:
     value: str | None = None
     source: str | None = None
 
-    def sources(self) -> dict[str, str]:
+    def build_source_map(self) -> dict[str, str]:
         """Return {part of the event: column of the file}, with every part named."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         taken = {column for column in named.values() if column}
@@ -72,11 +72,11 @@ class Mapper:
     """
 
     def __init__(self, columns: Columns) -> None:
-        self._sources = columns.sources()
+        self._sources = columns.build_source_map()
         self._known = set(self._sources.values())
-        self._unit_ns = unit_ns(self._sources.get("time", "time"))
+        self._unit_ns = find_unit_ns(self._sources.get("time", "time"))
 
-    def row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
+    def convert_row(self, cells: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
         """Return one event's cells in the order of the schema.
 
         Raises `MalformedEvent` that names the field.
@@ -84,38 +84,40 @@ class Mapper:
         get = {part: cells.get(column) for part, column in self._sources.items()}
         return (
             parse_text(get.get("id"), "id"),
-            self._time_us(get.get("time"), now_us),
+            self._parse_time_us(get.get("time"), now_us),
             parse_text(get.get("type"), "type"),
             parse_text(get.get("source"), "source"),
             parse_text(get.get("key"), "key"),
-            parse_value(_number(get.get("value"))),
-            self._attributes(get.get("attributes"), cells),
+            parse_value(_parse_number(get.get("value"))),
+            self._merge_attributes(get.get("attributes"), cells),
         )
 
-    def batch(self, rows: Sequence[dict[str, Any]], now_us: int) -> pa.RecordBatch:
+    def convert_to_batch(self, rows: Sequence[dict[str, Any]], now_us: int) -> pa.RecordBatch:
         """Convert many rows at once. Raises `MalformedEvent`, `TypeError` or Arrow's errors if one is not
         plain.
         """
         shapes = set(map(tuple, rows))
         if len(shapes) == 1:
             columns = group_by_name(shapes.pop(), map(dict.values, rows))
-            return self.batch_of_columns(columns, len(rows), now_us)
+            return self.convert_columns(columns, len(rows), now_us)
         names = {name for shape in shapes for name in shape if name in self._known}
         columns = {name: [row.get(name) for row in rows] for name in names}
         own = columns.get(self._sources.get("attributes", ""), [None] * len(rows))
-        texts = [self._attributes(cell, row) for cell, row in zip(own, rows, strict=True)]
+        texts = [self._merge_attributes(cell, row) for cell, row in zip(own, rows, strict=True)]
         return self._build_batch(columns, pa.array(texts, pa.string()), len(rows), now_us)
 
-    def batch_of_columns(
+    def convert_columns(
         self, columns: Mapping[str, Sequence[Any]], count: int, now_us: int
     ) -> pa.RecordBatch:
         """Do the same as `batch`, from whole columns by name: every row has every one of them."""
         more = {name: cells for name, cells in columns.items() if name not in self._known}
         own = columns.get(self._sources.get("attributes", ""))
         if own is None or set(map(type, own)) == {NoneType}:
-            texts = _objects(more, count)
+            texts = _build_json_objects(more, count)
         else:
-            texts = pa.array([self._attributes(*pair) for pair in zip(own, _rows(more, count), strict=True)])
+            texts = pa.array(
+                [self._merge_attributes(*pair) for pair in zip(own, _iterate_rows(more, count), strict=True)]
+            )
         return self._build_batch(columns, texts, count, now_us)
 
     def _build_batch(
@@ -123,23 +125,23 @@ class Mapper:
     ) -> pa.RecordBatch:
         cells = {part: columns.get(column) for part, column in self._sources.items()}
         arrays = [
-            _texts(cells.get("id"), count, "id"),
-            self._times(cells.get("time"), count, now_us),
-            *(_texts(cells.get(part), count, part) for part in ("type", "source", "key")),
-            _values(cells.get("value"), count),
+            _convert_texts(cells.get("id"), count, "id"),
+            self._convert_times(cells.get("time"), count, now_us),
+            *(_convert_texts(cells.get(part), count, part) for part in ("type", "source", "key")),
+            _convert_values(cells.get("value"), count),
             attributes,
         ]
         return from_columns(
             pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), now_us, attributes_are_read=True
         )
 
-    def _time_us(self, value: Any, now_us: int) -> int:
+    def _parse_time_us(self, value: Any, now_us: int) -> int:
         if value is None:
             return now_us
-        number = value if _is_date(value) else _number(value)
+        number = value if _is_date(value) else _parse_number(value)
         return parse_time_us(number, now_us, self._unit_ns, value)
 
-    def _times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
+    def _convert_times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
         """Convert the times of many rows: numbers with numpy, text with Arrow, and anything else one by
         one.
         """
@@ -149,22 +151,22 @@ class Mapper:
             times: Any = np.full(count, now_us)
         elif types in ({int}, {float}) and None not in cells:
             kind = np.int64 if types == {int} else np.float64
-            times = numbers_us(np.array(cells, kind), self._unit_ns)
+            times = convert_numbers_to_us(np.array(cells, kind), self._unit_ns)
         elif types == {str} and None not in cells and cells[0][:1].isdigit() and "T" in cells[0]:
-            return iso_times(pa.array(cells, pa.string()))
+            return parse_iso_times(pa.array(cells, pa.string()))
         else:
-            times = [self._time_us(cell, now_us) for cell in cells]
+            times = [self._parse_time_us(cell, now_us) for cell in cells]
         return pa.array(times, pa.int64()).cast(SCHEMA.field("time").type)
 
-    def _attributes(self, own: Any, cells: Mapping[str, Any]) -> str | None:
+    def _merge_attributes(self, own: Any, cells: Mapping[str, Any]) -> str | None:
         """Return the attributes column, merged with every column that has no other use, as one object."""
         known = self._known
         more = {name: cell for name, cell in cells.items() if name not in known}
         if not more:
-            return _object_text(own) if type(own) is dict else parse_attributes(own)
+            return _format_object(own) if type(own) is dict else parse_attributes(own)
         if own is not None:
             more = {**(own if type(own) is dict else orjson.loads(str(parse_attributes(own)))), **more}
-        return _object_text(more)
+        return _format_object(more)
 
 
 def group_by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[str, Sequence[Any]]:
@@ -172,13 +174,13 @@ def group_by_name(names: Sequence[str], rows: Iterable[Iterable[Any]]) -> dict[s
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
-def rows_to_batch(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
+def convert_rows_to_batch(rows: Iterable[tuple[Any, ...]]) -> pa.RecordBatch:
     """Convert checked rows to a batch."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in FIELDS]
     return from_rows(columns)
 
 
-def _texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
+def _convert_texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
     if cells is None:
         return pa.nulls(count, pa.string())
     try:
@@ -187,22 +189,22 @@ def _texts(cells: Sequence[Any] | None, count: int, part: str) -> pa.Array:
         return pa.array([parse_text(cell, part) for cell in cells], pa.string())
 
 
-def _values(cells: Sequence[Any] | None, count: int) -> pa.Array:
+def _convert_values(cells: Sequence[Any] | None, count: int) -> pa.Array:
     if cells is None:
         return pa.nulls(count, pa.float64())
     if set(map(type, cells)) <= {float, int, NoneType}:
         return pa.array(cells, pa.float64())
-    return pa.array([parse_value(_number(cell)) for cell in cells], pa.float64())
+    return pa.array([parse_value(_parse_number(cell)) for cell in cells], pa.float64())
 
 
-def _number(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     """Return text that is a number as a number, empty text as None, and everything else as it is."""
     if not isinstance(value, str):
         return value
     text = value.strip()
     if not text:
         return None
-    number = any_number(text)
+    number = parse_any_number(text)
     return value if number is None else number
 
 
@@ -213,14 +215,14 @@ def _is_date(value: Any) -> bool:
     return type(value) is str and value[4:5] == "-" and value[:4].isdecimal()
 
 
-def _rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[dict[str, Any]]:
+def _iterate_rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[dict[str, Any]]:
     """Return columns as rows; without columns, `count` empty rows."""
     if not columns:
         return ({} for _ in range(count))
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
-def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
+def _build_json_objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
     """Return one JSON object per row; Arrow joins text without escapes, and everything else is written row by
     row.
     """
@@ -228,10 +230,10 @@ def _objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
         return pa.nulls(count, pa.string())
     arrays = [_quote_cells(cells) for cells in columns.values()]
     if any(array is None for array in arrays):
-        return pa.array([_object_text(row) for row in _rows(columns, count)], pa.string())
+        return pa.array([_format_object(row) for row in _iterate_rows(columns, count)], pa.string())
     pieces: list[Any] = []
     for opening, name, array in zip("{" + "," * len(arrays), columns, arrays, strict=False):
-        pieces += [opening + _object_text({name: 0})[1:-2], array]
+        pieces += [opening + _format_object({name: 0})[1:-2], array]
     return pc.binary_join_element_wise(*pieces, "}", "")
 
 
@@ -245,7 +247,7 @@ def _quote_cells(cells: Sequence[Any]) -> pa.Array | None:
     return pc.coalesce(pc.binary_join_element_wise('"', texts, '"', ""), "null")
 
 
-def _object_text(document: Mapping[str, Any]) -> str:
+def _format_object(document: Mapping[str, Any]) -> str:
     """Return an object as JSON text. Raises `MalformedEvent` if it has no such form or is too long."""
     try:
         text = orjson.dumps(document).decode()
@@ -258,7 +260,7 @@ def _object_text(document: Mapping[str, Any]) -> str:
     return text
 
 
-def iso_times(texts: pa.Array) -> pa.Array:
+def parse_iso_times(texts: pa.Array) -> pa.Array:
     """Parse ISO 8601 texts that all have a zone or all have none. Raises Arrow's errors for any other."""
     kind = SCHEMA.field("time").type
     last = texts[0].as_py()

@@ -15,7 +15,7 @@ NONE = "(none)"
 Composition = dict[str, int | dict[str, int]]
 
 
-def composition(batch: pa.RecordBatch) -> Composition:
+def compute_composition(batch: pa.RecordBatch) -> Composition:
     """Return {"events": how many were sampled, "type": {value: events}, "key": …, "source": …}.
 
     The sample has at most MAX_EVENTS rows, evenly spaced in a batch of `queues.events.block.SCHEMA`, which
@@ -24,10 +24,10 @@ def composition(batch: pa.RecordBatch) -> Composition:
     if batch.num_rows > MAX_EVENTS:
         places = np.linspace(0, batch.num_rows - 1, MAX_EVENTS).astype(np.int64)
         batch = batch.select(COLUMNS).take(pa.array(places))
-    return {"events": batch.num_rows, **{name: _most_frequent(batch.column(name)) for name in COLUMNS}}
+    return {"events": batch.num_rows, **{name: _count_most_frequent(batch.column(name)) for name in COLUMNS}}
 
 
-def _most_frequent(column: pa.Array) -> dict[str, int]:
+def _count_most_frequent(column: pa.Array) -> dict[str, int]:
     counted = pc.value_counts(column.cast(pa.string()))
     rows = zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
     counts: dict[str, int] = {}

@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from queues.errors import BadInput, MalformedEvent
 from queues.events.block import FIELDS
-from queues.events.columns import Columns, Mapper, group_by_name, rows_to_batch
-from queues.events.plain_lines import LINE_MOST_BYTES, plain_batch
-from queues.standard_input import standard_input
-from queues.text.csv_dialect import NAMES, detect_separator, header_cells, with_decimal_point
+from queues.events.columns import Columns, Mapper, convert_rows_to_batch, group_by_name
+from queues.events.plain_lines import LINE_MOST_BYTES, build_plain_batch
+from queues.standard_input import get_standard_input
+from queues.text.csv_dialect import NAMES, convert_decimal_comma, detect_separator, split_header_cells
 
 FORMATS = ("csv", "jsonl")
 CHUNK_BYTES = 512 * 1024
@@ -55,7 +55,7 @@ class CsvColumns:
     attributes: list[str]
     separator: str
 
-    def sentence(self) -> str:
+    def format_sentence(self) -> str:
         """Return it for people."""
         parts = ", ".join(f"{part} from {column}" for part, column in self.parts.items())
         more = f"; as attributes: {', '.join(self.attributes)}" if self.attributes else ""
@@ -91,58 +91,58 @@ class EventLines:
         self._not_tried = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        pieces = _skip_blank_start(_pieces(self._stream))
+        pieces = _skip_blank_start(_iterate_line_chunks(self._stream))
         first = next(pieces, None)
         if first is None:
             return
         pieces = itertools.chain([first], pieces)
         name = self._format or ("jsonl" if first[1].lstrip()[:1] == b"{" else "csv")
         form = JsonLines() if name == "jsonl" else CsvLines(self._columns)
-        yield from merge_batches(self._batches(form, pieces))
+        yield from merge_batches(self._iterate_batches(form, pieces))
 
-    def _batches(
+    def _iterate_batches(
         self, form: "JsonLines | CsvLines", pieces: Iterable[tuple[int, bytes]]
     ) -> Iterator[pa.RecordBatch]:
         """Return the batch of each chunk, and of the rest at the end; none of them is empty."""
         for start, text in pieces:
-            if (plain := self._plain(form, text)) is not None:
+            if (plain := self._try_plain_batch(form, text)) is not None:
                 yield plain
                 continue
             lines = text.split(b"\n")
             for at in range(0, len(lines), LINES_AT_ONCE):
-                records = form.records(start + at, lines[at : at + LINES_AT_ONCE])
+                records = form.list_records(start + at, lines[at : at + LINES_AT_ONCE])
                 self.csv_columns = form.csv_columns
                 if records:
-                    yield self._batch(form, records)
-        if records := form.rest():
-            yield self._batch(form, records)
+                    yield self._build_batch(form, records)
+        if records := form.take_remaining_records():
+            yield self._build_batch(form, records)
 
-    def _plain(self, form: "JsonLines | CsvLines", text: bytes) -> pa.RecordBatch | None:
+    def _try_plain_batch(self, form: "JsonLines | CsvLines", text: bytes) -> pa.RecordBatch | None:
         if isinstance(form, CsvLines) or self._columns != Columns():
             return None
         if self._not_tried:
             self._not_tried -= 1
             return None
         try:
-            return plain_batch(text, round(self._clock() * 1_000_000))
+            return build_plain_batch(text, round(self._clock() * 1_000_000))
         except _NOT_PLAIN:
             self._not_tried = PIECES_NOT_TRIED
             return None
 
-    def _batch(self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]]) -> pa.RecordBatch:
+    def _build_batch(self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]]) -> pa.RecordBatch:
         now_us = round(self._clock() * 1_000_000)
         try:
-            return form.batch(self._mapper, [text for _, text in records], now_us)
+            return form.convert_to_batch(self._mapper, [text for _, text in records], now_us)
         except _NOT_PLAIN:
-            return rows_to_batch(self._rows(form, records, now_us))
+            return convert_rows_to_batch(self._iterate_good_rows(form, records, now_us))
 
-    def _rows(
+    def _iterate_good_rows(
         self, form: "JsonLines | CsvLines", records: list[tuple[int, bytes]], now_us: int
     ) -> Iterator[tuple[Any, ...]]:
         """Read line by line: return the good rows and report the bad lines."""
         for number, text in records:
             try:
-                yield self._mapper.row(form.parse(text), now_us)
+                yield self._mapper.convert_row(form.parse(text), now_us)
             except (BadInput, ValueError, OverflowError) as error:
                 self._reject(number, str(error))
 
@@ -159,18 +159,18 @@ class JsonLines:
 
     csv_columns: CsvColumns | None = None
 
-    def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
+    def list_records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
         return [(number, line) for number, line in enumerate(lines, start) if line and not line.isspace()]
 
-    def rest(self) -> list[tuple[int, bytes]]:
+    def take_remaining_records(self) -> list[tuple[int, bytes]]:
         return []
 
-    def batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
+    def convert_to_batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
         """Convert all lines at once. Raises if one of them is not plain."""
         rows = list(map(orjson.loads, texts))
         if max(map(len, texts)) > LINE_MOST_BYTES or set(map(type, rows)) != {dict}:
             raise ValueError("a line is not an object or is too long")
-        return mapper.batch(rows, now_us)
+        return mapper.convert_to_batch(rows, now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
         _check_length(text)
@@ -188,12 +188,12 @@ class CsvLines:
 
     def __init__(self, columns: Columns) -> None:
         self.csv_columns: CsvColumns | None = None
-        self._columns, self._sources = columns, columns.sources()
+        self._columns, self._sources = columns, columns.build_source_map()
         self._header: list[str] = []
         self._separator = ","
         self._open: list[tuple[int, bytes]] = []  # the lines of a record whose quote is not closed yet
 
-    def records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
+    def list_records(self, start: int, lines: list[bytes]) -> list[tuple[int, bytes]]:
         numbered: Iterable[tuple[int, bytes]] = [*self._open, *enumerate(lines, start)]
         self._open = []
         records = (
@@ -204,12 +204,12 @@ class CsvLines:
             self._read_header(records.pop(0)[1])
         return records
 
-    def rest(self) -> list[tuple[int, bytes]]:
+    def take_remaining_records(self) -> list[tuple[int, bytes]]:
         """Return what is left at the end: the lines after a quote that was never closed, each separately."""
         left, self._open = self._open, []
         return left
 
-    def batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
+    def convert_to_batch(self, mapper: Mapper, texts: list[bytes], now_us: int) -> pa.RecordBatch:
         """Convert all records at once. Raises if one of them is not plain."""
         if max(map(len, texts)) > LINE_MOST_BYTES:
             raise ValueError("a line is too long")
@@ -217,9 +217,9 @@ class CsvLines:
         if len(rows) != len(texts) or set(map(len, rows)) != {len(self._header)}:
             raise ValueError("a line and the header have different numbers of cells")
         columns = {name: _values_of(cells) for name, cells in group_by_name(self._header, rows).items()}
-        for name in self._with_commas(columns):
-            columns[name] = [cell and with_decimal_point(cell) for cell in columns[name]]
-        return mapper.batch_of_columns(columns, len(rows), now_us)
+        for name in self._list_comma_columns(columns):
+            columns[name] = [cell and convert_decimal_comma(cell) for cell in columns[name]]
+        return mapper.convert_columns(columns, len(rows), now_us)
 
     def parse(self, text: bytes) -> dict[str, Any]:
         _check_length(text)
@@ -230,16 +230,16 @@ class CsvLines:
         if len(rows) != 1 or len(rows[0]) != len(self._header):
             width = len(rows[0]) if rows else 0
             raise MalformedEvent("line", f"has {width} cells; the header has {len(self._header)}.")
-        cells = _cells(self._header, rows[0])
-        for name in self._with_commas(cells):
-            cells[name] = cells[name] and with_decimal_point(cells[name])
+        cells = _map_cells(self._header, rows[0])
+        for name in self._list_comma_columns(cells):
+            cells[name] = cells[name] and convert_decimal_comma(cells[name])
         return cells
 
     def _read(self, text: bytes) -> list[list[str]]:
         stream = io.StringIO(text.decode(), newline="\n")
         return list(csv.reader(stream, delimiter=self._separator, strict=True))
 
-    def _with_commas(self, columns: Iterable[str]) -> list[str]:
+    def _list_comma_columns(self, columns: Iterable[str]) -> list[str]:
         """Return the columns of numbers whose commas are decimal ones."""
         if self._separator == ",":
             return []
@@ -271,7 +271,7 @@ class CsvLines:
             self._separator = detect_separator(
                 line, {known_field.lower() for known_field in (*FIELDS, *named)}
             )
-            written = header_cells(line, self._separator)
+            written = split_header_cells(line, self._separator)
         except (csv.Error, UnicodeDecodeError) as error:
             raise BadInput("header", f"is not CSV ({error}).") from None
         header = [self._part_of(name, written) for name in written]
@@ -303,7 +303,7 @@ class CsvLines:
 def open_events(path: str) -> BinaryIO:
     """Open a file by path, or standard input for `-`. Raises `BadInput` if it can't be opened."""
     if path == "-":
-        return standard_input("file").buffer
+        return get_standard_input("file").buffer
     try:
         return Path(path).open("rb")
     except OSError as error:
@@ -325,7 +325,7 @@ def unzip_stream(stream: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if packed else buffered)
 
 
-def _pieces(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _iterate_line_chunks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield a chunk at a time: number of the first line, whole lines without the last one's end."""
     number, carry = 1, b""
     while data := _read(stream):
@@ -363,7 +363,7 @@ def _read(stream: BinaryIO) -> bytes:
         raise BadInput("file", f"can't be read to its end ({error}).") from None
 
 
-def _cells(header: list[str], row: list[str]) -> dict[str, Any]:
+def _map_cells(header: list[str], row: list[str]) -> dict[str, Any]:
     """Return the cells by name; an empty cell is no value."""
     return {name: cell or None for name, cell in zip(header, row, strict=True)}
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from queues.events.block import SCHEMA, TEXTS, from_columns
-from queues.events.columns import iso_times
-from queues.events.times import numbers_us
+from queues.events.columns import parse_iso_times
+from queues.events.times import convert_numbers_to_us
 
 LINE_MOST_BYTES = 2**20
 MAX_EXACT = 2**53
@@ -28,24 +28,24 @@ _PARSING = [
 ]
 
 
-def plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
+def build_plain_batch(text: bytes, now_us: int) -> pa.RecordBatch:
     """Return the events of whole lines as one batch.
 
     Raises `ValueError` (some of Arrow's errors are, and `MalformedEvent` is) if a line is not plain, whether
     or not it is an event.
     """
-    lines = _lines(text)
+    lines = _count_lines(text)
     table = _read(text)
     if table.num_rows != lines:
         raise ValueError("there are more or fewer objects than lines")
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-    columns["time"] = _times(columns["time"], now_us)
+    columns["time"] = _convert_times(columns["time"], now_us)
     columns["attributes"] = pa.nulls(lines, pa.string())
     batch = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
     return from_columns(batch, now_us, attributes_are_read=True)
 
 
-def _lines(text: bytes) -> int:
+def _count_lines(text: bytes) -> int:
     """Return the number of lines. Raises `ValueError` if one does not start and end like an object."""
     letters = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(letters == _NEWLINE), letters.size)
@@ -67,7 +67,7 @@ def _read(text: bytes) -> pa.Table:
     return pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=options)
 
 
-def _times(array: pa.Array, now_us: int) -> pa.Array:
+def _convert_times(array: pa.Array, now_us: int) -> pa.Array:
     kind = SCHEMA.field("time").type
     if array.null_count == len(array):
         return pa.array(np.full(len(array), now_us)).cast(kind)
@@ -76,8 +76,8 @@ def _times(array: pa.Array, now_us: int) -> pa.Array:
     if pa.types.is_string(array.type):
         if "T" not in array[0].as_py():
             raise ValueError("the first time has a different format")
-        return iso_times(array)
+        return parse_iso_times(array)
     numbers = array.to_numpy()
     if numbers.max() >= MAX_EXACT:  # such as nanoseconds: read as floats they are rounded
         raise ValueError("a time has more digits than a float")
-    return pa.array(numbers_us(numbers)).cast(kind)
+    return pa.array(convert_numbers_to_us(numbers)).cast(kind)

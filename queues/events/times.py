@@ -18,12 +18,12 @@ UNITS_NS = {"_ns": 1, "_us": 1_000, "_ms": 1_000_000, "_s": 1_000_000_000}
 _SIZES = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (0.0, 1_000_000_000))
 
 
-def unit_ns(column: str) -> int | None:
+def find_unit_ns(column: str) -> int | None:
     """Return the nanoseconds of one unit of a time column by its name; None: by the size of each number."""
     return next((unit for suffix, unit in UNITS_NS.items() if column.endswith(suffix)), None)
 
 
-def number_us(number: float, unit: int | None = None) -> int:
+def convert_number_to_us(number: float, unit: int | None = None) -> int:
     """Return the µs since 1970 of a number. Raises ValueError for one that is no time from 1970 to 2199."""
     if not math.isfinite(number):
         raise ValueError("the time is not finite")
@@ -37,7 +37,7 @@ def number_us(number: float, unit: int | None = None) -> int:
     return time_us
 
 
-def numbers_us(numbers: Any, unit: int | None = None) -> Any:
+def convert_numbers_to_us(numbers: Any, unit: int | None = None) -> Any:
     """Return `number_us` of an array of int64 or float64, as int64. Raises ValueError for the same."""
     size = np.abs(numbers.astype(np.float64))
     units = np.select([size >= least for least, _ in _SIZES], [each for _, each in _SIZES], 1)

@@ -11,7 +11,7 @@ from queues.events.times import TIME_MOST_US
 TYPE = "unreadable"
 
 
-def unreadable(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
+def build_unreadable_event(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
     """Return the event: type unreadable, attributes {"base64": the bytes}."""
     attributes = orjson.dumps({"base64": base64.b64encode(data).decode()}).decode()
     event = {
@@ -23,7 +23,7 @@ def unreadable(block_id: str, at_us: int, data: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([event], schema=SCHEMA)
 
 
-def bytes_of(attributes: str | None) -> bytes:
+def decode_unreadable_bytes(attributes: str | None) -> bytes:
     """Return the bytes in such an event; empty if there are none."""
     try:
         return base64.b64decode(orjson.loads(attributes or "{}").get("base64", ""), validate=True)

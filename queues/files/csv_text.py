@@ -31,20 +31,20 @@ def mark_formulas(text: str) -> str:
     return text if _PLAIN_NUMBER.match(text) else _FORMULA.sub(r"\1'", text)
 
 
-def csv_lines(header: Sequence[str], pages: Iterable[Iterable[Sequence[Any]]]) -> Iterator[str]:
+def iterate_csv_text(header: Sequence[str], pages: Iterable[Iterable[Sequence[Any]]]) -> Iterator[str]:
     """Return a table as CSV text, a page of rows at a time."""
-    yield _written([header])
+    yield _format_rows([header])
     for page in pages:
-        yield _written(page)
+        yield _format_rows(page)
 
 
-def _written(rows: Iterable[Sequence[Any]]) -> str:
+def _format_rows(rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
-    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
+    csv.writer(text).writerows([_format_cell(value) for value in row] for row in rows)
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _format_cell(value: Any) -> Any:
     """Return documents as JSON, times as ISO 8601, and text without formulas."""
     if value is None or isinstance(value, Number):
         return value

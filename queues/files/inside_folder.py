@@ -22,7 +22,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_PLAIN = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
 
 
-def parts_inside(name: str, field: str) -> tuple[str, ...]:
+def split_relative_name(name: str, field: str) -> tuple[str, ...]:
     """Return the parts of a relative name.
 
     Raises `Forbidden` that names `field` for a name that could leave its folder on any system.
@@ -43,19 +43,19 @@ def parts_inside(name: str, field: str) -> tuple[str, ...]:
     return parts
 
 
-def path_inside(folder: Path, name: str, field: str) -> Path:
+def resolve_inside_folder(folder: Path, name: str, field: str) -> Path:
     """Return `folder / name`.
 
     Raises `Forbidden` that names `field` if the path leaves the folder, also by a symbolic link inside it.
     The folder itself may be a link.
     """
-    path = folder.joinpath(*parts_inside(name, field))
+    path = folder.joinpath(*split_relative_name(name, field))
     try:
         is_inside = path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a loop of links
         is_inside = False
     if not is_inside:
-        raise _leaves_by_link(name, field)
+        raise _build_link_error(name, field)
     return path
 
 
@@ -74,7 +74,7 @@ def write_inside(
     names `field` if a link, a device or, without `replace`, any file is in the way; then nothing was written.
     Raises `OSError`.
     """
-    *parents, last = parts_inside(name, field)
+    *parents, last = split_relative_name(name, field)
     with ExitStack() as opened:
         place = _open(folder, None, opened)
         for part in parents:
@@ -84,7 +84,7 @@ def write_inside(
                 place = _open(part, place, opened)
             except OSError as error:
                 if error.errno in _NOT_PLAIN:
-                    raise _leaves_by_link(name, field) from None
+                    raise _build_link_error(name, field) from None
                 raise
         _check_free(last, place, name, field, replace)
         fresh = f".{secrets.token_hex(8)}.part" if replace else last
@@ -122,12 +122,12 @@ def _check_free(last: str, place: int, name: str, field: str, replace: bool) -> 
     except FileNotFoundError:
         return
     if not stat.S_ISREG(mode):
-        raise _leaves_by_link(name, field)
+        raise _build_link_error(name, field)
     if not replace:
         raise _is_taken(name, field)
 
 
-def _leaves_by_link(name: str, field: str) -> Forbidden:
+def _build_link_error(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
         f"names {name[:80]!r}, but a link, a device, or another special file is in the way; remove it first.",

@@ -22,12 +22,14 @@ _INCLUDE = re.compile(r"^-- include (\S+)\n", re.MULTILINE)
 
 
 @functools.cache
-def script(name: str) -> str:
+def load_script(name: str) -> str:
     """Return the text of `folder/name` with its includes. Raises `FileNotFoundError`."""
     text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda line: script(line[1]), text)
+    return _INCLUDE.sub(lambda line: load_script(line[1]), text)
 
 
-def scripts(folder: str) -> dict[str, str]:
+def load_scripts(folder: str) -> dict[str, str]:
     """Return the texts of a folder's scripts by name."""
-    return {path.stem: script(f"{folder}/{path.stem}") for path in sorted((FOLDER / folder).glob("*.lua"))}
+    return {
+        path.stem: load_script(f"{folder}/{path.stem}") for path in sorted((FOLDER / folder).glob("*.lua"))
+    }

@@ -27,7 +27,7 @@ from queues.nodes.heartbeat import ContainerCounters, Heartbeat, UtilisedParts
 from queues.nodes.login import add_login
 from queues.nodes.node_state import NodeState, StateThresholds, smooth, step
 from queues.nodes.open_files import raise_open_file_limit
-from queues.nodes.server_time import CommandTime, shares
+from queues.nodes.server_time import CommandTime, compute_time_shares
 from queues.nodes.waiting_age import WaitingAges
 from queues.private_files import keep_private
 from queues.segments.gauge import Gauge, read_gauges
@@ -58,7 +58,7 @@ class NodeSample:
         return sum(int(gauge["inserted_events"] or 0) for gauge in self.containers.values())
 
 
-def parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilisedParts:
+def compute_utilized_parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilisedParts:
     """Return the utilization by part. Rates need two samples; a counter that went back (a new server) counts
     as 0.
     """
@@ -104,9 +104,9 @@ class Agent:
         """Sample the node and send the heartbeat. Returns what was sent, or None (the log says why, once)."""
         try:
             topology = self._known.read(self._control.get(keys.TOPOLOGY))
-            spec = topology.node(self.name)
+            spec = topology.get_node(self.name)
             now = self._sample(spec, list(topology.queues))
-            heartbeat = self._heartbeat(topology, now)
+            heartbeat = self._build_heartbeat(topology, now)
             self._send(heartbeat)
         except (redis.RedisError, OSError, WeirError) as error:
             self._say(f"heartbeat not sent: {error}")
@@ -135,7 +135,7 @@ class Agent:
             cpu_seconds=about["used_cpu_sys"] + about["used_cpu_user"],
             memory_bytes=about["used_memory"],
             maxmemory_bytes=about["maxmemory"],
-            containers=self._gauges(node, queues),
+            containers=self._read_aged_gauges(node, queues),
             commands=commands,
         )
         self._beats += 1
@@ -143,7 +143,7 @@ class Agent:
             self._sweep(node, queues)
         return sample
 
-    def _gauges(self, node: redis.Redis, queues: list[str]) -> dict[str, Gauge]:
+    def _read_aged_gauges(self, node: redis.Redis, queues: list[str]) -> dict[str, Gauge]:
         gauges, now = read_gauges(node, queues), self._monotonic()
         return {
             queue: {**gauge, "oldest_seconds": self._ages.observe(queue, gauge, now)}
@@ -164,15 +164,15 @@ class Agent:
         self._spec = spec
         return self._node
 
-    def _heartbeat(self, topology: Topology, now: NodeSample) -> Heartbeat:
-        spec, held = topology.node(self.name), topology.on_node(self.name)
-        utilised = parts(self._before, now, spec)
+    def _build_heartbeat(self, topology: Topology, now: NodeSample) -> Heartbeat:
+        spec, held = topology.get_node(self.name), topology.on_node(self.name)
+        utilised = compute_utilized_parts(self._before, now, spec)
         raw = max(utilised.cpu, utilised.memory, utilised.events)
         thresholds = StateThresholds(busy=spec.busy, toobusy=spec.toobusy)
         self._state = step(self._state, raw, topology.has_points(self.name), thresholds)
         self._server_time = self._attribute_cpu_time(now, utilised.cpu, thresholds.alpha)
         self._before = now
-        self._seq = self._next_seq()
+        self._seq = self._compute_next_seq()
         # A queue that was moved away is still shown while it has waiting events or dead letters here.
         shown = {
             queue: {**gauge, "server_time_share": self._server_time.get(queue)}
@@ -199,13 +199,13 @@ class Agent:
         if self._before is None:
             return {}
         before = self._before
-        newest = shares(before.containers, now.containers, before.commands, now.commands, cpu)
+        newest = compute_time_shares(before.containers, now.containers, before.commands, now.commands, cpu)
         return {
             queue: round(smooth(share, self._server_time.get(queue), alpha), 6)
             for queue, share in newest.items()
         }
 
-    def _next_seq(self) -> int:
+    def _compute_next_seq(self) -> int:
         """Return the next number after the last agent's: after a restart, seq changes and never repeats."""
         if self._seq is None:
             last = self._control.hget(keys.HEARTBEATS, self.name)
@@ -243,7 +243,7 @@ def run(agent: Agent, stop: threading.Event) -> None:
 def main(arguments: list[str]) -> int:
     keep_private()
     raise_open_file_limit()
-    logs.configure()
+    logs.configure_logging()
     if len(arguments) != 1 or not variables.REDIS_URL.is_set():
         log.error("usage: REDIS_URL=redis://host:port/0 python -m queues.nodes.agent NODE")
         return 2
@@ -256,7 +256,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     try:
-        agent = Agent(arguments[0], connect(variables.REDIS_URL.text()))
+        agent = Agent(arguments[0], connect(variables.REDIS_URL.get_text()))
     except BadInput as error:
         log.error("%s", error)
         return 2

@@ -11,6 +11,6 @@ from queues import environment as variables
 
 def touch() -> None:
     """Show that this process is alive if WEIR_HEARTBEAT_FILE names a file. A full disk ends no process."""
-    if path := variables.HEARTBEAT_FILE.text():
+    if path := variables.HEARTBEAT_FILE.get_text():
         with suppress(OSError):
             Path(path).touch()

@@ -12,7 +12,7 @@ from queues import environment as variables
 
 def add_login(url: str, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """Return the URL with this process's login. A URL that has its own login stays as it is."""
-    login = variables.NODE_LOGIN.text(environment)
+    login = variables.NODE_LOGIN.get_text(environment)
     parts = urlsplit(url)
     if not login or "@" in parts.netloc:
         return url

@@ -44,7 +44,7 @@ class Membership:
                 heard[node] = Heard(seq, now_seconds, before is not None or bool(self.heard))
         return Membership(heard)
 
-    def age_seconds(self, node: str, now_seconds: float) -> float | None:
+    def compute_age_seconds(self, node: str, now_seconds: float) -> float | None:
         """Return the seconds since the node's last beat was seen; None if none was ever seen for certain."""
         heard = self.heard.get(node)
         if heard is None or not heard.is_certain:

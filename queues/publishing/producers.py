@@ -10,8 +10,8 @@ import pyarrow as pa
 import redis
 
 from queues import keys
-from queues.events.composition import Composition, composition
-from queues.lua.script import script
+from queues.events.composition import Composition, compute_composition
+from queues.lua.script import load_script
 
 EVERY_SECONDS = 1.0
 # A report that is repeated after this long, or after reports of this many others of its name, may count
@@ -31,7 +31,7 @@ class ProducerReport:
 
     def __init__(self, control: redis.Redis, producer: str, clock: Callable[[], float]) -> None:
         self._producer, self._clock = producer, clock
-        self._add = control.register_script(script("control/count_published"))
+        self._add = control.register_script(load_script("control/count_published"))
         self._process, self._number = secrets.token_hex(4), 0
         self._pending: dict[str, list[int]] = {}
         self._unsure: dict[str, tuple[int, list[int]]] = {}  # queue → the report without an acknowledgment
@@ -58,19 +58,19 @@ class ProducerReport:
             if queue in self._samples:
                 return
             self._samples[queue] = {}
-        sample_row = composition(batch)
+        sample_row = compute_composition(batch)
         with self._lock:
             self._samples[queue] = sample_row
 
     def flush(self) -> None:
         """Report now. Unreported counts are kept for the next time: figures never stop publishing."""
-        for queue, (number, row) in self._reports().items():
+        for queue, (number, row) in self._collect_reports().items():
             if self._send_row(queue, number, row):
                 with self._lock:
                     if self._unsure.get(queue, (0, []))[0] == number:
                         del self._unsure[queue]
 
-    def _reports(self) -> dict[str, tuple[int, list[int]]]:
+    def _collect_reports(self) -> dict[str, tuple[int, list[int]]]:
         with self._lock:
             for queue in self._pending.keys() - self._unsure.keys():
                 if any(row := self._pending.pop(queue)):

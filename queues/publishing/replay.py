@@ -58,9 +58,9 @@ class Pace:
         """Yield the same events in chunks, each when it is due."""
         for batch in batches:
             if batch.num_rows:
-                yield from self._pieces(batch)
+                yield from self._iterate_due_slices(batch)
 
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _iterate_due_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         times_us = batch.column("time").cast(pa.int64()).to_numpy()
         if self._first_us is None:
             self._first_us, self._began_seconds = int(times_us[0]), self._monotonic()

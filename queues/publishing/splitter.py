@@ -22,7 +22,7 @@ def check_points(points: object, field: str = "points") -> dict[str, int]:
     for name, value in points.items():
         if not isinstance(name, str) or not name:
             raise BadInput(field, "must have container names that are not empty.")
-        checks.whole(0, MAXIMUM_POINTS).validate(value, f"{field}.{name}", end=".")
+        checks.accept_whole_number(0, MAXIMUM_POINTS).validate(value, f"{field}.{name}", end=".")
     if not any(points.values()):
         raise BadInput(field, "must have at least one container with points above 0; all are 0.")
     return dict(points)
@@ -63,7 +63,7 @@ class Splitter:
     def excluded(self) -> frozenset[str]:
         return frozenset(self._excluded)
 
-    def next(self) -> str:
+    def pick_container(self) -> str:
         """Return the container of the next block. Raises `LookupError` if all with points are excluded."""
         position = self._position
         if position == self._length:
@@ -74,7 +74,7 @@ class Splitter:
 
     def sequence(self, count: int) -> list[str]:
         """Return the next `count` containers."""
-        return [self.next() for _ in range(count)]
+        return [self.pick_container() for _ in range(count)]
 
     def exclude(self, name: str) -> None:
         """Leave out a container that failed; the others share its credit, so that none of them is flooded."""
@@ -100,7 +100,7 @@ class Splitter:
         self._excluded &= set(checked)
         self._rescale()
 
-    def credits(self) -> dict[str, int]:
+    def get_credits(self) -> dict[str, int]:
         """Return the credit of each available container after the last pick; the sum is 0."""
         self._settle()
         return {name: self._credits[name] for name in self._names}
@@ -122,10 +122,10 @@ class Splitter:
         if self._length and self._end == self._start:
             return
         self._start = self._end
-        self._plan, self._end = self._steps(min(PLAN_BLOCKS, self._total // gcd(*self._weights)))
+        self._plan, self._end = self._compute_steps(min(PLAN_BLOCKS, self._total // gcd(*self._weights)))
         self._length = len(self._plan)
 
-    def _steps(self, count: int) -> tuple[list[str], list[int]]:
+    def _compute_steps(self, count: int) -> tuple[list[str], list[int]]:
         """Run `count` exact steps from the start of the plan.
 
         Returns the picks, and the credits after them.
@@ -180,5 +180,5 @@ def split_request(document: object) -> dict[str, list[str]]:
     for key in ("points", "count"):
         if key not in document:
             raise BadInput(key, "is missing.")
-    count = checks.whole(0, MAXIMUM_COUNT).validate(document["count"], "count", end=".")
+    count = checks.accept_whole_number(0, MAXIMUM_COUNT).validate(document["count"], "count", end=".")
     return {"sequence": Splitter(check_points(document["points"])).sequence(count)}

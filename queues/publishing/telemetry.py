@@ -40,7 +40,7 @@ log = logging.getLogger("weir.telemetry")
 Event = dict[str, Any]
 
 
-def primary_address() -> str:
+def find_primary_address() -> str:
     """Return this host's IPv4 address for outgoing connections (nothing is sent); the loopback address
     without a network.
     """
@@ -93,10 +93,16 @@ class HostTelemetry:
     def sample(self) -> list[Event]:
         """Return CPU, load, memory, disk, and network as events with one time."""
         now, at = self._monotonic(), self._clock()
-        readings = (*self._cpu(), *self._load(), *self._memory(), *self._disk(now), *self._network(now))
-        return [self._event(at, *reading) for reading in readings if reading[2] is not None]
+        readings = (
+            *self._cpu(),
+            *self._load(),
+            *self._measure_memory(),
+            *self._disk(now),
+            *self._measure_network(now),
+        )
+        return [self._build_event(at, *reading) for reading in readings if reading[2] is not None]
 
-    def processes(self) -> list[Event]:
+    def measure_busiest_processes(self) -> list[Event]:
         """Return the busiest processes since the last call, by CPU (percent of one core)."""
         now, at, shares, there = self._monotonic(), self._clock(), [], set()
         for process in psutil.process_iter():
@@ -110,18 +116,24 @@ class HostTelemetry:
         # Its process id is soon reused, and a host that runs for months has had millions of processes.
         self._process_rates.keep(there)
         shares.sort(key=lambda pair: -pair[0])
-        return [event for share, process in shares[:PROCESSES] for event in self._process(at, share, process)]
+        return [
+            event
+            for share, process in shares[:PROCESSES]
+            for event in self._build_process_events(at, share, process)
+        ]
 
-    def _process(self, at: float, share: float, process: psutil.Process) -> Iterator[Event]:
+    def _build_process_events(self, at: float, share: float, process: psutil.Process) -> Iterator[Event]:
         try:
             with process.oneshot():
                 name, memory_bytes = process.name(), process.memory_info().rss
         except psutil.Error:
             return
         more = {"memory_bytes": memory_bytes}
-        yield self._event(at, "process", f"{name}:{process.pid}", 100 * share, "percent of a core", more)
+        yield self._build_event(
+            at, "process", f"{name}:{process.pid}", 100 * share, "percent of a core", more
+        )
 
-    def _event(
+    def _build_event(
         self, at: float, kind: str, key: str, value: Any, unit: str, more: dict[str, Any] | None = None
     ) -> Event:
         attributes = self._attributes.get(unit)
@@ -135,7 +147,7 @@ class HostTelemetry:
             "type": kind,
             "source": self._host,
             # Linux cuts a process's name at 15 bytes, even in the middle of a character.
-            "key": checks.storable(key)[:TEXT_MOST],
+            "key": checks.make_storable(key)[:TEXT_MOST],
             "value": float(value),
             "attributes": attributes,
         }
@@ -150,7 +162,7 @@ class HostTelemetry:
         for minutes, load in zip((1, 5, 15), psutil.getloadavg(), strict=True):
             yield "load", f"load{minutes}", load, "processes"
 
-    def _memory(self) -> Iterator[tuple[str, str, float, str]]:
+    def _measure_memory(self) -> Iterator[tuple[str, str, float, str]]:
         memory = psutil.virtual_memory()
         yield "memory", "used", memory.total - memory.available, "bytes"
         yield "memory", "used_share", memory.percent, "percent"
@@ -163,7 +175,7 @@ class HostTelemetry:
             yield "disk", "read", self._rates("disk:read", io.read_bytes, now), "bytes/s"
             yield "disk", "written", self._rates("disk:written", io.write_bytes, now), "bytes/s"
 
-    def _network(self, now: float) -> Iterator[tuple[str, str, float | None, str]]:
+    def _measure_network(self, now: float) -> Iterator[tuple[str, str, float | None, str]]:
         for name, io in psutil.net_io_counters(pernic=True).items():
             for way, total in (("received", io.bytes_recv), ("sent", io.bytes_sent)):
                 key = f"{name}:{way}"
@@ -186,11 +198,11 @@ class UnpublishedEvents:
     def add(self, queue: str, events: list[Event]) -> None:
         waiting = self._waiting.setdefault(queue, deque())
         try:
-            waiting.extend(self._client.blocks_of(events))
+            waiting.extend(self._client.build_blocks(events))
         except MalformedEvent as error:
             self.dropped += len(events)
             self._say(f"{len(events)} events were dropped ({error}).")
-        while _events(waiting) > self._most:
+        while _count_events(waiting) > self._most:
             self.dropped += waiting.popleft().events
 
     def flush(self) -> None:
@@ -204,7 +216,7 @@ class UnpublishedEvents:
             try:
                 self._client.publish_blocks(queue, list(waiting))
             except WeirError as error:
-                waits = f"{_events(waiting)} events are waiting, {self.dropped} dropped."
+                waits = f"{_count_events(waiting)} events are waiting, {self.dropped} dropped."
                 self._say(f"publishing fails ({error}); {waits}")
                 failed = True
                 continue
@@ -219,7 +231,7 @@ class UnpublishedEvents:
         self._is_failing = True
 
 
-def _events(blocks: Iterable[EncodedBlock]) -> int:
+def _count_events(blocks: Iterable[EncodedBlock]) -> int:
     return sum(block.events for block in blocks)
 
 
@@ -228,7 +240,7 @@ def takes_processes(client: Client) -> bool:
     unavailable.
     """
     try:
-        client.topology().queue(PROCESS_QUEUE)
+        client.get_topology().queue(PROCESS_QUEUE)
     except (BadInput, WeirError):
         return False
     return True
@@ -242,7 +254,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
         last, second = time.monotonic(), second + 1
         events = telemetry.sample()
         if second % PROCESS_EVERY_SECONDS == 0:
-            busiest = telemetry.processes()
+            busiest = telemetry.measure_busiest_processes()
             events += busiest
             if takes_processes(client):
                 outbox.add(PROCESS_QUEUE, busiest)
@@ -254,7 +266,7 @@ def run(client: Client, telemetry: HostTelemetry, stop: threading.Event) -> None
 def main() -> int:
     keep_private()
     raise_open_file_limit()
-    logs.configure()
+    logs.configure_logging()
     if not variables.REDIS_URL.is_set():
         log.error("REDIS_URL is missing; set it to the control server's URL, redis://host:port/0.")
         return 2
@@ -267,12 +279,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     try:
-        client = Client(variables.REDIS_URL.text(), PRODUCER)
+        client = Client(variables.REDIS_URL.get_text(), PRODUCER)
     except BadInput as error:
         log.error("%s", error)
         return 2
     with client:
-        run(client, HostTelemetry(socket.gethostname(), primary_address()), stop)
+        run(client, HostTelemetry(socket.gethostname(), find_primary_address()), stop)
     return 0
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from queues import keys
 from queues.errors import BadInput
-from queues.events.block import BlockIds, decode, newest_time_us
+from queues.events.block import BlockIds, decode, find_newest_time_us
 from queues.redis_types import Entries
 from queues.segments.segment import (
     CHUNK,
@@ -24,8 +24,8 @@ from queues.segments.segment import (
     REMEMBERED_SECONDS,
     Segment,
     count_of,
-    entry_seconds,
-    letters_of,
+    encode_letters,
+    parse_entry_seconds,
 )
 
 GONE, CHANGED = 0, -1
@@ -80,9 +80,9 @@ class DeadLetters:
     def read(self, count: int = 50, after: str = "-") -> list[DeadLetter]:
         """Return dead letters after `after` (an id from here; "-" is the beginning), oldest first."""
         start = "-" if after in ("", "-") else f"({after}"
-        with self._segment.errors():
+        with self._segment.convert_errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, start, "+", count))
-        return [_letter(dead_id, fields) for dead_id, fields in entries]
+        return [_build_letter(dead_id, fields) for dead_id, fields in entries]
 
     def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
         """Yield the oldest `most`, requested about `most_bytes` at a time, estimated from the size of earlier
@@ -101,9 +101,9 @@ class DeadLetters:
 
     def find(self, dead_id: str) -> DeadLetter | None:
         """Return the letter with that id, or None if it is no longer here."""
-        with self._segment.errors():
+        with self._segment.convert_errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, dead_id, dead_id))
-        return _letter(*entries[0]) if entries else None
+        return _build_letter(*entries[0]) if entries else None
 
     def requeue(self, shown: Mapping[str, str], ids: BlockIds | None = None) -> dict[str, int]:
         """Requeue dead letters into the segment, each as a new block whose events keep their ids.
@@ -126,9 +126,9 @@ class DeadLetters:
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
             raise BadInput("event", "must be one or more events with ids.")
-        content = (batch.serialize().to_pybytes(), batch.num_rows, newest_time_us(batch))
-        with self._segment.errors():
-            answer = self._segment.script("amend", dead_id, digest, *content)
+        content = (batch.serialize().to_pybytes(), batch.num_rows, find_newest_time_us(batch))
+        with self._segment.convert_errors():
+            answer = self._segment.run_script("amend", dead_id, digest, *content)
         if isinstance(answer, int):
             raise BadInput("letter", f"{dead_id} {WORDS[answer]}.")
         return str(answer.decode())
@@ -139,7 +139,7 @@ class DeadLetters:
         The values are as stored, with the time since when they are dead, since they get another id at their
         destination.
         """
-        with self._segment.errors():
+        with self._segment.convert_errors():
             entries = cast(Entries, self._segment.node.xrange(self._key, "-", "+", count))
         dated = [(name, {b"since": name.split(b"-")[0]} | fields) for name, fields in entries]
         return [(name.decode(), [part for pair in each.items() for part in pair]) for name, each in dated]
@@ -147,8 +147,8 @@ class DeadLetters:
     def receive(self, source: str, dead_id: str, content: Sequence[Any]) -> bool:
         """Receive a letter from node `source`, once."""
         passage, kept_ms = f"{source}/dead/{dead_id}", round(REMEMBERED_SECONDS * 1000)
-        with self._segment.errors():
-            return bool(self._segment.script("receive_dead_letter", passage, kept_ms, *content))
+        with self._segment.convert_errors():
+            return bool(self._segment.run_script("receive_dead_letter", passage, kept_ms, *content))
 
     def add(
         self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
@@ -159,13 +159,13 @@ class DeadLetters:
         Once for each entry: returns False if they are here already.
         """
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
-        words = (passage, kept_ms, worker, block_id, *letters_of(rows))
-        with self._segment.errors():
-            return bool(self._segment.script("add_dead_letters", *words))
+        words = (passage, kept_ms, worker, block_id, *encode_letters(rows))
+        with self._segment.convert_errors():
+            return bool(self._segment.run_script("add_dead_letters", *words))
 
     def forget(self, dead_ids: Sequence[str]) -> int:
         """Remove what another node has received. Returns how many were still here."""
-        with self._segment.errors():
+        with self._segment.convert_errors():
             return int(self._segment.node.xdel(self._key, *dead_ids)) if dead_ids else 0
 
     def _run_for_each(self, script: str, shown: Mapping[str, str], words_of: Any) -> dict[str, int]:
@@ -173,26 +173,28 @@ class DeadLetters:
         names = list(shown)
         for start in range(0, len(names), CHUNK):
             chunk = names[start : start + CHUNK]
-            with self._segment.errors():
-                answers = self._segment.script(script, *(word for name in chunk for word in words_of(name)))
+            with self._segment.convert_errors():
+                answers = self._segment.run_script(
+                    script, *(word for name in chunk for word in words_of(name))
+                )
             results |= dict(zip(chunk, map(int, answers), strict=True))
         return results
 
 
-def _letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+def _build_letter(dead_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     since_ms = fields.get(b"since")
     return DeadLetter(
         dead_id=dead_id.decode(),
         data=fields.get(b"e", b""),
         events=count_of(fields.get(b"n")),
-        error=_text(fields, b"error"),
+        error=_decode_field(fields, b"error"),
         tries=count_of(fields.get(b"tries")),
-        worker=_text(fields, b"worker"),
-        block_id=_text(fields, b"block"),
-        at_seconds=entry_seconds(dead_id if since_ms is None else b"%d" % count_of(since_ms)),
+        worker=_decode_field(fields, b"worker"),
+        block_id=_decode_field(fields, b"block"),
+        at_seconds=parse_entry_seconds(dead_id if since_ms is None else b"%d" % count_of(since_ms)),
         fixes=count_of(fields.get(b"fixes")),
     )
 
 
-def _text(fields: dict[bytes, bytes], name: bytes) -> str:
+def _decode_field(fields: dict[bytes, bytes], name: bytes) -> str:
     return fields.get(name, b"").decode(errors="backslashreplace").replace("\0", "\\0")

@@ -22,25 +22,34 @@ class Flush:
 
     def __init__(self, queue: str, blocks: Sequence[EncodedBlock]) -> None:
         self.blocks = blocks
-        self._stream = _bulk(keys.SEGMENT.build(queue).encode())
-        self._counters = _bulk(keys.COUNTERS.build(queue).encode())
+        self._stream = _encode_bulk_string(keys.SEGMENT.build(queue).encode())
+        self._counters = _encode_bulk_string(keys.COUNTERS.build(queue).encode())
 
-    def pieces(self) -> list[Any]:
+    def build_pieces(self) -> list[Any]:
         """Return the bytes to send, in order."""
         pieces: list[Any] = []
         pending = bytearray(_MULTI)
         head = b"*11\r\n$4\r\nXADD\r\n" + self._stream + b"$1\r\n*\r\n$1\r\ni\r\n"
         for block in self.blocks:
             size = len(block.data)
-            pending += head + _bulk(block.block_id.encode()) + b"$1\r\nn\r\n" + _bulk(b"%d" % block.events)
-            pending += b"$1\r\nt\r\n" + _bulk(b"%d" % block.newest_time_us) + b"$1\r\nd\r\n$%d\r\n" % size
+            pending += (
+                head
+                + _encode_bulk_string(block.block_id.encode())
+                + b"$1\r\nn\r\n"
+                + _encode_bulk_string(b"%d" % block.events)
+            )
+            pending += (
+                b"$1\r\nt\r\n"
+                + _encode_bulk_string(b"%d" % block.newest_time_us)
+                + b"$1\r\nd\r\n$%d\r\n" % size
+            )
             if size < JOIN_BELOW_BYTES:
                 pending += block.data
             else:
                 pieces += (bytes(pending), block.data)
                 pending = bytearray()
             pending += b"\r\n"
-        pieces.append(bytes(pending + self._counts() + _EXEC))
+        pieces.append(bytes(pending + self._encode_counts() + _EXEC))
         return pieces
 
     def send(self, node: redis.Redis) -> None:
@@ -50,7 +59,7 @@ class Flush:
         """
         connection: Any = node.connection_pool.get_connection()  # redis-py types nothing below the client
         try:
-            connection.send_packed_command(self.pieces(), check_health=False)
+            connection.send_packed_command(self.build_pieces(), check_health=False)
             self._read(connection)
         except redis.ResponseError:
             raise
@@ -76,15 +85,18 @@ class Flush:
             if isinstance(part, Exception):
                 raise part
 
-    def _counts(self) -> bytes:
+    def _encode_counts(self) -> bytes:
         added = {
             b"inserted_events": sum(block.events for block in self.blocks),
             b"inserted_blocks": len(self.blocks),
             b"inserted_bytes": sum(len(block.data) for block in self.blocks),
         }
         head = b"*4\r\n$7\r\nHINCRBY\r\n" + self._counters
-        return b"".join(head + _bulk(name) + _bulk(b"%d" % count) for name, count in added.items())
+        return b"".join(
+            head + _encode_bulk_string(name) + _encode_bulk_string(b"%d" % count)
+            for name, count in added.items()
+        )
 
 
-def _bulk(value: bytes) -> bytes:
+def _encode_bulk_string(value: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(value), value)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from queues.errors import MalformedEvent
 from queues.events.block import decode
 from queues.redis_types import Entries
-from queues.segments.segment import Segment, entry_seconds, read_stored_bytes
+from queues.segments.segment import Segment, parse_entry_seconds, read_stored_bytes
 
 MAX_EVENTS = 100
 MAX_BYTES = 4 * 2**20
@@ -41,19 +41,19 @@ def peek(
     """
     waiting: list[WaitingEvent] = []
     read_bytes, end = 0, monotonic() + MAX_SECONDS
-    for entry_id, fields in _entries(segment, newest):
-        waiting += _events(entry_id, fields, events - len(waiting), newest)
+    for entry_id, fields in _iterate_entries(segment, newest):
+        waiting += _decode_events(entry_id, fields, events - len(waiting), newest)
         read_bytes += len(read_stored_bytes(fields, b"d"))
         if len(waiting) >= events or read_bytes >= MAX_BYTES or monotonic() >= end:
             return waiting, True
     return waiting, False
 
 
-def _entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+def _iterate_entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
     """Yield one entry at a time: a block may be large, and the first may be enough."""
     last = ""
     while True:
-        with segment.errors():
+        with segment.convert_errors():
             if newest:
                 page = segment.node.xrevrange(segment.stream, f"({last}" if last else "+", "-", 1)
             else:
@@ -65,10 +65,12 @@ def _entries(segment: Segment, newest: bool) -> Iterator[tuple[bytes, dict[bytes
         last = entries[0][0].decode()
 
 
-def _events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool) -> list[WaitingEvent]:
-    block, at = _text(fields.get(b"i", entry_id))[:80], entry_seconds(entry_id)
+def _decode_events(
+    entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool
+) -> list[WaitingEvent]:
+    block, at = _decode_text(fields.get(b"i", entry_id))[:80], parse_entry_seconds(entry_id)
     try:
-        rows = decode(block, read_stored_bytes(fields, b"d")).explicit()
+        rows = decode(block, read_stored_bytes(fields, b"d")).build_explicit_batch()
         rows = rows.slice(max(0, rows.num_rows - most)) if newest else rows.slice(0, most)
         events = rows.to_pylist()
     except MalformedEvent as error:
@@ -80,7 +82,7 @@ def _events(entry_id: bytes, fields: dict[bytes, bytes], most: int, newest: bool
     return [WaitingEvent(block, at, {name: _cut(value) for name, value in event.items()}) for event in events]
 
 
-def _text(stored: bytes) -> str:
+def _decode_text(stored: bytes) -> str:
     return stored.decode(errors="backslashreplace")
 
 

@@ -5,7 +5,7 @@ KEYS are `keys.list_queue_keys(queue)`, ARGV[1] is the consumer group. Scripts m
 another node may not.
 """
 
-from queues.lua.script import scripts
+from queues.lua.script import load_scripts
 
 GROUP = "workers"
 COUNTERS = (
@@ -20,4 +20,4 @@ COUNTERS = (
     "received_events",
     "sent_events",
 )
-SCRIPTS = scripts("segment")
+SCRIPTS = load_scripts("segment")

@@ -18,8 +18,8 @@ from redis.typing import EncodableT, FieldT
 
 from queues import keys
 from queues.control.refused import know_of_refused_writes
-from queues.errors import BadInput, NodeFull, NodeUnavailable, connection_reason
-from queues.events.block import Block, EncodedBlock, decode, newest_time_us
+from queues.errors import BadInput, NodeFull, NodeUnavailable, describe_connection_error
+from queues.events.block import Block, EncodedBlock, decode, find_newest_time_us
 from queues.events.times import TIME_MOST_US
 from queues.redis_types import Entries
 from queues.segments.flush import Flush
@@ -105,11 +105,11 @@ class Segment:
         if not blocks:
             return
         try:
-            with self.errors():
+            with self.convert_errors():
                 Flush(self.queue, blocks).send(self.node)
         except redis.RedisError as error:
             # Whatever this node rejects, another one may accept.
-            raise NodeUnavailable(f"{_address(self.node)} rejected a flush ({error}).") from error
+            raise NodeUnavailable(f"{_format_address(self.node)} rejected a flush ({error}).") from error
 
     def claim(
         self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
@@ -119,9 +119,11 @@ class Segment:
 
         Due retries come first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
         """
-        with self.errors():
+        with self.convert_errors():
             limits = limit_events, most_bytes
-            reclaimed, *waiting, length = self.script("reclaim", worker, *limits, round(idle_seconds * 1000))
+            reclaimed, *waiting, length = self.run_script(
+                "reclaim", worker, *limits, round(idle_seconds * 1000)
+            )
             claimed = [_parse_claim(entry_id, fields, int(tries)) for entry_id, fields, tries in reclaimed]
             held = sum(block.events for block in claimed), sum(len(block.data) for block in claimed)
             # Whole blocks of the average size that still fit; the first claim takes one in any case.
@@ -143,9 +145,9 @@ class Segment:
         Only an entry that is still there counts, so repeating it changes nothing.
         """
         events, blocks = 0, 0
-        for chunk in _chunks(entry_ids):
-            with self.errors():
-                gone = self.script("acknowledge", *chunk)
+        for chunk in _iterate_chunks(entry_ids):
+            with self.convert_errors():
+                gone = self.run_script("acknowledge", *chunk)
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
@@ -156,10 +158,10 @@ class Segment:
         Returns False if it is no longer the worker's: it is gone, or another worker has it.
         """
         delay_ms = round(delay_seconds * 1000)
-        with self.errors():
-            return bool(self.script("retry", claimed.entry_id, worker, delay_ms, int(untried)))
+        with self.convert_errors():
+            return bool(self.run_script("retry", claimed.entry_id, worker, delay_ms, int(untried)))
 
-    def dead_letter(
+    def move_to_dead_letters(
         self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]
     ) -> Removed:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
@@ -168,9 +170,9 @@ class Segment:
         worker's (another worker has it, or has finished it), nothing is moved. Raises `BadInput` if a row's
         id is null: cut rows from `Block.explicit()`.
         """
-        letters = letters_of(rows)
-        with self.errors():
-            gone = self.script(
+        letters = encode_letters(rows)
+        with self.convert_errors():
+            gone = self.run_script(
                 "dead_letter", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters
             )
         return Removed(gone[0], gone[1])
@@ -184,8 +186,8 @@ class Segment:
         anew: start from the beginning if the entry belongs to an earlier stream: its node came back empty,
         with an earlier clock. All ids are smaller then.
         """
-        with self.errors():
-            rows = self.script("scan", after_id or "0-0", limit_events, int(anew))
+        with self.convert_errors():
+            rows = self.run_script("scan", after_id or "0-0", limit_events, int(anew))
         return [Scanned(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(
@@ -198,7 +200,7 @@ class Segment:
         """
         start, count = after_id or "0-0", FIRST_READ_BLOCKS
         while True:
-            with self.errors():
+            with self.convert_errors():
                 entries = cast(Entries, self.node.xrange(self.stream, f"({start}", through_id, count))
             size_bytes = 0
             for entry_id, fields in entries:
@@ -218,8 +220,8 @@ class Segment:
         """
         total = Removed(0, 0)
         while True:
-            with self.errors():
-                gone = self.script("trim", through_id, CHUNK)
+            with self.convert_errors():
+                gone = self.run_script("trim", through_id, CHUNK)
             total += Removed(gone[0], gone[1])
             if gone[1] < CHUNK:
                 return total
@@ -232,8 +234,8 @@ class Segment:
         in `weights` are given. New ones are distributed by weight; nodes with weight 0 get none.
         """
         pairs = [part for node, weight in weights.items() for part in (node, weight)]
-        with self.errors():
-            rows = self.script("depart", most_blocks, most_bytes, *pairs)
+        with self.convert_errors():
+            rows = self.run_script("depart", most_blocks, most_bytes, *pairs)
         return [
             Departing(
                 entry_id.decode(),
@@ -252,32 +254,32 @@ class Segment:
         passage = f"{source}/{block.entry_id}/{block.block_id}"
         kept_ms = round(REMEMBERED_SECONDS * 1000)
         content = (block.block_id, block.events, block.newest_time_us, block.data)
-        with self.errors():
-            return bool(self.script("receive", passage, *content, kept_ms))
+        with self.convert_errors():
+            return bool(self.run_script("receive", passage, *content, kept_ms))
 
     def confirm(self, entry_ids: Sequence[str]) -> Removed:
         """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
         events, blocks = 0, 0
-        for chunk in _chunks(entry_ids):
-            with self.errors():
-                gone = self.script("confirm", *chunk)
+        for chunk in _iterate_chunks(entry_ids):
+            with self.convert_errors():
+                gone = self.run_script("confirm", *chunk)
             events, blocks = events + gone[0], blocks + gone[1]
         return Removed(events, blocks)
 
     def list_marked_nodes(self) -> set[str]:
         """Return the nodes that blocks here are marked for."""
-        with self.errors():
+        with self.convert_errors():
             names = cast(list[bytes], self.node.hvals(keys.LEAVING.build(self.queue)))
         return {name.decode() for name in names}
 
     def stay(self, nodes: Sequence[str]) -> int:
         """Unmark blocks for nodes that no longer exist, so that they are handled here. Returns how many."""
-        with self.errors():
-            return int(self.script("stay", *nodes)) if nodes else 0
+        with self.convert_errors():
+            return int(self.run_script("stay", *nodes)) if nodes else 0
 
-    def counters(self) -> dict[str, int]:
+    def get_counters(self) -> dict[str, int]:
         """Return the cumulative counters; one that never counted is 0."""
-        with self.errors():
+        with self.convert_errors():
             counts = self.node.hgetall(keys.COUNTERS.build(self.queue))
         return {name: int(counts.get(name.encode(), 0)) for name in COUNTERS}
 
@@ -287,10 +289,10 @@ class Segment:
         Use it after filling the segment in another way (restoring a backup) while no other process writes. No
         counter goes back: what is missing counts as removed.
         """
-        counts, held, after = self.counters(), [0, 0, 0], "-"
+        counts, held, after = self.get_counters(), [0, 0, 0], "-"
         while True:
-            with self.errors():
-                *page, last = self.script("held", after, CHUNK)
+            with self.convert_errors():
+                *page, last = self.run_script("held", after, CHUNK)
             held = [sum(pair) for pair in zip(held, page, strict=True)]
             if page[1] < CHUNK:
                 break
@@ -303,18 +305,18 @@ class Segment:
             name: value for name, value in right.items() if value != counts[name]
         }
         if changed:
-            with self.errors():
+            with self.convert_errors():
                 self.node.hset(keys.COUNTERS.build(self.queue), mapping=changed)
 
     def measure(self) -> dict[str, int | float | None]:
         """Return counters, lengths, and the age of the oldest entry; see `queues.segments.gauge`."""
-        with self.errors():
+        with self.convert_errors():
             return read_gauges(self.node, [self.queue])[self.queue]
 
     def sweep(self, idle_seconds: float = 60.0) -> int:
         """Remove consumers (ended workers) without pending blocks that were not seen for `idle_seconds`."""
-        with self.errors():
-            return int(self.script("sweep", round(idle_seconds * 1000)))
+        with self.convert_errors():
+            return int(self.run_script("sweep", round(idle_seconds * 1000)))
 
     def _read_new(self, worker: str, count: int) -> list[Claimed]:
         try:
@@ -324,28 +326,28 @@ class Segment:
             if "NOGROUP" not in str(error):
                 raise
             return []
-        entries = _entries(reply)
+        entries = _extract_entries(reply)
         return [_parse_claim(entry_id, fields, 1) for entry_id, fields in entries]
 
     def _run_for_each(self, name: str, entry_ids: Sequence[str], *arguments: Any) -> list[Any]:
         result: list[Any] = []
-        for chunk in _chunks(entry_ids):
-            with self.errors():
-                result += self.script(name, *arguments, *chunk)
+        for chunk in _iterate_chunks(entry_ids):
+            with self.convert_errors():
+                result += self.run_script(name, *arguments, *chunk)
         return result
 
-    def script(self, name: str, *arguments: Any) -> Any:
+    def run_script(self, name: str, *arguments: Any) -> Any:
         """Return the reply of one of `queues.segments.scripts`. Raises redis-py's errors: call it within
         `errors`.
         """
         return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
 
-    def errors(self) -> AbstractContextManager[None]:
+    def convert_errors(self) -> AbstractContextManager[None]:
         """Return a context that converts redis-py's errors to Weir's."""
-        return _errors(self.node)
+        return _convert_errors(self.node)
 
 
-def _entries(reply: Any) -> list[Any]:
+def _extract_entries(reply: Any) -> list[Any]:
     """Return the entries of an XREADGROUP reply of one stream, in either protocol's shape."""
     if not reply:
         return []
@@ -364,11 +366,11 @@ def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> Claimed:
         tries=tries,
         newest_time_us=min(count_of(fields.get(b"t")), TIME_MOST_US - 1),
         data=read_stored_bytes(fields, b"d"),
-        inserted_at_seconds=entry_seconds(entry_id),
+        inserted_at_seconds=parse_entry_seconds(entry_id),
     )
 
 
-def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
+def encode_letters(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
     """Return data, error, events, and newest time of each letter. Raises `BadInput`."""
     letters: list[Any] = []
     for batch, error in rows:
@@ -377,11 +379,11 @@ def letters_of(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
         data = batch.serialize().to_pybytes()
         # The error of a handler may quote text that is not Unicode.
         said = error[:2000].encode(errors="backslashreplace")
-        letters += [data, said, batch.num_rows, newest_time_us(batch)]
+        letters += [data, said, batch.num_rows, find_newest_time_us(batch)]
     return letters
 
 
-def entry_seconds(entry_id: bytes) -> float:
+def parse_entry_seconds(entry_id: bytes) -> float:
     """Return the time of a stream id, which starts with the node's clock in milliseconds, or with a foreign
     value.
     """
@@ -403,27 +405,29 @@ def _block_id(entry_id: bytes, fields: Mapping[bytes, bytes]) -> str:
     return fields.get(b"i", entry_id).decode(errors="backslashreplace")
 
 
-def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
+def _iterate_chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(items), CHUNK):
         yield items[start : start + CHUNK]
 
 
 @contextmanager
-def _errors(node: redis.Redis) -> Iterator[None]:
+def _convert_errors(node: redis.Redis) -> Iterator[None]:
     """Convert redis-py's errors to Weir's."""
     try:
         yield
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-        raise NodeUnavailable(f"{_address(node)} is not responding ({connection_reason(error)}).") from error
+        raise NodeUnavailable(
+            f"{_format_address(node)} is not responding ({describe_connection_error(error)})."
+        ) from error
     except redis.ResponseError as error:
         if _says_full(error):
             raise NodeFull(
-                f"{_address(node)} is full (maxmemory); free memory or move points away."
+                f"{_format_address(node)} is full (maxmemory); free memory or move points away."
             ) from error
         # redis-py removes the first word of errors for which it has a class.
         known = isinstance(error, (redis.ReadOnlyError, MasterDownError))
         if known or str(error).startswith(("BUSY ", "NOREPLICAS ")):
-            raise NodeUnavailable(f"{_address(node)} is not ready ({error}).") from error
+            raise NodeUnavailable(f"{_format_address(node)} is not ready ({error}).") from error
         raise
 
 
@@ -435,6 +439,6 @@ def _says_full(error: redis.ResponseError) -> bool:
     return isinstance(error, redis.OutOfMemoryError) or at_exec
 
 
-def _address(node: redis.Redis) -> str:
+def _format_address(node: redis.Redis) -> str:
     options = node.connection_pool.connection_kwargs
     return f"{options.get('host', options.get('path', 'node'))}:{options.get('port', '')}"

@@ -9,7 +9,7 @@ NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
-def header_cells(line: str, separator: str) -> list[str]:
+def split_header_cells(line: str, separator: str) -> list[str]:
     """Return the names of a header line, without blanks around them. Raises csv.Error."""
     rows = list(csv.reader([line], delimiter=separator, strict=True))
     return [name.strip() for name in rows[0]] if rows else []
@@ -23,7 +23,7 @@ def detect_separator(line: str, known: Collection[str] = ()) -> str:
     best, most = ",", (0, 1)
     for separator in SEPARATORS:
         try:
-            names = header_cells(line, separator)
+            names = split_header_cells(line, separator)
         except csv.Error:
             continue
         score = (sum(name.lower() in known for name in names), len(names))
@@ -32,7 +32,7 @@ def detect_separator(line: str, known: Collection[str] = ()) -> str:
     return best
 
 
-def separator_hint(line: str) -> str:
+def describe_separator(line: str) -> str:
     """Return a sentence for a file that takes commas and has others; "" for one that has commas."""
     separator = detect_separator(line)
     if separator == ",":
@@ -40,6 +40,6 @@ def separator_hint(line: str) -> str:
     return f"; its cells are separated by {NAMES[separator]}, but the file must use commas"
 
 
-def with_decimal_point(cell: str) -> str:
+def convert_decimal_comma(cell: str) -> str:
     """Return a number with a decimal comma (1,5) as others write it (1.5); any other cell as it is."""
     return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell.strip()) else cell

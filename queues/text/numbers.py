@@ -18,41 +18,41 @@ _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def digits(text: str, most: int = MAX_DIGITS) -> int | None:
+def parse_digits(text: str, most: int = MAX_DIGITS) -> int | None:
     """The number that at most so many ASCII digits are; None for any other text. 64 bits hold every number of
     18 digits; Python refuses to read thousands of them, and takes digits of other scripts for digits.
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
 
 
-def whole_number(text: str, most: int = MAX_DIGITS) -> int | None:
+def parse_whole_number(text: str, most: int = MAX_DIGITS) -> int | None:
     """Return the whole number that a text writes, with a sign or without; None for any other text."""
     plain = text.strip()
     return int(plain) if _WHOLE.fullmatch(plain) and len(plain.lstrip("+-")) <= most else None
 
 
-def decimal_number(text: str) -> float | None:
+def parse_decimal_number(text: str) -> float | None:
     """The number that a text writes in plain digits; None for any other, also nan, inf and 1_000."""
     plain = text.strip()
     return float(plain) if len(plain) <= MAX_LENGTH and _DECIMAL.fullmatch(plain) else None
 
 
-def any_number(text: str) -> int | float | None:
+def parse_any_number(text: str) -> int | float | None:
     """Return a whole number as it is written, another finite one as a float, and None for other text."""
-    whole = whole_number(text, MAX_DIGITS_OF_64_BITS)
-    value = decimal_number(text) if whole is None else whole
+    whole = parse_whole_number(text, MAX_DIGITS_OF_64_BITS)
+    value = parse_decimal_number(text) if whole is None else whole
     return value if value is not None and math.isfinite(value) else None
 
 
 def read_number(text: str, field: str) -> float:
     """Return the finite number that a text writes. Raises BadInput naming the field and the text."""
-    value = decimal_number(text)
+    value = parse_decimal_number(text)
     if value is None or not math.isfinite(value):
         raise BadInput(field, f"must be a number such as 12 or 0.5, not {text[:MAX_SHOWN]!r}.")
     return value
 
 
-def measured_number(value: Any) -> float:
+def parse_measured_number(value: Any) -> float:
     """Return a number as other systems report one: a number, or text with NaN and +Inf among it.
 
     Raises ValueError for other text, TypeError for what is neither.
@@ -64,26 +64,26 @@ def measured_number(value: Any) -> float:
     plain = value.strip()
     if plain.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return float(plain)
-    number = decimal_number(plain)
+    number = parse_decimal_number(plain)
     if number is None:
         raise ValueError(f"{value[:MAX_SHOWN]!r} is not a number")
     return number
 
 
-def option_number(text: str) -> float:
+def parse_option_number(text: str) -> float:
     """Return the number of a command's option, for argparse, which names the option and the text. The command
     checks its bounds, which nan and inf are not within.
     """
-    return measured_number(text)
+    return parse_measured_number(text)
 
 
-def option_whole(text: str) -> int:
+def parse_option_whole_number(text: str) -> int:
     """Return the whole number of a command's option, for argparse."""
-    value = whole_number(text)
+    value = parse_whole_number(text)
     if value is None:
         raise ValueError
     return value
 
 
 # argparse says "invalid NAME value".
-option_number.__name__, option_whole.__name__ = "number", "whole number"
+parse_option_number.__name__, parse_option_whole_number.__name__ = "number", "whole number"

@@ -21,7 +21,7 @@ from queues import keys
 from queues.events.block import BlockIds, cut, from_events
 from queues.models import Container, Node, Queue
 from queues.segments.segment import Segment
-from queues.stored_document import StoredDocument, plain
+from queues.stored_document import StoredDocument, convert_to_plain
 from tests.console.pipeline_sample import sample_application
 from tests.console.served import PASSWORD
 from tests.servers import Server
@@ -155,12 +155,12 @@ def dead_letter(server: Server, name: str) -> None:
     batch = from_events([{"id": f"e-{name}", "type": "a"}], now_us=1_000_000)
     segment.publish(cut(batch, BlockIds()))
     (claimed,) = segment.claim("a worker", 10, 60)
-    segment.dead_letter(claimed, "a worker", [(claimed.block().explicit(), "no")])
+    segment.move_to_dead_letters(claimed, "a worker", [(claimed.block().build_explicit_batch(), "no")])
 
 
 def sample_snapshot() -> dict[str, Any]:
     """A calm plant, with every key that the observer writes."""
-    return plain(snapshot_of(_calm()))
+    return convert_to_plain(snapshot_of(_calm()))
 
 
 def _calm() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.pipeline.status.task_measures import WorkSample, compute_measures
 
 DECLARATION = """
 name: performance
@@ -89,7 +89,9 @@ def _replica(share: float) -> dict[str, Any]:
         "batch_seconds": 0.2,
         "response_seconds": 0.31,
         "response_error_seconds": 0.04,
-        "work": measures([WorkSample(1.0, 30 * share, round(30 * share), round(20 * share), 0.2)] * 2, 10.0),
+        "work": compute_measures(
+            [WorkSample(1.0, 30 * share, round(30 * share), round(20 * share), 0.2)] * 2, 10.0
+        ),
     }
 
 
@@ -131,5 +133,5 @@ def _operator(
         "shed_share": 0.0,
         "late_per_second": 0.1,
         "patterns": patterns,
-        "work": [measures([WorkSample(1.0, 10.0, 10, 1, 0.1)] * 2, 10.0)] * 2,
+        "work": [compute_measures([WorkSample(1.0, 10.0, 10, 1, 0.1)] * 2, 10.0)] * 2,
     }

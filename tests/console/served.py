@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from console.embedded.processes import web
+from console.embedded.processes import build_web_process
 from queues.nodes.server import free_port
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
@@ -96,7 +96,7 @@ def serving(
     log = data / "web.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*_limited(open_files), sys.executable, "-m", *web("127.0.0.1", port).command],
+            [*_limited(open_files), sys.executable, "-m", *build_web_process("127.0.0.1", port).command],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

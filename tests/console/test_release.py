@@ -30,7 +30,7 @@ SAMPLE = {
 
 
 def test_a_checkout_has_the_version_of_its_project_and_what_a_wheel_takes_along():
-    assert release.IS_CHECKOUT and release.version() == PROJECT["project"]["version"]
+    assert release.IS_CHECKOUT and release.read_version() == PROJECT["project"]["version"]
     taken = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert {SHIPPED + path for path in taken} == set(taken.values())
     assert [
@@ -40,7 +40,7 @@ def test_a_checkout_has_the_version_of_its_project_and_what_a_wheel_takes_along(
 
 def test_compose_has_the_version_too():
     images = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    assert set(re.findall(r"WEIR_VERSION:-([^}]+)", images)) == {release.version()}
+    assert set(re.findall(r"WEIR_VERSION:-([^}]+)", images)) == {release.read_version()}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_wheel_holds_what_is_in_the_repository_for_run_time_and_nothing_else(w
     tracked = set(subprocess.run(listed, cwd=ROOT, capture_output=True, text=True).stdout.split())
     assert tracked and tracked <= names
     others = {name for name in names - tracked if not name.startswith(SCRIPT)}
-    assert {name.split("/")[0] for name in others} == {f"weir-{release.version()}.dist-info"}
+    assert {name.split("/")[0] for name in others} == {f"weir-{release.read_version()}.dist-info"}
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_its_commands_work_anywhere(installed, tmp_path):
             env=environment,
         )
 
-    assert weir("--version").stdout == f"weir {release.version()}\n"
+    assert weir("--version").stdout == f"weir {release.read_version()}\n"
     decided = weir("decide", "worker_rate", "-", given=json.dumps(SAMPLE))
     assert [each["action"] for each in json.loads(decided.stdout)["decisions"]] == [None, {"start": 1}]
     refused = weir("decide", "worker_rate", "-", given=json.dumps({**SAMPLE, "odd": 1}))

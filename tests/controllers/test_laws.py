@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from controllers import catalog, flow
 from controllers.framework import guard
-from controllers.framework.discovery import modules_of
+from controllers.framework.discovery import import_modules
 from controllers.framework.law import correct_state, decide_next
 from controllers.framework.parameter import Parameter, read_values
 from queues.errors import BadInput
@@ -263,8 +263,8 @@ def test_the_catalog_finds_every_law_of_the_contract_by_its_own_name():
 def test_two_laws_of_one_name_are_refused(monkeypatch):
     twice = types.ModuleType("controllers.flow.twice")
     twice.LAW = catalog.LAWS["flow"]  # type: ignore[attr-defined]
-    found = [*modules_of(flow), twice]
-    monkeypatch.setattr(catalog, "modules_of", lambda room: found if room is flow else modules_of(room))
+    found = [*import_modules(flow), twice]
+    monkeypatch.setattr(catalog, "modules_of", lambda room: found if room is flow else import_modules(room))
     with pytest.raises(ValueError, match="flow"):
         catalog.find_laws()
 
@@ -280,6 +280,6 @@ def test_a_value_that_is_no_whole_number_in_range_is_refused_by_name(value):
 
 def test_an_unknown_key_is_refused_by_name_with_the_known_ones():
     with pytest.raises(BadInput) as refused:
-        catalog.read_parameters(catalog.law("worker_rate"), {"uper_limit": 5})
+        catalog.read_parameters(catalog.get_law("worker_rate"), {"uper_limit": 5})
     assert refused.value.field == "parameters.uper_limit"
     assert "upper_limit" in refused.value.message

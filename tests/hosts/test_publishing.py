@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from queues import keys
-from queues.nodes.server import ServerConfig, command
+from queues.nodes.server import ServerConfig, prepare_server_command
 from queues.points import share
 from queues.publishing.client import Client
 from queues.topology import NodeSpec, QueueSpec, Topology
@@ -29,7 +29,7 @@ def net(tmp_path: Path) -> Iterator[Network]:
         pytest.skip(absent)
     with network(("control", *NODES), tmp_path, clocked=("n2",)) as net:
         for host in ("control", *NODES):
-            line = command(ServerConfig(PORT, tmp_path / host, 128 * 2**20, bind="0.0.0.0"))
+            line = prepare_server_command(ServerConfig(PORT, tmp_path / host, 128 * 2**20, bind="0.0.0.0"))
             with Path(line[-1]).open("a") as file:
                 file.write("protected-mode no\n")
             net.start(host, line, {"PATH": "/usr/bin:/bin"}, host)

@@ -20,7 +20,7 @@ import redis
 from bench.plant.running_plant import ROOT, clean_environment
 from console.embedded.processes import WEB_OPTIONS, WORKER_OPTIONS
 from queues import keys
-from queues.nodes.server import ServerConfig, command
+from queues.nodes.server import ServerConfig, prepare_server_command
 from tests.hosts.network import Network, missing, network
 from tests.postgres import as_postgres, folder_of_postgres, server_binary
 from tests.waiting import until
@@ -134,7 +134,7 @@ class WholePlant:
     def _servers(self) -> None:
         for host in ("control", *NODES):
             config = ServerConfig(SERVER_PORT, self.folder / host, 128 * 2**20, bind="0.0.0.0")
-            line = command(config)
+            line = prepare_server_command(config)
             with Path(line[-1]).open("a") as file:
                 file.write("protected-mode no\n")
             self.start(host, f"server-{host}", *line)

@@ -49,7 +49,7 @@ def test_it_takes_three_files():
 
 
 def test_the_law_is_known_wherever_laws_are(written):
-    law = catalog.law("lateness")
+    law = catalog.get_law("lateness")
     test_laws.test_every_value_a_law_takes_is_documented_with_range_and_unit(law)
     test_laws.test_the_defaults_of_a_law_and_of_its_guard_are_good_values(law)
     observation = {"late_per_second": 20.0, "in_per_second": 1_000.0, "lateness_seconds": 5.0}
@@ -58,8 +58,8 @@ def test_the_law_is_known_wherever_laws_are(written):
 
 
 def test_its_loops_have_a_clock_and_are_shown(written):
-    assert registry.kind_of("lateness").interval_seconds == 10
-    display = registry.display_of("lateness")
+    assert registry.get_kind("lateness").interval_seconds == 10
+    display = registry.find_display("lateness")
     assert display.past({"seconds": 6.0}) == "set seconds 6"
     words = select_template(["loops/laws/lateness.html", "loops/laws/any.html"])
     assert "late events" in words.render(

@@ -38,7 +38,7 @@ def test_the_site_takes_nothing_from_elsewhere(site):
 
 
 def test_each_page_begins_with_its_title_and_has_one():
-    for page in contents.pages().values():
+    for page in contents.load_pages().values():
         lines = re.sub(r"^```.*?^```", "", page.text, flags=re.MULTILINE | re.DOTALL).splitlines()
         assert lines[0].startswith("# "), page.source
         assert sum(line.startswith("# ") for line in lines) == 1, page.source
@@ -46,20 +46,22 @@ def test_each_page_begins_with_its_title_and_has_one():
 
 def test_code_is_shown_as_code_on_every_page():
     """A fence that says more than its language takes braces; else its code would be read as Markdown."""
-    for source in contents.pages():
+    for source in contents.load_pages():
         assert "```" not in render_markdown(source, "/help/").body, source
 
 
 def test_each_page_stands_in_the_table_of_contents_once():
-    listed = [page.source for part in contents.parts() for page in part.list_pages()]
-    assert sorted(listed) == sorted(contents.pages())
+    listed = [page.source for part in contents.build_contents() for page in part.list_pages()]
+    assert sorted(listed) == sorted(contents.load_pages())
 
 
 def test_each_page_is_linked_by_the_index_of_its_folder():
-    for page in contents.pages().values():
+    for page in contents.load_pages().values():
         folder = page.source.rpartition("/")[0]
-        index = contents.pages()[f"{folder}/index.md" if folder else "index.md"]
-        assert page is index or page.source in index.links(), f"{index.source} does not link {page.source}"
+        index = contents.load_pages()[f"{folder}/index.md" if folder else "index.md"]
+        assert page is index or page.source in index.list_links(), (
+            f"{index.source} does not link {page.source}"
+        )
 
 
 def test_each_shipped_rule_has_a_runbook_and_each_runbook_its_rule():

@@ -62,7 +62,7 @@ def test_names_are_unique_and_each_has_its_meaning():
 
 
 def test_the_reference_has_each_variable():
-    page = reference.environment()
+    page = reference.build_environment_page()
     assert [name for name in NAMES if f"| `{name}` |" not in page] == []
 
 
@@ -89,9 +89,9 @@ def test_no_secret_has_a_value_in_the_example():
 
 
 def test_what_is_empty_is_not_set():
-    assert environment.LOG_LEVEL.text({"WEIR_LOG_LEVEL": ""}) == "INFO"
+    assert environment.LOG_LEVEL.get_text({"WEIR_LOG_LEVEL": ""}) == "INFO"
     assert not environment.REDIS_URL.is_set({"REDIS_URL": ""})
-    assert environment.HSTS_SECONDS.whole(7, {"WEIR_HSTS_SECONDS": ""}) == 7
+    assert environment.HSTS_SECONDS.get_whole_number(7, {"WEIR_HSTS_SECONDS": ""}) == 7
     assert environment.SSL_REDIRECT.is_on(True, {}) and not environment.SSL_REDIRECT.is_on(
         True, {"WEIR_SSL_REDIRECT": "0"}
     )
@@ -100,10 +100,10 @@ def test_what_is_empty_is_not_set():
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "soon"])
 def test_seconds_are_refused_out_of_their_range(text):
     with pytest.raises(BadInput, match=r"WEIR_PIPELINE_TRIGGER_SECONDS: must be 0\.1 to 3600 s,"):
-        environment.PIPELINE_TRIGGER_SECONDS.seconds({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
+        environment.PIPELINE_TRIGGER_SECONDS.get_seconds({"WEIR_PIPELINE_TRIGGER_SECONDS": text})
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "²", "12345678901"])
 def test_whole_numbers_are_refused_that_are_none(text):
     with pytest.raises(BadInput, match="must be a whole number of at most 10 digits"):
-        environment.LIVE_SOCKETS.whole(environment={"WEIR_LIVE_SOCKETS": text})
+        environment.LIVE_SOCKETS.get_whole_number(environment={"WEIR_LIVE_SOCKETS": text})

@@ -105,7 +105,7 @@ def test_a_copy_of_a_name_is_a_plain_text():
 
 
 def test_the_reference_has_each_key_with_who_writes_and_reads_it():
-    page = reference.server_keys()
+    page = reference.build_keys_page()
     for key in keys.KEYS:
         row = f"| `{key}` | {key.kind} | {', '.join(key.writers)} | {', '.join(key.readers)} | "
         assert row in page, key

@@ -8,7 +8,7 @@ import redis
 from console.help import reference
 from controllers import catalog
 from controllers.framework import guard
-from controllers.framework.discovery import modules_of
+from controllers.framework.discovery import import_modules
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from controllers.simulation.catalog import SCENARIOS
 from queues.topology import NodeSpec, QueueSpec, Topology
@@ -56,7 +56,7 @@ class Everything(PlantInventory):
 
     applications = ("performance",)
     hosts = {"jobs@host": ReportedHost(role="jobs", slots=2, at=0.0)}
-    plants = {"east": adapters.kinds()["flink"], "shop": adapters.kinds()["celery"]}
+    plants = {"east": adapters.list_kinds()["flink"], "shop": adapters.list_kinds()["celery"]}
 
     def __init__(self) -> None:
         super().__init__(Topology(1, NODES, QUEUES), redis.Redis(), OPERATORS)
@@ -71,7 +71,7 @@ def test_each_law_has_a_kind_and_each_kind_its_law():
 
 
 def test_each_module_of_the_folder_is_the_kind_of_the_law_it_is_named_after():
-    found = {module.__name__.rpartition(".")[2]: module for module in modules_of(kinds)}
+    found = {module.__name__.rpartition(".")[2]: module for module in import_modules(kinds)}
     del found["registry"]
     assert {name: getattr(module, "KIND", None) for name, module in found.items()} == dict(KINDS)
 
@@ -115,7 +115,7 @@ def test_a_kind_is_ticked_by_the_clock(kind):
 
 @each_kind
 def test_a_kind_has_a_line_in_the_docs(kind):
-    rows = {law: rest for law, *rest in ROW.findall(reference.loops())}
+    rows = {law: rest for law, *rest in ROW.findall(reference.build_loops_page())}
     display = kind.display
     assert display.of_each and "|" not in f"{display.of_each}{display.purpose}"
     said = [display.of_each, display.purpose, display.lanes.measured, display.lanes.actuator]

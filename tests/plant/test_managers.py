@@ -19,7 +19,7 @@ from bench.plant.running_plant import ROOT, RunningPlant
 from queues import keys
 from queues.publishing.client import Client
 from queues.topology import Topology
-from workers.control.engine import LEASE_SECONDS, least_seconds
+from workers.control.engine import LEASE_SECONDS, compute_min_seconds
 from workers.control.kinds.worker_rate import INTERVAL_SECONDS
 from workers.coordination.leases import Lease
 
@@ -186,7 +186,7 @@ def assert_one_manager_at_a_time(plant: RunningPlant, since: int) -> None:
     for entries in ledgers.values():
         for (fence, at), (next_fence, next_at) in pairwise(entries):
             assert next_fence > fence
-            assert next_at - at >= least_seconds(INTERVAL_SECONDS) - 0.01
+            assert next_at - at >= compute_min_seconds(INTERVAL_SECONDS) - 0.01
 
 
 def control_worker(plant: RunningPlant, queue: str) -> subprocess.Popen[str]:

@@ -26,7 +26,7 @@ from queues.control.connection import connect
 from queues.publishing.client import Client
 from tests.production.replicated_plant import ReplicatedPlant, replicated_plant
 from tests.waiting import until
-from workers.control.engine import least_seconds
+from workers.control.engine import compute_min_seconds
 from workers.coordination.leases import Lease
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def assert_no_loop_ticked_twice(plant: ReplicatedPlant) -> int:
         decisions += len(entries)
         for (fence, at, interval), (next_fence, next_at, _) in pairwise(entries):
             assert next_fence > fence
-            assert (next_at - at).total_seconds() >= least_seconds(interval) - 0.01
+            assert (next_at - at).total_seconds() >= compute_min_seconds(interval) - 0.01
     return decisions
 
 

@@ -47,7 +47,7 @@ class InHand:
 
     @property
     def events(self) -> frozenset[str]:
-        return frozenset(self.block.block().ids().to_pylist())
+        return frozenset(self.block.block().get_event_ids().to_pylist())
 
 
 class Claims(RuleBasedStateMachine):
@@ -86,7 +86,7 @@ class Claims(RuleBasedStateMachine):
     def stored(self) -> dict[str, frozenset[str]]:
         """Entry id → event ids, as the server has them."""
         found = self.segment.read("0-0", "+")
-        return {entry: frozenset(Claimed(entry, block, 0, 0, 0, data, 0.0).block().ids().to_pylist())
+        return {entry: frozenset(Claimed(entry, block, 0, 0, 0, data, 0.0).block().get_event_ids().to_pylist())
                 for entry, block, data in found}  # fmt: skip
 
     @rule(blocks=st.integers(1, 3))
@@ -147,12 +147,12 @@ class Claims(RuleBasedStateMachine):
         """Its last row is poison, the others are handled."""
         if (held := self.in_hand(worker, place)) is None:
             return
-        rows = held.block.block().explicit()
+        rows = held.block.block().build_explicit_batch()
         poison = rows.slice(rows.num_rows - 1)
         self.effects |= held.events - set(poison.column(0).to_pylist())
         for _ in range(1 + answer_is_lost):
             ours = self.is_held_by(worker, held.block)
-            removed = self.segment.dead_letter(held.block, worker, [(poison, "bad")])
+            removed = self.segment.move_to_dead_letters(held.block, worker, [(poison, "bad")])
             # A block of what was put in again is of a single event.
             assert removed == (Removed(len(held.events), 1) if ours else Removed(0, 0))
             if ours:
@@ -224,7 +224,7 @@ class Claims(RuleBasedStateMachine):
     @invariant()
     def the_server_has_what_the_model_has_and_counts_it(self) -> None:
         assert self.stored() == {entry: each.events for entry, each in self.waiting.items()}
-        counters = self.segment.counters()
+        counters = self.segment.get_counters()
         assert counters["inserted_events"] - counters["removed_events"] == sum(
             len(each.events) for each in self.waiting.values()
         )

@@ -121,7 +121,7 @@ class Pipeline(RuleBasedStateMachine):
                 self.combines_all()
             assert self.counted() == self.events()
             assert self.emitted == Counter(self.events())
-            assert self.results.room().used_bytes == self.results.room().in_flight_events == 0
+            assert self.results.measure_room().used_bytes == self.results.measure_room().in_flight_events == 0
             assert list(self.control.scan_iter("weir:pipeline:result:*")) == [], "no rows are left behind"
         finally:
             for each in self.dispatchers:
@@ -175,15 +175,15 @@ class Pipeline(RuleBasedStateMachine):
     @precondition(lambda self: len(self.dispatchers) > 1)
     @rule()
     def a_dispatcher_that_was_thought_dead_goes_on(self) -> None:
-        before = self.dispatches.cursor() or Cursor()
+        before = self.dispatches.load_cursor() or Cursor()
         self.now += 1
         try:
             self.dispatchers[0].step()
         except DispatcherOvertaken:
             self.dispatchers.pop(0).close()
-            assert (self.dispatches.cursor() or Cursor()).to_document() == before.to_document()
+            assert (self.dispatches.load_cursor() or Cursor()).to_document() == before.to_document()
         else:
-            if (self.dispatches.cursor() or Cursor()).tick != before.tick:
+            if (self.dispatches.load_cursor() or Cursor()).tick != before.tick:
                 # It was not overtaken yet: whoever was to follow is.
                 for each in self.dispatchers[1:]:
                     each.close()
@@ -193,14 +193,14 @@ class Pipeline(RuleBasedStateMachine):
     def an_attempt_begins(self, replica: str, pieces: int) -> None:
         """At the batch that the checkpoint has, or at the next; earlier attempts may still be at it."""
         offsets = self.planned[replica]
-        if self.results.room().published.get(replica, 0) >= offsets[-1]["tick"]:
+        if self.results.measure_room().published.get(replica, 0) >= offsets[-1]["tick"]:
             reader = AssignmentReader({"control": self.url, "application": APPLICATION, "replica": replica})
             end = reader.latestOffset(offsets[-1], None)
             if end == offsets[-1]:
                 return
             offsets.append(end)
         tick = offsets[-1]["tick"]
-        published = self.results.room().published.get(replica, 0)
+        published = self.results.measure_room().published.get(replica, 0)
         given = [each for each in self.dispatches.list_after(replica, published) if each.tick <= tick]
         if given and (name := self.results.begin(replica, tick)):
             rows = self.rows(given)
@@ -356,7 +356,7 @@ class Pipeline(RuleBasedStateMachine):
     @rule()
     def complex_events_are_taken(self) -> None:
         """By their queue, which answers; what is taken once is never put there again."""
-        outputs = self.store.outputs(self.store.output_names())
+        outputs = self.store.load_outputs(self.store.list_output_names())
         for data in outputs.values():
             for rows in pa.ipc.open_stream(data):
                 self.emitted.update(rows.column("id").to_pylist())
@@ -372,7 +372,7 @@ class Pipeline(RuleBasedStateMachine):
 
     @invariant()
     def room_is_what_is_on_its_way_and_what_is_in_the_queue(self) -> None:
-        room, results = self.results.room(), self.results.read_after("0-0")
+        room, results = self.results.measure_room(), self.results.read_after("0-0")
         outstanding = [
             each.events
             for name in REPLICAS
@@ -395,7 +395,7 @@ class Pipeline(RuleBasedStateMachine):
             name
             for segment in self.at.values()
             for _, block_id, data in segment.read("0-0", "+")
-            for name in decode(block_id, data).ids().to_pylist()
+            for name in decode(block_id, data).get_event_ids().to_pylist()
         }
         for result in self.results.read_after("0-0"):
             for rows in self.results.read(result, [blob.name for blob in result.blobs]):

@@ -74,7 +74,7 @@ class Publishing(RuleBasedStateMachine):
         found: dict[str, list[tuple[str, str]]] = {}
         for name in NAMES:
             for _, block_id, data in Segment(self.nodes[name].keeper, QUEUE).read("0-0", "+"):
-                for event in decode(block_id, data).ids().to_pylist():
+                for event in decode(block_id, data).get_event_ids().to_pylist():
                     found.setdefault(event, []).append((block_id, name))
         return found
 
@@ -157,7 +157,7 @@ class Publishing(RuleBasedStateMachine):
     def every_node_counts_what_it_stored(self) -> None:
         stored = self.stored()
         counted = sum(
-            Segment(node.keeper, QUEUE).counters()["inserted_events"] for node in self.nodes.values()
+            Segment(node.keeper, QUEUE).get_counters()["inserted_events"] for node in self.nodes.values()
         )
         assert counted == sum(len(copies) for copies in stored.values())
 

@@ -61,7 +61,7 @@ class Transfers(RuleBasedStateMachine):
             age_segment(segment.node, "alert", 60)
             for block in segment.claim("last", ALL, 15.0):
                 assert segment.acknowledge([block.entry_id]).blocks == 1
-                self.handled.update(block.block().ids().to_pylist())
+                self.handled.update(block.block().get_event_ids().to_pylist())
         assert self.handled == Counter(self.events())
 
     def events(self) -> list[str]:
@@ -84,7 +84,7 @@ class Transfers(RuleBasedStateMachine):
             passage = f"{name}/{entry_id}/{block_id}"
             received = keys.RECEIVED.build("alert")
             if target is None or self.at[target].node.zscore(received, passage) is None:
-                found.update(decode(block_id, data).ids().to_pylist())
+                found.update(decode(block_id, data).get_event_ids().to_pylist())
         return found
 
     @rule(node=NODE, blocks=st.integers(1, 3))
@@ -106,7 +106,7 @@ class Transfers(RuleBasedStateMachine):
             block = hand.pop(place % len(hand))
             removed = self.at[node].acknowledge([block.entry_id])
             if removed.blocks:
-                self.handled.update(block.block().ids().to_pylist())
+                self.handled.update(block.block().get_event_ids().to_pylist())
 
     @rule(node=NODE)
     def a_worker_dies(self, node: str) -> None:
@@ -179,7 +179,7 @@ class Transfers(RuleBasedStateMachine):
     @invariant()
     def every_node_counts_what_it_has(self) -> None:
         for segment in self.at.values():
-            counters = segment.counters()
+            counters = segment.get_counters()
             blocks = segment.measure()["length_blocks"]
             assert counters["inserted_events"] - counters["removed_events"] == BLOCK * blocks
 
@@ -199,7 +199,7 @@ class Letters(RuleBasedStateMachine):
         segment = self.at[node]
         segment.publish(blocks_of(BLOCK, BLOCK, self.made))
         (block,) = segment.claim("w1", BLOCK, 15.0)
-        segment.dead_letter(block, "w1", [(block.block().explicit(), "bad")])
+        segment.move_to_dead_letters(block, "w1", [(block.block().build_explicit_batch(), "bad")])
         self.made += BLOCK
 
     @rule(source=NODE, most=st.integers(1, 2))
@@ -212,7 +212,7 @@ class Letters(RuleBasedStateMachine):
     @rule(source=NODE)
     def a_pass_runs(self, source: str) -> None:
         target = NAMES[(NAMES.index(source) + 1) % 3]
-        Route(source, self.at[source], {target: self.at[target]}, {target: 1}).letters(10**9)
+        Route(source, self.at[source], {target: self.at[target]}, {target: 1}).move_letters(10**9)
         assert DeadLetters(self.at[source]).read() == []
 
     @invariant()

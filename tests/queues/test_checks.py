@@ -12,26 +12,26 @@ from queues.errors import BadInput, BadTopology, Forbidden
 from queues.text import numbers
 
 NUMBERS = {
-    "number": checks.number(),
-    "number in a range": checks.number(0, 10),
-    "number above": checks.greater_than(0),
-    "whole": checks.whole(),
-    "whole in a range": checks.whole(0, 10),
-    "text": checks.from_text(checks.number(0, 10), float),
+    "number": checks.accept_number(),
+    "number in a range": checks.accept_number(0, 10),
+    "number above": checks.accept_greater_than(0),
+    "whole": checks.accept_whole_number(),
+    "whole in a range": checks.accept_whole_number(0, 10),
+    "text": checks.from_text(checks.accept_number(0, 10), float),
 }
 OTHERS = {
-    "text": checks.text(),
-    "text that says something": checks.text(blank=False),
-    "name": checks.matching_text(re.compile(r"[a-z]+\Z"), "a name"),
-    "name that people give": checks.name(),
-    "text of a length": checks.non_empty_text(5),
-    "choice": checks.choice(("a", "b")),
+    "text": checks.accept_text(),
+    "text that says something": checks.accept_text(blank=False),
+    "name": checks.accept_matching_text(re.compile(r"[a-z]+\Z"), "a name"),
+    "name that people give": checks.accept_name(),
+    "text of a length": checks.accept_non_empty_text(5),
+    "choice": checks.accept_choice(("a", "b")),
     "flag": checks.FLAG,
     "day": checks.DAY,
     "moment": checks.TIMESTAMP,
-    "object": checks.mapping_of(checks.whole()),
-    "record": checks.record(a=checks.whole()),
-    "list": checks.list_of(checks.whole(), "a list of whole numbers"),
+    "object": checks.accept_mapping(checks.accept_whole_number()),
+    "record": checks.record(a=checks.accept_whole_number()),
+    "list": checks.list_of(checks.accept_whole_number(), "a list of whole numbers"),
 }
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -46,7 +46,9 @@ def test_what_is_no_finite_number_is_refused_as_one(check, value):
     assert not check.accepts(value)
 
 
-@pytest.mark.parametrize("check", [*NUMBERS.values(), *OTHERS.values(), checks.or_null(checks.whole())])
+@pytest.mark.parametrize(
+    "check", [*NUMBERS.values(), *OTHERS.values(), checks.allow_null(checks.accept_whole_number())]
+)
 @given(value=anything)
 def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value):
     try:
@@ -60,38 +62,40 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
 
 
 @pytest.mark.parametrize(("check", "words"), [
-    (checks.number(), "a number"),
-    (checks.number(0), "a number of at least 0"),
-    (checks.number(0, 86_400, "a number of seconds"), "a number of seconds from 0 to 86400"),
-    (checks.greater_than(0), "a finite number above 0"),
-    (checks.greater_than(0, 1, "a share"), "a share above 0 and at most 1"),
-    (checks.whole(1, 2**62), f"a whole number from 1 to {2**62}"),
-    (checks.choice(("b", "a")), "one of b, a"),
-    (checks.name(), "a name of letters, digits, dots, - and _ (at most 60)"),
-    (checks.non_empty_text(200), "a string of 1 to 200 characters"),
-    (checks.or_null(checks.whole(0, 1)), "a whole number from 0 to 1, or null"),
-    (checks.mapping_of(checks.number(0, 1)), "an object in which each value is a number from 0 to 1"),
-    (checks.record(value=checks.number(), owner=checks.text()), "an object with the fields value, owner"),
+    (checks.accept_number(), "a number"),
+    (checks.accept_number(0), "a number of at least 0"),
+    (checks.accept_number(0, 86_400, "a number of seconds"), "a number of seconds from 0 to 86400"),
+    (checks.accept_greater_than(0), "a finite number above 0"),
+    (checks.accept_greater_than(0, 1, "a share"), "a share above 0 and at most 1"),
+    (checks.accept_whole_number(1, 2**62), f"a whole number from 1 to {2**62}"),
+    (checks.accept_choice(("b", "a")), "one of b, a"),
+    (checks.accept_name(), "a name of letters, digits, dots, - and _ (at most 60)"),
+    (checks.accept_non_empty_text(200), "a string of 1 to 200 characters"),
+    (checks.allow_null(checks.accept_whole_number(0, 1)), "a whole number from 0 to 1, or null"),
+    (checks.accept_mapping(checks.accept_number(0, 1)), "an object in which each value is a number from 0 to 1"),
+    (checks.record(value=checks.accept_number(), owner=checks.accept_text()), "an object with the fields value, owner"),
 ])  # fmt: skip
 def test_it_says_in_words_what_it_takes(check, words):
     assert check.takes == words
 
 
 def test_a_number_that_is_given_as_text_is_kept_as_a_number():
-    whole = checks.from_text(checks.whole(0, 10), checks.integral)
+    whole = checks.from_text(checks.accept_whole_number(0, 10), checks.convert_to_integer)
     assert [whole.read(each) for each in ("5", 5, 5.0)] == [5, 5, 5]
     assert not any(whole.accepts(each) for each in ("5.5", "11", "", "five", "1e999", True))
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "é", "a" * 61, 5, None])
 def test_a_name_that_people_give_begins_with_a_letter_or_digit_and_is_no_longer_than_so(name):
-    assert checks.name().accepts("Night.run-2_a" + "a" * 40)
-    assert not checks.name().accepts(name)
+    assert checks.accept_name().accepts("Night.run-2_a" + "a" * 40)
+    assert not checks.accept_name().accepts(name)
 
 
 def test_a_text_of_a_length_is_kept_without_the_blanks_around_it():
-    assert checks.non_empty_text(3).validate("  abc ", "title") == "abc"
-    assert not checks.non_empty_text(3).accepts("abcd") and not checks.non_empty_text(3).accepts("  ")
+    assert checks.accept_non_empty_text(3).validate("  abc ", "title") == "abc"
+    assert not checks.accept_non_empty_text(3).accepts("abcd") and not checks.accept_non_empty_text(
+        3
+    ).accepts("  ")
 
 
 def test_a_whole_number_is_compared_exactly_however_large():
@@ -124,10 +128,10 @@ def test_what_was_given_is_quoted_in_short():
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "²", "٣", "7" * 19, "7" * 5_000])
 def test_only_so_many_ascii_digits_are_a_number(text):
-    assert numbers.digits(text) is None
-    assert numbers.digits("9" * 18) == 10**18 - 1
+    assert numbers.parse_digits(text) is None
+    assert numbers.parse_digits("9" * 18) == 10**18 - 1
 
 
 def test_what_others_say_is_stored_with_a_mark_for_each_character_that_no_database_holds():
     said = {"a\0": ["b\ud800c", 1, None], "d": "e\nf"}
-    assert checks.storable(said) == {"a\ufffd": ["b\ufffdc", 1, None], "d": "e\nf"}
+    assert checks.make_storable(said) == {"a\ufffd": ["b\ufffdc", 1, None], "d": "e\nf"}

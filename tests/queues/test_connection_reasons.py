@@ -9,7 +9,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from queues.errors import MAX_CHARACTERS, connection_reason
+from queues.errors import MAX_CHARACTERS, describe_connection_error
 from tests.servers import free_port
 
 UNLISTENED = "no service listens on its port"
@@ -40,21 +40,23 @@ def by_sql(port):
 def test_a_port_at_which_nothing_listens_is_said_so_without_a_number_or_an_address(ask):
     with pytest.raises(Exception, match="refused") as failed:
         ask(free_port())
-    assert connection_reason(failed.value) == UNLISTENED
+    assert describe_connection_error(failed.value) == UNLISTENED
 
 
 def test_what_takes_too_long_is_said_so_though_the_error_has_no_words():
-    assert connection_reason(httpx.ReadTimeout("")) == "it timed out"
-    assert connection_reason(TimeoutError("timed out")) == "it timed out"
+    assert describe_connection_error(httpx.ReadTimeout("")) == "it timed out"
+    assert describe_connection_error(TimeoutError("timed out")) == "it timed out"
 
 
 def test_a_name_that_nobody_knows_is_said_so():
     with pytest.raises(OSError, match=r"not known|resolution|hostname") as failed:
         socket.getaddrinfo("weir.invalid", 1)
-    assert "host" in connection_reason(failed.value) and "[" not in connection_reason(failed.value)
+    assert "host" in describe_connection_error(failed.value) and "[" not in describe_connection_error(
+        failed.value
+    )
 
 
 def test_any_other_error_is_its_first_line_of_bounded_length():
-    assert connection_reason(ValueError("Server disconnected.\nmore")) == "Server disconnected"
-    assert connection_reason(ValueError()) == "ValueError"
-    assert len(connection_reason("x" * 1000)) == MAX_CHARACTERS
+    assert describe_connection_error(ValueError("Server disconnected.\nmore")) == "Server disconnected"
+    assert describe_connection_error(ValueError()) == "ValueError"
+    assert len(describe_connection_error("x" * 1000)) == MAX_CHARACTERS

@@ -99,5 +99,5 @@ def test_what_is_logged_elsewhere_meanwhile_is_not_about_it(caplog):
 def test_an_unknown_form_or_level_is_refused_by_its_name(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
     with pytest.raises(BadInput) as caught:
-        logs.configure()
+        logs.configure_logging()
     assert caught.value.field == name

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from queues.errors import BadInput
-from queues.private_files import keep_private, load_or_create_secret, mend, private_folder, write_private
+from queues.private_files import (
+    create_private_folder,
+    keep_private,
+    load_or_create_secret,
+    mend,
+    write_private,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -116,13 +122,13 @@ def test_a_walk_ends_at_its_limit_behind_a_closed_folder(tmp_path):
 
 def test_a_private_folder_that_is_there_is_closed_to_others(tmp_path):
     tmp_path.chmod(0o755)
-    private_folder(tmp_path)
+    create_private_folder(tmp_path)
     assert mode(tmp_path) == 0o700
 
 
 def test_a_folder_that_all_users_share_is_refused_and_left_as_it_is(tmp_path: Path):
     tmp_path.chmod(0o1777)
-    for close in (private_folder, mend):
+    for close in (create_private_folder, mend):
         with pytest.raises(BadInput, match="shared by all users"):
             close(tmp_path)
     assert tmp_path.stat().st_mode & 0o7777 == 0o1777

@@ -118,7 +118,7 @@ def test_moves_of_several_queues_happen_together_or_not_at_all(control, three_no
 
 def test_thresholds_in_force_replace_the_nodes_own(control, three_nodes):
     topology = projection.project(control, {"n1": {"busy": 0.2, "toobusy": 0.3}})
-    assert (topology.node("n1").busy, topology.node("n1").toobusy, topology.node("n2").busy) == (
+    assert (topology.get_node("n1").busy, topology.get_node("n1").toobusy, topology.get_node("n2").busy) == (
         0.2,
         0.3,
         0.7,

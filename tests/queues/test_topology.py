@@ -42,7 +42,7 @@ def test_queues_and_nodes_are_found_by_name_and_unknown_ones_say_what_is_known()
     with pytest.raises(UnknownQueue, match="alert"):
         TOPOLOGY.queue("orders")
     with pytest.raises(BadInput, match="n1, n2"):
-        TOPOLOGY.node("n9")
+        TOPOLOGY.get_node("n9")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from django.test import Client
 
-from console.api.ingestion.body_allowance import allowance_of
+from console.api.ingestion.body_allowance import load_allowance
 from console.input import boundary
 from tests.workers.alerts.test_alertmanager import REPORT
 from workers.alerts.lifecycle.models import ReportedAlert
@@ -102,7 +102,7 @@ def test_as_many_alerts_as_a_report_may_have_fit_with_long_annotations(report, l
 async def test_only_who_reports_alerts_may_send_a_large_body(secrets, path, role, most_bytes):
     headers = [(b"authorization", f"Bearer {secrets[role]}".encode())]
     scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": ("127.0.0.1", 1)}
-    assert (await allowance_of(scope)).most_bytes == most_bytes
+    assert (await load_allowance(scope)).most_bytes == most_bytes
 
 
 def test_a_large_report_of_very_many_values_is_refused_before_it_is_read(report, monkeypatch):

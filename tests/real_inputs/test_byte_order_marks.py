@@ -10,13 +10,13 @@ import pytest
 
 from console.actions.lab.trace_files import read_trace
 from console.input.boundary import document_of
-from console.management.commands.attach import _text as attached_text
+from console.management.commands.attach import _read_text
 from console.management.document import read_document
-from queues.documents import decoded_text, parse_json, read_json, read_yaml
-from queues.environment import secret_named
+from queues.documents import decode_text, parse_json, read_json, read_yaml
+from queues.environment import read_secret
 from workers.pipeline.rules.reference import ReferenceTable
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.prometheus_client import PrometheusClient
 
@@ -33,9 +33,9 @@ MARKED_UTF8 = MARKS["utf-8"]
 def sensor(source, answer=b""):
     text = f"name: one\nsensors:\n  it: {source}\n"
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=answer))
-    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
-        plant.topology()
-        return plant.sensors()["it"]
+    with closing(DeclaredPlant(parse_declaration(text), {}, transport)) as plant:
+        plant.get_topology()
+        return plant.get_sensor_statuses()["it"]
 
 
 @marked
@@ -69,14 +69,14 @@ def test_other_servers_answers_are_read(encode):
     answer = '{"status": "success", "data": {"resultType": "scalar", "result": [1, "5"]}}'
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=encode(answer)))
     with closing(PlantClient("p", "http://p", transport=transport)) as client:
-        assert PrometheusClient(client).value("x") == 5.0
+        assert PrometheusClient(client).query_value("x") == 5.0
 
 
 @marked
 def test_documents_of_the_api_and_the_commands_are_read(encode, tmp_path):
     body = encode('{"name": "schön"}')
     assert document_of(body) == read_json(body) == parse_json(body) == {"name": "schön"}
-    assert decoded_text(encode("name: schön")) == "name: schön"
+    assert decode_text(encode("name: schön")) == "name: schön"
 
 
 def test_files_of_the_commands_are_read(tmp_path):
@@ -84,7 +84,7 @@ def test_files_of_the_commands_are_read(tmp_path):
     file.write_bytes(MARKED_UTF8('{"name": "shop"}'))
     assert read_document(str(file)) == {"name": "shop"}
     file.write_bytes(MARKED_UTF8("name: shop\n"))
-    assert read_yaml(attached_text(str(file))).value == {"name": "shop"}
+    assert read_yaml(_read_text(str(file))).value == {"name": "shop"}
     assert read_yaml("\ufeffname: shop\n").value == {"name": "shop"}
 
 
@@ -105,11 +105,11 @@ def test_a_reference_table_is_read(encode, tmp_path):
 
 
 def test_a_secret_that_was_read_of_a_file_is_without_it():
-    assert secret_named("WEIR_SECRET_X", {"WEIR_SECRET_X": "\ufeffhunter2"}) == "hunter2"
+    assert read_secret("WEIR_SECRET_X", {"WEIR_SECRET_X": "\ufeffhunter2"}) == "hunter2"
 
 
 def test_what_is_no_text_is_still_refused():
     with pytest.raises(UnicodeDecodeError):
-        decoded_text(b"\xff\xfe\x00")
+        decode_text(b"\xff\xfe\x00")
     with pytest.raises(orjson.JSONDecodeError):
         parse_json(codecs.BOM_UTF8 + b"{")

@@ -6,7 +6,7 @@ import pytest
 
 from queues.errors import BadInput
 from workers.alerts.delivery import schedule_process
-from workers.alerts.delivery.schedule import on_call, read_rota, shifts
+from workers.alerts.delivery.schedule import on_call, read_calendar_shifts, read_rota
 
 NOW = datetime.fromisoformat("2026-11-28T10:00:00Z")
 ANNA = ("UID:good", "DTSTART:20261128T080000Z", "DTEND:20261128T200000Z", "SUMMARY:anna")
@@ -21,7 +21,7 @@ def calendar(*events: tuple[str, ...], head: tuple[str, ...] = ()) -> bytes:
 
 def people_at(text: bytes, at: str) -> list[str]:
     now = datetime.fromisoformat(at)
-    return on_call(shifts(text, now), now)
+    return on_call(read_calendar_shifts(text, now), now)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_one_broken_event_is_named_and_hides_no_other(lines):
 @pytest.mark.parametrize("lines", BROKEN.values(), ids=BROKEN)
 def test_a_calendar_without_an_event_that_can_be_read_is_refused(lines):
     with pytest.raises(BadInput, match=r'has no readable event: Event 1 "old" \(UID 2\)'):
-        shifts(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
+        read_calendar_shifts(calendar(("UID:2", "SUMMARY:old", *lines)), NOW)
 
 
 def test_a_broken_exception_leaves_the_event_that_it_is_of():

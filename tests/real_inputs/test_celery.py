@@ -7,8 +7,8 @@ import pytest
 from queues.errors import BadInput
 from workers.plants.foreign import adapters
 from workers.plants.foreign.celery_app import ADAPTER, broker
-from workers.plants.foreign.celery_app.broker import AmqpBroker, RedisBroker, app_of
-from workers.plants.foreign.celery_app.transport.redis_layout import layout_of, shown_separators
+from workers.plants.foreign.celery_app.broker import AmqpBroker, RedisBroker, create_app
+from workers.plants.foreign.celery_app.transport.redis_layout import find_binding_separators, read_layout
 from workers.plants.foreign.kind import PlantAddress
 
 USUAL = "\x06\x16"
@@ -29,7 +29,7 @@ def redis_of(**options):
 
 def channel_options(address):
     """What kombu gives its channel."""
-    return app_of(address).connection().transport_options
+    return create_app(address).connection().transport_options
 
 
 # One declaration for both clients
@@ -49,13 +49,13 @@ DECLARED = {
 def test_a_copied_declaration_reaches_kombu_and_the_counting_of_lists():
     address = redis_of(transport_options=json.dumps(DECLARED))
     ADAPTER.check(address)
-    options, layout = channel_options(address), layout_of(address)
+    options, layout = channel_options(address), read_layout(address)
     shared = ("sep", "global_keyprefix", "fanout_prefix", "fanout_patterns", "unacked_key")
     assert {name: options[name] for name in shared} == {name: DECLARED[name] for name in shared}
     assert options["follows_separator"] is False
     assert layout.unacknowledged == "shop-shop-unacked"
-    assert layout.lists_of("mail")[:3] == [(0, "shop-mail"), (1, "shop-mail:1"), (2, "shop-mail:2")]
-    assert len(layout.lists_of("mail")) == 10
+    assert layout.list_queue_keys("mail")[:3] == [(0, "shop-mail"), (1, "shop-mail:1"), (2, "shop-mail:2")]
+    assert len(layout.list_queue_keys("mail")) == 10
 
 
 @pytest.mark.parametrize(
@@ -71,23 +71,23 @@ def test_a_copied_declaration_reaches_kombu_and_the_counting_of_lists():
 )
 def test_the_separator_of_kombu_is_the_separator_of_the_lists(options, sep, follows, lists):
     address = redis_of(**options)
-    made, layout = channel_options(address), layout_of(address)
+    made, layout = channel_options(address), read_layout(address)
     assert (made["sep"], made["follows_separator"]) == (sep, follows)
-    assert [key for priority, key in layout.lists_of("q") if priority == 3] == lists
+    assert [key for priority, key in layout.list_queue_keys("q") if priority == 3] == lists
 
 
 @pytest.mark.parametrize(("steps", "priorities"), [([0, 5], [0, 5]), ([3, 9], [0, 3, 9]), ([0], [0])])
 def test_lists_are_counted_at_the_steps_of_the_app(steps, priorities):
     address = redis_of(transport_options=json.dumps({"sep": ":", "priority_steps": steps}))
-    assert [priority for priority, _ in layout_of(address).lists_of("q")] == priorities
+    assert [priority for priority, _ in read_layout(address).list_queue_keys("q")] == priorities
 
 
 def test_a_prefix_is_the_same_for_both_by_either_option():
     by_option, by_transport = redis_of(prefix="a-"), redis_of(transport_options='{"global_keyprefix": "a-"}')
     for address in (by_option, by_transport):
         assert channel_options(address)["global_keyprefix"] == "a-"
-        assert layout_of(address).lists_of("q")[0] == (0, "a-q")
-        assert layout_of(address).unacknowledged == "a-unacked"
+        assert read_layout(address).list_queue_keys("q")[0] == (0, "a-q")
+        assert read_layout(address).unacknowledged == "a-unacked"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_options_of_redis_are_refused_for_rabbitmq():
     ],
 )
 def test_a_worker_s_own_binding_shows_its_separator(bindings, separators):
-    assert shown_separators(bindings) == separators
+    assert find_binding_separators(bindings) == separators
 
 
 # Addresses
@@ -155,7 +155,7 @@ def test_a_virtual_host_is_read_as_kombu_reads_it_by_every_client(url, virtual_h
     """By the broker's own protocol, and where the management plugin is asked."""
     address = address_of(url, management="http://rabbit.example:15672")
     adapters.check_url(url, ADAPTER)
-    app = app_of(address)
+    app = create_app(address)
     assert app.connection().virtual_host == virtual_host
     assert AmqpBroker(address, app)._host == virtual_host
 
@@ -166,7 +166,7 @@ def test_a_virtual_host_is_read_as_kombu_reads_it_by_every_client(url, virtual_h
 def test_a_database_is_the_same_for_both_clients(path, database):
     address = address_of(f"redis://broker.example{path}")
     ADAPTER.check(address)
-    assert int(app_of(address).connection().virtual_host) == database
+    assert int(create_app(address).connection().virtual_host) == database
     assert RedisBroker(address)._server.connection_pool.connection_kwargs["db"] == database
 
 
@@ -197,7 +197,7 @@ SECRETS = ("p@ss/w?rd#% ä", "a:b", "%41", "+ +", "[::1]", "\\\"'", "日本")
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "amqp", "amqps"])
 def test_a_password_with_signs_reaches_every_client_unchanged(scheme, secret):
     address = address_of(f"{scheme}://broker.example/1", secret=secret)
-    connection = app_of(address).connection()
+    connection = create_app(address).connection()
     assert connection.password == secret
     assert (connection.hostname, connection.virtual_host) == ("broker.example", "1")
     if scheme.startswith("redis"):

@@ -6,7 +6,7 @@ import apprise
 import pytest
 
 from workers.alerts.delivery.channels.apprise_process import EgressGuard, _Try
-from workers.alerts.delivery.channels.plain_text import CUT, whole_lines
+from workers.alerts.delivery.channels.plain_text import CUT, keep_whole_lines
 
 # Of the library, which brings a module that Python 3.13 has no more.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -30,7 +30,7 @@ def test_a_message_of_many_alerts_holds_no_half_of_a_link(address, monkeypatch):
     monkeypatch.setattr(service, "send", lambda body, title="", **more: sent.append(body) or True)
     monkeypatch.setattr("sys.addaudithook", lambda hook: None)
     order = {"address": address, "kind": "failure", "title": "[critical] Many", "body": "\n".join(LINES)}
-    assert _Try(order, EgressGuard("")).failure(service) == ""
+    assert _Try(order, EgressGuard("")).describe_failure(service) == ""
     [body] = sent
     links = re.findall(r"/alerts/[^\s<]*", body)
     assert len(body) <= service.body_maxlen
@@ -41,11 +41,11 @@ def test_a_message_of_many_alerts_holds_no_half_of_a_link(address, monkeypatch):
 
 @pytest.mark.parametrize("most", range(0, 200, 7))
 def test_what_is_kept_of_a_text_is_whole_lines_and_fits(most):
-    kept = whole_lines("\n".join(LINES), most)
+    kept = keep_whole_lines("\n".join(LINES), most)
     assert len(kept) <= most
     if CUT in kept:
         assert kept.removesuffix(f"\n{CUT}").split("\n") == LINES[: kept.count("\n")]
 
 
 def test_a_text_that_fits_stays_as_it_is():
-    assert whole_lines("a\n\nb", 4) == "a\n\nb"
+    assert keep_whole_lines("a\n\nb", 4) == "a\n\nb"

@@ -8,14 +8,14 @@ import pytest
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.stored_document import replace_fields
 from workers.alerts.conditions import sensor_conditions
-from workers.control.parts.operators import topology_inputs
+from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
 from workers.plants.foreign.client import PlantClient
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.flink.flink_plant import _number as flink_number
-from workers.plants.foreign.heron import _number as heron_number
+from workers.plants.foreign.flink.flink_plant import _parse_number as parse_flink_number
+from workers.plants.foreign.heron import _parse_metric as parse_heron_number
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.foreign.kubernetes.api_server import ApiServer
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
@@ -71,7 +71,7 @@ def chain(**answers):
             raise found
         return found if isinstance(found, httpx.Response) else httpx.Response(200, json=found)
 
-    return closing(DeclaredPlant(declaration_of_text(CHAIN), {}, httpx.MockTransport(answer)))
+    return closing(DeclaredPlant(parse_declaration(CHAIN), {}, httpx.MockTransport(answer)))
 
 
 @pytest.mark.parametrize(
@@ -131,16 +131,16 @@ def test_a_measure_of_another_weir_that_nothing_can_use_is_left_out_and_named(va
     document = {"plant": "main", "at": 5.0, "window_seconds": 10.0, "operators": operators, "links": links}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=document))
     with closing(RemotePlant(PlantClient("east", "http://east", transport=transport))) as plant:
-        w1 = plant.topology().operators["w1"]
+        w1 = plant.get_topology().operators["w1"]
         assert (w1.waiting, w1.measure("inputs"), w1.measure("executions")) == (None, 3.0, 40.0)
-        [section] = plant.sections()
+        [section] = plant.list_sections()
         assert len(section.rows) == 4
         assert str(section.rows[1][0]).startswith(
             "operators.w1.waiting: must be a number from 0 to 1e+18, not "
         )
         document["operators"], document["links"] = {"src": {"kind": "source", "parallelism": 1}}, []
-        plant.topology()
-        assert plant.sections() == ()
+        plant.get_topology()
+        assert plant.list_sections() == ()
 
 
 @pytest.mark.parametrize("tasks", [vector("-1"), vector("NaN"), vector("1e9"), refused(503, "timed out")])
@@ -154,7 +154,7 @@ def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holdin
             plant.set_parallelism({"w2": 3})
     status = PlantStatus(kind="declared", state="seen", topology=topology.to_document(), age_seconds=0.0)
     snapshot = replace_fields(NOTHING_SEEN, at=5.0, plants={"shop": status})
-    _, measured = topology_inputs({"plant": "shop"}, snapshot, 5.0)
+    _, measured = build_topology_inputs({"plant": "shop"}, snapshot, 5.0)
     assert measured.invalid == topology.operators["w1"].unknown_tasks
 
 
@@ -286,11 +286,15 @@ def test_a_page_that_has_expired_leaves_no_half_of_a_list():
 
 
 def test_one_metric_of_flink_that_is_no_number_is_unknown():
-    assert [flink_number(each) for each in ("5", "NaN", "n/a", None, [], "1e400")] == [5.0, *[None] * 5]
+    assert [parse_flink_number(each) for each in ("5", "NaN", "n/a", None, [], "1e400")] == [5.0, *[None] * 5]
 
 
 def test_one_minute_of_heron_that_is_no_number_is_left_to_the_others():
-    assert [heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [5.0, 7.0, *[None] * 5]
+    assert [parse_heron_number(each) for each in ("5", 7, "NaN", "-3", "n/a", None, {})] == [
+        5.0,
+        7.0,
+        *[None] * 5,
+    ]
 
 
 # Workloads of which one can't be read

@@ -5,7 +5,7 @@ from contextlib import closing
 import httpx
 import pytest
 
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
 
@@ -16,7 +16,7 @@ JUST_DECLARED = {"name": "check", "vhost": "/", "state": "running", "consumers":
 def plant_of(queue):
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=queue))
     environment = {"WEIR_SECRET_RABBITMQ": "monitor:x"}
-    return closing(DeclaredPlant(declaration_of_text(EXAMPLES["rabbitmq"]), environment, transport))
+    return closing(DeclaredPlant(parse_declaration(EXAMPLES["rabbitmq"]), environment, transport))
 
 
 @pytest.mark.parametrize(

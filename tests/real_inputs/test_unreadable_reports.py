@@ -9,7 +9,7 @@ from queues import keys
 from tests.workers.snapshot.test_local_plant import HOST, NOW, Times, beat, beat_all, host
 from workers.pipeline.status.status import count_waiting_events
 from workers.placement.plant_sensors import check_measurement
-from workers.pool.reports import host_reports, unreadable_reports
+from workers.pool.reports import list_unreadable_reports, read_host_reports
 from workers.snapshot.local import LocalPlant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("plant_topology")]
@@ -63,8 +63,8 @@ def test_one_unreadable_host_report_leaves_every_other_host_standing(text, plant
     assert list(snapshot.hosts) == ["jobs@here"]
     state = snapshot.states["host/jobs@other"]
     assert state.word == "Unreadable" and "jobs@other can't be read" in state.finding
-    assert list(host_reports(control)) == ["jobs@here"]
-    assert list(unreadable_reports(control)) == ["jobs@other"]
+    assert list(read_host_reports(control)) == ["jobs@here"]
+    assert list(list_unreadable_reports(control)) == ["jobs@other"]
 
 
 def test_an_unreadable_report_is_logged_once(plant, control, times, caplog):

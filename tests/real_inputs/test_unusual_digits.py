@@ -5,15 +5,15 @@ import argparse
 import pytest
 from django_celery_beat.models import CrontabSchedule
 
-from console.embedded.launch import port_number
-from console.upkeep.backup.files import _newest
+from console.embedded.launch import parse_port_number
+from console.upkeep.backup.files import _find_newest_number
 from queues.errors import BadInput
 from workers.batch import timetable
 from workers.batch.jobs import files
 from workers.pipeline.rules.rule_language import _is_number
-from workers.plants.foreign.celery_app.broker import database_of
+from workers.plants.foreign.celery_app.broker import parse_database_number
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.kubernetes.kubernetes_plant import bounds_of
+from workers.plants.foreign.kubernetes.kubernetes_plant import read_replica_bounds
 
 FULL_WIDTH, ARABIC, SUPERSCRIPT = "\uff11\uff12", "\u0663", "\u00b2"
 UNUSUAL = [FULL_WIDTH, ARABIC, SUPERSCRIPT, "1_0"]
@@ -23,22 +23,22 @@ LONG = "9" * 5_000
 @pytest.mark.parametrize("text", [*UNUSUAL, "-1", LONG])
 def test_a_database_of_a_broker_is_a_plain_number(text):
     with pytest.raises(BadInput, match="url: must have the number of a database"):
-        database_of(text)
-    assert database_of("/15") == 15 and database_of("") == 0
+        parse_database_number(text)
+    assert parse_database_number("/15") == 15 and parse_database_number("") == 0
 
 
 @pytest.mark.parametrize("text", [*UNUSUAL, LONG])
 def test_bounds_of_workloads_and_ports_are_plain_numbers(text):
     with pytest.raises(BadInput, match="minimum: must be a whole number"):
-        bounds_of(PlantAddress(name="far", url="https://far.example", options={"minimum": text}))
+        read_replica_bounds(PlantAddress(name="far", url="https://far.example", options={"minimum": text}))
     with pytest.raises(argparse.ArgumentTypeError, match="must be 0 to"):
-        port_number(text)
+        parse_port_number(text)
 
 
 @pytest.mark.parametrize("text", [FULL_WIDTH, ARABIC, SUPERSCRIPT])
 def test_a_timetable_of_unusual_digits_is_shown_as_it_is_written(text):
-    assert timetable.calendar(CrontabSchedule(minute=text, hour="3")).startswith(f"crontab {text} 3")
-    assert timetable.calendar(CrontabSchedule(minute="5", hour=text)).startswith(f"crontab 5 {text}")
+    assert timetable.describe_calendar(CrontabSchedule(minute=text, hour="3")).startswith(f"crontab {text} 3")
+    assert timetable.describe_calendar(CrontabSchedule(minute="5", hour=text)).startswith(f"crontab 5 {text}")
 
 
 @pytest.mark.parametrize("name", [*UNUSUAL, LONG[:200]])
@@ -46,7 +46,7 @@ def test_a_file_of_another_name_is_no_batch_and_no_leftover(name, tmp_path):
     (tmp_path / "offsets").mkdir()
     for each in (name, "3", "4.crc"):
         (tmp_path / "offsets" / each).touch()
-    assert _newest(tmp_path / "offsets") == 3
+    assert _find_newest_number(tmp_path / "offsets") == 3
     (tmp_path / "metrics").mkdir()
     left = [tmp_path / "metrics" / f".a.chunk-{each}{files.SUFFIX}" for each in (name, "2")]
     for each in left:

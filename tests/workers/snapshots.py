@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import encode_document, plain, replace_fields
+from queues.stored_document import convert_to_plain, encode_document, replace_fields
 from workers.documents.snapshot import Snapshot
-from workers.snapshot.health import health
+from workers.snapshot.health import evaluate_health
 from workers.snapshot.states.evaluate import evaluate_states
 
 
@@ -17,9 +17,9 @@ def snapshot_of(document: Mapping[str, Any]) -> Snapshot:
 def judged(snapshot: Snapshot) -> Snapshot:
     """With the states of its subjects and the plant's, as the observer publishes it."""
     snapshot = replace_fields(snapshot, states=evaluate_states(snapshot, snapshot.states))
-    return replace_fields(snapshot, health=health(snapshot))
+    return replace_fields(snapshot, health=evaluate_health(snapshot))
 
 
 def judged_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same of plain values."""
-    return plain(judged(snapshot_of(document)))
+    return convert_to_plain(judged(snapshot_of(document)))

@@ -24,7 +24,7 @@ from workers import tasks
 from workers.batch import task_definitions
 from workers.consumer.work_report import WorkReporter
 from workers.control.schedule import ensure_schedule
-from workers.coordination.connections import connection
+from workers.coordination.connections import create_connection
 from workers.models import LedgerEntry, Loop
 from workers.placement import execution
 from workers.plants.foreign import adapters
@@ -238,12 +238,12 @@ def test_the_ticks_of_each_law_which_an_older_weir_had_go() -> None:
 def test_a_server_has_one_connection_pool_per_process(
     control_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert connection(control_server.url) is connection(control_server.url)
+    assert create_connection(control_server.url) is create_connection(control_server.url)
     tries: list[redis.Connection] = []
     connect = redis.Connection._connect
     monkeypatch.setattr(redis.Connection, "_connect", lambda line: tries.append(line) or connect(line))
     with pytest.raises(redis.ConnectionError):
-        connection("redis://127.0.0.1:1/0").ping()
+        create_connection("redis://127.0.0.1:1/0").ping()
     assert len(tries) == 1, "it repeats nothing by itself"
 
 
@@ -251,7 +251,7 @@ def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
     nodes: dict[str, Server], plant_topology: Topology, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    segment_on = execution.segment_on
+    segment_on = execution.get_segment
 
     def asks(topology: Topology, queue: str, node: str) -> Segment:
         asked.append(node)

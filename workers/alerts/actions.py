@@ -14,11 +14,11 @@ from queues import checks
 from queues.errors import BadInput
 from workers.alerts.delivery import outbox
 from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.episodes import episode_of, keep
+from workers.alerts.lifecycle.episodes import build_episode, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Receiver
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.alerts.rules import rules
-from workers.steering.expiry import time_words
+from workers.steering.expiry import format_time
 
 Kind = AlertEvent.Kind
 MAX_SNOOZE_MINUTES = 24 * 60
@@ -32,11 +32,11 @@ def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Ale
     If two people acknowledge it, the later one has it.
     """
     alert = _open(alert_id)
-    terms = rules.terms(alert.rule) if alert.rule else automaton.Terms()
-    keep(alert, automaton.acknowledge(episode_of(alert), terms, now.timestamp()))
+    terms = rules.build_terms(alert.rule) if alert.rule else automaton.Terms()
+    keep(alert, automaton.acknowledge(build_episode(alert), terms, now.timestamp()))
     alert.acknowledged_at, alert.acknowledged_by, alert.snoozed_by = now, by, None
     alert.save()
-    _record_note(alert, Kind.ACKNOWLEDGED, by, _text(note, required=False), now)
+    _record_note(alert, Kind.ACKNOWLEDGED, by, _validate_note(note, required=False), now)
     return alert
 
 
@@ -44,11 +44,11 @@ def acknowledge(alert_id: int, by: User | None, note: str, now: datetime) -> Ale
 def snooze(alert_id: int, by: User | None, minutes: Any, now: datetime) -> Alert:
     """Suppress notifications for this many minutes; an acknowledgement ends."""
     alert = _open(alert_id)
-    until = now + timedelta(minutes=_minutes(minutes))
-    keep(alert, automaton.snooze(episode_of(alert), until.timestamp()))
+    until = now + timedelta(minutes=_validate_minutes(minutes))
+    keep(alert, automaton.snooze(build_episode(alert), until.timestamp()))
     alert.snoozed_by, alert.acknowledged_by, alert.acknowledged_at = by, None, None
     alert.save()
-    _record_note(alert, Kind.SNOOZED, by, f"until {time_words(until, now)}", now)
+    _record_note(alert, Kind.SNOOZED, by, f"until {format_time(until, now)}", now)
     return alert
 
 
@@ -71,7 +71,9 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     alert.next_step = at + 1
     receivers = {receiver.name: receiver for receiver in Receiver.objects.filter(enabled=True)}
     names = ", ".join(steps[at]["receivers"])
-    _record_note(alert, Kind.ESCALATED, by, f"to {names}. {_text(note, required=False)}".strip(), now)
+    _record_note(
+        alert, Kind.ESCALATED, by, f"to {names}. {_validate_note(note, required=False)}".strip(), now
+    )
     owed = outbox.owe(alert, at, steps[at]["receivers"], receivers, now)
     Delivery.objects.bulk_create(owed, ignore_conflicts=True)
     alert.save()
@@ -84,7 +86,7 @@ def note(alert_id: int, by: User | None, text: str, now: datetime) -> AlertEvent
     alert = Alert.objects.select_for_update(of=("self",)).filter(pk=alert_id).first()
     if alert is None or alert.fired_at is None:
         raise BadInput("alert", f"{alert_id} does not exist.")
-    return _record_note(alert, Kind.NOTE, by, _text(text, required=True), now)
+    return _record_note(alert, Kind.NOTE, by, _validate_note(text, required=True), now)
 
 
 def _open(alert_id: int) -> Alert:
@@ -99,14 +101,14 @@ def _record_note(alert: Alert, kind: str, by: User | None, text: str, now: datet
     return AlertEvent.objects.create(alert=alert, at=now, kind=kind, by=by, text=text)
 
 
-def _text(text: Any, required: bool) -> str:
+def _validate_note(text: Any, required: bool) -> str:
     stripped = text.strip() if isinstance(text, str) else ""
     if (required and not stripped) or len(stripped) > MAX_NOTE:
         raise BadInput("note", f"must have 1 to {MAX_NOTE} characters.")
     return stripped
 
 
-def _minutes(minutes: Any) -> float:
+def _validate_minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MAX_SNOOZE_MINUTES) or minutes <= 0:
         raise BadInput("minutes", f"must be above 0 and at most {MAX_SNOOZE_MINUTES} minutes (1 day).")
     return float(minutes)

@@ -44,7 +44,7 @@ class Alerter:
         # Evidence is gathered without the lease, too: a process that takes over must have watched to know
         # ages.
         evidence = self._gatherer.gather(now, monotonic_seconds)
-        if not self._checks():
+        if not self._acquire_check_lease():
             return None
         assert self._lease.fence is not None
         return evaluator.check(evidence, self._lease.fence)
@@ -56,11 +56,11 @@ class Alerter:
         if not (self._dispatch_lease.renew() or self._dispatch_lease.acquire()):
             return 0
 
-        def goes_on() -> bool:
+        def should_continue() -> bool:
             self._note_delivery()
             return not (stop is not None and stop.is_set()) and self._dispatch_lease.renew()
 
-        return dispatcher.deliver(lambda: datetime.now(UTC), goes_on)
+        return dispatcher.deliver(lambda: datetime.now(UTC), should_continue)
 
     def _note_delivery(self) -> None:
         """Record for the dead man's switch that delivery works."""
@@ -106,7 +106,7 @@ class Alerter:
                     close_old_connections()
         connections.close_all()
 
-    def _checks(self) -> bool:
+    def _acquire_check_lease(self) -> bool:
         """Return whether this alerter checks.
 
         It checks if it holds the lease under a number that the database gave to nobody else. A control server
@@ -114,7 +114,7 @@ class Alerter:
         """
         if self._lease.renew():
             return True
-        fence = self._lease.acquire(evaluator.greatest_fence())
+        fence = self._lease.acquire(evaluator.get_greatest_fence())
         if fence is None or evaluator.claim(fence):
             return fence is not None
         self._lease.release()

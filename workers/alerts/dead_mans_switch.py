@@ -55,7 +55,7 @@ class _Published(msgspec.Struct):
     at: float | None = None
 
 
-def failure(facts: WatchFacts) -> str:
+def describe_failure(facts: WatchFacts) -> str:
     """Return what does not work, in a sentence; "" while everything does."""
     for what, age, most in (
         ("observer has published no snapshot", facts.observed_seconds, OBSERVED_SECONDS),
@@ -80,8 +80,8 @@ class DeadMansSwitch:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._control, self._transport = control, transport
-        self._url = variables.ALIVE_URL.text(environment)
-        self.every_seconds = variables.ALIVE_SECONDS.seconds(environment)
+        self._url = variables.ALIVE_URL.get_text(environment)
+        self.every_seconds = variables.ALIVE_SECONDS.get_seconds(environment)
         self._lease = Lease(control, "dead-mans-switch", 2 * self.every_seconds + TIMEOUT_SECONDS)
 
     def step(self, now: datetime) -> bool:
@@ -90,7 +90,7 @@ class DeadMansSwitch:
         """
         if not self._url or not (self._lease.renew() or self._lease.acquire()):
             return False
-        error = failure(self._facts(now)) or self._call()
+        error = describe_failure(self._gather_facts(now)) or self._call()
         noted = {"alive_error": error} if error else {"alive_error": "", "alive_at": now}
         AlertWatch.objects.filter(pk=1).update(**noted)
         if error:
@@ -108,14 +108,14 @@ class DeadMansSwitch:
                     close_old_connections()
         connections.close_all()
 
-    def _facts(self, now: datetime) -> WatchFacts:
+    def _gather_facts(self, now: datetime) -> WatchFacts:
         stored = self._control.get(keys.SNAPSHOT)
         published = msgspec.json.decode(stored, type=_Published).at if isinstance(stored, bytes) else None
         watch = AlertWatch.objects.filter(pk=1).first()
         return WatchFacts(
             observed_seconds=None if published is None else now.timestamp() - published,
-            checked_seconds=_age(watch.looked_at if watch else None, now),
-            delivered_seconds=_age(watch.delivered_at if watch else None, now),
+            checked_seconds=_compute_age_seconds(watch.looked_at if watch else None, now),
+            delivered_seconds=_compute_age_seconds(watch.delivered_at if watch else None, now),
             error=find_undelivered_error(),
         )
 
@@ -126,7 +126,7 @@ class DeadMansSwitch:
         try:
             egress.check_url(self._url, variables.ALIVE_URL.name)
             with (
-                egress.client(TIMEOUT_SECONDS, transport=self._transport) as client,
+                egress.create_client(TIMEOUT_SECONDS, transport=self._transport) as client,
                 client.stream("GET", self._url) as response,
             ):
                 status = response.status_code
@@ -153,5 +153,5 @@ def find_undelivered_error() -> str:
     return newest.error or "no error was recorded" if newest else ""
 
 
-def _age(at: datetime | None, now: datetime) -> float | None:
+def _compute_age_seconds(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else (now - at).total_seconds()

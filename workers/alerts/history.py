@@ -21,7 +21,7 @@ UNSTEERED = frozenset({"receiver", "task", "plan", "override"})  # labels of wha
 UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 
-def loops_of(alert: Alert) -> QuerySet[Loop]:
+def select_steering_loops(alert: Alert) -> QuerySet[Loop]:
     """Return the loops that steer the alert's subject, and those that steer the whole plant; for an attached
     plant, its own.
     """
@@ -45,26 +45,28 @@ def span(alert: Alert) -> tuple[Any, Any]:
     return alert.began_at - BEFORE, (alert.resolved_at or timezone.now()) + AFTER
 
 
-def decisions(alert: Alert) -> QuerySet[LedgerEntry]:
+def select_decisions(alert: Alert) -> QuerySet[LedgerEntry]:
     """Return entries of these loops with an action in its time, executed or advised, newest first."""
     entries = LedgerEntry.objects.filter(
-        loop__in=loops_of(alert), at__range=span(alert), action__isnull=False
+        loop__in=select_steering_loops(alert), at__range=span(alert), action__isnull=False
     )
     return entries.select_related("loop").order_by("-at", "-pk")
 
 
-def actions(alert: Alert) -> QuerySet[LedgerEntry]:
+def select_executed_actions(alert: Alert) -> QuerySet[LedgerEntry]:
     """Return those that were executed, without advice."""
-    return decisions(alert).filter(mode__in=Loop.ACTING)
+    return select_decisions(alert).filter(mode__in=Loop.ACTING)
 
 
-def effective_until(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
+def select_effective_actions(alert: Alert, until: datetime | None) -> QuerySet[LedgerEntry]:
     """Return those since its onset that were judged effective, up to this time; None: it is not over."""
-    effective = actions(alert).filter(verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at)
+    effective = select_executed_actions(alert).filter(
+        verdict=LedgerEntry.Verdict.EFFECTIVE, at__gte=alert.began_at
+    )
     return effective if until is None else effective.filter(at__lte=until)
 
 
-def plans(alert: Alert) -> list[Plan]:
+def list_relevant_plans(alert: Alert) -> list[Plan]:
     """Return the plans that controllers (or the recovery of a lost node) made in its time, newest first."""
     query = Plan.objects.filter(owner=None, created_at__range=span(alert)).order_by("-pk")[:MAX_PLANS]
     return [plan for plan in query if _is_relevant(plan, alert.labels)]
@@ -115,10 +117,10 @@ class Response:
         return (self.since + self.before)[:MAX_ACTIONS]
 
 
-def outcome(alert: Alert) -> AlertOutcome:
+def summarize_outcome(alert: Alert) -> AlertOutcome:
     """Count what loops did about it."""
     is_before = Case(When(at__lt=alert.began_at, then=True), default=False)
-    rows = actions(alert).order_by().values_list("verdict", is_before).annotate(Count("pk"))
+    rows = select_executed_actions(alert).order_by().values_list("verdict", is_before).annotate(Count("pk"))
     verdicts, before = Counter[str](), 0
     for verdict, early, count in rows:
         if early:
@@ -126,23 +128,25 @@ def outcome(alert: Alert) -> AlertOutcome:
         else:
             verdicts[verdict] += count
     done = sum(verdicts.values())
-    return AlertOutcome(done, verdicts["effective"], before, _words(done, before, verdicts))
+    return AlertOutcome(done, verdicts["effective"], before, _describe_outcome(done, before, verdicts))
 
 
-def response(alert: Alert) -> Response:
+def build_alert_response(alert: Alert) -> Response:
     """Return what loops and plans did about it."""
-    done = actions(alert)
-    came_to = outcome(alert)  # First: actions taken meanwhile are then among the entries, and not left out.
+    done = select_executed_actions(alert)
+    came_to = summarize_outcome(
+        alert
+    )  # First: actions taken meanwhile are then among the entries, and not left out.
     return Response(
         since=list(done.filter(at__gte=alert.began_at)[:MAX_ACTIONS]),
         before=list(done.filter(at__lt=alert.began_at)[:MAX_ACTIONS]),
-        advice=list(decisions(alert).exclude(mode__in=Loop.ACTING)[:MAX_ACTIONS]),
-        plans=plans(alert),
+        advice=list(select_decisions(alert).exclude(mode__in=Loop.ACTING)[:MAX_ACTIONS]),
+        plans=list_relevant_plans(alert),
         outcome=came_to,
     )
 
 
-def verdicts_within(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
+def count_verdicts(spans: Sequence[tuple[datetime, datetime]]) -> Counter[str]:
     """Count the verdicts of all that loops did in these time ranges, which do not overlap."""
     verdicts: Counter[str] = Counter()
     for since, until in spans:
@@ -156,7 +160,7 @@ def _verdicts(entries: QuerySet[LedgerEntry]) -> Counter[str]:
     return Counter(dict(entries.order_by().values_list("verdict").annotate(Count("pk"))))
 
 
-def _words(count: int, before: int, verdicts: Counter[str]) -> str:
+def _describe_outcome(count: int, before: int, verdicts: Counter[str]) -> str:
     if not count:
         earlier = f"; {format_count(before, 'action')} in the 5 minutes before" if before else ""
         return f"No loop has acted since the alert started{earlier}."

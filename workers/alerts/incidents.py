@@ -18,7 +18,14 @@ from django.db.models import F
 
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, FollowUp, Incident, seconds_between
+from workers.alerts.lifecycle.models import (
+    Alert,
+    AlertEvent,
+    AlertRule,
+    FollowUp,
+    Incident,
+    compute_seconds_between,
+)
 
 Kind = AlertEvent.Kind
 ROLES = {
@@ -42,35 +49,35 @@ class IncidentTimes:
     resolve_seconds: float | None
 
 
-def incident_of(alert: Alert) -> Incident:
+def get_incident(alert: Alert) -> Incident:
     """Return the stored incident; an empty one if nothing is stored."""
     return getattr(alert, "incident", None) or Incident(alert=alert)
 
 
-def severity_of(alert: Alert) -> str:
+def get_severity(alert: Alert) -> str:
     """Return the severity that a person set, else the rule's."""
     return alert.shown_severity
 
 
-def times(alert: Alert) -> IncidentTimes:
+def compute_incident_times(alert: Alert) -> IncidentTimes:
     """Return the times of the alert's events."""
     taken = alert.events.filter(kind=Kind.ACKNOWLEDGED).order_by("at").values_list("at", flat=True).first()
-    mitigated = incident_of(alert).mitigated_at
+    mitigated = get_incident(alert).mitigated_at
     fired = alert.fired_at
     return IncidentTimes(
-        seconds_between(alert.began_at - _compute_elapsed_before(alert), fired),
-        seconds_between(fired, taken),
-        seconds_between(fired, mitigated),
-        seconds_between(fired, alert.resolved_at),
+        compute_seconds_between(alert.began_at - _compute_elapsed_before(alert), fired),
+        compute_seconds_between(fired, taken),
+        compute_seconds_between(fired, mitigated),
+        compute_seconds_between(fired, alert.resolved_at),
     )
 
 
-def onset_of(alert: Alert) -> datetime:
+def compute_onset(alert: Alert) -> datetime:
     """Return when it really started, the last time if it came back: for a silent subject, a threshold before
     its condition was true.
     """
     began = alert.began_at
-    if (again := came_back_at(alert)) is not None:
+    if (again := find_return_time(alert)) is not None:
         began = max(began, again - timedelta(seconds=alert.rule.for_seconds if alert.rule else 0))
     return began - _compute_elapsed_before(alert)
 
@@ -81,7 +88,7 @@ def _compute_elapsed_before(alert: Alert) -> timedelta:
     return timedelta(seconds=alert.threshold if condition and condition.elapses else 0.0)
 
 
-def came_back_at(alert: Alert) -> datetime | None:
+def find_return_time(alert: Alert) -> datetime | None:
     """Return when it came back the last time."""
     if not alert.came_back:
         return None
@@ -92,7 +99,7 @@ def came_back_at(alert: Alert) -> datetime | None:
 
 def span(alert: Alert, now: datetime) -> tuple[datetime, datetime]:
     """Return the time range from its possible causes to its end, or until now while it is open."""
-    return min(alert.began_at, onset_of(alert)) - REACH, alert.resolved_at or now
+    return min(alert.began_at, compute_onset(alert)) - REACH, alert.resolved_at or now
 
 
 @transaction.atomic
@@ -147,7 +154,7 @@ def write_review(alert_id: int, by: User | None, text: str, revision: int, now: 
         raise BadInput("text", f"must have at most {MAX_REVIEW:,} characters.")
     incident = lock_started_incident(alert_id)
     if not incident.review:
-        _demand_unexplained(incident.alert)
+        _require_unexplained(incident.alert)
     if incident.review_revision != revision:
         raise BadInput("revision", "is outdated: another user changed the review. Reload the page.")
     incident.review, incident.review_revision = text, revision + 1
@@ -191,7 +198,7 @@ def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: 
 
 def has_own_record(alert: Alert) -> bool:
     """Return whether people have written a review, or added follow-ups."""
-    incident = incident_of(alert)
+    incident = get_incident(alert)
     return bool(incident.review) or FollowUp.objects.filter(incident=alert.pk).exists()
 
 
@@ -206,7 +213,7 @@ def lock_incident(alert_id: int) -> Incident:
     write one row.
     """
     incident = lock_started_incident(alert_id)
-    _demand_unexplained(incident.alert)
+    _require_unexplained(incident.alert)
     return incident
 
 
@@ -218,7 +225,7 @@ def lock_started_incident(alert_id: int) -> Incident:
     return Incident.objects.select_related("alert").get_or_create(alert=alert)[0]
 
 
-def _demand_unexplained(alert: Alert) -> None:
+def _require_unexplained(alert: Alert) -> None:
     if alert.under_id is not None:
         raise BadInput("alert", f"is explained by alert {alert.under_id}; use the incident of that alert.")
 

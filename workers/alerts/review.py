@@ -14,7 +14,7 @@ from controllers.framework.reason import format_count
 from workers.alerts import history
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.inhibition import GRAVITY
-from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, seconds_between
+from workers.alerts.lifecycle.models import Alert, AlertEvent, Message, compute_seconds_between
 
 HEADER = (
     "id", "rule", "title", "severity", "labels", "fired_at", "resolved_at", "seconds", "worst", "threshold",
@@ -98,7 +98,7 @@ class ReviewFigures:
         return {**figures, "told": told}
 
 
-def alerts_between(since: datetime, until: datetime) -> Any:
+def select_alerts_between(since: datetime, until: datetime) -> Any:
     """Return those that fired, or were open, in the time range, the oldest first."""
     open_then = Q(resolved_at__isnull=True) | Q(resolved_at__gte=since)
     events = AlertEvent.objects.select_related("by").order_by("at", "pk")
@@ -110,19 +110,19 @@ def alerts_between(since: datetime, until: datetime) -> Any:
     )
 
 
-def rows(since: datetime, until: datetime) -> Iterator[Row]:
+def iterate_review_rows(since: datetime, until: datetime) -> Iterator[Row]:
     """Return the review's rows; see `alerts_between`."""
-    for alert in alerts_between(since, until):
+    for alert in select_alerts_between(since, until):
         events = list(alert.events.all())
         had = next((event for event in events if event.kind == AlertEvent.Kind.ACKNOWLEDGED), None)
         begin, end = max(alert.fired_at, since), min(alert.resolved_at or until, until)
         yield Row(
             alert=alert,
             seconds=max(0.0, (end - begin).total_seconds()),
-            acknowledged_after_seconds=seconds_between(alert.fired_at, had.at) if had else None,
+            acknowledged_after_seconds=compute_seconds_between(alert.fired_at, had.at) if had else None,
             acknowledged_by=had.by.get_username() if had and had.by else "",
             notified=sum(event.kind == AlertEvent.Kind.NOTIFIED for event in events),
-            outcome=history.outcome(alert),
+            outcome=history.summarize_outcome(alert),
             notes=[event for event in events if event.kind == AlertEvent.Kind.NOTE],
         )
 
@@ -141,7 +141,7 @@ def open_spans(rows: Iterable[Row], since: datetime, until: datetime) -> list[tu
     return spans
 
 
-def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigures:
+def summarize_review(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigures:
     """Summarize the review.
 
     An explained alert belongs to its incident: only incidents count, and overlapping times count once.
@@ -151,7 +151,7 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
     acknowledged = (row.acknowledged_after_seconds for row in incidents)
     waits = [seconds for seconds in acknowledged if seconds is not None]
     spans = open_spans(incidents, since, until)
-    verdicts = history.verdicts_within(spans)
+    verdicts = history.count_verdicts(spans)
     messages = Message.objects.exclude(content__kind="test")
     given_up = messages.filter(state=Message.State.FAILED).exclude(error__in=Message.NO_FAULT)
     lost = given_up.filter(created_at__gte=since, created_at__lt=until).count()
@@ -169,16 +169,16 @@ def summary(rows: Sequence[Row], since: datetime, until: datetime) -> ReviewFigu
         actions=sum(verdicts.values()),
         effective=verdicts["effective"],
         unjudged=sum(verdicts[name] for name in history.UNJUDGED),
-        sentence=_sentence(incidents, len(rows), still),
+        sentence=_describe_incidents(incidents, len(rows), still),
     )
 
 
-def duration_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in minutes, or in seconds if it is less than one minute."""
     return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
+def _describe_incidents(incidents: Sequence[Row], alerts: int, still: int) -> str:
     if not incidents:
         return (
             f"{format_count(alerts, 'alert')} fired, explained by earlier alerts." if alerts else NONE_FIRED
@@ -187,4 +187,4 @@ def _sentence(incidents: Sequence[Row], alerts: int, still: int) -> str:
     count = format_count(len(incidents), "incident")
     count += f" with {format_count(alerts, 'alert')}" if alerts > len(incidents) else ""
     rest = f"{still} {'is' if still == 1 else 'are'} still open" if still else "all are resolved"
-    return f"{count}; {rest}. Most severe: {worst.alert.title}, {duration_words(worst.seconds)}."
+    return f"{count}; {rest}. Most severe: {worst.alert.title}, {format_duration(worst.seconds)}."

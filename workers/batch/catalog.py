@@ -13,7 +13,7 @@ from workers.batch.jobs.job import ChunkSpec, Job, JobContext, Values
 from workers.batch.jobs.parameters import JobParameter
 from workers.batch.jobs.spark import client
 from workers.history import event_archive, metric_files
-from workers.history.stretch_counts import counts_name
+from workers.history.stretch_counts import build_counts_name
 from workers.history.stretches import TimeRange
 
 HOUR_SECONDS = 3_600
@@ -34,7 +34,7 @@ DAYS = (
 QUEUES = JobParameter("queues", "names", "queues; default: all archived queues", None)
 
 
-def job(name: str) -> Job:
+def get_job(name: str) -> Job:
     """Return the job. Raises BadInput naming it."""
     if name.startswith(OWN):
         return _own(name.removeprefix(OWN))
@@ -54,7 +54,7 @@ def _own(path: str) -> Job:
     return loaded
 
 
-def day_range(values: Values, where: JobContext) -> tuple[str, str]:
+def validate_day_range(values: Values, where: JobContext) -> tuple[str, str]:
     """Return the first and the last day. Raises BadInput when they are in the wrong order."""
     until = values["until"] or where.now.date().isoformat()
     back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
@@ -64,10 +64,10 @@ def day_range(values: Values, where: JobContext) -> tuple[str, str]:
     return since, until
 
 
-def partition_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_partition_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk for each archived queue and day."""
-    since, until = day_range(values, where)
-    for partition in event_archive.partitions(where.data, values["queues"] or (), since, until):
+    since, until = validate_day_range(values, where)
+    for partition in event_archive.list_partitions(where.data, values["queues"] or (), since, until):
         yield ChunkSpec(partition.identifier, {"queue": partition.queue, "day": partition.day})
 
 
@@ -83,17 +83,17 @@ def plan_training_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpe
             f"results in {windows:,} windows a day with {rates:,} rates each; the limit is"
             f" {MAX_TRAINING_RATES:,} in total. Choose longer windows, or a shorter history and horizon.",
         )
-    yield from partition_pieces(values, where)
+    yield from iterate_partition_chunks(values, where)
 
 
-def metric_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_metric_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk for each day of raw metrics.
 
     Without a first day, earlier days with incomplete roll-ups are included, since raw metrics are deleted in
     time.
     """
-    since, until = day_range(values, where)
-    for day in metric_files.raw_days(where.data, "" if values["since"] is None else since, until):
+    since, until = validate_day_range(values, where)
+    for day in metric_files.list_raw_days(where.data, "" if values["since"] is None else since, until):
         if day >= since or not metric_files.is_rolled_up(where.data, day):
             yield ChunkSpec(f"day={day}", {"day": day})
 
@@ -104,7 +104,7 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     Raises BadInput for an empty range, one with too many steps, one without archived events, and for the name
     of another person's extract.
     """
-    since, until = checks.timestamp(values["since"]), checks.timestamp(values["until"])
+    since, until = checks.parse_timestamp(values["since"]), checks.parse_timestamp(values["until"])
     if since >= until:
         raise BadInput("until", "must be after since.")
     step_seconds = values["step_seconds"]
@@ -116,7 +116,7 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     # A block is stored under the day of its newest event, so some events of a day may be in the next day's
     # partition.
     first, last = since.date().isoformat(), (until.date() + timedelta(days=1)).isoformat()
-    partitions = event_archive.partitions(where.data, [values["queue"]], first, last)
+    partitions = event_archive.list_partitions(where.data, [values["queue"]], first, last)
     if not partitions:
         raise BadInput("queue", f"{values['queue']} has no archived events from {first} to {last}.")
     name = values["name"] or f"{values['queue']}-{since:%Y%m%dT%H%M%S}-{until:%Y%m%dT%H%M%S}"
@@ -124,19 +124,19 @@ def extract_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
         "since": values["since"],
         "until": values["until"],
         "name": name,
-        "days": event_archive.days_of(partitions),
+        "days": event_archive.list_partition_days(partitions),
     }
     extract_names.check_free(where, values["queue"], name, values["format"])
     yield ChunkSpec(f"extract={name}", content)
 
 
-def comparison_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_comparison_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk: a comparison is one file.
 
     Raises BadInput for stretches that cannot be compared, and where neither has archived events.
     """
     since, until, other = (
-        checks.timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
+        checks.parse_timestamp(values[name]).timestamp() for name in ("since", "until", "other_since")
     )
     if not 0 < until - since <= MAX_COMPARED_SECONDS:
         raise BadInput("until", "must be after since, by at most 31 days.")
@@ -144,14 +144,14 @@ def comparison_pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     there = here.shift(since - other)
     if there.since < here.until and here.since < there.until:
         raise BadInput("other_since", "starts a range that overlaps the first range; choose separate ranges.")
-    if not (here.partitions(where.data, queue) or there.partitions(where.data, queue)):
+    if not (here.list_partitions(where.data, queue) or there.list_partitions(where.data, queue)):
         raise BadInput("queue", "has no archived events in these ranges.")
     content = {
         "queue": queue,
         "here": [here.since, here.until],
         "there": [there.since, there.until],
     }
-    yield ChunkSpec(f"comparison={counts_name(queue, here, there)}", content)
+    yield ChunkSpec(f"comparison={build_counts_name(queue, here, there)}", content)
 
 
 JOBS = {
@@ -162,7 +162,7 @@ JOBS = {
             "Computes rates, inter-arrival moments, quantiles, and selectivities per type, queue, and day.",
             (QUEUES, *DAYS, ON_ERROR),
             client.build_opener("stream_statistics"),
-            pieces=partition_pieces,
+            pieces=iterate_partition_chunks,
             requirements=("spark",),
             crontab="20 1 * * *",
         ),
@@ -171,7 +171,7 @@ JOBS = {
             "Writes the per-second metrics from the stream to files.",
             (),
             spill.open_job,
-            next_piece=spill.next_piece,
+            next_piece=spill.build_next_chunk,
             every_seconds=600,
         ),
         Job(
@@ -179,7 +179,7 @@ JOBS = {
             "Rolls up metrics by 10 s, minute, and hour.",
             (*DAYS, ON_ERROR),
             client.build_opener("metric_rollup"),
-            pieces=metric_pieces,
+            pieces=iterate_metric_chunks,
             requirements=("spark",),
             crontab="40 * * * *",
         ),
@@ -242,7 +242,7 @@ JOBS = {
                 ON_ERROR,
             ),
             client.build_opener("stretch_comparison"),
-            pieces=comparison_pieces,
+            pieces=iterate_comparison_chunks,
             requirements=("spark",),
             single_instance=False,
         ),
@@ -251,7 +251,7 @@ JOBS = {
             "Deletes data that is older than its number of days, except kept ranges.",
             retention.PARAMETERS,
             retention.open_job,
-            pieces=retention.pieces,
+            pieces=retention.iterate_chunks,
             crontab="10 3 * * *",
         ),
         Job(
@@ -259,7 +259,7 @@ JOBS = {
             "Combines consecutive decisions without an action into one ledger entry, without loss.",
             folding.PARAMETERS,
             folding.open_job,
-            pieces=folding.pieces,
+            pieces=folding.iterate_chunks,
             crontab="25 * * * *",
         ),
         Job(
@@ -267,7 +267,7 @@ JOBS = {
             "Tunes loops on recorded data, and proposes values that perform better on the following days.",
             tuning_job.PARAMETERS,
             tuning_job.open_job,
-            pieces=tuning_job.pieces,
+            pieces=tuning_job.iterate_chunks,
             requirements=("memory",),
             crontab="30 2 * * 1",
         ),
@@ -276,7 +276,7 @@ JOBS = {
             "Simulates a scenario of the lab, one law per chunk; started on the Lab page.",
             lab_job.PARAMETERS,
             lab_job.open_job,
-            pieces=lab_job.pieces,
+            pieces=lab_job.iterate_chunks,
             # The role for batch work: experiments must not take slots from consumers.
             requirements=("memory",),
             single_instance=False,

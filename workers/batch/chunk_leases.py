@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from django.db import models, transaction
 
-from queues.checks import storable
+from queues.checks import make_storable
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, JobContext
@@ -89,11 +89,11 @@ class ChunkLease:
         is_recent = beat_at is not None and abs(now - beat_at) < timedelta(seconds=BEAT_SECONDS)
         if progress is None and is_recent:
             # This is called often: only the number is compared, nothing is written.
-            if not self._ours().exists():
-                raise self._overtaken()
+            if not self._check_ownership().exists():
+                raise self._build_lost_error()
             return
         if not self._write(beat_at=now):
-            raise self._overtaken()
+            raise self._build_lost_error()
         self.chunk.beat_at = now
         self.note(self.progress)
         if self.must_yield():
@@ -110,7 +110,7 @@ class ChunkLease:
         with transaction.atomic():
             # An update, so that the row is locked on every database.
             if not self._write(beat_at=self.clock()):
-                raise self._overtaken()
+                raise self._build_lost_error()
             yield
 
     def commit(self, output: ChunkResult, seconds: float) -> None:
@@ -122,7 +122,7 @@ class ChunkLease:
                     state=Chunk.State.DONE,
                     rows=output.rows,
                     seconds=seconds,
-                    skipped=storable(output.skipped),
+                    skipped=make_storable(output.skipped),
                     error="",
                 )
                 Run.objects.filter(pk=self.chunk.run_id).update(chunks_done=models.F("chunks_done") + 1)
@@ -141,7 +141,7 @@ class ChunkLease:
         tries = self.chunk.tries + 1
         over = final or tries >= MAX_TRIES
         state = Chunk.State.FAILED if over else Chunk.State.PENDING
-        return self._write(state=state, tries=tries, error=storable(error))
+        return self._write(state=state, tries=tries, error=make_storable(error))
 
     def give_back(self) -> bool:
         """Leave the chunk to the next worker without counting a try.
@@ -156,11 +156,11 @@ class ChunkLease:
         with transaction.atomic():
             # The row is locked before the number is compared. PostgreSQL does not repeat a sub-query (the run
             # is another table) for a row that it had to wait for, and would take the former number.
-            if self._ours().select_for_update(of=("self",)).first() is None:
+            if self._check_ownership().select_for_update(of=("self",)).first() is None:
                 return False
             return bool(Chunk.objects.filter(pk=self.chunk.pk).update(**values))
 
-    def _ours(self) -> models.QuerySet[Chunk]:
+    def _check_ownership(self) -> models.QuerySet[Chunk]:
         chunk = self.chunk
         rows = Chunk.objects.filter(
             pk=chunk.pk, fence=chunk.fence, state=Chunk.State.WORKING, run__state=Run.State.RUNNING
@@ -168,7 +168,7 @@ class ChunkLease:
         # A single-instance task has one writer in total: the newest claim of the run.
         return rows.filter(run__fence=chunk.fence) if chunk.run.single_instance else rows
 
-    def _overtaken(self) -> ChunkLeaseLost:
+    def _build_lost_error(self) -> ChunkLeaseLost:
         return ChunkLeaseLost(
             f"Chunk {self.chunk.identifier} of run {self.chunk.run_id} no longer belongs to this worker."
         )

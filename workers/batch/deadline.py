@@ -9,7 +9,7 @@ from statistics import median
 RESERVE_SHARE = 0.2
 
 
-def workers_for(
+def compute_worker_count(
     chunks_left: int | None, chunk_seconds: Sequence[float], seconds_left: float | None, most: int
 ) -> int:
     """Return the number of workers, from 1 to `most`.
@@ -32,7 +32,7 @@ def workers_for(
     return min(most, math.ceil(chunks_left / rounds))
 
 
-def next_deadline(by: time | None, now: datetime) -> datetime | None:
+def compute_next_deadline(by: time | None, now: datetime) -> datetime | None:
     """Return the next time of day `by` (UTC)."""
     if by is None:
         return None

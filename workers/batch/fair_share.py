@@ -12,7 +12,7 @@ from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from workers.batch import runs
 from workers.batch.chunk_leases import is_beating
-from workers.batch.task_managers import role_of
+from workers.batch.task_managers import find_role
 from workers.models import Chunk, Run
 
 # Work that is given back is repeated: after this many times the scheduled run waits until the chunk is done.
@@ -22,34 +22,34 @@ MAX_REQUESTED_CHUNK_SECONDS = 7_200.0
 
 def must_yield(run: Run, chunk: Chunk, now: datetime) -> bool:
     """Return whether a worker must give this chunk back before it is done."""
-    return chunk.yields < MAX_YIELDS and scheduled_run_waits(run, now)
+    return chunk.yields < MAX_YIELDS and is_scheduled_run_waiting(run, now)
 
 
-def scheduled_run_waits(run: Run, now: datetime) -> bool:
+def is_scheduled_run_waiting(run: Run, now: datetime) -> bool:
     """Return whether a scheduled run has no worker while one of its role is at this requested run."""
     if not run.is_requested:
         return False
-    role = role_of(run.task.requirements)
-    requirements = _waiting(now).filter(owner=None).values_list("task__requirements", flat=True)
-    return any(role_of(requirement) == role for requirement in requirements)
+    role = find_role(run.task.requirements)
+    requirements = _select_waiting_runs(now).filter(owner=None).values_list("task__requirements", flat=True)
+    return any(find_role(requirement) == role for requirement in requirements)
 
 
 def is_others_turn(run: Run, now: datetime) -> bool:
     """Return whether a run waits whose owner was served less recently than this requested run's owner."""
-    mine = _served_at(run.owner_id)
+    mine = _find_last_service_time(run.owner_id)
     if mine is None:
         return False
-    others = _waiting(now).exclude(owner=None).exclude(owner=run.owner_id)
-    role = role_of(run.task.requirements)
+    others = _select_waiting_runs(now).exclude(owner=None).exclude(owner=run.owner_id)
+    role = find_role(run.task.requirements)
     owners = {
         owner
         for owner, requirements in others.values_list("owner", "task__requirements")
-        if role_of(requirements) == role
+        if find_role(requirements) == role
     }
-    return any((served_at := _served_at(owner)) is None or served_at < mine for owner in owners)
+    return any((served_at := _find_last_service_time(owner)) is None or served_at < mine for owner in owners)
 
 
-def _served_at(owner: int | None) -> datetime | None:
+def _find_last_service_time(owner: int | None) -> datetime | None:
     """Return when a worker last processed a run of this person.
 
     None for the schedule, and before the first time.
@@ -60,7 +60,7 @@ def _served_at(owner: int | None) -> datetime | None:
     return last
 
 
-def _waiting(now: datetime) -> QuerySet[Run]:
+def _select_waiting_runs(now: datetime) -> QuerySet[Run]:
     """Return open runs with work left and no worker."""
     chunks = Chunk.objects.filter(run=OuterRef("pk"))
     at_work = chunks.filter(is_beating(now), state=Chunk.State.WORKING)

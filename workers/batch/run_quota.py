@@ -21,7 +21,7 @@ RETRY_SECONDS = 60
 
 def check(owner: Any, open_runs: int, now: datetime) -> None:
     """Raise RateLimited where the owner of `open_runs` runs may not begin another."""
-    max_runs = plant_settings.value(OPEN_RUNS)
+    max_runs = plant_settings.get_setting_value(OPEN_RUNS)
     if open_runs >= max_runs:
         raise RateLimited(
             "run",
@@ -29,7 +29,7 @@ def check(owner: Any, open_runs: int, now: datetime) -> None:
             f"({OPEN_RUNS}). Wait until a run ends, or cancel a run.",
             RETRY_SECONDS,
         )
-    spent, max_seconds = spent_seconds(owner, now), plant_settings.value(BATCH_SECONDS)
+    spent, max_seconds = sum_spent_seconds(owner, now), plant_settings.get_setting_value(BATCH_SECONDS)
     if spent >= max_seconds:
         raise RateLimited(
             "run",
@@ -39,7 +39,7 @@ def check(owner: Any, open_runs: int, now: datetime) -> None:
         )
 
 
-def spent_seconds(owner: Any, now: datetime) -> float:
+def sum_spent_seconds(owner: Any, now: datetime) -> float:
     """How long workers were at the owner's chunks that somebody worked at within the last hour."""
     recent = Chunk.objects.filter(run__owner=owner, beat_at__gt=now - WINDOW)
     return float(recent.aggregate(spent=Sum("spent_seconds", default=0.0))["spent"])

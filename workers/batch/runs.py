@@ -21,7 +21,7 @@ OPEN = (Run.State.QUEUED, Run.State.RUNNING)
 RESUMABLE = (Run.State.FAILED, Run.State.CANCELLED)
 
 
-def task_of(name: str) -> Task:
+def get_task(name: str) -> Task:
     """Return the task. Raises BadInput naming it."""
     task = Task.objects.filter(name=name).first()
     if task is None:
@@ -32,7 +32,7 @@ def task_of(name: str) -> Task:
 
 def run_of(number: Any) -> Run:
     """Raises BadInput naming the run."""
-    known = numbers.digits(str(number)[: checks.MAX_SHOWN])
+    known = numbers.parse_digits(str(number)[: checks.MAX_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:
         raise BadInput("run", f"{str(number)[: checks.MAX_SHOWN]} does not exist.")
@@ -55,8 +55,8 @@ def begin(
     Raises BadInput: an unknown task or parameter, a deadline in the past, a single-instance task that has an
     open run; RateLimited for an owner who has requested too much already.
     """
-    task = task_of(name)
-    job = catalog.job(task.job)
+    task = get_task(name)
+    job = catalog.get_job(task.job)
     values = job.read({**task.parameters, **(parameters or {})})
     if deadline_at is not None and deadline_at <= where.now:
         raise BadInput("deadline", f"must be in the future, not {deadline_at.isoformat()}.")
@@ -70,7 +70,7 @@ def begin(
                 parameters=values,
                 single_instance=task.single_instance,
                 owner=owner,
-                deadline_at=deadline_at or deadline.next_deadline(task.deadline, where.now),
+                deadline_at=deadline_at or deadline.compute_next_deadline(task.deadline, where.now),
                 created_at=where.now,
                 chunks_total=None if planned is None else len(planned),
             )
@@ -146,7 +146,7 @@ def resume(run: Run, now: datetime) -> Run:
                     f"{run.pk} is {run_of(run.pk).state}; only a failed or canceled run can be resumed.",
                 )
             unfinished = Chunk.objects.filter(run=run).exclude(state=Chunk.State.DONE)
-            if catalog.job(run.task.job).next_piece is not None:
+            if catalog.get_job(run.task.job).next_piece is not None:
                 # A chunk that failed was the last: the number of chunks is determined once it is done.
                 Run.objects.filter(pk=run.pk).update(chunks_total=None)
             # A worker that is still at a chunk finds its number outdated.
@@ -160,7 +160,7 @@ def end(run: Run, state: str, now: datetime, error: str = "") -> bool:
     """Close an open run; return False when it has ended already."""
     return bool(
         Run.objects.filter(pk=run.pk, state__in=OPEN).update(
-            state=state, ended_at=now, error=checks.storable(error), workers_wanted=0
+            state=state, ended_at=now, error=checks.make_storable(error), workers_wanted=0
         )
     )
 

@@ -44,8 +44,8 @@ def define(
 
     Raises BadInput naming the field, and then nothing was changed.
     """
-    declared = catalog.job(job)
-    checks.name().validate(name, "name", end=".")
+    declared = catalog.get_job(job)
+    checks.accept_name().validate(name, "name", end=".")
     known = {parameter.name: parameter for parameter in declared.parameters}
     given = dict(parameters or {})
     # A run can supply a parameter without a default; a task with a schedule needs it here.
@@ -56,7 +56,9 @@ def define(
     fields = {
         "job": job,
         "parameters": given,
-        "requirements": _requirements(declared.requirements if requirements is None else requirements),
+        "requirements": _validate_requirements(
+            declared.requirements if requirements is None else requirements
+        ),
         "single_instance": declared.single_instance if single_instance is None else single_instance,
         "parallel": _parallel(declared.parallel if parallel is None else parallel),
         "deadline": _clock(deadline),
@@ -118,18 +120,18 @@ def _format_schedule(every_seconds: int | None, crontab_line: str | None) -> dic
     if every_seconds is not None and crontab_line is not None:
         raise BadInput("crontab", "can't be combined with interval_seconds; set only one of the two.")
     if every_seconds is not None:
-        return {"interval": _interval(every_seconds)}
-    return None if crontab_line is None else {"crontab": _crontab(crontab_line)}
+        return {"interval": _store_interval(every_seconds)}
+    return None if crontab_line is None else {"crontab": _store_crontab(crontab_line)}
 
 
-def _interval(every_seconds: Any) -> IntervalSchedule:
+def _store_interval(every_seconds: Any) -> IntervalSchedule:
     if not checks.is_whole(every_seconds, 1, MAX_INTERVAL_SECONDS):
         said = checks.shorten_for_message(every_seconds)
         raise BadInput("interval_seconds", f"must be a whole number of seconds up to 1 year, not {said}.")
     return schedule_row(IntervalSchedule, every=every_seconds, period=IntervalSchedule.SECONDS)
 
 
-def _crontab(line: str) -> CrontabSchedule:
+def _store_crontab(line: str) -> CrontabSchedule:
     parts = line.split()
     if len(parts) != len(CRONTAB_FIELDS):
         raise BadInput(
@@ -143,7 +145,7 @@ def _crontab(line: str) -> CrontabSchedule:
     return schedule_row(CrontabSchedule, **fields, timezone="UTC")
 
 
-def _requirements(wanted: Sequence[str]) -> list[str]:
+def _validate_requirements(wanted: Sequence[str]) -> list[str]:
     for requirement in wanted:
         if requirement not in REQUIREMENTS:
             raise BadInput("requirements", f"must be one of {', '.join(REQUIREMENTS)}, not {requirement!r}.")
@@ -151,7 +153,7 @@ def _requirements(wanted: Sequence[str]) -> list[str]:
 
 
 def _parallel(workers: Any) -> int:
-    return int(checks.whole(1, MAX_PARALLEL).validate(workers, "parallel", end="."))
+    return int(checks.accept_whole_number(1, MAX_PARALLEL).validate(workers, "parallel", end="."))
 
 
 def _read(known: Mapping[str, Any], name: str, value: Any, job: str) -> Any:

@@ -48,10 +48,10 @@ def tick(control: redis.Redis, now: datetime, submit: Submit) -> list[Run]:
         )
         # Scheduled runs first: workers take runs in the order in which they were requested.
         in_order = sorted(open_runs, key=lambda run: run.is_requested)
-        return [manage(run, control, now, submit) for run in in_order]
+        return [manage_run(run, control, now, submit) for run in in_order]
 
 
-def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
+def manage_run(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run:
     """Advance one run: start it, close it, or count its workers and request more."""
     if run.state == Run.State.QUEUED:
         began = {"state": Run.State.RUNNING, "started_at": run.started_at or now}
@@ -63,7 +63,7 @@ def manage(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> Run
     elif run.state == Run.State.RUNNING:
         wanted = count_wanted_workers(run, left, now)
         Run.objects.filter(pk=run.pk, state=Run.State.RUNNING).update(workers_wanted=wanted)
-        for _ in range(wanted - present_workers(control, run.pk, now)):
+        for _ in range(wanted - count_present_workers(control, run.pk, now)):
             _send_for_worker(run, control, now, submit)
     run.refresh_from_db()
     return run
@@ -73,17 +73,17 @@ def count_wanted_workers(run: Run, left: int | None, now: datetime) -> int:
     """Return the number of workers (`deadline.workers_for`); a single-instance task gets one."""
     most = 1 if run.single_instance else run.task.parallel
     seconds_left = None if run.deadline_at is None else (run.deadline_at - now).total_seconds()
-    return deadline.workers_for(left, chunk_seconds(run), seconds_left, most)
+    return deadline.compute_worker_count(left, list_chunk_seconds(run), seconds_left, most)
 
 
-def chunk_seconds(run: Run) -> list[float]:
+def list_chunk_seconds(run: Run) -> list[float]:
     """Return the durations of the newest chunks of the task, in this run and, before, in earlier ones."""
     done = Chunk.objects.filter(run__task_id=run.task_id, state=Chunk.State.DONE, seconds__isnull=False)
     newest = done.order_by("-run_id", "-pk").values_list("seconds", flat=True)[:MEASURED_CHUNKS]
     return [seconds for seconds in newest if seconds is not None]
 
 
-def present_workers(control: redis.Redis, number: int, now: datetime) -> int:
+def count_present_workers(control: redis.Redis, number: int, now: datetime) -> int:
     """Return workers that are at the run or were requested recently."""
     key, now_seconds = keys.JOB_WORKERS.build(number), now.timestamp()
     control.zremrangebyscore(key, "-inf", now_seconds)
@@ -98,10 +98,10 @@ def note_progress(run: Run, control: redis.Redis) -> int | None:
         rows=Sum("rows", default=0),
         ended=Count("pk", filter=Q(state__in=(Chunk.State.DONE, Chunk.State.FAILED))),
     )
-    return _record_progress(run, counts, live_progress(control, run.pk))
+    return _record_progress(run, counts, read_live_progress(control, run.pk))
 
 
-def live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
+def read_live_progress(control: redis.Redis, number: int) -> dict[str, dict[str, Any]]:
     """Return chunk → {"rows", "share" (null: unknown), "stages", "stages_done", "worker", "at"}."""
     progress = cast(Fields, control.hgetall(keys.JOB.build(number)))
     return {chunk.decode(): orjson.loads(document) for chunk, document in progress.items()}
@@ -145,7 +145,7 @@ def _close(run: Run, control: redis.Redis, now: datetime) -> None:
 def _send_for_worker(run: Run, control: redis.Redis, now: datetime, submit: Submit) -> None:
     worker = f"{run.pk}-{secrets.token_hex(6)}"
     note_worker(control, run.pk, worker, now.timestamp() + SUBMISSION_SECONDS)
-    submit(run.pk, worker, role_of(run.task.requirements), run.is_requested)
+    submit(run.pk, worker, find_role(run.task.requirements), run.is_requested)
 
 
 def note_worker(control: redis.Redis, number: int, worker: str, until: float) -> None:
@@ -158,7 +158,7 @@ def note_worker(control: redis.Redis, number: int, worker: str, until: float) ->
     control.expire(key, LIVE_SECONDS)
 
 
-def role_of(requirements: list[str]) -> str:
+def find_role(requirements: list[str]) -> str:
     """Return the role whose workers meet all requirements."""
     return next(
         (ROLE_OF[requirement] for requirement in requirements if requirement in ROLE_OF), DEFAULT_ROLE

@@ -16,7 +16,7 @@ import redis
 from django.db import DatabaseError, transaction
 
 from queues import keys
-from queues.checks import storable
+from queues.checks import make_storable
 from queues.errors import BadInput
 from workers.batch import catalog, fair_share, runs
 from workers.batch.chunk_leases import ChunkLease, ChunkLeaseLost, ChunkYielded, claim
@@ -38,23 +38,23 @@ class BatchWorker:
         self, run: Run, worker: str, where: JobContext, clock: Callable[[], datetime], host: str = ""
     ) -> None:
         self._run, self._worker, self._where, self._clock, self._host = run, worker, where, clock, host
-        self._job = catalog.job(run.task.job)
+        self._job = catalog.get_job(run.task.job)
 
     def run(self) -> int:
         """Process chunks until none is left for it; return how many."""
         done = 0
         try:
             self._be_present()
-            if self._leaves():
+            if self._should_leave():
                 return done
             with self._job.opened(self._where) as work:
-                while not self._leaves() and (chunk := self._next()) is not None:
+                while not self._should_leave() and (chunk := self._take_next()) is not None:
                     done += self._do(chunk, work)
         finally:
             self._where.control.zrem(keys.JOB_WORKERS.build(self._run.pk), self._worker)
         return done
 
-    def _next(self) -> Chunk | None:
+    def _take_next(self) -> Chunk | None:
         self._be_present()
         # The next chunk is new work, which another host takes.
         if self._host and self._where.control.exists(keys.DRAIN.build(self._host)):
@@ -68,10 +68,12 @@ class BatchWorker:
             chunk = claim(self._run.pk, self._worker, self._clock())
         return chunk
 
-    def _leaves(self) -> bool:
+    def _should_leave(self) -> bool:
         """Return whether another run is due for the worker's place."""
         now = self._clock()
-        return fair_share.scheduled_run_waits(self._run, now) or fair_share.is_others_turn(self._run, now)
+        return fair_share.is_scheduled_run_waiting(self._run, now) or fair_share.is_others_turn(
+            self._run, now
+        )
 
     def _do(self, chunk: Chunk, work: Work) -> bool:
         """Process one chunk, recording any failure with it; return whether it was done."""
@@ -189,5 +191,5 @@ def work_at(
         runs.end(run, Run.State.FAILED, clock(), str(error))
     except Exception as error:
         logger.exception("Run %s failed outside of its chunks.", number)
-        runs.end(run, Run.State.FAILED, clock(), storable(f"{type(error).__name__}: {error}"))
+        runs.end(run, Run.State.FAILED, clock(), make_storable(f"{type(error).__name__}: {error}"))
     return 0

@@ -15,8 +15,8 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
-from workers.consumer.handlers.handler import Handler, works_block_by_block
-from workers.consumer.time_limit import TimeLimitExceeded, time_limit
+from workers.consumer.handlers.handler import Handler, can_split_calls
+from workers.consumer.time_limit import TimeLimitExceeded, use_time_limit
 from workers.pool.completions import Completion
 
 HUNG_EVENTS_PER_BLOCK = 3
@@ -32,7 +32,7 @@ class Hang(Failure):
     """Raised when the time limit ended the call."""
 
 
-def _one_for_all(
+def _merge_uniform_poison(
     delivery: Delivery, poison: list[tuple[pa.RecordBatch, str]]
 ) -> list[tuple[pa.RecordBatch, str]]:
     """Return a single letter where every event failed with the same kind of error.
@@ -68,15 +68,15 @@ class HandlerCall:
     completions: list[Completion] = field(default_factory=list)  # times at which events were completed
     likely_blocks: int = FIRST_BLOCKS  # they take 1/4 to 1/2 of the time limit, or of a turn
 
-    def blocks_a_call(self, left: int) -> int:
+    def choose_block_count(self, left: int) -> int:
         """Return how many of the remaining blocks the next call of `together` should get.
 
         A slow handler that works block by block gets fewer: of a call that the time limit ends, nothing
         counts as done.
         """
-        return min(left, self.likely_blocks) if works_block_by_block(self.handler) else left
+        return min(left, self.likely_blocks) if can_split_calls(self.handler) else left
 
-    def together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
+    def handle_together(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         """Handle blocks and return the failures by index.
 
         A call with several blocks that raises is repeated block by block.
@@ -101,15 +101,15 @@ class HandlerCall:
             # After a hang no block is tried alone here, because each could hang for as long. They wait, and
             # are tried alone the next time.
             return dict.fromkeys(range(len(deliveries)), answer)
-        return self.alone(deliveries)
+        return self.handle_separately(deliveries)
 
-    def alone(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
+    def handle_separately(self, deliveries: Sequence[Delivery]) -> dict[int, Failure]:
         """Handle each block by itself and return the failures by index."""
         failures = {}
         for place, delivery in enumerate(deliveries):
             if self._is_out_of_time():
                 failures[place] = UNTRIED
-            elif failure := self._failure(delivery):
+            elif failure := self._try_delivery(delivery):
                 failures[place] = failure
         return failures
 
@@ -122,15 +122,15 @@ class HandlerCall:
         if failure.transient or delivery.events == 1:
             return [(delivery.fill_ids(), failure.error)]
         if isinstance(failure, Hang):
-            return self._row_by_row(delivery)
+            return self._separate_by_row(delivery)
         poison = [block for half in self._halves(delivery) for block in self._poison_of(half)]
-        return _one_for_all(delivery, poison) if delivery.whole else poison
+        return _merge_uniform_poison(delivery, poison) if delivery.whole else poison
 
     def _poison_of(self, part: Delivery) -> list[tuple[pa.RecordBatch, str]]:
-        failure = self._failure(part)
+        failure = self._try_delivery(part)
         return self.separate(part, failure) if failure else []
 
-    def _row_by_row(self, delivery: Delivery) -> list[tuple[pa.RecordBatch, str]]:
+    def _separate_by_row(self, delivery: Delivery) -> list[tuple[pa.RecordBatch, str]]:
         """Separate a block row by row, because halving would hang at every level.
 
         Each event that hangs costs one time limit; after a few the rest is given up.
@@ -139,18 +139,18 @@ class HandlerCall:
         hung = 0
         for row in range(delivery.events):
             if hung >= HUNG_EVENTS_PER_BLOCK:
-                rest = delivery.part(row, delivery.events).fill_ids()
+                rest = delivery.extract_part(row, delivery.events).fill_ids()
                 return [
                     *poison,
                     (rest, f"not tried: the handler hung on {hung} earlier events of this block"),
                 ]
-            event = delivery.part(row, row + 1)
-            if failure := self._failure(event):
+            event = delivery.extract_part(row, row + 1)
+            if failure := self._try_delivery(event):
                 hung += isinstance(failure, Hang)
                 poison.append((event.fill_ids(), failure.error))
         return poison
 
-    def _failure(self, delivery: Delivery) -> Failure | None:
+    def _try_delivery(self, delivery: Delivery) -> Failure | None:
         if self._is_out_of_time():
             raise DeadlineExceeded
         answer = self._call([delivery])
@@ -160,7 +160,7 @@ class HandlerCall:
 
     def _call(self, deliveries: Sequence[Delivery]) -> Outcome | Failure:
         try:
-            with time_limit(self.timeout_seconds):
+            with use_time_limit(self.timeout_seconds):
                 outcome = self.handler.handle(deliveries)
         except TimeLimitExceeded:
             return Hang(0, f"the handler took longer than {self.timeout_seconds:g} s")
@@ -172,7 +172,7 @@ class HandlerCall:
             if not 0 <= failure.block < len(deliveries):
                 named = f"the handler reported block {failure.block} of {len(deliveries)} as failed"
                 return Failure(0, f"{named}: {failure.error}")
-        self.done = self.done.plus(outcome)
+        self.done = self.done.add_counts(outcome)
         if events := outcome.effects + outcome.duplicates:
             self.completions += outcome.completions or [(self.monotonic(), events)]
         return outcome
@@ -183,4 +183,4 @@ class HandlerCall:
     @staticmethod
     def _halves(delivery: Delivery) -> tuple[Delivery, Delivery]:
         middle = delivery.events // 2
-        return delivery.part(0, middle), delivery.part(middle, delivery.events)
+        return delivery.extract_part(0, middle), delivery.extract_part(middle, delivery.events)

@@ -15,7 +15,7 @@ class Backoff:
     base_seconds: float = 1.0
     cap_seconds: float = 60.0
 
-    def delay_seconds(self, block_id: str, tries: int) -> float:
+    def compute_delay_seconds(self, block_id: str, tries: int) -> float:
         """Return the delay after the `tries`-th try (1, 2, …) of a block."""
         exponent = min(max(tries, 1) - 1, 32)
         jitter = 0.5 + zlib.crc32(f"{block_id}:{tries}".encode()) / 2**32

@@ -9,7 +9,7 @@ from celery import current_app
 from queues.errors import BadInput
 from queues.topology import Topology
 from workers.consumer.work_report import SUBMISSION_EXPIRES_SECONDS, submit
-from workers.consumer.worker import time_to_work_seconds
+from workers.consumer.worker import compute_work_seconds
 from workers.pool.hosts import CONSUME
 
 KILL_AFTER_SECONDS = 10.0
@@ -36,14 +36,14 @@ def send_workers(
     spec = topology.queue(queue)
     if spec.kind != "jobs":
         raise BadInput("queue", f"{queue} is read by the pipeline; only a jobs queue has workers.")
-    if topology.node(node).name not in spec.points:
+    if topology.get_node(node).name not in spec.points:
         raise BadInput("node", f"{node} has no container of {queue}; choose {', '.join(spec.points)}.")
     if count != len(worker_ids):
         raise BadInput("count", f"must equal the number of ids ({len(worker_ids)}), not {count}.")
     if not worker_ids:
         return []
     submit(control, queue, node, worker_ids, now)
-    soft_seconds: Any = time_to_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
+    soft_seconds: Any = compute_work_seconds(spec.handler_timeout_seconds) + spec.handler_timeout_seconds
     for place, worker_id in enumerate(worker_ids):
         current_app.send_task(
             CONSUME,

@@ -25,7 +25,7 @@ def bucket_of(latency_seconds: float) -> int:
     return min(LAST_BUCKET, 1 + int(math.log(latency_seconds / LOWEST_SECONDS) / _LOG_GROWTH))
 
 
-def middle_seconds(bucket: int) -> float:
+def compute_middle_seconds(bucket: int) -> float:
     """Return the geometric middle of a bucket, which is the value of a quantile in it."""
     if bucket <= 0:
         return LOWEST_SECONDS / 2
@@ -84,5 +84,5 @@ class Latencies:
         for bucket in sorted(self.events):
             seen += self.events[bucket]
             if seen >= needed:
-                return middle_seconds(bucket)
+                return compute_middle_seconds(bucket)
         return None

@@ -25,7 +25,7 @@ class TimeLimitExceeded(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def use_time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeLimitExceeded inside after `seconds`, and again each second while the block continues."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import redis
 
 from queues import keys
-from queues.lua.script import script
+from queues.lua.script import load_script
 from workers.consumer.latency import Latencies
 from workers.pool.completions import Completion, CompletionReporter
 
@@ -16,7 +16,7 @@ RUNNING_EXPIRES_SECONDS = 6.0
 IDENTITY_EXPIRES_SECONDS = 3600
 
 
-END_WORKER = script("control/end_worker")
+END_WORKER = load_script("control/end_worker")
 NOBODY = CompletionReporter("", 0)  # host of a worker without one
 
 
@@ -60,11 +60,11 @@ class WorkReporter:
             pipe.hincrby(keys.WORK.build(self.queue, self.node), "started", 1)
             _forget_expired(pipe, keys.RUNNING.build(self.queue, self.node), now, RUNNING_EXPIRES_SECONDS)
             pipe.zadd(keys.RUNNING.build(self.queue, self.node), {self.worker_id: now})
-            self.line.began(pipe)
+            self.line.record_start(pipe)
             pipe.execute()
         return True
 
-    def alive(self, now: float) -> None:
+    def report_alive(self, now: float) -> None:
         """Report every few seconds that the worker is alive; a killed one stops counting as busy."""
         self.control.zadd(keys.RUNNING.build(self.queue, self.node), {self.worker_id: now})
 

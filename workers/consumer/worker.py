@@ -17,7 +17,7 @@ import redis
 
 from queues.errors import MalformedEvent
 from queues.events.block import decode
-from queues.events.unreadable import unreadable
+from queues.events.unreadable import build_unreadable_event
 from queues.segments.segment import Claimed, Segment
 from queues.topology import QueueSpec
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
@@ -35,7 +35,7 @@ CLAIM_EVENTS = 16_384
 SPARE_TRIES = 2
 
 
-def time_to_work_seconds(handler_timeout_seconds: float) -> float:
+def compute_work_seconds(handler_timeout_seconds: float) -> float:
     """Return how long a worker starts new handler calls for blocks that have failed before.
 
     The time allows for a hang and for separating a block with a few hung events. All other calls start within
@@ -115,7 +115,7 @@ class Consumer:
         self._spec, self._segment, self._worker_id = spec, segment, worker_id
         self._backoff, self._monotonic, self._idle_seconds = backoff, monotonic, idle_seconds
         self._began_seconds = monotonic()
-        until = self._began_seconds + time_to_work_seconds(spec.handler_timeout_seconds)
+        until = self._began_seconds + compute_work_seconds(spec.handler_timeout_seconds)
         self._attempt = HandlerCall(handler, spec.handler_timeout_seconds, until, monotonic)
         self._begins_until_seconds = min(until, self._began_seconds + BEGINS_WITHIN_SECONDS)
         self._keep_alive = KeepAlive(segment, worker_id, alive)
@@ -148,10 +148,12 @@ class Consumer:
         for block, delivery in lost:
             # Its workers never postponed it, because they were killed each time.
             error = f"its worker was killed or ran out of time {block.tries - 1} times"
-            self._dead_letter(block, [(delivery.fill_ids(), error)])
+            self._move_to_dead_letters(block, [(delivery.fill_ids(), error)])
         while first and not self._is_over():
-            count = self._attempt.blocks_a_call(len(first))
-            self._settle(first[:count], self._attempt.together([delivery for _, delivery in first[:count]]))
+            count = self._attempt.choose_block_count(len(first))
+            self._settle(
+                first[:count], self._attempt.handle_together([delivery for _, delivery in first[:count]])
+            )
             self._report_completed()
             first = first[count:]
         for block, _ in first:
@@ -159,7 +161,7 @@ class Consumer:
         for pair in again:
             # One after the other: a failing block is separated while there is time and not after all were
             # tried.
-            self._settle([pair], self._attempt.alone([pair[1]]))
+            self._settle([pair], self._attempt.handle_separately([pair[1]]))
         self._report_completed()
         self._keep_alive.hold([])
 
@@ -181,9 +183,9 @@ class Consumer:
         removed = self._segment.acknowledge([block.entry_id for block in blocks])
         self._tally.events += removed.events
         self._tally.blocks += removed.blocks
-        self._tally.latencies = self._tally.latencies.merge(self._latencies_of(blocks))
+        self._tally.latencies = self._tally.latencies.merge(self._measure_latencies(blocks))
 
-    def _latencies_of(self, blocks: Sequence[Claimed]) -> Latencies:
+    def _measure_latencies(self, blocks: Sequence[Claimed]) -> Latencies:
         """Return latencies by the node's clock at both ends.
 
         The node stamped the entries, and two machines may disagree.
@@ -203,7 +205,7 @@ class Consumer:
             self._put_off(block, failure.delay_seconds)
             return
         try:
-            self._dead_letter(block, self._attempt.separate(delivery, failure))
+            self._move_to_dead_letters(block, self._attempt.separate(delivery, failure))
         except DeadlineExceeded:
             self._put_off(block)
 
@@ -212,11 +214,11 @@ class Consumer:
         self._segment.retry(block, self._worker_id, 0.0, untried=True)
 
     def _put_off(self, block: Claimed, at_least_seconds: float = 0.0) -> None:
-        delay_seconds = self._backoff.delay_seconds(block.block_id, block.tries)
+        delay_seconds = self._backoff.compute_delay_seconds(block.block_id, block.tries)
         if self._segment.retry(block, self._worker_id, max(delay_seconds, at_least_seconds)):
             self._tally.failed += 1
 
-    def _dead_letter(
+    def _move_to_dead_letters(
         self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]], is_whole: bool = False
     ) -> None:
         """Move poison events to the dead letters.
@@ -226,7 +228,7 @@ class Consumer:
         if not poison:  # the last try succeeded after all, part by part
             self._acknowledge([block])
             return
-        removed = self._segment.dead_letter(block, self._worker_id, poison)
+        removed = self._segment.move_to_dead_letters(block, self._worker_id, poison)
         if not removed.blocks:
             return  # another worker has this block in the meantime, or has ended it, and counts it
         dead = removed.events if is_whole else sum(rows.num_rows for rows, _ in poison)
@@ -240,8 +242,8 @@ class Consumer:
             try:
                 batch = decode(block.block_id, block.data).batch
             except MalformedEvent as error:
-                lost = unreadable(block.block_id, block.newest_time_us, block.data)
-                self._dead_letter(block, [(lost, str(error))], is_whole=True)
+                lost = build_unreadable_event(block.block_id, block.newest_time_us, block.data)
+                self._move_to_dead_letters(block, [(lost, str(error))], is_whole=True)
             else:
                 pairs.append((block, Delivery(block.block_id, batch)))
         return pairs

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from queues.errors import WeirError
 from workers.control import loop_memory
-from workers.control.kinds.registry import kind_of
+from workers.control.kinds.registry import get_kind
 from workers.control.ledger import ledger
 from workers.control.parts.kind import Proposer
 from workers.control.setting import TickSetting
@@ -48,7 +48,7 @@ class ActionExecutor:
 
     def follow(self, entry: LedgerEntry, loop: Loop, snapshot: Snapshot, now: datetime) -> None:
         """Apply, keep alive, or propose one of the entries, depending on its mode."""
-        kind = kind_of(loop.law)
+        kind = get_kind(loop.law)
         if entry.pk in self._acting:
             if self._is_ours(entry):
                 self._apply(entry, loop)
@@ -66,7 +66,7 @@ class ActionExecutor:
         """
         if self._clock() - self._checked_at > CHECK_SECONDS:
             self.confirm()
-            self._ours, self._checked_at = ledger.ours(self._acting.values()), self._clock()
+            self._ours, self._checked_at = ledger.find_current_ids(self._acting.values()), self._clock()
         return entry.pk in self._ours
 
     def _apply(self, entry: LedgerEntry, loop: Loop) -> None:
@@ -90,7 +90,7 @@ def takes_long(entry: LedgerEntry, loop: Loop) -> bool:
 
     Such a call may take longer than a lease, and the work would then be done twice.
     """
-    return entry.action is not None or kind_of(loop.law).keeper is not None
+    return entry.action is not None or get_kind(loop.law).keeper is not None
 
 
 def finish(entry: LedgerEntry, setting: TickSetting, loop: Loop, plant: Plant, now: datetime) -> None:
@@ -118,7 +118,7 @@ def _is_applied(entry: LedgerEntry, loop: Loop, plant: Plant) -> bool:
     An error of the plant is recorded in the entry, and the loop continues at its next tick.
     """
     try:
-        kind_of(loop.law).actuator(entry, loop, plant)
+        get_kind(loop.law).actuator(entry, loop, plant)
     except Exception as error:
         logger.warning("%s could not be applied: %s", loop.name, error)
         _give_up(entry, loop, f"{type(error).__name__}: {error}")

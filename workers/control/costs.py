@@ -59,7 +59,9 @@ class CostPrices:
 
     @classmethod
     def load_current(cls) -> "CostPrices":
-        return cls(**{name: plant_settings.value(f"price.{name}") for name in plant_settings.PRICES})
+        return cls(
+            **{name: plant_settings.get_setting_value(f"price.{name}") for name in plant_settings.PRICES}
+        )
 
 
 def compute_price(amount: float | None, price: float | None) -> float | None:
@@ -130,7 +132,7 @@ class RecordedTimeRange:
     hold_seconds: Seconds
 
 
-def loop_costs(
+def compute_loop_costs(
     loop: Loop,
     hours: float,
     now: datetime,
@@ -146,37 +148,39 @@ def loop_costs(
         raise BadInput("hours", f"must be above 0 and at most {MAX_HOURS:g}, not {hours:g}.")
     replay = replay_of(loop)
     rows = load_records(loop, now - timedelta(hours=hours), now)
-    stretches = stretches_of(rows, replay)
+    stretches = split_at_gaps(rows, replay)
     seconds = sum(len(stretch.inflow) for stretch in stretches)
     if seconds < MIN_SECONDS:
         raise BadInput(
             "loop",
             f"{loop.name} has a record of {seconds} s in that time; at least {MIN_SECONDS} s are needed.",
         )
-    law = catalog.law(loop.law)
-    values = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
-    run_seconds = seconds_of_a_run(rows)
+    law = catalog.get_law(loop.law)
+    values = overrides.get_effective_parameters(
+        law, loop.parameters, overrides.list_effective(loop, now), now
+    )
+    run_seconds = compute_run_seconds(rows)
     prices, end = CostPrices.load_current(), monotonic() + budget_seconds
 
-    def side(name: str, words: str, with_holds: bool = False) -> CostSide:
+    def replay_side(name: str, words: str, with_holds: bool = False) -> CostSide:
         if monotonic() >= end:
             raise BadInput("hours", f"take longer than {budget_seconds:g} s to replay; request fewer hours.")
         done = [
             replay.worked(values, stretch.inflow, name, stretch.hold_seconds if with_holds else None)
             for stretch in stretches
         ]
-        return _side(name, words, done, run_seconds, prices)
+        return _compute_side(name, words, done, run_seconds, prices)
 
-    ours = side(loop.law, "the law with the current values")
+    ours = replay_side(loop.law, "the law with the current values")
     held = int(sum(stretch.hold_seconds.sum() for stretch in stretches))
-    with_holds = side(loop.law, "the law with the recorded holds", with_holds=True) if held else None
+    with_holds = replay_side(loop.law, "the law with the recorded holds", with_holds=True) if held else None
     return LoopCosts(
         hours=hours,
         recorded_seconds=seconds,
         run_seconds=run_seconds,
         prices=prices,
         law=ours,
-        rivals=[_compute_excess(ours, side(name, words)) for name, words in replay.rivals.items()],
+        rivals=[_compute_excess(ours, replay_side(name, words)) for name, words in replay.rivals.items()],
         held_seconds=held,
         holds=None if with_holds is None else _compute_excess(ours, with_holds),
     )
@@ -200,7 +204,7 @@ class PlantCosts:
     lost_cost: float | None
 
 
-def plant_costs(
+def compute_plant_costs(
     control: redis.Redis, data: Path, newest: Snapshot | None, hours: float, now: datetime
 ) -> PlantCosts:
     """Compute the resources used in the last hours. Raises BadInput naming `hours`."""
@@ -208,7 +212,7 @@ def plant_costs(
         raise BadInput("hours", f"must be above 0 and at most {MAX_PLANT_HOURS:g}, not {hours:g}.")
     until = now.timestamp()
     since, prices = until - 3600 * hours, CostPrices.load_current()
-    rows = metric_history.columns(control, data, since, until, BUSY)
+    rows = metric_history.read_columns(control, data, since, until, BUSY)
     measured, (workers, nodes) = compute_used_seconds(rows["at"], [rows[name] for name in BUSY])
     worker_hours, node_hours = (None if usage is None else usage / 3600 for usage in (workers, nodes))
     lost = count_lost_events(snapshot_archive.snapshot_at(data, since), newest)
@@ -262,7 +266,7 @@ def replay_of(loop: Loop) -> LoadReplay:
     return replay
 
 
-def _side(
+def _compute_side(
     name: str, words: str, done: Sequence[WorkedLoad], run_seconds: float | None, prices: CostPrices
 ) -> CostSide:
     runs, late = sum(worked.runs for worked in done), sum(worked.late_seconds for worked in done)
@@ -293,12 +297,12 @@ Row = tuple[datetime, str, Mapping[str, Any]]
 
 def load_records(loop: Loop, since: datetime, until: datetime) -> list[Row]:
     """Load time, mode, and observation of each entry, without invalid observations."""
-    entries = folds.ticks(loop.entries.all(), since, until, only=("at", "mode", "observation"))
+    entries = folds.iterate_ticks(loop.entries.all(), since, until, only=("at", "mode", "observation"))
     rows = sorted(((entry.at, entry.mode, entry.observation) for entry in entries), key=itemgetter(0))
     return [(at, mode, seen) for at, mode, seen in rows if seen and not seen.get("unfit")]
 
 
-def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
+def compute_run_seconds(rows: Sequence[Row]) -> float | None:
     """Return the average duration of a worker run: busy process time divided by the runs started.
 
     None where either is not recorded.
@@ -311,7 +315,7 @@ def seconds_of_a_run(rows: Sequence[Row]) -> float | None:
     return busy / started if busy and started else None
 
 
-def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedTimeRange]:
+def split_at_gaps(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedTimeRange]:
     """Split the record at its gaps."""
     parts: list[list[Row]] = []
     for row in rows:
@@ -320,11 +324,11 @@ def stretches_of(rows: Sequence[Row], replay: LoadReplay) -> list[RecordedTimeRa
         if not parts or (row[0] - parts[-1][-1][0]).total_seconds() > MAX_GAP_SECONDS:
             parts.append([])
         parts[-1].append(row)
-    ranges = (_stretch(part, replay) for part in parts)
+    ranges = (_build_time_range(part, replay) for part in parts)
     return [range_ for range_ in ranges if len(range_.inflow)]
 
 
-def _stretch(rows: Sequence[Row], replay: LoadReplay) -> RecordedTimeRange:
+def _build_time_range(rows: Sequence[Row], replay: LoadReplay) -> RecordedTimeRange:
     observed: list[Observed] = [(at.timestamp(), seen) for at, _, seen in rows]
     inflow = replay.load(observed)
     # The mode of each second is the mode of the last tick before it.

@@ -10,7 +10,7 @@ from controllers.framework.guard import Guarded, Measured
 from controllers.framework.law import Law
 from controllers.framework.sensed import Counters, Measurement
 from workers.control import loop_memory
-from workers.control.kinds.registry import kind_of
+from workers.control.kinds.registry import get_kind
 from workers.control.ledger import ledger
 from workers.control.parts import quality
 from workers.control.setting import TickSetting
@@ -47,20 +47,20 @@ def decide(
     now: datetime,
 ) -> EvaluatedTick:
     """Observe, decide, and guard for one loop. Raises what a sensor or a law raises."""
-    law, kind = catalog.law(loop.law), kind_of(loop.law)
+    law, kind = catalog.get_law(loop.law), get_kind(loop.law)
     before = loop_memory.load_memory(loop, law, setting.mode, setting.parameters)
     sensed = _observe(loop, snapshot, setting, before["sensor"], now)
     guarded = _decide(law, setting, before, sensed, now)
-    entry = ledger.entry_of(
+    entry = ledger.build_entry(
         loop,
         at=now,
         fence=fence,
         mode=setting.mode,
         parameters=setting.build_record(),
         state_before=before,
-        observation={**sensed.observation, **_quality(loop, sensed.measured, setting, snapshot, now)},
+        observation={**sensed.observation, **_build_quality(loop, sensed.measured, setting, snapshot, now)},
         guarded=guarded,
-        reason=setting.reason(guarded.decision.reason, in_force, now),
+        reason=setting.format_reason(guarded.decision.reason, in_force, now),
         baseline=kind.readings(loop.target, snapshot),
     )
     state = loop_memory.build_memory(setting.mode, before, guarded, sensed)
@@ -73,13 +73,13 @@ def _is_at_rest(entry: LedgerEntry, loop: Loop, in_force: list[Override], snapsh
     A law that acts at every tick also counts when there was nothing to decide.
     """
     by_itself = entry.mode in (Mode.AUTO, Mode.ADVISE) and not in_force
-    does_nothing = entry.action is None or not kind_of(loop.law).display.is_news
+    does_nothing = entry.action is None or not get_kind(loop.law).display.is_news
     return by_itself and does_nothing and entry.limited_by is None and rests(loop, snapshot)
 
 
 def rests(loop: Loop, snapshot: Snapshot) -> bool:
     """Return whether the loop's kind has nothing to decide in this snapshot."""
-    kind = kind_of(loop.law)
+    kind = get_kind(loop.law)
     return kind.at_rest is not None and kind.at_rest(loop.target, snapshot)
 
 
@@ -90,7 +90,7 @@ def _observe(
 
     It has the sensor's reading, the outcome of the loop's proposals, and start-up excuses.
     """
-    kind = kind_of(loop.law)
+    kind = get_kind(loop.law)
     sensed = kind.sensor(loop.target, snapshot, counters, now.timestamp())
     if kind.recall is not None and setting.mode == Mode.ADVISE:
         recalled = kind.recall(loop, sensed.observation)
@@ -98,17 +98,17 @@ def _observe(
     if kind.of_mode is not None:
         sensed = replace(sensed, observation={**sensed.observation, **kind.of_mode(setting.mode)})
     measured = quality.excuse_start(sensed.measured, loop.target, snapshot, now.timestamp())
-    return replace(sensed, measured=replace(measured, unit_cost=_unit_cost(loop, snapshot, setting)))
+    return replace(sensed, measured=replace(measured, unit_cost=_compute_unit_cost(loop, snapshot, setting)))
 
 
-def _unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> float | None:
+def _compute_unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> float | None:
     """Return the price of one unit of the actuator where a cost cap needs it; None where it has no price."""
-    hours = kind_of(loop.law).unit_hours
+    hours = get_kind(loop.law).unit_hours
     if not setting.guard["cost_cap"] or hours is None:
         return None
     of_one, price = (
         hours(loop.target, snapshot, setting.parameters),
-        plant_settings.value("price.worker_hour"),
+        plant_settings.get_setting_value("price.worker_hour"),
     )
     return None if of_one is None or price is None else float(of_one * price)
 
@@ -130,12 +130,12 @@ def _decide(
     )
 
 
-def _quality(
+def _build_quality(
     loop: Loop, measured: Measured, setting: TickSetting, snapshot: Snapshot, now: datetime
 ) -> dict[str, Any]:
     """Return the quality of the measurement as stored in the ledger, with any lateness and cause."""
     since = None if loop.ticked_at is None else abs((now - loop.ticked_at).total_seconds())
-    late = quality.late_seconds(since, loop.interval_seconds)
+    late = quality.compute_late_seconds(since, loop.interval_seconds)
     stale = float(setting.guard["stale_seconds"])
     cause = quality.cause(measured, stale, late, loop.target, snapshot, now.timestamp())
     quality_fields = {"age_seconds": measured.age_seconds, "unfit": measured.invalid, "idle": measured.idle}

@@ -16,7 +16,7 @@ from queues.errors import WeirError
 from workers.control.kinds.registry import KINDS
 from workers.control.ledger import ledger
 from workers.models import Loop
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 # In these cases the observation yields no reliable number: no valid measurement, nothing to decide, or an
 # operator without a measurement. An operator without tasks cannot be measured: its desired value would be 0,
@@ -51,8 +51,8 @@ def compute_desired(loop: Loop, now: datetime) -> Desired:
 
     Raises NothingDesired where the loop is retired, has not decided recently, or has an invalid measurement.
     """
-    entry = ledger.last_entry(loop)
-    if not active_loops().filter(pk=loop.pk).exists():
+    entry = ledger.find_last_entry(loop)
+    if not list_active_loops().filter(pk=loop.pk).exists():
         raise NothingDesired(f"{loop.name} is retired: its target no longer exists.")
     if entry is None or entry.observation is None:
         raise NothingDesired(f"{loop.name} has not decided yet.")

@@ -54,7 +54,7 @@ from workers.models import LedgerEntry, Loop, Override
 from workers.observability.spans import note, span
 from workers.plants.plant import Plant
 from workers.steering import overrides, stopped
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 logger = logging.getLogger(__name__)
 # Longer than a tick takes. A tick that is killed blocks its loops for at most this long.
@@ -110,7 +110,7 @@ def tick_due(
     _judge(seen.snapshot, now)
     several = _Several(plant, control, now, clock)
     entries: list[LedgerEntry] = []
-    due_loops, resting = _due(seen, laws)
+    due_loops, resting = _list_due_loops(seen, laws)
     for name, due in due_loops.items():
         if name == HERE:
             entries += several.tick(due, TOGETHER, seen)
@@ -150,14 +150,16 @@ def _log(loop: Loop, error: Exception) -> None:
     logger.error("The tick of %s failed; it is retried at its next interval.", loop.name, exc_info=why)
 
 
-def _due(seen: Circumstances, laws: Collection[str] | None) -> tuple[dict[str, list[DueLoop]], list[int]]:
+def _list_due_loops(
+    seen: Circumstances, laws: Collection[str] | None
+) -> tuple[dict[str, list[DueLoop]], list[int]]:
     """Return the loops to tick by plant (`HERE` first), and the due loops that are at rest.
 
     Wide columns are not read for loops that are not ticked.
     """
     resumed = {loop.pk for loop in _list_resumed_loops(seen)}
     due: dict[str, list[DueLoop]] = {HERE: []}
-    loops = active_loops() if laws is None else active_loops().filter(law__in=laws)
+    loops = list_active_loops() if laws is None else list_active_loops().filter(law__in=laws)
     resting = _list_resting_loops(seen, loops)
     rows = loops.annotate(plant=KT("target__plant")).order_by("name")
     at_rest = []
@@ -183,7 +185,7 @@ def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
     resting = [
         Loop(pk=pk, law=law, target=target)
         for pk, law, target, decided_at, mode, decided_in in rows
-        if mode == decided_in and _rest_of(pk, decided_at) == _rest_of(pk, now)
+        if mode == decided_in and _compute_rest_period(pk, decided_at) == _compute_rest_period(pk, now)
     ]
     in_force = overrides.spread(resting, seen.overrides)
     return {
@@ -193,7 +195,7 @@ def _list_resting_loops(seen: Circumstances, loops: QuerySet[Loop]) -> set[int]:
     }
 
 
-def _rest_of(pk: int, at: datetime) -> float:
+def _compute_rest_period(pk: int, at: datetime) -> float:
     """Return the number of the rest period.
 
     Each loop starts a new period at its own second, so that many loops do not start one at once.
@@ -205,10 +207,10 @@ def _is_due(ticked_at: datetime | None, interval_seconds: float, now: datetime) 
     if ticked_at is None:
         return True
     # The absolute difference is compared: a clock set back by an hour must not stop the loop for an hour.
-    return abs((now - ticked_at).total_seconds()) >= least_seconds(interval_seconds)
+    return abs((now - ticked_at).total_seconds()) >= compute_min_seconds(interval_seconds)
 
 
-def least_seconds(interval_seconds: float) -> float:
+def compute_min_seconds(interval_seconds: float) -> float:
     """Return the minimum time between two ticks of a loop: its interval less the tolerated jitter."""
     return interval_seconds - min(EARLY_SHARE * interval_seconds, EARLY_SECONDS)
 
@@ -218,15 +220,15 @@ def _list_resumed_loops(seen: Circumstances) -> list[Loop]:
     handed_over = Q(state__mode__in=Loop.HANDED_OVER) | Q(state__held=True)
     loops = [
         active_loop
-        for active_loop in active_loops().filter(handed_over)
+        for active_loop in list_active_loops().filter(handed_over)
         if not _is_stopped(active_loop, seen.snapshot)
     ]
     in_force = overrides.spread(loops, seen.overrides)
     return [
         loop
         for loop in loops
-        if loop_memory.last_mode(loop.state) in Loop.HANDED_OVER
-        and overrides.mode_of(loop, in_force[loop.pk], seen.now) not in Loop.HANDED_OVER
+        if loop_memory.get_last_mode(loop.state) in Loop.HANDED_OVER
+        and overrides.get_effective_mode(loop, in_force[loop.pk], seen.now) not in Loop.HANDED_OVER
     ]
 
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, value_of
-from queues.stored_document import plain
+from controllers.parallelism.advice_value import AdvisedOperator, AdvisedTick, compute_advice_value
+from queues.stored_document import convert_to_plain
 from workers.control.ledger import folds
 from workers.control.parts.operators import OWNERS
 from workers.documents.loops import FirstReportFigures
 from workers.models import FirstReport, LedgerEntry, Loop
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 HOUR = timedelta(hours=1)
 MIN_SECONDS = 600.0
@@ -41,7 +41,7 @@ def begin_anew(loop: Loop, now: datetime) -> None:
 
 def _list_loops_without_report() -> list[Loop]:
     """List the loops in advise at attached plants that have no report with figures."""
-    loops = active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
+    loops = list_active_loops().filter(law__in=OWNERS, mode=Loop.Mode.ADVISE, target__has_key="plant")
     return list(loops.exclude(first_report__figures__isnull=False))
 
 
@@ -56,9 +56,9 @@ def _find_report_start(loop: Loop) -> datetime | None:
 
 def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
     advised = loop.entries.filter(mode=Loop.Mode.ADVISE)
-    entries = folds.ticks(advised, since, until, only=("at", "observation", "action"))
+    entries = folds.iterate_ticks(advised, since, until, only=("at", "observation", "action"))
     ticks = [_tick(entry) for entry in entries]
-    value = value_of(ticks, MAX_INTERVALS * loop.interval_seconds)
+    value = compute_advice_value(ticks, MAX_INTERVALS * loop.interval_seconds)
     figures = FirstReportFigures(
         **vars(value), pause_seconds=float(loop.parameters.get("pause_seconds") or 0.0)
     )
@@ -67,7 +67,7 @@ def _write(loop: Loop, since: datetime, until: datetime) -> FirstReport:
         defaults={
             "since": since,
             "until": until,
-            "figures": plain(figures) if value.measured_seconds >= MIN_SECONDS else None,
+            "figures": convert_to_plain(figures) if value.measured_seconds >= MIN_SECONDS else None,
         },
     )
     return report
@@ -78,12 +78,12 @@ def _tick(entry: LedgerEntry) -> AdvisedTick:
     observed: Mapping[str, Any] = entry.observation or {}
     rows: Mapping[str, Mapping[str, Any]] = observed.get("operators") or {}
     advised = (entry.action or {}).get("tasks", {})
-    known = not observed.get("unfit") and all(_rate(row) is not None for row in rows.values())
+    known = not observed.get("unfit") and all(_get_arrival_rate(row) is not None for row in rows.values())
     operators = {
         name: AdvisedOperator(
             tasks=row["tasks"],
             advised=advised.get(name, row["tasks"]),
-            rate_per_second=_rate(row) or 0.0,
+            rate_per_second=_get_arrival_rate(row) or 0.0,
             service_seconds=row["service_seconds"] or 0.0,
             waiting_events=row.get("backlog_events"),
             variability=row.get("variability", 1.0),
@@ -93,7 +93,7 @@ def _tick(entry: LedgerEntry) -> AdvisedTick:
     return AdvisedTick(at=entry.at.timestamp(), operators=operators if known else {})
 
 
-def _rate(row: Mapping[str, Any]) -> float | None:
+def _get_arrival_rate(row: Mapping[str, Any]) -> float | None:
     """Return the arrival rate of the operator, in the form that either law records."""
     if row.get("service_seconds") is None:
         return None

@@ -26,7 +26,7 @@ Mode = Loop.Mode
 State = dict[str, Any]
 
 
-def last_mode(stored: Mapping[str, Any] | None) -> str:
+def get_last_mode(stored: Mapping[str, Any] | None) -> str:
     """Return the mode of the tick that stored this memory.
 
     Old versions stored only whether the law had decided.
@@ -46,9 +46,9 @@ def load_memory(loop: Loop, law: Law, mode: str, parameters: Mapping[str, Any]) 
     After a change of mode, the law resumes from the stored memory.
     """
     stored = loop.state or {}
-    law_state = _law_state(loop, law, parameters, stored.get("law"))
+    law_state = _read_law_state(loop, law, parameters, stored.get("law"))
     guard_state = guard.read_state(stored.get("guard"))
-    if resumes(last_mode(stored), mode):
+    if resumes(get_last_mode(stored), mode):
         law_state, guard_state = merge_memory(law, parameters, law_state, guard_state)
     elif isinstance(law, Expiring) and guard_state["value"] is None:
         guard_state = {**guard_state, "value": law.lapsed}
@@ -63,7 +63,7 @@ def merge_memory(
     return resume_state(law, parameters, law_state), {**guard_state, "value": value}
 
 
-def _law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any) -> State:
+def _read_law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored: Any) -> State:
     """Return the law's memory.
 
     A loop whose memory is unusable starts with a new one instead of failing forever.
@@ -92,15 +92,17 @@ def undo(entry: LedgerEntry, loop: Loop) -> None:
 
     The guard's memory stays: it is unknown how much was done, and the possible cost counts as spent.
     """
-    if not isinstance(catalog.law(loop.law), AntiWindup):
+    if not isinstance(catalog.get_law(loop.law), AntiWindup):
         return
     loop.refresh_from_db(fields=["state"])
     with suppress(BadInput):  # a record that is no longer valid for the law
-        loop.state = {**(loop.state or {}), "law": undone(entry)}
+        loop.state = {**(loop.state or {}), "law": compute_undone_state(entry)}
         Loop.objects.filter(pk=loop.pk, fence=entry.fence).update(state=loop.state)
 
 
-def undone(entry: LedgerEntry) -> State:
+def compute_undone_state(entry: LedgerEntry) -> State:
     """Return the law's state after an entry whose action was not applied. Raises `BadInput`."""
-    state: State = request.decide_once(catalog.law(entry.loop.law), ledger.export(entry), applies=False).state
+    state: State = request.decide_once(
+        catalog.get_law(entry.loop.law), ledger.export(entry), applies=False
+    ).state
     return state

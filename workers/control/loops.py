@@ -17,7 +17,7 @@ def ensure_loops(present: PlantInventory, laws: Iterable[str] | None = None) -> 
     month later, after their last decision: `workers.batch.jobs.retention`.) Raises `BadInput` for a law
     without loops.
     """
-    kinds = registry.KINDS.values() if laws is None else [registry.kind_of(law) for law in laws]
+    kinds = registry.KINDS.values() if laws is None else [registry.get_kind(law) for law in laws]
     return [loop for kind in kinds for loop in _ensure(kind, kind.targets(present))]
 
 

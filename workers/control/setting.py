@@ -29,7 +29,7 @@ class TickSetting:
         manual = {} if self.manual is None else {"manual": self.manual}
         return {**self.parameters, "guard": self.guard, **manual}
 
-    def reason(self, decided: str, in_force: list[Override], now: datetime) -> str:
+    def format_reason(self, decided: str, in_force: list[Override], now: datetime) -> str:
         """Return the decision's reason, and why the decision is not applied."""
         if self.conflict:
             decided = f"{decided} The overrides contradict each other and are ignored: {self.conflict}."
@@ -47,27 +47,27 @@ def resolve_setting(loop: Loop, in_force: list[Override], snapshot: Snapshot, no
 
     The mode is hold while its target is paused or drained.
     """
-    setting = effective(loop, in_force, now)
+    setting = build_effective_setting(loop, in_force, now)
     why = stopped.explain_hold(loop.target, snapshot)
     return replace(setting, mode=Mode.HOLD, manual=None, stopped=why) if why else setting
 
 
-def effective(loop: Loop, in_force: list[Override], now: datetime) -> TickSetting:
+def build_effective_setting(loop: Loop, in_force: list[Override], now: datetime) -> TickSetting:
     """Return the loop's mode, parameters, and guard with the overrides in force applied.
 
     Overrides that were consistent may conflict after one of them ends. The loop's own values then apply, and
     `conflict` says why, so that the loop does not run with values that its law rejects.
     """
-    law, conflict = catalog.law(loop.law), overrides.conflict(loop, in_force, now)
-    mode, manual = overrides.mode_of(loop, in_force, now), None
+    law, conflict = catalog.get_law(loop.law), overrides.explain_conflict(loop, in_force, now)
+    mode, manual = overrides.get_effective_mode(loop, in_force, now), None
     if mode == Mode.MANUAL:
-        value = overrides.value_of(str(law.actuator), in_force, now)
+        value = overrides.find_effective_value(str(law.actuator), in_force, now)
         manual = {} if value is None else {str(law.actuator): value}
     applied = [] if conflict else in_force
     return TickSetting(
         mode=mode,
-        parameters=overrides.effective_parameters(law, loop.parameters, applied, now),
-        guard=overrides.effective_guard(law, loop.guard, applied, now),
+        parameters=overrides.get_effective_parameters(law, loop.parameters, applied, now),
+        guard=overrides.get_effective_guard(law, loop.guard, applied, now),
         manual=manual,
         conflict=conflict,
     )

@@ -27,9 +27,9 @@ from controllers.design import tuning as design
 from controllers.design.tuning import EVALUATIONS, Improvement, SearchRange
 from controllers.framework import code
 from controllers.framework.law import Law
-from controllers.framework.reason import percent
+from controllers.framework.reason import format_percent
 from queues.errors import BadInput
-from workers.control.kinds.registry import KINDS, rest_seconds
+from workers.control.kinds.registry import KINDS, get_rest_seconds
 from workers.control.ledger import folds
 from workers.control.parts.rehearsal import Floats, Observed, TuningModel
 from workers.models import Loop, Tuning
@@ -63,7 +63,7 @@ class Learned:
     improvement: Improvement | None = None
 
 
-def loops_with_a_record() -> list[Loop]:
+def list_tunable_loops() -> list[Loop]:
     """Return the loops of kinds that can be tuned, by name."""
     laws = [name for name, kind in KINDS.items() if kind.rehearsal is not None]
     return list(Loop.objects.filter(law__in=laws).exclude(target__has_key="plant").order_by("name"))
@@ -77,32 +77,36 @@ def learn(
     This changes nothing. `check` is called before each evaluation and may raise. Raises BadInput for a loop
     of a kind that cannot be tuned.
     """
-    rehearsal = _rehearsal(loop)
-    law = catalog.law(loop.law)
-    in_force = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
+    rehearsal = _require_rehearsal(loop)
+    law = catalog.get_law(loop.law)
+    in_force = overrides.get_effective_parameters(
+        law, loop.parameters, overrides.list_effective(loop, now), now
+    )
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < MIN_DAYS:
         return Learned(loop, f"collecting data: {recorded} of {MIN_DAYS} days")
 
-    def costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
+    def compute_costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
         check()
         return [rehearsal.cost({**in_force, **values}, day.stretches) for day in of]
 
     begin = {name: in_force[name] for name in rehearsal.tuned}
     ranges = [SearchRange.build_around(_find_declared(law, name), value) for name, value in begin.items()]
-    values = design.search(lambda tried: sum(costs(tried, searched)), ranges, begin, loop.pk, evaluations)
+    values = design.search(
+        lambda tried: sum(compute_costs(tried, searched)), ranges, begin, loop.pk, evaluations
+    )
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
         return Learned(loop, "no tested values cost less than the current values")
     catalog.read_parameters(law, {**in_force, **changed})
-    before, after = costs({}, proven), costs(values, proven)
-    improvement = design.improvement(before, after, seed=loop.pk)
+    before, after = compute_costs({}, proven), compute_costs(values, proven)
+    improvement = design.compute_improvement(before, after, seed=loop.pk)
     if improvement.share < MIN_IMPROVEMENT or improvement.confidence < MIN_CONFIDENCE:
         return Learned(
             loop,
-            f"{_words(changed)} would change the cost by {-100 * improvement.share:+.1f} % on the following"
-            f" days, confidence {percent(improvement.confidence)};"
-            f" required: {-100 * MIN_IMPROVEMENT:+.0f} % and {percent(MIN_CONFIDENCE)}",
+            f"{_format_values(changed)} would change the cost by {-100 * improvement.share:+.1f} % on the following"
+            f" days, confidence {format_percent(improvement.confidence)};"
+            f" required: {-100 * MIN_IMPROVEMENT:+.0f} % and {format_percent(MIN_CONFIDENCE)}",
         )
     of_days = [
         {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
@@ -124,7 +128,7 @@ def propose(learned: Learned, now: datetime) -> Tuning | None:
         "values": dict(learned.values),
         "instead_of": dict(learned.instead_of),
         "days": learned.days,
-        "code": code.version(),
+        "code": code.compute_code_version(),
     }
     digest = hashlib.sha256(json.dumps(rests_on, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     learned.loop.tunings.filter(state=Tuning.State.PROPOSED).update(
@@ -147,21 +151,21 @@ def open_tuning(loop: Loop) -> Tuning | None:
     return loop.tunings.filter(state=Tuning.State.PROPOSED).order_by("-pk").first()
 
 
-def drift(tuning: Tuning, now: datetime) -> str:
+def describe_drift(tuning: Tuning, now: datetime) -> str:
     """Return why the proposal is outdated, else "".
 
     It is outdated when the values that it was compared with are no longer in force.
     """
     loop = tuning.loop
     held = overrides.list_effective(loop, now)
-    in_force = overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
+    in_force = overrides.get_effective_parameters(catalog.get_law(loop.law), loop.parameters, held, now)
     other = [name for name, value in tuning.instead_of.items() if in_force.get(name) != value]
     return f"the loop's values have changed since ({', '.join(other)})" if other else ""
 
 
-def _rehearsal(loop: Loop) -> TuningModel:
+def _require_rehearsal(loop: Loop) -> TuningModel:
     kind = KINDS.get(loop.law)
-    rehearsal = None if kind is None else kind.rehearsal_of(loop.target)
+    rehearsal = None if kind is None else kind.get_rehearsal(loop.target)
     if rehearsal is None:
         known = ", ".join(name for name, each in KINDS.items() if each.rehearsal is not None)
         raise BadInput("loop", f"{loop.name} cannot be tuned; laws that can be tuned: {known}.")
@@ -177,11 +181,13 @@ def _load_recorded_days(
 ) -> list[RecordedDay]:
     """Load `days` days, starting `back` days ago, without days of which no part is recorded."""
     first = now.astimezone(UTC).date() - timedelta(days=back)
-    days_recorded = (_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days))
+    days_recorded = (
+        _load_recorded_day(loop, rehearsal, first + timedelta(days=number)) for number in range(days)
+    )
     return [day for day in days_recorded if day.stretches]
 
 
-def _day(loop: Loop, rehearsal: TuningModel, day: date) -> RecordedDay:
+def _load_recorded_day(loop: Loop, rehearsal: TuningModel, day: date) -> RecordedDay:
     midnight = datetime.combine(day, time(), UTC)
     loads = (rehearsal.load(observed) for observed in _sample_observations(loop, midnight))
     return RecordedDay(day, [load for load in loads if load.size])
@@ -189,11 +195,11 @@ def _day(loop: Loop, rehearsal: TuningModel, day: date) -> RecordedDay:
 
 def _sample_observations(loop: Loop, midnight: datetime) -> Iterator[list[Observed]]:
     """Return the observations in some parts of a day, chosen anew for each day of each loop."""
-    longest_seconds = MAX_INTERVALS * loop.interval_seconds + rest_seconds(loop.law)
+    longest_seconds = MAX_INTERVALS * loop.interval_seconds + get_rest_seconds(loop.law)
     for place in _draw_places(f"{loop.name} {midnight:%F}"):
         begin = midnight + timedelta(seconds=place * STRETCH_SECONDS)
         end = begin + timedelta(seconds=STRETCH_SECONDS)
-        entries = folds.ticks(loop.entries.all(), begin, end, only=("at", "observation"))
+        entries = folds.iterate_ticks(loop.entries.all(), begin, end, only=("at", "observation"))
         rows = sorted(((entry.at, entry.observation) for entry in entries), key=itemgetter(0))
         observed = [(at.timestamp(), seen) for at, seen in rows if seen and not seen.get("unfit")]
         gaps = [after - at for (at, _), (after, _) in itertools.pairwise(observed)]
@@ -208,5 +214,5 @@ def _draw_places(words: str) -> list[int]:
     return sorted((offset + number * of_day // STRETCHES_A_DAY) % of_day for number in range(STRETCHES_A_DAY))
 
 
-def _words(values: Mapping[str, Any]) -> str:
+def _format_values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in values.items())

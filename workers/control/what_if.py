@@ -21,7 +21,7 @@ from controllers.framework.guard import Guarded
 from controllers.framework.law import Law
 from queues.errors import BadInput
 from workers.control import loop_memory
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import find_display
 from workers.control.ledger import folds, ledger
 from workers.control.parts.kind import Display
 from workers.models import LedgerEntry, Loop
@@ -112,14 +112,14 @@ def rerun(
     changed: {parameter or guard.NAME: value}. Raises `BadInput` naming the field of a value that is invalid
     by itself or with the loop's own values.
     """
-    law = catalog.law(loop.law)
+    law = catalog.get_law(loop.law)
     checked = check(loop, law, changed)
     if not since < until:
         raise BadInput("hours", "must be a time range that starts before it ends")
     entries, end = loop.entries.all(), monotonic() + budget_seconds
     count = folds.count(entries, since, until)
-    run = _Run(law, checked, display_of(loop.law, loop.target))
-    for entry in folds.ticks(entries, since, until):
+    run = _Run(law, checked, find_display(loop.law, loop.target))
+    for entry in folds.iterate_ticks(entries, since, until):
         if monotonic() >= end:
             break
         run.take(entry)
@@ -129,8 +129,8 @@ def rerun(
         run.skipped,
         count - reached,
         run.first_error,
-        _side(run.did, [step.did for step in run.steps]),
-        _side(run.would, [step.would for step in run.steps]),
+        _build_side(run.did, [step.did for step in run.steps]),
+        _build_side(run.would, [step.would for step in run.steps]),
     )
 
 
@@ -141,7 +141,7 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
         if name == law.actuator:
             raise BadInput("name", f"{name} is decided by the law; change the law's parameters instead")
         try:
-            checked[name] = catalog.parameter(law, name).check(value, "value")
+            checked[name] = catalog.get_parameter(law, name).check(value, "value")
         except BadInput as error:
             raise BadInput("name" if error.field == "name" else name, error.message) from None
     own, of_guard = _split(checked)
@@ -157,7 +157,7 @@ def _split(changed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return own, of_guard
 
 
-def _side(did: "_Line", values: Iterable[float]) -> Side:
+def _build_side(did: "_Line", values: Iterable[float]) -> Side:
     moved = sum(abs(after - before) for before, after in itertools.pairwise(values))
     return Side(did.actions, did.total, moved)
 
@@ -176,7 +176,7 @@ class _Line:
 
     def take(self, action: Mapping[str, Any] | None, value: float | None, said: Mapping[str, Any]) -> float:
         """Add a decision. value: of a law with one number, after the guard; said: terms of other laws."""
-        size, lasts = self._display.size(action), bool(self._display.lasting)
+        size, lasts = self._display.compute_size(action), bool(self._display.lasting)
         self.total += size
         self.actions += action is not None if lasts else size != 0
         if not lasts:

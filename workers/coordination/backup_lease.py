@@ -17,7 +17,7 @@ SETTLING = "settling"
 TRANSFERS = ("plan:*", SETTLING)
 
 
-def backup_lease(control: redis.Redis) -> Lease:
+def create_backup_lease(control: redis.Redis) -> Lease:
     """Return the lease of a backup; one backup runs at a time."""
     return Lease(control, NAME, SECONDS)
 

@@ -19,7 +19,7 @@ CHANGES_SECONDS = 1.0
 SECOND, NEVER = timedelta(seconds=1), timedelta(0)
 
 
-def _ticks_on_time(entry: Any) -> bool:
+def _is_shipped_tick(entry: Any) -> bool:
     """Return whether the entry is the loops' tick at its shipped interval; a person may have changed it."""
     return entry.task == TICK and getattr(entry.schedule, "run_every", NEVER) >= SECOND
 
@@ -44,7 +44,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
     def reserve(self, entry: Any) -> Any:
         """Return the entry after its present run."""
         following = super().reserve(entry)
-        if _ticks_on_time(following):
+        if _is_shipped_tick(following):
             following.last_run_at -= timedelta(seconds=(time.time() - TICK_AT_SECONDS) % 1.0)
         return following
 
@@ -53,7 +53,7 @@ class BeatSchedule(DatabaseScheduler):  # type: ignore[misc]  # it brings no typ
 
         That is now if the time is implausibly far away.
         """
-        if not next_time_to_run or not _ticks_on_time(entry):
+        if not next_time_to_run or not _is_shipped_tick(entry):
             return float(super()._when(entry, next_time_to_run, **named))
         return float(self.adjust(entry.last_run_at.timestamp() + entry.schedule.run_every.total_seconds()))
 

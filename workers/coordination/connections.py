@@ -12,7 +12,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 @lru_cache(maxsize=64)
-def connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
+def create_connection(url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
     """Return a client that connects on first use, so no socket is shared over a fork, and that never retries.
 
     A command whose reply was lost may have been executed: only its sender knows whether it may be repeated.

@@ -11,7 +11,9 @@ class Freshness:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Hashable, float]] = {}
 
-    def age_seconds(self, name: str, mark: Hashable, now_seconds: float, lag_seconds: float = 0.0) -> float:
+    def compute_age_seconds(
+        self, name: str, mark: Hashable, now_seconds: float, lag_seconds: float = 0.0
+    ) -> float:
         """Return the seconds since the mark changed.
 
         `lag_seconds` is the age that the mark itself claims (wall clock now - its time stamp). It is used at

@@ -38,23 +38,25 @@ class KeysetPage:
     alone: bool = False
 
 
-def page(chosen: QuerySet[Any], rows: int, before: int | None = None, after: int | None = None) -> KeysetPage:
+def load_page(
+    chosen: QuerySet[Any], rows: int, before: int | None = None, after: int | None = None
+) -> KeysetPage:
     """Return the rows older than `before`, those just newer than `after`, or the newest.
 
     Ids are read first, which an index may have without any row, then the rows with these ids.
     """
     place = _place(chosen)
     if after is not None:
-        row_ids = _ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
+        row_ids = _list_ids(chosen.filter(**{f"{place}__gt": after}).order_by(place), rows + 1)
         if len(row_ids) <= rows:  # the first page is filled completely, as if it had been requested
-            return page(chosen, rows)
+            return load_page(chosen, rows)
         kept = row_ids[:rows][::-1]
-        return KeysetPage(_rows(chosen, kept), kept[-1], kept[0])
+        return KeysetPage(_load_rows(chosen, kept), kept[-1], kept[0])
     older = chosen if before is None else chosen.filter(**{f"{place}__lt": before})
-    row_ids = _ids(older.order_by(f"-{place}"), rows + 1)
+    row_ids = _list_ids(older.order_by(f"-{place}"), rows + 1)
     kept = row_ids[:rows]
     return KeysetPage(
-        _rows(chosen, kept),
+        _load_rows(chosen, kept),
         kept[-1] if len(row_ids) > rows else None,
         kept[0] if before is not None and kept else None,
         alone=before is None and len(row_ids) <= rows,
@@ -69,11 +71,11 @@ def _place(chosen: QuerySet[Any]) -> str:
     return "place" if "place" in chosen.query.annotations else "pk"
 
 
-def _ids(ordered: QuerySet[Any], most: int) -> list[int]:
+def _list_ids(ordered: QuerySet[Any], most: int) -> list[int]:
     return list(ordered.values_list("pk", flat=True)[:most])
 
 
-def _rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
+def _load_rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
     rows = chosen.model._default_manager.all()
     rows.query.select_related = chosen.query.select_related
     by_id = rows.in_bulk(ids)
@@ -85,4 +87,4 @@ def count_listed(chosen: QuerySet[Any], listed: Listed) -> int:
     """Count the rows up to one more than MAX_COUNTED; larger numbers make no difference to a reader."""
     if listed.alone:
         return len(listed.rows)
-    return len(_ids(chosen.order_by(), MAX_COUNTED + 1))
+    return len(_list_ids(chosen.order_by(), MAX_COUNTED + 1))

@@ -15,7 +15,7 @@ from typing import Any
 import redis
 
 from queues import keys
-from queues.lua.script import script
+from queues.lua.script import load_script
 
 RENEWAL = "lease renewal"  # name of the renewing threads
 
@@ -47,7 +47,7 @@ class Lease:
     def _ask(self, server: redis.Redis, passed: int) -> Any:
         """Request the number (0 if taken); a pipeline returns the pipeline."""
         places = (self._key, self._fence_key)
-        return server.eval(script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed)
+        return server.eval(load_script("lease/acquire"), 2, *places, self._token, self._milliseconds, passed)
 
     def _parse_answer(self, answer: Any) -> int | None:
         self.fence = int(answer) or None
@@ -55,7 +55,7 @@ class Lease:
 
     def renew(self) -> bool:
         """Renew the lease for its full time; return False when it was lost and the work must stop."""
-        return self._run_under_token(script("lease/renew"), self._milliseconds)
+        return self._run_under_token(load_script("lease/renew"), self._milliseconds)
 
     @contextmanager
     def keep_renewed(
@@ -75,7 +75,7 @@ class Lease:
                 beside()
             return held
 
-        with _again_and_again(renew, every_seconds or self._milliseconds / 3_000):
+        with _renew_in_background(renew, every_seconds or self._milliseconds / 3_000):
             yield
 
     def release(self) -> bool:
@@ -83,7 +83,7 @@ class Lease:
 
         A lease of another process is never touched.
         """
-        released = self._run_under_token(script("lease/release"))
+        released = self._run_under_token(load_script("lease/release"))
         self.fence = None
         return released
 
@@ -134,7 +134,7 @@ class LeaseGroup:
     @contextmanager
     def keep_renewed(self, every_seconds: float | None = None) -> Iterator[None]:
         """Renew the leases while inside; see `Lease.keep_renewed`."""
-        with _again_and_again(self.renew, every_seconds or self._seconds / 3):
+        with _renew_in_background(self.renew, every_seconds or self._seconds / 3):
             yield
 
     def release(self) -> None:
@@ -147,7 +147,7 @@ class LeaseGroup:
     def _say(self, held: Sequence[Lease], name: str, *arguments: int) -> list[Any]:
         with self._control.pipeline(transaction=False) as pipeline:
             for lease in held:
-                lease._say(pipeline, script(name), *arguments)
+                lease._say(pipeline, load_script(name), *arguments)
             return list(pipeline.execute())
 
     def __enter__(self) -> dict[str, int]:
@@ -160,7 +160,7 @@ class LeaseGroup:
 
 
 @contextmanager
-def _again_and_again(renew: Callable[[], bool], seconds: float) -> Iterator[None]:
+def _renew_in_background(renew: Callable[[], bool], seconds: float) -> Iterator[None]:
     """Call `renew` periodically in another thread until it returns False."""
     ended = threading.Event()
 

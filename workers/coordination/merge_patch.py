@@ -13,7 +13,7 @@ from queues.stored_document import StoredDocument
 JsonObject = dict[str, Any]
 
 
-def difference(old: JsonObject, new: JsonObject) -> JsonObject:
+def compute_patch(old: JsonObject, new: JsonObject) -> JsonObject:
     """Return the patch from old to new; empty when nothing changed. Values may be stored documents."""
     patch: JsonObject = {name: None for name in old if name not in new and old[name] is not None}
     for name, value in new.items():
@@ -36,7 +36,7 @@ def _compare(patch: JsonObject, name: str, before: Any, value: Any) -> None:
     if isinstance(value, StoredDocument) and type(before) is type(value):
         inner = document_difference(before, value)
     elif isinstance(value, dict) and isinstance(before, dict):
-        inner = difference(before, value)
+        inner = compute_patch(before, value)
     if inner:
         patch[name] = inner
     elif inner is None and value != before:

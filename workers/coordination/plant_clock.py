@@ -37,16 +37,16 @@ class PlantClock:
         self._behind = 0.0  # the server's clock minus the host's monotonic clock
         self._is_known = False  # whether the server has ever answered
 
-    def now(self) -> float:
+    def get_unix_time(self) -> float:
         """Return the seconds since 1970, from the host's clock before the control server's first answer."""
         wall, monotonic = self._wall(), self._monotonic()
         if self._is_due(wall, monotonic):
             self._follow(wall, monotonic)
         return self._monotonic() + self._behind
 
-    def ahead_seconds(self) -> float:
+    def compute_ahead_seconds(self) -> float:
         """Return how far the host's clock is ahead of the plant's."""
-        return self._wall() - self.now()
+        return self._wall() - self.get_unix_time()
 
     def _is_due(self, wall: float, monotonic: float) -> bool:
         if self._asked_at is None or monotonic - self._asked_at >= ASK_SECONDS:
@@ -64,7 +64,7 @@ class PlantClock:
 
 
 @cache
-def plant_clock() -> PlantClock:
+def get_plant_clock() -> PlantClock:
     """Return this process's plant clock."""
     return PlantClock(lambda: read_clock(control_server(TIMEOUT_SECONDS, acknowledged=False)))
 

@@ -55,7 +55,7 @@ class PoolWatchdog:
         return f"starts no tasks: {free} of {faults.slots} threads are free, tasks taken: {faults.taken}"
 
 
-def figures_of(worker: Any) -> Callable[[], PoolFigures]:
+def build_figures_reader(worker: Any) -> Callable[[], PoolFigures]:
     """Return Celery's figures of this process."""
     running = cast(Any, bootsteps).RUN  # the package has no types
     return lambda: PoolFigures(
@@ -70,7 +70,7 @@ def figures_of(worker: Any) -> Callable[[], PoolFigures]:
 def watch_pool(sender: Any, **_: Any) -> None:
     """Handle the signal `worker_ready`. A pool of processes replaces processes that end."""
     if isinstance(sender.pool, TaskPool):
-        watch(PoolWatchdog(figures_of(sender.controller)).detect_fault)
+        watch(PoolWatchdog(build_figures_reader(sender.controller)).detect_fault)
 
 
 def watch_child(**_: Any) -> None:

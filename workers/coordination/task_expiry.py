@@ -11,13 +11,14 @@ from typing import Any, Literal
 from celery.worker.request import Request
 from celery.worker.state import revoked
 
-from workers.coordination.plant_clock import plant_clock
+from workers.coordination.plant_clock import get_plant_clock
 
 SYNCHRONISED_SECONDS = 0.5  # clocks that NTP synchronizes differ by less
 
 
 def set_expiry(
-    headers: dict[str, Any], ahead_seconds: Callable[[], float] = lambda: plant_clock().ahead_seconds()
+    headers: dict[str, Any],
+    ahead_seconds: Callable[[], float] = lambda: get_plant_clock().compute_ahead_seconds(),
 ) -> None:
     """Correct the `expires` of a task that is sent, which uses this host's clock."""
     if not isinstance(expires := headers.get("expires"), str):
@@ -32,7 +33,7 @@ class TimedRequest(Request):
 
     def maybe_expire(self) -> Literal[True] | None:
         """Return whether the task has expired. It is then revoked: its sender sends another."""
-        if not self.expires or datetime.fromtimestamp(plant_clock().now(), UTC) <= self.expires:
+        if not self.expires or datetime.fromtimestamp(get_plant_clock().get_unix_time(), UTC) <= self.expires:
             return None
         revoked.add(self.id)
         return True

@@ -64,6 +64,6 @@ class HostStatus(WorkerHost, frozen=True, kw_only=True):
     draining: PauseStatus | None = None
 
 
-def role_of(hostname: str) -> str:
+def parse_role(hostname: str) -> str:
     """Return the role of a host: that of `jobs@machine` is jobs."""
     return hostname.partition("@")[0]

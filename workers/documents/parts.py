@@ -24,7 +24,7 @@ class PartStatus(StoredDocument, frozen=True, kw_only=True):
 Parts = Mapping[str, PartStatus]
 
 
-def node_part(node: str) -> str:
+def format_node_part(node: str) -> str:
     """Return the part that reports a node's state: its agent."""
     return f"node {node}"
 
@@ -39,7 +39,7 @@ def find_settling(parts: Parts, names: Iterable[str]) -> str | None:
     return next((name for name in names if _is_new(parts.get(name))), None)
 
 
-def unready(parts: Parts) -> dict[str, PartStatus]:
+def find_starting_parts(parts: Parts) -> dict[str, PartStatus]:
     """Return the parts that are starting, for a checklist."""
     return {name: part for name, part in parts.items() if part.state != "running" and _is_new(part)}
 

@@ -60,19 +60,19 @@ class ShownParts:
     restarts: Mapping[str, int]
 
 
-def appearances(
+def list_appearances(
     data: Path, since: float, until: float, clock: Callable[[], float] = time.time
 ) -> list[Appearance]:
     """Return the changes between two instants (seconds since 1970), the newest first."""
     span = round(since), round(until)
     # Frames of the last minutes are still being written: do not cache their contents as missing.
     if clock() - until > REACH_SECONDS:
-        return list(_appearances(data, *span))
-    return list(_appearances.__wrapped__(data, *span))
+        return list(_load_appearances(data, *span))
+    return list(_load_appearances.__wrapped__(data, *span))
 
 
 @lru_cache(maxsize=64)
-def _appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
+def _load_appearances(data: Path, since: int, until: int) -> tuple[Appearance, ...]:
     """Return the changes in a finished past, which is read once and cached."""
 
     def read(at: float) -> Snapshot | None:
@@ -88,19 +88,19 @@ def find_in_snapshots(read: Read, since: float, until: float) -> list[Appearance
     """Return the changes from any source of snapshots."""
     reads: dict[float, ShownParts | None] = {}
 
-    def parts_at(at: float) -> ShownParts | None:
+    def read_parts(at: float) -> ShownParts | None:
         if at not in reads:
             snapshot = read(at) if len(reads) < MAX_READS else None
-            reads[at] = present_in(snapshot) if snapshot else None
+            reads[at] = build_shown_parts(snapshot) if snapshot else None
         return reads[at]
 
-    instants = list(_instants(since, until))
-    known = [(at, shown) for at in instants if (shown := parts_at(at)) is not None]
+    instants = list(_iterate_instants(since, until))
+    known = [(at, shown) for at in instants if (shown := read_parts(at)) is not None]
     seen_parts: list[Appearance] = []
     for (late_at, late), (early_at, early) in itertools.pairwise(known):
         seen_parts += [
-            _locate_appearances(parts_at, difference, early_at, late_at, until)
-            for difference in _differences(early, late, late_at)
+            _locate_appearances(read_parts, difference, early_at, late_at, until)
+            for difference in _iterate_differences(early, late, late_at)
         ]
     settled_at = _find_settled_time(known, since)
     news = [
@@ -117,7 +117,7 @@ def _find_settled_time(known: list[tuple[float, ShownParts]], since: float) -> f
     return oldest_at + SETTLING_SECONDS if oldest_at > since else since
 
 
-def present_in(snapshot: Snapshot) -> ShownParts:
+def build_shown_parts(snapshot: Snapshot) -> ShownParts:
     """Return publishing producers, reporting nodes and hosts, and the types that applications read.
 
     The producer of an application's complex events is excluded: it comes and goes with the application and
@@ -145,7 +145,7 @@ def present_in(snapshot: Snapshot) -> ShownParts:
     return ShownParts(rates, restarts)
 
 
-def _instants(since: float, until: float) -> Iterator[float]:
+def _iterate_instants(since: float, until: float) -> Iterator[float]:
     yield until
     back = FIRST_SECONDS
     while until - back > since:
@@ -154,7 +154,7 @@ def _instants(since: float, until: float) -> Iterator[float]:
     yield since
 
 
-def _differences(early: ShownParts, late: ShownParts, at: float) -> Iterator[Appearance]:
+def _iterate_differences(early: ShownParts, late: ShownParts, at: float) -> Iterator[Appearance]:
     for part, rate in late.rates.items():
         if part not in early.rates:
             yield Appearance(part, "came", at, None, rate)

@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 
 from queues.errors import BadInput
 from queues.events.block import SCHEMA
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.history.days import is_day
 
 ROOT = "archive"
@@ -30,9 +30,9 @@ class Partition:
     def identifier(self) -> str:
         return f"queue={self.queue}/day={self.day}"
 
-    def folder(self, data: Path) -> Path:
+    def get_folder(self, data: Path) -> Path:
         """Return the folder of its files. Raises Forbidden where the queue or day leads out of it."""
-        return path_inside(data / ROOT, self.identifier, "queue")
+        return resolve_inside_folder(data / ROOT, self.identifier, "queue")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Checked:
     faults: tuple[dict[str, str], ...]
 
 
-def partitions(
+def list_partitions(
     data: Path, queues: Iterable[str] = (), since: str = "", until: str = "9999"
 ) -> list[Partition]:
     """Return the archived partitions of these queues between two days, both included, oldest first.
@@ -56,27 +56,27 @@ def partitions(
     for folder in (data / ROOT).glob("queue=*/day=*"):
         partition = Partition(folder.name.removeprefix("day="), folder.parent.name.removeprefix("queue="))
         in_range = is_day(partition.day) and since <= partition.day <= until
-        if in_range and (not wanted or partition.queue in wanted) and parquet_files(folder):
+        if in_range and (not wanted or partition.queue in wanted) and list_parquet_files(folder):
             parts_found.append(partition)
     return sorted(parts_found)
 
 
 def check_files(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
     """Classify files by their footers, which is fast because no data is read."""
-    return _sort_out_files(files, lambda path: _footer_fault(path, schema))
+    return _sort_out_files(files, lambda path: _find_footer_fault(path, schema))
 
 
 def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
     """Classify files by reading every page, for when Spark failed on a file with a sound footer."""
-    return _sort_out_files(files, lambda path: _footer_fault(path, schema) or _page_fault(path))
+    return _sort_out_files(files, lambda path: _find_footer_fault(path, schema) or _describe_page_fault(path))
 
 
-def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
+def list_skipped_faults(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
     """Return the faults to skip, with files relative to the data folder.
 
     Raises BadInput naming the first fault when the choice is to stop.
     """
-    faults = tuple({**fault, "file": _relative(fault["file"], data)} for fault in checked.faults)
+    faults = tuple({**fault, "file": _get_relative_path(fault["file"], data)} for fault in checked.faults)
     if faults and on_error == "stop":
         more = f" (invalid files in total: {len(faults)})" if len(faults) > 1 else ""
         first = faults[0]
@@ -86,7 +86,7 @@ def demand(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str],
     return faults
 
 
-def parquet_files(folder: Path) -> list[Path]:
+def list_parquet_files(folder: Path) -> list[Path]:
     """Return the visible files of a partition."""
     return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
 
@@ -103,34 +103,38 @@ def _sort_out_files(files: Iterable[Path], fault_of: Callable[[Path], str]) -> C
     return Checked(tuple(sound), rows, tuple(faults))
 
 
-def _footer_fault(path: Path, schema: pa.Schema) -> str:
+def _find_footer_fault(path: Path, schema: pa.Schema) -> str:
     try:
         schema_read = parquet.read_schema(path)
     except (pa.ArrowException, OSError) as error:
-        return f"is corrupt: {_line(error)}"
-    return "" if (wrong := _differences(schema_read, schema)) == "" else f"has an unexpected schema: {wrong}"
+        return f"is corrupt: {_format_error_line(error)}"
+    return (
+        ""
+        if (wrong := _describe_differences(schema_read, schema)) == ""
+        else f"has an unexpected schema: {wrong}"
+    )
 
 
-def _page_fault(path: Path) -> str:
+def _describe_page_fault(path: Path) -> str:
     try:
         for _ in parquet.ParquetFile(path).iter_batches():
             pass
     except (pa.ArrowException, OSError) as error:
-        return f"is corrupt: {_line(error)}"
+        return f"is corrupt: {_format_error_line(error)}"
     return ""
 
 
-def _differences(found: pa.Schema, wanted: pa.Schema) -> str:
+def _describe_differences(found: pa.Schema, wanted: pa.Schema) -> str:
     missing = [name for name in wanted.names if name not in found.names]
     wrong = [
         f"{field.name} is {found.field(field.name).type}, not {field.type}"
         for field in wanted
-        if field.name in found.names and not _same_kind(found.field(field.name).type, field.type)
+        if field.name in found.names and not _is_same_type(found.field(field.name).type, field.type)
     ]
     return ", ".join([f"{name} is missing" for name in missing] + wrong)
 
 
-def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether the types are equal apart from spelling: large strings, dictionaries of strings."""
     if pa.types.is_dictionary(found):
         found = found.value_type
@@ -139,14 +143,14 @@ def _same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found == wanted)
 
 
-def _relative(path: str, data: Path) -> str:
+def _get_relative_path(path: str, data: Path) -> str:
     return str(Path(path).relative_to(data)) if Path(path).is_relative_to(data) else path
 
 
-def _line(error: BaseException) -> str:
+def _format_error_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def days_of(partitions: Sequence[Partition]) -> list[str]:
+def list_partition_days(partitions: Sequence[Partition]) -> list[str]:
     """Return the days of the partitions, each once, in order."""
     return sorted({partition.day for partition in partitions})

@@ -68,7 +68,7 @@ class BandWatch:
         """Create one that reads the plant's history."""
         return cls(MinuteRates(control, data).build)
 
-    def rows(self, queues: Sequence[str], now_seconds: float) -> ExpectedBands:
+    def collect_rows(self, queues: Sequence[str], now_seconds: float) -> ExpectedBands:
         """Return the latest ranges; new queues have none yet, and deleted queues are left out."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= MINUTE_SECONDS
         if is_due and not (self._thread and self._thread.is_alive()):
@@ -96,7 +96,7 @@ class BandWatch:
         try:
             at, rates = self._minutes(list(series.values()), now_seconds)
             rows = {
-                key: self._band(name, at, values, now_seconds)
+                key: self._build_expected_band(name, at, values, now_seconds)
                 for (key, name), values in zip(series.items(), rates, strict=True)
             }
         except (
@@ -112,11 +112,13 @@ class BandWatch:
                 bands.setdefault(name, {})[rate] = row
         self._found = ExpectedBands(totals=bands.pop("", {}), queues=bands)
 
-    def _band(self, name: str, at: Floats, rates: Floats, now_seconds: float) -> ExpectedBand | None:
+    def _build_expected_band(
+        self, name: str, at: Floats, rates: Floats, now_seconds: float
+    ) -> ExpectedBand | None:
         known = ~np.isnan(rates)
         whole = known & (at < now_seconds - now_seconds % MINUTE_SECONDS)
         plan = self._plans.setdefault(name, PlannedBands())
-        made = plan.forecaster.band(at[whole], rates[whole], now_seconds) if whole.any() else None
+        made = plan.forecaster.predict_limits(at[whole], rates[whole], now_seconds) if whole.any() else None
         band = plan.plan(made, now_seconds)
         if band is None:
             return None
@@ -127,11 +129,11 @@ class BandWatch:
             high=round(band.high, DIGITS),
             days=round(band.days, DIGITS),
             minute=round(float(rates[whole][-1]), DIGITS) if is_new else None,
-            changes=_changes(at[whole], rates[whole], now_seconds),
+            changes=_list_rate_changes(at[whole], rates[whole], now_seconds),
         )
 
 
-def _changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
+def _list_rate_changes(at: Floats, rates: Floats, now_seconds: float) -> list[RateChange]:
     """Return the newest changes of the last day."""
     day = at >= now_seconds - DAY_SECONDS
     changes = change_points(at[day], rates[day])[-MAX_CHANGES:]

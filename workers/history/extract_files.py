@@ -20,7 +20,7 @@ def upload_folder(user_id: int) -> str:
     return f"{TRACES}/{user_id}"
 
 
-def kept_files(data: Path) -> Iterator[Path]:
+def iterate_extract_files(data: Path) -> Iterator[Path]:
     """Return every extract and uploaded trace, including those stored elsewhere by older versions."""
     for root in (TRACES, EXTRACTS):
         for pattern in ("[!.]*", "[!.]*/[!.]*"):

@@ -79,9 +79,9 @@ class LoadForecasts:
     def load(cls, control: redis.Redis, data: Path) -> "LoadForecasts":
         """Create one that reads the plant's history."""
         history = History(control, data)
-        return cls(lambda source, now: past_of(history, data, source, now))
+        return cls(lambda source, now: read_past_load(history, data, source, now))
 
-    def rows(self, sources: Sources, now_seconds: float) -> dict[str, LoadForecast]:
+    def collect_rows(self, sources: Sources, now_seconds: float) -> dict[str, LoadForecast]:
         """Return the latest forecasts by name; new sources have none yet."""
         is_due = self._renewed_at is None or abs(now_seconds - self._renewed_at) >= self._every_seconds
         is_new = not sources.keys() <= self._documents.keys()
@@ -118,7 +118,7 @@ class LoadForecasts:
             return document(now_seconds, past, why)
         forecaster = self._forecasters.setdefault(name, Forecaster(DAY_SECONDS))
         ahead = now_seconds + (np.arange(WINDOWS, dtype=np.float64) + 0.5) * WINDOW_SECONDS
-        mean, deviation = forecaster.ahead(stretches.at_seconds, stretches.means, ahead)
+        mean, deviation = forecaster.predict_ahead(stretches.at_seconds, stretches.means, ahead)
         return replace_fields(
             document(now_seconds, past),
             mean_per_second=np.round(mean, DIGITS).tolist(),
@@ -152,11 +152,11 @@ class History:
         return at, np.nansum(rates, axis=0)
 
 
-def past_of(history: History, data: Path, source: LoadSource, now_seconds: float) -> OfferedLoad:
+def read_past_load(history: History, data: Path, source: LoadSource, now_seconds: float) -> OfferedLoad:
     """Return the measured load and, for the time before, that of the training sets of its queues."""
     at, measured = history.build(source, now_seconds)
     try:
-        trained = [training_sets.newest(data, name, now_seconds) for name in source.queues]
+        trained = [training_sets.load_newest_set(data, name, now_seconds) for name in source.queues]
     except TrainingRefused as error:
         return OfferedLoad(at, measured, None, str(error))
     if not trained or any(training_set is None for training_set in trained):

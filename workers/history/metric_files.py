@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.history.days import list_days
 
 RAW = pa.schema([("time", pa.timestamp("us", "UTC")), ("series", pa.string()), ("value", pa.float64())])
@@ -19,17 +19,17 @@ SPILLED = re.compile(r"\d+-\d+_\d+-\d+")
 STEPS = {"10s": 10, "1m": 60, "1h": 3_600}  # name → seconds
 
 
-def raw_folder(data: Path, day: str) -> Path:
-    return path_inside(data / RAW_ROOT, f"day={day}", "day")
+def get_raw_folder(data: Path, day: str) -> Path:
+    return resolve_inside_folder(data / RAW_ROOT, f"day={day}", "day")
 
 
-def raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
+def list_raw_days(data: Path, since: str = "", until: str = "9999") -> list[str]:
     """Return the days with raw metrics between two days, both included."""
     days = list_days((data / RAW_ROOT).glob("day=*"))
-    return [day for day in days if since <= day <= until and any(raw_folder(data, day).glob("*.parquet"))]
+    return [day for day in days if since <= day <= until and any(get_raw_folder(data, day).glob("*.parquet"))]
 
 
-def last_spilled(data: Path) -> str | None:
+def find_last_spilled_id(data: Path) -> str | None:
     """Return the greatest stream id in any file's name; None before the first spill."""
     stems = (path.stem for path in (data / RAW_ROOT).glob("day=*/*.parquet"))
     ends = (stem.split("_")[1] for stem in stems if SPILLED.fullmatch(stem))
@@ -38,18 +38,18 @@ def last_spilled(data: Path) -> str | None:
 
 def is_rolled_up(data: Path, day: str) -> bool:
     """Return whether a day has roll-ups of all of its spilled rows."""
-    rolled = data / rollup_file(next(iter(STEPS)), day)
+    rolled = data / get_rollup_path(next(iter(STEPS)), day)
     if not rolled.exists():
         return False
-    newest = max((path.stat().st_mtime for path in raw_folder(data, day).glob("*.parquet")), default=0.0)
+    newest = max((path.stat().st_mtime for path in get_raw_folder(data, day).glob("*.parquet")), default=0.0)
     return newest <= rolled.stat().st_mtime
 
 
-def rollup_file(step: str, day: str) -> str:
+def get_rollup_path(step: str, day: str) -> str:
     return f"{ROOT}/{step}/day={day}.parquet"
 
 
-def rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
+def list_rollup_days(data: Path, step: str, since: str = "", until: str = "9999") -> list[str]:
     """Return the days with roll-ups of this step between two days, both included."""
     days = list_days((data / ROOT / step).glob("day=*.parquet"), ".parquet")
     return [day for day in days if since <= day <= until]

@@ -32,7 +32,7 @@ LAST_SECONDS = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 Part = tuple[NDArray[np.float64], NDArray[np.float64]]  # times in seconds, values
 
 
-def columns(
+def read_columns(
     control: redis.Redis,
     data: Path,
     since_seconds: float,
@@ -48,7 +48,7 @@ def columns(
     middle between minimum and maximum is far from the mean.
     """
     since, until = (min(max(0.0, instant), LAST_SECONDS) for instant in (since_seconds, until_seconds))
-    earlier = {name: before for name in series if (before := _earlier(name)) is not None}
+    earlier = {name: before for name in series if (before := _find_former_series(name)) is not None}
     parts: dict[str, list[Part]] = {name: [] for name in dict.fromkeys([*series, *earlier.values()])}
     step = _choose_kept_step(
         data, _step(until - since if range_seconds is None else range_seconds), since, until
@@ -64,7 +64,7 @@ def columns(
     return {name: joined[name] for name in ("at", *series)}
 
 
-def _earlier(name: str) -> str | None:
+def _find_former_series(name: str) -> str | None:
     """Return the series that rows of old versions have instead: busy workers at an instant."""
     if name == "totals.workers_at_work":
         return "totals.workers_busy"
@@ -88,11 +88,11 @@ def _choose_kept_step(data: Path, step: str | None, since: float, until: float) 
 
     Retention deletes fine data first.
     """
-    first, last = _day(since), _day(until)
-    raw = metric_files.raw_days(data, first)
+    first, last = _format_day(since), _format_day(until)
+    raw = metric_files.list_raw_days(data, first)
     steps = [each for _, each in STEPS]
     for candidate in steps[steps.index(step) :]:
-        days = [*raw, *(metric_files.rollup_days(data, candidate, first) if candidate else ())]
+        days = [*raw, *(metric_files.list_rollup_days(data, candidate, first) if candidate else ())]
         # Nothing of these days is kept, but later days are: it was deleted.
         if min(days, default="") <= last:
             return candidate
@@ -102,14 +102,14 @@ def _choose_kept_step(data: Path, step: str | None, since: float, until: float) 
 def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
     """Add the windows of the range; return the second from which on there are none."""
     width = metric_files.STEPS[step]
-    files = _rollups(data, step, since - width, until)
-    tables = [_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
+    files = _list_rollup_files(data, step, since - width, until)
+    tables = [_read_windows(path, path.stat().st_mtime_ns, tuple(parts)) for path in files]
     table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
     end = _end(table)
     for name, rows in _group_by_series(table):
-        begins = _seconds(rows["time"])
+        begins = _convert_to_seconds(rows["time"])
         whole = begins < end
         least, greatest = (rows[column].to_numpy()[whole] for column in ("minimum", "maximum"))
         # A state that was bad for an instant was bad: its window has its worst state.
@@ -121,21 +121,23 @@ def _add_windows(parts: dict[str, list[Part]], data: Path, step: str, since: flo
 def _add_means(parts: dict[str, list[Part]], data: Path, step: str, since: float, until: float) -> float:
     """Add the windows' means. This is requested once, so no file is cached."""
     width = metric_files.STEPS[step]
-    tables = [_rows(path, ("mean",), parts) for path in _rollups(data, step, since - width, until)]
+    tables = [
+        _read_rows(path, ("mean",), parts) for path in _list_rollup_files(data, step, since - width, until)
+    ]
     table = _select_between(pa.concat_tables(tables), since - width, until) if tables else None
     if not table:
         return since
     end = _end(table)
     for name, rows in _group_by_series(table):
-        begins = _seconds(rows["time"])
+        begins = _convert_to_seconds(rows["time"])
         whole = begins < end
         parts[name].append((begins[whole] + width / 2, rows["mean"].to_numpy()[whole]))
     return max(since, end)
 
 
-def _rollups(data: Path, step: str, since: float, until: float) -> list[Path]:
-    days = metric_files.rollup_days(data, step, _day(since), _day(until))
-    return [data / metric_files.rollup_file(step, day) for day in days]
+def _list_rollup_files(data: Path, step: str, since: float, until: float) -> list[Path]:
+    days = metric_files.list_rollup_days(data, step, _format_day(since), _format_day(until))
+    return [data / metric_files.get_rollup_path(step, day) for day in days]
 
 
 def _end(table: pa.Table) -> float:
@@ -146,14 +148,16 @@ def _end(table: pa.Table) -> float:
 
 def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: float) -> float:
     """Add the spilled rows of the range; return the second from which on nothing is spilled."""
-    for day in metric_files.raw_days(data, _day(since), _day(until)):
-        for path in event_archive.parquet_files(metric_files.raw_folder(data, day)):
+    for day in metric_files.list_raw_days(data, _format_day(since), _format_day(until)):
+        for path in event_archive.list_parquet_files(metric_files.get_raw_folder(data, day)):
             first, last = (int(part.split("-")[0]) / 1000 for part in path.stem.split("_"))
             if last < since or first > until:
                 continue
-            for name, rows in _group_by_series(_select_between(_rows(path, ("value",), parts), since, until)):
-                parts[name].append((_seconds(rows["time"]), rows["value"].to_numpy()))
-    spilled = metric_files.last_spilled(data)
+            for name, rows in _group_by_series(
+                _select_between(_read_rows(path, ("value",), parts), since, until)
+            ):
+                parts[name].append((_convert_to_seconds(rows["time"]), rows["value"].to_numpy()))
+    spilled = metric_files.find_last_spilled_id(data)
     # From the next millisecond after the last spilled row.
     return since if spilled is None else max(since, (int(spilled.split("-")[0]) + 1) / 1000)
 
@@ -161,29 +165,31 @@ def _add_seconds(parts: dict[str, list[Part]], data: Path, since: float, until: 
 def _add_live(parts: dict[str, list[Part]], control: redis.Redis, since: float, until: float) -> None:
     if since > until:
         return
-    live = metrics.columns(control, since, until, parts)
+    live = metrics.read_columns(control, since, until, parts)
     at = np.array(live.pop("at"), dtype=np.float64)
     for name, column in live.items():
         parts[name].append((at, np.array(column, dtype=np.float64)))
 
 
 @lru_cache(maxsize=16)
-def _windows(path: Path, changed_ns: int, series: tuple[str, ...]) -> pa.Table:
+def _read_windows(path: Path, changed_ns: int, series: tuple[str, ...]) -> pa.Table:
     """Return a day's windows of the requested series.
 
     They are cached while the file is unchanged: a week is requested again whenever a person moves or zooms
     it.
     """
-    return _rows(path, ("minimum", "maximum"), series)
+    return _read_rows(path, ("minimum", "maximum"), series)
 
 
-def _rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Table:
+def _read_rows(path: Path, values: tuple[str, ...], series: Collection[str]) -> pa.Table:
     wanted = pc.field("series").isin(list(series))
     return pq.read_table(path, columns=["time", "series", *values], filters=wanted, partitioning=None)
 
 
 def _select_between(table: pa.Table, since: float, until: float) -> pa.Table:
-    first, last = (pa.scalar(_instant(instant), pa.timestamp("us", "UTC")) for instant in (since, until))
+    first, last = (
+        pa.scalar(_convert_to_datetime(instant), pa.timestamp("us", "UTC")) for instant in (since, until)
+    )
     return table.filter((pc.field("time") >= first) & (pc.field("time") <= last))
 
 
@@ -205,14 +211,14 @@ def _on_one_axis(parts: dict[str, list[Part]]) -> dict[str, list[float | None]]:
     return columns_by_name
 
 
-def _seconds(times: pa.ChunkedArray) -> NDArray[np.float64]:
+def _convert_to_seconds(times: pa.ChunkedArray) -> NDArray[np.float64]:
     microseconds: NDArray[np.int64] = times.cast(pa.int64()).to_numpy()
     return microseconds / 1e6
 
 
-def _instant(seconds: float) -> datetime:
+def _convert_to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _day(seconds: float) -> str:
-    return _instant(max(0.0, seconds)).date().isoformat()
+def _format_day(seconds: float) -> str:
+    return _convert_to_datetime(max(0.0, seconds)).date().isoformat()

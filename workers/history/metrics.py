@@ -77,59 +77,61 @@ PIPELINE = (
 )
 
 
-def figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
+def iterate_figures(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     """Return the snapshot's known numbers by series."""
-    yield from _numbers("totals", snapshot.totals, TOTALS)
-    yield from _numbers("pipeline", snapshot.pipeline, PIPELINE)
+    yield from _iterate_numbers("totals", snapshot.totals, TOTALS)
+    yield from _iterate_numbers("pipeline", snapshot.pipeline, PIPELINE)
     for name, application in snapshot.pipeline.applications.items():
         yield from _list_shedding_series(f"pipeline.applications.{name}", application)
         for operator, document in application.operators.items():
-            yield from _numbers(f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR)
+            yield from _iterate_numbers(
+                f"pipeline.applications.{name}.operators.{operator}", document, OPERATOR
+            )
     for kind, names in PER_KIND.items():
         for each, document in getattr(snapshot, kind).items():
-            yield from _numbers(f"{kind}.{each}", document, names)
+            yield from _iterate_numbers(f"{kind}.{each}", document, names)
     for plant, status in snapshot.plants.items():
         for group in sorted(status.live_groups)[:MAX_GROUPS]:
-            yield from _numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
+            yield from _iterate_numbers(f"plants.{plant}.groups.{group}", status.groups[group], GROUP)
         for sensor, value in status.sensors.items():
             if value.error is None:
-                yield from _numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
-    yield from _bands(snapshot.bands)
+                yield from _iterate_numbers(f"plants.{plant}.sensors.{sensor}", value, SENSOR)
+    yield from _iterate_band_figures(snapshot.bands)
     for name, node in snapshot.nodes.items():
         if node.state in STATES:
             yield f"nodes.{name}.state", STATES.index(node.state)
     for name, queue in snapshot.queues.items():
         for place, container in queue.containers.items():
-            yield from _numbers(f"queues.{name}.containers.{place}", container, PER_CONTAINER)
+            yield from _iterate_numbers(f"queues.{name}.containers.{place}", container, PER_CONTAINER)
 
 
-def _bands(bands: ExpectedBands) -> Iterator[tuple[str, float]]:
+def _iterate_band_figures(bands: ExpectedBands) -> Iterator[tuple[str, float]]:
     for rate, band in bands.totals.items():
-        yield from _numbers(f"bands.totals.{rate}", band, BAND)
+        yield from _iterate_numbers(f"bands.totals.{rate}", band, BAND)
     for queue, rates in bands.queues.items():
         for rate, band in rates.items():
-            yield from _numbers(f"bands.queues.{queue}.{rate}", band, BAND)
+            yield from _iterate_numbers(f"bands.queues.{queue}.{rate}", band, BAND)
 
 
 def _list_shedding_series(prefix: str, application: ApplicationStatus) -> Iterator[tuple[str, float]]:
     """Return the series by pattern of an application that has ever shed events."""
     if application.shed_events:
-        yield from _numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
+        yield from _iterate_numbers(prefix, application, ("shed_share", "latency_p95_seconds"))
         for name, pattern in application.patterns.items():
-            yield from _numbers(f"{prefix}.patterns.{name}", pattern, ("shed_share",))
+            yield from _iterate_numbers(f"{prefix}.patterns.{name}", pattern, ("shed_share",))
 
 
-def row(snapshot: Snapshot) -> dict[FieldT, EncodableT]:
+def build_stream_entry(snapshot: Snapshot) -> dict[FieldT, EncodableT]:
     """Return a stream entry of the snapshot: series → number as short text."""
-    return {name: f"{value:.10g}" for name, value in figures(snapshot)}
+    return {name: f"{value:.10g}" for name, value in iterate_figures(snapshot)}
 
 
 def append(pipe: redis.Redis, snapshot: Snapshot) -> None:
     """Append the snapshot's row. The entry's id (the server's clock, ms) is its time."""
-    pipe.xadd(keys.METRICS, row(snapshot), maxlen=RETAINED_ROWS, approximate=True)
+    pipe.xadd(keys.METRICS, build_stream_entry(snapshot), maxlen=RETAINED_ROWS, approximate=True)
 
 
-def columns(
+def read_columns(
     control: redis.Redis, since_seconds: float, until_seconds: float, series: Collection[str] | None = None
 ) -> dict[str, list[float | None]]:
     """Return `{"at": [seconds …], series: [number or None …]}` of the rows in the time range.
@@ -140,7 +142,7 @@ def columns(
     wanted = None if series is None else list(dict.fromkeys(series))
     columns_by_name: dict[str, list[float | None]] = {name: [] for name in wanted or ()}
     at: list[float | None] = []
-    for entry_id, fields in _rows(control, since_seconds, until_seconds):
+    for entry_id, fields in _iterate_rows(control, since_seconds, until_seconds):
         for name in wanted if wanted is not None else [name.decode() for name in fields]:
             column = columns_by_name.setdefault(name, [])
             # A series that first occurs here (a new queue) is padded up to this row.
@@ -154,7 +156,9 @@ def columns(
     return {"at": at, **columns_by_name}
 
 
-def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> Iterator[tuple[bytes, Any]]:
+def _iterate_rows(
+    control: redis.Redis, since_seconds: float, until_seconds: float
+) -> Iterator[tuple[bytes, Any]]:
     start: str | bytes = str(max(0, round(since_seconds * 1000)))
     end = str(max(0, round(until_seconds * 1000)))
     while True:
@@ -165,7 +169,9 @@ def _rows(control: redis.Redis, since_seconds: float, until_seconds: float) -> I
         start = b"(" + entries[-1][0]
 
 
-def _numbers(prefix: str, document: StoredDocument, names: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+def _iterate_numbers(
+    prefix: str, document: StoredDocument, names: tuple[str, ...]
+) -> Iterator[tuple[str, float]]:
     for name in names:
         value = getattr(document, name)
         if checks.is_number(value):

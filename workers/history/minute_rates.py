@@ -41,7 +41,7 @@ class MinuteRates:
         return self._at, self._rates
 
     def _read(self, since: float, until: float, range_seconds: float | None) -> tuple[Floats, Floats]:
-        columns = metric_history.columns(
+        columns = metric_history.read_columns(
             self._control, self._data, since, until, self._series, range_seconds, means=True
         )
         at = np.asarray(columns["at"], dtype=float)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.documents.snapshot import Snapshot
 from workers.history.days import list_days
 
@@ -71,10 +71,10 @@ class Recorder:
         for path in sorted(self._root.glob("open-*.jsonl")):
             size = seal(self._root, path)
             if path == self._open:
-                self._step_seconds = next_step_seconds(self._step_seconds, size)
+                self._step_seconds = compute_step_seconds(self._step_seconds, size)
 
 
-def next_step_seconds(step_seconds: int, block_bytes: int) -> int:
+def compute_step_seconds(step_seconds: int, block_bytes: int) -> int:
     """Return the step (whole seconds) at which a minute like the last one fits its budget.
 
     That is step * size / budget.
@@ -85,12 +85,12 @@ def next_step_seconds(step_seconds: int, block_bytes: int) -> int:
 
 def seal(root: Path, path: Path) -> int:
     """Convert an open file to a block and return its size in bytes. Sealing twice gives the same block."""
-    frames = list(_frames(path.read_bytes()))
+    frames = list(_iterate_frames(path.read_bytes()))
     size = 0
     if frames:
         first_seconds = frames[0][0]
-        block = pa.Codec("zstd", compression_level=LEVEL).compress(_lines(frames), asbytes=True)
-        folder = root / f"day={_day(first_seconds)}"
+        block = pa.Codec("zstd", compression_level=LEVEL).compress(_encode_frames(frames), asbytes=True)
+        folder = root / f"day={_format_day(first_seconds)}"
         folder.mkdir(parents=True, exist_ok=True)
         hidden = folder / f".{path.stem}{SUFFIX}"
         with hidden.open("wb") as file:
@@ -114,44 +114,44 @@ def snapshot_at(data: Path, at_seconds: float) -> Snapshot | None:
     return Snapshot.from_json(nearest[1])
 
 
-def nearest_seconds(data: Path, at_seconds: float) -> tuple[float | None, float | None]:
+def find_nearest_times(data: Path, at_seconds: float) -> tuple[float | None, float | None]:
     """Return the last recorded time before an instant and the first after it (to the minute)."""
-    starts = sorted(start for day in days(data) for start in _starts(data, day))
+    starts = sorted(start for day in list_archived_days(data) for start in _list_block_starts(data, day))
     starts += sorted(frames[0][0] for frames in _open_frames(data) if frames)
     place = bisect_right(starts, at_seconds)
     return (starts[place - 1] if place else None, starts[place] if place < len(starts) else None)
 
 
-def days(data: Path) -> list[str]:
+def list_archived_days(data: Path) -> list[str]:
     """Return the days with blocks, in order."""
     return list_days((data / ROOT).glob("day=*"))
 
 
-def day_folder(data: Path, day: str) -> Path:
-    return path_inside(data / ROOT, f"day={day}", "day")
+def get_day_folder(data: Path, day: str) -> Path:
+    return resolve_inside_folder(data / ROOT, f"day={day}", "day")
 
 
 def _find_near_frame(data: Path, at_seconds: float) -> Iterator[Frame]:
     """Return the newest frame not after the instant, from its block or the open file."""
     # A minute may start on the day before.
-    starts = [start for day in _days_around(at_seconds) for start in _starts(data, day)]
+    starts = [start for day in _days_around(at_seconds) for start in _list_block_starts(data, day)]
     begun = [start for start in starts if start <= at_seconds]
     if begun:
-        yield from _last_before(_block(data, max(begun)), at_seconds)
+        yield from _select_last_frame(_block(data, max(begun)), at_seconds)
     for frames in _open_frames(data):
-        yield from _last_before(frames, at_seconds)
+        yield from _select_last_frame(frames, at_seconds)
 
 
-def _last_before(frames: list[Frame], at_seconds: float) -> Iterable[Frame]:
+def _select_last_frame(frames: list[Frame], at_seconds: float) -> Iterable[Frame]:
     before = [frame for frame in frames if frame[0] <= at_seconds]
     return [max(before, key=lambda frame: frame[0])] if before else []
 
 
 def _block(data: Path, start_seconds: float) -> list[Frame]:
-    path = day_folder(data, _day(start_seconds)) / f"{start_seconds:.3f}{SUFFIX}"
+    path = get_day_folder(data, _format_day(start_seconds)) / f"{start_seconds:.3f}{SUFFIX}"
     try:
         with pa.input_stream(str(path), compression="zstd") as stream:
-            return list(_frames(stream.read()))
+            return list(_iterate_frames(stream.read()))
     except FileNotFoundError:  # retention deleted it in the meantime
         return []
 
@@ -159,12 +159,12 @@ def _block(data: Path, start_seconds: float) -> list[Frame]:
 def _open_frames(data: Path) -> Iterator[list[Frame]]:
     for path in (data / ROOT).glob("open-*.jsonl"):
         try:
-            yield list(_frames(path.read_bytes()))
+            yield list(_iterate_frames(path.read_bytes()))
         except FileNotFoundError:  # sealed in the meantime: the next read finds it among the blocks
             continue
 
 
-def _frames(text: bytes) -> Iterator[Frame]:
+def _iterate_frames(text: bytes) -> Iterator[Frame]:
     """Yield the whole lines; a line that a crash truncated is left out."""
     for line in text.split(b"\n")[:-1]:
         at, _, snapshot = line.partition(b" ")
@@ -172,19 +172,19 @@ def _frames(text: bytes) -> Iterator[Frame]:
             yield float(at), snapshot
 
 
-def _lines(frames: Iterable[Frame]) -> bytes:
+def _encode_frames(frames: Iterable[Frame]) -> bytes:
     return b"".join(b"%.3f %s\n" % frame for frame in frames)
 
 
-def _starts(data: Path, day: str) -> list[float]:
+def _list_block_starts(data: Path, day: str) -> list[float]:
     """Return when the blocks of a day start, by their names."""
-    paths = day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
+    paths = get_day_folder(data, day).glob(f"[0-9]*{SUFFIX}")
     return [float(path.name.removesuffix(SUFFIX)) for path in paths]
 
 
 def _days_around(at_seconds: float) -> set[str]:
-    return {_day(at_seconds - BLOCK_SECONDS), _day(at_seconds)}
+    return {_format_day(at_seconds - BLOCK_SECONDS), _format_day(at_seconds)}
 
 
-def _day(at_seconds: float) -> str:
+def _format_day(at_seconds: float) -> str:
     return datetime.fromtimestamp(at_seconds, UTC).date().isoformat()

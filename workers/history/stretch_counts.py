@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.history.stretches import SLICES, Sliced, TimeRange
 
 ROOT = "comparisons"
@@ -45,18 +45,18 @@ class TimeRangeCounts:
     made_at: datetime
 
 
-def counts_name(queue: str, here: TimeRange, there: TimeRange) -> str:
+def build_counts_name(queue: str, here: TimeRange, there: TimeRange) -> str:
     """Return the file's name without its suffix: whole seconds, for one queue or all."""
     times = "-".join(f"{int(at)}" for at in (here.since, here.until, there.since))
     return f"queue={queue}/{times}" if queue else f"all/{times}"
 
 
-def counts_file(queue: str, here: TimeRange, there: TimeRange) -> str:
+def get_counts_path(queue: str, here: TimeRange, there: TimeRange) -> str:
     """Return the file's path relative to the data folder."""
-    return f"{ROOT}/{counts_name(queue, here, there)}.parquet"
+    return f"{ROOT}/{build_counts_name(queue, here, there)}.parquet"
 
 
-def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.Table:
+def build_counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.Table:
     """Return a table with a row per dimension and value; a value missing in one stretch is 0 there."""
     none = [0.0] * SLICES
     rows = [
@@ -74,7 +74,7 @@ def counts_table(here: Mapping[str, Sliced], there: Mapping[str, Sliced]) -> pa.
 
 def read_counts(data: Path, queue: str, here: TimeRange, there: TimeRange) -> TimeRangeCounts | None:
     """Read the counts; None where no job has counted them."""
-    path = path_inside(data / ROOT, f"{counts_name(queue, here, there)}.parquet", "queue")
+    path = resolve_inside_folder(data / ROOT, f"{build_counts_name(queue, here, there)}.parquet", "queue")
     try:
         with pq.ParquetFile(path) as file:
             rows = file.read().to_pylist()

@@ -33,7 +33,7 @@ from queues.errors import BadInput
 from queues.events.composition import COLUMNS, NONE
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
-from workers.history.event_archive import Partition, check_files, parquet_files, partitions
+from workers.history.event_archive import Partition, check_files, list_parquet_files, list_partitions
 from workers.history.snapshot_archive import snapshot_at
 
 SLICES = 12
@@ -71,17 +71,17 @@ class TimeRange:
         """Return the ends of the slices, preceded by the start of the first."""
         return [float(at) for at in np.linspace(self.since, self.until, SLICES + 1)]
 
-    def partitions(self, data: Path, queue: str = "") -> list[Partition]:
+    def list_partitions(self, data: Path, queue: str = "") -> list[Partition]:
         """Return the partitions that may have its events.
 
         A block is stored under the day of its newest event, so some events are in the next day's partition.
         """
-        last = _day(self.until + DAY_SECONDS)
-        return partitions(data, [queue] if queue else (), _day(self.since), last)
+        last = _format_day(self.until + DAY_SECONDS)
+        return list_partitions(data, [queue] if queue else (), _format_day(self.since), last)
 
     def list_archived_queues(self, data: Path) -> set[str]:
         """List the queues that may have archived events in it."""
-        return {partition.queue for partition in self.partitions(data)}
+        return {partition.queue for partition in self.list_partitions(data)}
 
 
 @dataclass
@@ -116,7 +116,7 @@ class ReadBudget:
             raise ReadLimitExceeded("to", f"takes more than {self._seconds:g} s to read; {INSTEAD}")
 
 
-def figures_of(
+def compute_range_figures(
     stretch: TimeRange,
     data: Path,
     queue: str = "",
@@ -170,10 +170,10 @@ def count_archived(
     """Count archived events by their own time. archives: only these queues; None: all."""
     spending = budget or ReadBudget()
     counts: dict[str, Sliced] = {name: {} for name in ARCHIVED}
-    for partition in stretch.partitions(data, queue):
+    for partition in stretch.list_partitions(data, queue):
         if archives is not None and partition.queue not in archives:
             continue
-        for path in parquet_files(partition.folder(data)):
+        for path in list_parquet_files(partition.get_folder(data)):
             spending.spend()
             for file in check_files([path]).files:
                 for batch in _read_batches(file, stretch):
@@ -190,13 +190,13 @@ def _read_batches(path: Path, stretch: TimeRange) -> Iterator[pa.RecordBatch]:
     )
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(
-            BATCH_ROWS, _groups(file, stretch), columns=["time", *ARCHIVED], use_threads=False
+            BATCH_ROWS, _select_row_groups(file, stretch), columns=["time", *ARCHIVED], use_threads=False
         ):
             time = batch.column("time")
             yield batch.filter(pc.and_(pc.greater_equal(time, since), pc.less(time, until)))
 
 
-def _groups(file: pq.ParquetFile, stretch: TimeRange) -> list[int]:
+def _select_row_groups(file: pq.ParquetFile, stretch: TimeRange) -> list[int]:
     """Return the row groups that may have events of the stretch, by their minimum and maximum time."""
 
     def may_have(group: int) -> bool:
@@ -222,18 +222,20 @@ def _add_archived(found: dict[str, Sliced], batch: pa.RecordBatch, stretch: Time
         table = np.bincount(cells, minlength=SLICES * len(values)).reshape(-1, SLICES)
         for value, row in zip(values, table.tolist(), strict=True):
             known = found[name].get(value)
-            found[name][value] = [float(each) for each in row] if known is None else _sum(known, row)
+            found[name][value] = [float(each) for each in row] if known is None else _add_counts(known, row)
         if len(found[name]) > MAX_COUNTED:
-            found[name] = _fold_rare_values(found[name], _most_frequent(found[name], count=MAX_COUNTED // 5))
+            found[name] = _fold_rare_values(
+                found[name], _find_frequent_values(found[name], count=MAX_COUNTED // 5)
+            )
 
 
 def fold_rare(ours: Sliced, theirs: Sliced) -> tuple[Sliced, Sliced]:
     """Keep the MAX_VALUES most frequent values of both stretches together and fold the rest."""
-    kept = _most_frequent(ours, theirs, count=MAX_VALUES)
+    kept = _find_frequent_values(ours, theirs, count=MAX_VALUES)
     return _fold_rare_values(ours, kept), _fold_rare_values(theirs, kept)
 
 
-def _most_frequent(*counted: Sliced, count: int) -> set[str]:
+def _find_frequent_values(*counted: Sliced, count: int) -> set[str]:
     totals: Counter[str] = Counter()
     for sliced in counted:
         for value, row in sliced.items():
@@ -247,7 +249,7 @@ def _fold_rare_values(sliced: Sliced, kept: set[str]) -> Sliced:
     return {**folded, REST: np.sum(rest, axis=0).tolist()} if rest else folded
 
 
-def _sum(one: list[float], other: list[int]) -> list[float]:
+def _add_counts(one: list[float], other: list[int]) -> list[float]:
     return [left + right for left, right in zip(one, other, strict=True)]
 
 
@@ -338,5 +340,5 @@ def _measure_changes(shown: Snapshot, only: str) -> Iterator[tuple[str, str, str
         yield "worker host", name, "busy share", (host.at_work or 0.0) / host.slots if host.slots else None
 
 
-def _day(seconds: float) -> str:
+def _format_day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queues.errors import WeirError
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 
 ROOT = "training"
 ALL_TYPES = ""
@@ -55,16 +55,18 @@ class TrainingSet:
     days: int
 
 
-def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
+def load_newest_set(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
     """Return the newest days of a queue; None where there is no set. Raises TrainingRefused."""
-    files = sorted(path_inside(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[-MAX_DAYS:]
+    files = sorted(resolve_inside_folder(data / ROOT, f"queue={queue}", "queue").glob("day=*.parquet"))[
+        -MAX_DAYS:
+    ]
     if not files:
         return None
-    last = _day(files[-1])
+    last = _parse_day(files[-1])
     age_days = (datetime.fromtimestamp(now_seconds, UTC).date() - last).days
     if age_days > STALE_DAYS:
         raise TrainingRefused(f"the training set of {queue} ends on {last}, {age_days} days ago")
-    parts = [_rates(path, path.stat().st_mtime_ns) for path in files]
+    parts = [_read_rates(path, path.stat().st_mtime_ns) for path in files]
     widths = {width for _, _, width in parts}
     if len(widths) > 1:
         raise TrainingRefused(f"the training set of {queue} has days with different windows")
@@ -73,7 +75,7 @@ def newest(data: Path, queue: str, now_seconds: float) -> TrainingSet | None:
     return TrainingSet(at[past], rates[past], last, len(files))
 
 
-def _day(path: Path) -> date:
+def _parse_day(path: Path) -> date:
     try:
         return date.fromisoformat(path.stem.removeprefix("day="))
     except ValueError:
@@ -81,7 +83,7 @@ def _day(path: Path) -> date:
 
 
 @lru_cache(maxsize=64)
-def _rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
+def _read_rates(path: Path, changed_ns: int) -> tuple[Floats, Floats, float]:
     """Return middles, rates, and the width of the whole queue's windows.
 
     They are cached while the file is unchanged.

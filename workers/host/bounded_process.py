@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from queues import environment as variables
-from workers.host.environment import python_path, select_needed
+from workers.host.environment import build_python_path, select_needed
 from workers.host.process_limits import ProcessLimits, was_over_cpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def answer_of(module: str, order: Any, seconds: float) -> Any:
     """Return the answer of a module that calls `serve`, run as a process. Raises ProcessFailed."""
     environment = {
         **select_needed(variables.PROCESS),
-        variables.PYTHONPATH: python_path(str(ROOT)),
+        variables.PYTHONPATH: build_python_path(str(ROOT)),
         "NETRC": "/dev/null",
     }
     try:

@@ -7,11 +7,11 @@ from queues import environment as variables
 SCHEME = "spark://"
 
 
-def driver_settings(master: str) -> dict[str, str]:
+def build_driver_settings(master: str) -> dict[str, str]:
     """Return Spark's settings for a driver of this master."""
     if master.startswith("local"):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    host = variables.SPARK_DRIVER_HOST.text() or _find_local_address(master) or socket.gethostname()
+    host = variables.SPARK_DRIVER_HOST.get_text() or _find_local_address(master) or socket.gethostname()
     return {"spark.driver.host": host, "spark.driver.bindAddress": "0.0.0.0"}
 
 

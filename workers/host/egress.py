@@ -31,8 +31,8 @@ import httpx
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput, Forbidden, connection_reason
-from workers.host.carried_addresses import Address, carried_addresses
+from queues.errors import BadInput, Forbidden, describe_connection_error
+from workers.host.carried_addresses import Address, list_carried_addresses
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Sequence[str]]
@@ -92,7 +92,7 @@ def check_secret_host(
 
     Otherwise a person who may name it and enter an address could have it sent there.
     """
-    bound = variables.secret_hosts(name, environment)
+    bound = variables.list_secret_hosts(name, environment)
     if bound and (host or "").rstrip(".").lower() not in bound:
         listed = ", ".join(sorted(bound))
         raise Forbidden(
@@ -147,14 +147,14 @@ def _check_host(host: str, field: str) -> None:
             address = ipaddress.IPv4Address("127.0.0.1")
         else:
             return
-    if why := refusal(address):
+    if why := explain_refusal(address):
         raise Forbidden(field, why)
 
 
-def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
+def explain_refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
     """Return why the policy refuses an address, "" when it is allowed."""
     networks = load_allowed_networks() if allowed is None else tuple(allowed)
-    carried = carried_addresses(address)
+    carried = list_carried_addresses(address)
     for candidate in [address, *carried]:
         kind = next((kind for kind, network in REFUSED if candidate in network), "")
         if kind and not any(candidate in network for network in networks):
@@ -167,10 +167,10 @@ def refusal(address: Address, allowed: Iterable[Network] | None = None) -> str:
 
 def load_allowed_networks() -> tuple[Network, ...]:
     """Load the allowed networks from the environment. Raises BadInput quoting an invalid one."""
-    return networks_of(settings.WEIR_EGRESS_ALLOW)
+    return parse_networks(settings.WEIR_EGRESS_ALLOW)
 
 
-def networks_of(text: str) -> tuple[Network, ...]:
+def parse_networks(text: str) -> tuple[Network, ...]:
     networks = []
     for part in text.split():
         try:
@@ -211,7 +211,7 @@ def _run_with_deadline(seconds: float, resolve: Resolve, host: str, port: int) -
     return resolved
 
 
-def addresses_of(
+def resolve_allowed_addresses(
     host: str,
     port: int,
     resolve: Resolve = resolve_addresses,
@@ -232,7 +232,7 @@ def addresses_of(
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     except (OSError, UnicodeError, ValueError) as error:
-        raise AddressRefused(f"{host} cannot be resolved: {connection_reason(error)}") from None
+        raise AddressRefused(f"{host} cannot be resolved: {describe_connection_error(error)}") from None
     for address in addresses:
         check_address(host, address, port, ports)
     return list(map(str, addresses))
@@ -242,7 +242,7 @@ def check_address(host: str, address: Address, port: int, ports: frozenset[int] 
     """Raise AddressRefused for an address that the policy refuses. host: the name that resolved to it."""
     try:
         check_port(port, ports=ports)
-        why = refusal(address)
+        why = explain_refusal(address)
     except BadInput as error:
         raise AddressRefused(f"{host}: {error.message}") from None
     if why:
@@ -257,7 +257,7 @@ def connect(
     Raises OSError, which AddressRefused is.
     """
     failed: OSError | None = None
-    for address in addresses_of(host, port, ports=ports, seconds=timeout_seconds):
+    for address in resolve_allowed_addresses(host, port, ports=ports, seconds=timeout_seconds):
         try:
             return socket.create_connection((address, port), timeout_seconds)
         except OSError as error:
@@ -272,10 +272,10 @@ class _Stream(httpcore.NetworkStream):
         self._stream, self._left = stream, left
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._shorter(timeout))
+        return self._stream.read(max_bytes, self._limit_timeout(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._shorter(timeout))
+        self._stream.write(buffer, self._limit_timeout(timeout))
 
     def close(self) -> None:
         self._stream.close()
@@ -283,13 +283,13 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        made = self._stream.start_tls(ssl_context, server_hostname, self._shorter(timeout))
+        made = self._stream.start_tls(ssl_context, server_hostname, self._limit_timeout(timeout))
         return _Stream(made, self._left)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
-    def _shorter(self, timeout: float | None) -> float:
+    def _limit_timeout(self, timeout: float | None) -> float:
         left = self._left()
         if left <= 0:
             raise httpcore.ReadTimeout("the request exceeded its time limit")
@@ -311,7 +311,7 @@ class _Backend(httpcore.NetworkBackend):
         socket_options: Any = None,
     ) -> httpcore.NetworkStream:
         failed: Exception | None = None
-        for address in self._addresses(host, port):
+        for address in self._resolve_host(host, port):
             try:
                 within = min(timeout or self._left(), max(self._left(), 0.001))
                 stream = self._plain.connect_tcp(address, port, within, local_address, socket_options)
@@ -323,9 +323,9 @@ class _Backend(httpcore.NetworkBackend):
     def connect_unix_socket(self, *args: Any, **named: Any) -> httpcore.NetworkStream:
         raise httpcore.ConnectError("Unix sockets are not allowed")
 
-    def _addresses(self, host: str, port: int) -> list[str]:
+    def _resolve_host(self, host: str, port: int) -> list[str]:
         try:
-            return addresses_of(host, port, self._resolve, seconds=self._left())
+            return resolve_allowed_addresses(host, port, self._resolve, seconds=self._left())
         except AddressRefused as error:
             raise httpcore.ConnectError(str(error)) from None
 
@@ -363,7 +363,7 @@ class Transport(httpx.HTTPTransport):
         return 3_600.0 if deadline is None else deadline - self._monotonic()
 
 
-def client(
+def create_client(
     timeout_seconds: float,
     *,
     headers: dict[str, str] | None = None,

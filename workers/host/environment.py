@@ -59,7 +59,7 @@ PIPELINE_PREFIX = variables.PIPELINE_PREFIX
 PIPELINE_PREFIXES = (PIPELINE_PREFIX, variables.OTLP_PREFIX)
 
 
-def python_path(root: str) -> str:
+def build_python_path(root: str) -> str:
     """Return the PYTHONPATH of a process that finds our packages in `root` first, then as here."""
     return os.pathsep.join(filter(None, [root, variables.PROCESS.get(variables.PYTHONPATH, "")]))
 
@@ -77,7 +77,7 @@ def select_needed(
 
 
 @contextmanager
-def narrow_environment(environment: Mapping[str, str]) -> Iterator[None]:
+def use_narrow_environment(environment: Mapping[str, str]) -> Iterator[None]:
     """Pass only this environment to processes started while inside; no other thread should need more then."""
     before = dict(variables.PROCESS)
     _replace_environment(environment)

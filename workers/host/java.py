@@ -12,8 +12,8 @@ from pathlib import Path
 
 from queues import environment as variables
 from queues.errors import WeirError
-from queues.private_files import private_folder, write_private
-from workers.host.environment import python_path
+from queues.private_files import create_private_folder, write_private
+from workers.host.environment import build_python_path
 
 OLDEST = 17
 # Java stores its counters in /tmp/hsperfdata_USER, which others can read.
@@ -47,8 +47,8 @@ def find_java_home(environment: Mapping[str, str], shim_folder: Path) -> Path:
 
     `shim_folder`: where the bundled runtime's shim is written, if it is needed.
     """
-    for home in _candidates(environment):
-        if _major_version(home / "bin" / "java") >= OLDEST:
+    for home in _list_java_homes(environment):
+        if _read_major_version(home / "bin" / "java") >= OLDEST:
             return home
     bundled = _find_bundled_home()
     if bundled is not None:
@@ -59,7 +59,7 @@ def find_java_home(environment: Mapping[str, str], shim_folder: Path) -> Path:
     )
 
 
-def _candidates(environment: Mapping[str, str]) -> list[Path]:
+def _list_java_homes(environment: Mapping[str, str]) -> list[Path]:
     homes = []
     if environment.get("JAVA_HOME"):
         homes.append(Path(environment["JAVA_HOME"]))
@@ -69,7 +69,7 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
     return homes
 
 
-def _major_version(java: Path) -> int:
+def _read_major_version(java: Path) -> int:
     """Return the major version; 0 when it does not run."""
     try:
         answer = subprocess.run(
@@ -91,7 +91,7 @@ def _find_bundled_home() -> Path | None:
 
 def _shim(home: Path, folder: Path) -> Path:
     java = folder / "bin" / "java"
-    private_folder(java.parent)
+    create_private_folder(java.parent)
     write_private(java, _SHIM.format(java=home / "bin" / "java"))
     java.chmod(0o700)
     if (home / "release").exists():
@@ -99,7 +99,7 @@ def _shim(home: Path, folder: Path) -> Path:
     return folder
 
 
-def class_archive(java_home: str) -> Path:
+def get_class_archive_path(java_home: str) -> Path:
     """Return the path of this Spark's class archive for this Java.
 
     See `workers.pipeline.runtime.class_archive`.
@@ -113,7 +113,7 @@ def class_archive(java_home: str) -> Path:
 
 def archive_options(java_home: str) -> tuple[str, ...]:
     """Return Java's options for reading that file; none where it does not exist."""
-    file = class_archive(java_home)
+    file = get_class_archive_path(java_home)
     read = (quote_option(f"-XX:SharedArchiveFile={file}"), "-Xshare:auto", *_IN_PLACE, *NO_REMARKS)
     return read if file.is_file() else ()
 
@@ -123,14 +123,14 @@ def quote_option(option: str) -> str:
     return f'"{option}"'
 
 
-def spark_environment(shim_folder: Path) -> dict[str, str]:
+def build_spark_environment(shim_folder: Path) -> dict[str, str]:
     """Return the environment that a process needs to start Spark."""
     root = str(Path(__file__).resolve().parents[2])
     return {
         "JAVA_HOME": str(find_java_home(variables.PROCESS, shim_folder)),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        variables.PYTHONPATH: python_path(root),
+        variables.PYTHONPATH: build_python_path(root),
         "SPARK_LAUNCHER_OPTS": " ".join(_LAUNCHER),
         # One memory arena per thread adds up in processes with many threads that do little.
         "MALLOC_ARENA_MAX": "2",

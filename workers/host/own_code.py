@@ -9,14 +9,14 @@ from queues import environment as variables
 from queues.errors import Forbidden
 
 
-def prefixes() -> list[str]:
+def list_handler_prefixes() -> list[str]:
     """Return the listed prefixes of the environment: packages, modules, or whole paths."""
-    return variables.HANDLERS.text().replace(",", " ").split()
+    return variables.HANDLERS.get_text().replace(",", " ").split()
 
 
 def check_path(path: str, field: str) -> None:
     """Raise Forbidden naming the field, before anything is imported, unless the host allows the path."""
-    allowed = prefixes()
+    allowed = list_handler_prefixes()
     if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in allowed):
         listed = ", ".join(allowed) or "none"
         name = variables.HANDLERS.name

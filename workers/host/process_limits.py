@@ -28,10 +28,10 @@ class ProcessLimits:
         _limit(resource.RLIMIT_CPU, self.cpu_seconds, self.cpu_seconds + CPU_GRACE_SECONDS)
         _limit(resource.RLIMIT_CORE, 0, 0)
 
-    def memory_words(self) -> str:
+    def describe_memory_limit(self) -> str:
         return f"more than {self.memory_bytes // BYTES_PER_MEGABYTE:,} MB of memory"
 
-    def cpu_words(self) -> str:
+    def describe_cpu_limit(self) -> str:
         return f"more than {self.cpu_seconds:,} s of CPU time"
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from queues import environment as variables
 from queues.errors import BadInput
-from queues.private_files import private_folder, write_private
+from queues.private_files import create_private_folder, write_private
 from workers.host.java import quote_option
 
 MIN_SECRET = 32
@@ -30,14 +30,14 @@ _READ_ONLY_PAGES = {"spark.ui.killEnabled": "false", "spark.master.ui.decommissi
 _NO_COUNTERS = "-XX:-UsePerfData"
 
 
-def java_options(folder: Path) -> str:
+def build_java_options(folder: Path) -> str:
     """Return options that keep Java's counters, which others can read, and temporary files out of /tmp."""
     temporary = folder / "tmp"
-    private_folder(temporary)
+    create_private_folder(temporary)
     return f"{_NO_COUNTERS} {quote_option(f'-Djava.io.tmpdir={temporary}')}"
 
 
-def private_settings(master: str, folder: Path) -> dict[str, str]:
+def build_private_settings(master: str, folder: Path) -> dict[str, str]:
     """Return Spark's settings for a driver whose files are in `folder`. Raises BadInput.
 
     For a cluster, its environment is changed, too, before Java starts.
@@ -49,24 +49,24 @@ def private_settings(master: str, folder: Path) -> dict[str, str]:
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
     if not master.startswith("local"):  # without a cluster, Spark generates the secret itself
-        variables.PROCESS.update(cluster_environment(variables.PROCESS, folder / "conf"))
+        variables.PROCESS.update(build_cluster_environment(variables.PROCESS, folder / "conf"))
     return settings
 
 
-def cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+def build_cluster_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the variable that names Spark's defaults, which have the cluster's secret.
 
     The secret is not passed on a command line or in Spark's settings, because `ps` would show it to all
     users. Raises BadInput for a secret that is too short.
     """
-    secret = variables.SPARK_SECRET.text(environment)
+    secret = variables.SPARK_SECRET.get_text(environment)
     if len(secret) < MIN_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadInput(
             variables.SPARK_SECRET.name,
             f"must have {MIN_SECRET} or more visible ASCII characters: the master, workers, and drivers of a "
             "Spark cluster authenticate with it.",
         )
-    private_folder(folder)
+    create_private_folder(folder)
     settings = {**AUTHENTICATION, **_READ_ONLY_PAGES, "spark.authenticate.secret": secret}
     write_private(
         folder / "spark-defaults.conf", "".join(f"{name} {value}\n" for name, value in settings.items())
@@ -91,7 +91,7 @@ class ThisUserOnly:
         An exception would end the server for all clients, and a connection that is only shut down would still
         deliver what a stranger sent.
         """
-        if owner_of(connection) in (None, os.getuid()):
+        if find_connection_owner(connection) in (None, os.getuid()):
             return connection
         connection.close()
         ended, other_end = socket.socketpair()
@@ -99,7 +99,7 @@ class ThisUserOnly:
         return ended
 
 
-def owner_of(connection: socket.socket) -> int | None:
+def find_connection_owner(connection: socket.socket) -> int | None:
     """Return the uid of the process at the other end of a loopback connection, from the kernel's table.
 
     None: this system has no such table. A connection that is not in the table has no owner (-1).
@@ -108,13 +108,13 @@ def owner_of(connection: socket.socket) -> int | None:
         return None
     with suppress(OSError):
         wanted = (_format_as_hex(connection.getpeername()), _format_as_hex(connection.getsockname()))
-        for local, remote, uid in _connections():
+        for local, remote, uid in _iterate_connections():
             if (local[-13:], remote[-13:]) == wanted:
                 return uid
     return -1
 
 
-def _connections() -> Iterator[tuple[str, str, int]]:
+def _iterate_connections() -> Iterator[tuple[str, str, int]]:
     for table in _TCP_TABLES:
         if table.exists():
             for line in table.read_text().splitlines()[1:]:

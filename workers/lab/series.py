@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 
 Floats = npt.NDArray[np.float64]
 ROOT = "experiments"
 STEP = "step_seconds"
 
 
-def folder_of(number: int) -> str:
+def get_series_folder(number: int) -> str:
     """Return the folder relative to the data folder, like all names here."""
     return f"{ROOT}/{number}"
 
 
 def trace_file(number: int) -> str:
-    return f"{folder_of(number)}/trace.npy"
+    return f"{get_series_folder(number)}/trace.npy"
 
 
-def series_file(number: int, law: str) -> str:
-    return f"{folder_of(number)}/law={law}.npz"
+def get_series_file(number: int, law: str) -> str:
+    return f"{get_series_folder(number)}/law={law}.npz"
 
 
 def write_trace(data: Path, number: int, trace: Floats) -> None:
@@ -51,7 +51,7 @@ def write_series(path: Path, step_seconds: float, series: Mapping[str, Floats]) 
 
 def read_series(data: Path, number: int, law: str) -> tuple[float, dict[str, Floats]]:
     """Return (step in seconds, series by name); nothing if the file is gone."""
-    path = path_inside(data / ROOT, series_file(number, law).removeprefix(f"{ROOT}/"), "law")
+    path = resolve_inside_folder(data / ROOT, get_series_file(number, law).removeprefix(f"{ROOT}/"), "law")
     if not path.exists():
         return 0.0, {}
     with np.load(path, allow_pickle=False) as archive:

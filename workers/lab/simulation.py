@@ -17,7 +17,7 @@ from typing import Any
 
 from controllers.simulation.catalog import SCENARIOS
 from queues.errors import BadInput
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.host.process_limits import ProcessLimits
 from workers.lab.series import ROOT, read_trace, write_series
 
@@ -29,7 +29,7 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
     scenario = SCENARIOS[request["scenario"]]
     outcome = scenario.run(request["law"], request["settings"], request["seed"], trace)
     write_series(
-        path_inside(data / ROOT, request["out"].removeprefix(f"{ROOT}/"), "out"),
+        resolve_inside_folder(data / ROOT, request["out"].removeprefix(f"{ROOT}/"), "out"),
         outcome.series_seconds,
         outcome.series,
     )

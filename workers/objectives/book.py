@@ -23,8 +23,8 @@ from controllers.design.error_budget import (
     MinuteCounts,
     compute_allowed,
     compute_left_share,
+    compute_window_budget,
     pair_rate,
-    window_budget,
 )
 from queues.errors import BadInput
 from workers.documents.objectives import ObjectiveStatus, RunningMinute
@@ -87,7 +87,7 @@ class ObjectiveTally:
             figures.compute_figures(self.objective.kind, self.objective.subject),
             figures.seconds,
         )
-        rates = zip(values, self.measure.rates(list(values.values())), strict=True)
+        rates = zip(values, self.measure.compute_rates(list(values.values())), strict=True)
         known = {name: each for name, each in rates if each is not None}
         self.now = _sum_rates(known.values()) if known else None
         if self.now is None:
@@ -109,9 +109,9 @@ class ObjectiveTally:
             self.counts.add(minute, self.carried, 0.0)
             self.carried = 0.0
 
-    def status(self) -> ObjectiveStatus:
+    def build_status(self) -> ObjectiveStatus:
         """Return the status as the snapshot has it."""
-        row, whole = self.objective, self.counts.whole()
+        row, whole = self.objective, self.counts.sum_window()
         share = compute_left_share(whole, row.target)
         return ObjectiveStatus(
             target=row.target,
@@ -124,7 +124,7 @@ class ObjectiveTally:
             total=round(whole.total, DIGITS),
             left=round(compute_allowed(whole, row.target) - whole.bad, DIGITS),
             left_share=None if share is None else round(share, 6),
-            window_budget=_round_rate(window_budget(whole, row.target, self.counts.minutes)),
+            window_budget=_round_rate(compute_window_budget(whole, row.target, self.counts.minutes)),
             bad_per_second=None if self.now is None else round(self.now[0], DIGITS),
             per_second=None if self.now is None else round(self.now[1], DIGITS),
             burn={pair.name: _round_rate(pair_rate(self.counts, pair, row.target)) for pair in PAIRS},
@@ -140,7 +140,7 @@ class ObjectiveTally:
             revision=self.objective.revision, minute=minute, bad=bad, total=total, carried=self.carried
         )
 
-    def rows(self, before: int) -> list[ObjectiveMinute]:
+    def collect_rows(self, before: int) -> list[ObjectiveMinute]:
         """Return the minutes before this one that are not written."""
         rows = []
         for minute, burnt in self.unwritten.items():
@@ -189,7 +189,7 @@ class ObjectiveBook:
         if self._minute is not None and at // MINUTE_SECONDS < self._minute - 1:
             # The clock was set back, or was ahead once: what is counted now would lie behind the windows.
             self.close()
-            self.rest()
+            self.reset_state()
             published = None
         before = self._before if self._before.at is not None else published or NOTHING_SEEN
         minute, passed = int(at // MINUTE_SECONDS), 1.0 if before.at is None else at - before.at
@@ -203,7 +203,7 @@ class ObjectiveBook:
         for tally in self._tallies.values():
             tally.count(figures, minute)
         self._minute = minute
-        return {objective.name: self._status(objective) for objective in objectives}
+        return {objective.name: self._build_objective_status(objective) for objective in objectives}
 
     def _resume(self, before: Snapshot) -> None:
         """Continue from the last snapshot of a killed process; one that ended has written all it knew."""
@@ -221,7 +221,7 @@ class ObjectiveBook:
             self._trim(self._minute)
         self._written = self._minute
 
-    def rest(self) -> None:
+    def reset_state(self) -> None:
         """Stop counting while another process counts: this state is outdated, and is read again before
         counting resumes.
         """
@@ -235,9 +235,9 @@ class ObjectiveBook:
             tally.settle(self._minute)
         self._write(self._minute + 1)
 
-    def _status(self, objective: Objective) -> ObjectiveStatus:
+    def _build_objective_status(self, objective: Objective) -> ObjectiveStatus:
         if objective.pk in self._tallies:
-            return self._tallies[objective.pk].status()
+            return self._tallies[objective.pk].build_status()
         return ObjectiveStatus(
             target=objective.target,
             window_days=objective.window_days,
@@ -272,7 +272,7 @@ class ObjectiveBook:
         chosen = list(self._tallies.values()) if tallies is None else tallies
         try:
             ObjectiveMinute.objects.bulk_create(
-                [row for tally in chosen for row in tally.rows(before)],
+                [row for tally in chosen for row in tally.collect_rows(before)],
                 update_conflicts=True,
                 unique_fields=["objective", "minute"],
                 update_fields=["bad", "total", "burnt"],

@@ -40,7 +40,7 @@ def define(
 
     `revision`: the revision that was edited; None overwrites. Raises `BadInput`.
     """
-    checks.name().validate(name, "name", end=".")
+    checks.accept_name().validate(name, "name", end=".")
     objective = Objective.objects.select_for_update().filter(name=name).first()
     if objective is None and Objective.objects.count() >= MAX_OBJECTIVES:
         raise BadInput(
@@ -71,33 +71,37 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     """Return all fields of an objective, the given ones in place of those before. Raises `BadInput`."""
     checks.refuse_unknown(fields, FIELDS, "", message="is unknown; the fields are {known}.")
     given = {"kind": "plant", "window_days": 30, **(before or {}), **fields}
-    kind = _choice(Objective.Kind.values, given["kind"], "kind")
-    texts = {name: _text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")}
+    kind = _validate_choice(Objective.Kind.values, given["kind"], "kind")
+    texts = {
+        name: _validate_text(given.get(name, ""), name) for name in ("subject", "condition", "lost", "of")
+    }
     if kind == Objective.Kind.PLANT and texts["subject"]:
         raise BadInput("subject", "must be empty for the kind plant; choose the kind queue or application.")
     read_measure = measure(kind, texts["condition"], texts["lost"], texts["of"])
     return {
         "kind": kind,
         **texts,
-        "target": _target(given.get("target")),
-        "window_days": _days(given["window_days"]),
+        "target": _validate_target(given.get("target")),
+        "window_days": _validate_days(given["window_days"]),
         "pays_for": _pays_for(given.get("pays_for", ""), kind, read_measure),
     }
 
 
-def _choice(known: list[str], value: Any, field: str) -> str:
+def _validate_choice(known: list[str], value: Any, field: str) -> str:
     return str(
-        checks.choice(known, f"one of {', '.join(filter(None, known))}").validate(value, field, end=".")
+        checks.accept_choice(known, f"one of {', '.join(filter(None, known))}").validate(
+            value, field, end="."
+        )
     )
 
 
-def _text(value: Any, field: str) -> str:
+def _validate_text(value: Any, field: str) -> str:
     if not isinstance(value, str):
         raise BadInput(field, "must be text.")
     return value.strip()
 
 
-def _target(value: Any) -> float:
+def _validate_target(value: Any) -> float:
     if not checks.is_number(value, MIN_TARGET, MAX_TARGET):
         raise BadInput(
             "target",
@@ -106,7 +110,7 @@ def _target(value: Any) -> float:
     return float(value)
 
 
-def _days(value: Any) -> int:
+def _validate_days(value: Any) -> int:
     if not checks.is_number(value, MIN_DAYS, MAX_DAYS) or not float(value).is_integer():
         raise BadInput("window_days", f"must be a whole number of days from {MIN_DAYS} to {MAX_DAYS}.")
     return int(value)
@@ -114,7 +118,7 @@ def _days(value: Any) -> int:
 
 def _pays_for(value: Any, kind: str, found: Measure) -> str:
     """Check that what a loop spends is counted in the loop's unit: shed events, seconds of waiting."""
-    pays = _choice(Objective.PaysFor.values, value, "pays_for") if value else ""
+    pays = _validate_choice(Objective.PaysFor.values, value, "pays_for") if value else ""
     names = found.lost.columns if found.lost is not None else frozenset()
     if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
         raise BadInput(

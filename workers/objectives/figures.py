@@ -59,7 +59,7 @@ class PlantFigures:
     @cached_property
     def _plants(self) -> Mapping[str, Figures]:
         totals = {name: getattr(self.snapshot.totals, name) for name in metrics.TOTALS}
-        latency = _latency(totals["latency_p95_seconds"], self.snapshot.queues.values())
+        latency = _compute_latency(totals["latency_p95_seconds"], self.snapshot.queues.values())
         shedding = self._sum_shedding(self.snapshot.pipeline.applications)
         return {"": {**totals, "latency_p95_seconds": latency, **shedding}}
 
@@ -70,7 +70,7 @@ class PlantFigures:
     @cached_property
     def _applications(self) -> Mapping[str, Figures]:
         rows = self.snapshot.pipeline.applications
-        return {name: self._application(name, row) for name, row in rows.items()}
+        return {name: self._compute_application_figures(name, row) for name, row in rows.items()}
 
     @property
     def _is_silent(self) -> bool:
@@ -86,20 +86,23 @@ class PlantFigures:
         ]
         return {
             **{queue: getattr(row, queue) for queue in metrics.PER_KIND["queues"]},
-            "latency_p95_seconds": _latency(row.latency_p95_seconds, [row]),
+            "latency_p95_seconds": _compute_latency(row.latency_p95_seconds, [row]),
             **self._sum_shedding(readers),
             "dead_per_second": sum(dead) if dead else None,
             "throttled_share": compute_closed_share(name, self.snapshot),
         }
 
-    def _application(self, name: str, row: ApplicationStatus) -> Figures:
+    def _compute_application_figures(self, name: str, row: ApplicationStatus) -> Figures:
         read = [self.snapshot.queues[queue] for queue in row.queues if queue in self.snapshot.queues]
         if self._is_silent:
-            return {**dict.fromkeys(NAMES["application"]), "latency_p95_seconds": _latency(None, read)}
+            return {
+                **dict.fromkeys(NAMES["application"]),
+                "latency_p95_seconds": _compute_latency(None, read),
+            }
         late = sum(operator.late_per_second for operator in row.operators.values())
         return {
             **{each: getattr(row, each) for each in metrics.APPLICATION},
-            "latency_p95_seconds": _latency(row.latency_p95_seconds, read),
+            "latency_p95_seconds": _compute_latency(row.latency_p95_seconds, read),
             **self._sum_shedding([name]),
             "late_per_second": self._compute_counter_rate(name, "late_events", late),
         }
@@ -127,7 +130,7 @@ class PlantFigures:
         return (now - before) / self.seconds
 
 
-def _latency(handled_seconds: float | None, queues: Iterable[QueueStatus]) -> float | None:
+def _compute_latency(handled_seconds: float | None, queues: Iterable[QueueStatus]) -> float | None:
     """Return the latency of handled events; if none are handled, the wait of the oldest event of these
     queues.
     """

@@ -41,18 +41,18 @@ class Measure:
         read = (self.condition, self.lost, self.of)
         return frozenset[str]().union(*(expression.columns for expression in read if expression is not None))
 
-    def rates(self, subjects: Sequence[Figures]) -> list[Rates]:
+    def compute_rates(self, subjects: Sequence[Figures]) -> list[Rates]:
         """Return the rates of each subject; all at once, since there may be many."""
         count = len(subjects)
         columns = {
             name: pa.array([figures[name] for figures in subjects], pa.float64()) for name in self.names
         }
-        totals = [1.0] * count if self.of is None else self.of.values(columns, count).to_pylist()
+        totals = [1.0] * count if self.of is None else self.of.collect_values(columns, count).to_pylist()
         if self.lost is not None:
-            pairs_of_rates = zip(self.lost.values(columns, count).to_pylist(), totals, strict=True)
+            pairs_of_rates = zip(self.lost.collect_values(columns, count).to_pylist(), totals, strict=True)
             return [_drop_unknown(bad, total) for bad, total in pairs_of_rates]
         assert self.condition is not None
-        good = self.condition.truth(columns, count).to_pylist()
+        good = self.condition.compute_truth(columns, count).to_pylist()
         pairs = zip(good, totals, strict=True)
         return [
             _drop_unknown(None if kept is None else 0.0 if kept else total, total) for kept, total in pairs
@@ -81,7 +81,11 @@ def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     )
     for field in ("condition", "lost", "of"):
         _check_names(kind, getattr(measured, field), field)
-    if measured.of is not None and not measured.of.columns and not measured.of.values({}, 1)[0].as_py() > 0:
+    if (
+        measured.of is not None
+        and not measured.of.columns
+        and not measured.of.collect_values({}, 1)[0].as_py() > 0
+    ):
         raise BadInput("of", "must be a total: a metric, or a number above 0, such as 1.")
     return measured
 
@@ -97,9 +101,9 @@ def _check_names(kind: str, expression: Predicate | Quantity | None, field: str)
     try:
         columns: Mapping[str, pa.Array] = {name: pa.array([1.0]) for name in NAMES[kind]}
         _ = (
-            expression.truth(columns, 1)
+            expression.compute_truth(columns, 1)
             if isinstance(expression, Predicate)
-            else expression.values(columns, 1)
+            else expression.collect_values(columns, 1)
         )
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
         raise BadInput(

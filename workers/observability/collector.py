@@ -36,7 +36,7 @@ END_SECONDS = 1.0  # maximum time that an ending process waits for a collector
 logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 
 
-def session() -> requests.Session:
+def create_session() -> requests.Session:
     """Return a session that follows no redirect, and uses neither a proxy nor .netrc."""
     made = requests.Session()
     made.trust_env = False
@@ -44,11 +44,11 @@ def session() -> requests.Session:
     return made
 
 
-def resource() -> Resource:
+def build_resource() -> Resource:
     """Return the resource that identifies this process as its log lines do, with OTEL_RESOURCE_ATTRIBUTES."""
     return Resource.create(
         {
-            "service.name": variables.OTLP_SERVICE.text(),
+            "service.name": variables.OTLP_SERVICE.get_text(),
             "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
             "host.name": socket.gethostname(),
             "process.pid": os.getpid(),
@@ -57,9 +57,9 @@ def resource() -> Resource:
     )
 
 
-def metrics_sender() -> "MetricsSender":
+def get_metrics_sender() -> "MetricsSender":
     """Return this process's sender."""
-    return MetricsSender(OTLPMetricExporter(session=session(), timeout=SEND_SECONDS))
+    return MetricsSender(OTLPMetricExporter(session=create_session(), timeout=SEND_SECONDS))
 
 
 class MetricsSender:
@@ -88,7 +88,7 @@ class Collector:
 
     def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
         self.unsent = unsent
-        self._provider = TracerProvider(resource=resource(), shutdown_on_exit=False)
+        self._provider = TracerProvider(resource=build_resource(), shutdown_on_exit=False)
         self._provider.add_span_processor(_IntoUnsent(unsent))
         self._tracer = self._provider.get_tracer("weir")
         self._format = TraceContextTextMapPropagator()
@@ -98,7 +98,7 @@ class Collector:
         """Open the collector that the environment sets. Waiting spans are sent when the process ends, within
         END_SECONDS.
         """
-        exporter = OTLPSpanExporter(session=session(), timeout=SEND_SECONDS)
+        exporter = OTLPSpanExporter(session=create_session(), timeout=SEND_SECONDS)
 
         def send(spans: Sequence[ReadableSpan]) -> bool:
             return exporter.export(spans) is SpanExportResult.SUCCESS
@@ -112,7 +112,7 @@ class Collector:
         self, name: str, attributes: Mapping[str, str], parent: Mapping[str, Any] | None
     ) -> Iterator[str]:
         """Record a span; yield the trace's id. An exception within sets its status, by type alone."""
-        context = None if parent is None else self._format.extract(_texts(parent))
+        context = None if parent is None else self._format.extract(_select_trace_headers(parent))
         with self._tracer.start_as_current_span(
             name,
             context,
@@ -136,7 +136,7 @@ class Collector:
         self._format.inject(headers)
 
 
-def _texts(parent: Mapping[str, Any]) -> dict[str, str]:
+def _select_trace_headers(parent: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers with names in lower case, and only those that W3C Trace Context reads."""
     headers = {name.lower(): value for name, value in parent.items()}
     return {

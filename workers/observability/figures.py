@@ -17,7 +17,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.core import Metric
 
 from workers.documents.snapshot import Snapshot
-from workers.observability.collector import metrics_sender, resource
+from workers.observability.collector import build_resource, get_metrics_sender
 from workers.observability.unsent import Unsent
 
 EVERY_SECONDS = 15.0
@@ -31,7 +31,7 @@ class FiguresSender:
     """Sends the figures of a snapshot every EVERY_SECONDS; only the newest waits."""
 
     def __init__(self, families: Families, send: Callable[[MetricsData], bool] | None = None) -> None:
-        self._families, self._send, self._resource = families, send or metrics_sender(), resource()
+        self._families, self._send, self._resource = families, send or get_metrics_sender(), build_resource()
         self._sent_at_seconds = 0.0
         self.unsent: Unsent[Snapshot] = Unsent("sets of metrics", self._send_snapshots, most=1, batch=1)
 
@@ -45,19 +45,21 @@ class FiguresSender:
 
     def _send_snapshots(self, snapshots: Sequence[Snapshot]) -> bool:
         return all(
-            self._send(metrics_data(self._families(snapshot), snapshot.at or 0.0, self._resource))
+            self._send(build_metrics_data(self._families(snapshot), snapshot.at or 0.0, self._resource))
             for snapshot in snapshots
         )
 
 
-def metrics_data(families: Iterable[Metric], at_seconds: float, of: Resource) -> MetricsData:
+def build_metrics_data(families: Iterable[Metric], at_seconds: float, of: Resource) -> MetricsData:
     """Return each family under the name that /metrics gives its samples."""
-    metrics = [_metric(family, round(at_seconds * NANOSECONDS)) for family in families if family.samples]
+    metrics = [
+        _build_metric(family, round(at_seconds * NANOSECONDS)) for family in families if family.samples
+    ]
     scope = ScopeMetrics(scope=SCOPE, metrics=metrics, schema_url="")
     return MetricsData([ResourceMetrics(resource=of, scope_metrics=[scope], schema_url="")])
 
 
-def _metric(family: Metric, at_nanoseconds: int) -> SentMetric:
+def _build_metric(family: Metric, at_nanoseconds: int) -> SentMetric:
     points = [
         NumberDataPoint(
             attributes=dict(sample.labels),

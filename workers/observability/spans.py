@@ -31,7 +31,7 @@ def is_enabled() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _collector_of(pid: int) -> "Collector":
+def _get_collector(pid: int) -> "Collector":
     """Return the collector of this very process: a forked one shares neither threads nor connections with its
     parent.
     """
@@ -50,8 +50,10 @@ def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -
         if not is_enabled():
             yield
             return
-        collector = _collector_of(os.getpid())
-        attributes = {f"{PREFIX}{key}": value for key, value in logs.ids().items() if key != TRACE}
+        collector = _get_collector(os.getpid())
+        attributes = {
+            f"{PREFIX}{key}": value for key, value in logs.get_context_ids().items() if key != TRACE
+        }
         with collector.span(name, attributes, parent) as trace, logs.add_context(**{TRACE: trace}):
             yield
 
@@ -59,10 +61,10 @@ def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -
 def note(attributes: Mapping[str, str | int | float | bool], name: str = "") -> None:
     """Add attributes to the current span; `name`: a better one than it started with."""
     if is_enabled():
-        _collector_of(os.getpid()).note(attributes, name)
+        _get_collector(os.getpid()).note(attributes, name)
 
 
 def carry(headers: MutableMapping[str, Any]) -> None:
     """Add the current span to a message's headers, for the span of its consumer."""
     if is_enabled():
-        _collector_of(os.getpid()).carry(headers)
+        _get_collector(os.getpid()).carry(headers)

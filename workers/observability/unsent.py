@@ -60,7 +60,7 @@ class Unsent(Generic[T]):
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        while batch := self._next():
+        while batch := self._take_next():
             try:
                 taken = self._send(batch)
             except Exception:
@@ -70,7 +70,7 @@ class Unsent(Generic[T]):
                     self._drop(len(batch))
                 self._complain()
 
-    def _next(self) -> list[T]:
+    def _take_next(self) -> list[T]:
         """Return the oldest entries once there is a batch of them or it is time; none after the end."""
         with self._changed:
             while not self._ended:

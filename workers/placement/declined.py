@@ -33,14 +33,14 @@ def _is_declined(law: str, kind: str, observation: Observation) -> bool:
 
 def has_changed(before: Observation, now: Observation) -> bool:
     """Return whether the plant that node scaling observed differs so that another answer may be given."""
-    if _shape(before) != _shape(now):
+    if _extract_plant_shape(before) != _extract_plant_shape(now):
         return True
     loads = sorted(sum(float(queue["rate"]) for queue in plant["queues"]) for plant in (before, now))
     capacity = sum(float(node["capacity"]) for node in now["nodes"])
     return loads[1] - loads[0] > LOAD_CHANGE * capacity and loads[1] > LOAD_RATIO * loads[0]
 
 
-def _shape(observation: Observation) -> Any:
+def _extract_plant_shape(observation: Observation) -> Any:
     """Return what of a plant does not depend on its load: present nodes, and points."""
     nodes = sorted(
         (node["name"], node["capacity"], node["drained"], node["state"] == OFFLINE)

@@ -20,7 +20,7 @@ from workers.coordination.backup_lease import SETTLING, is_copied
 from workers.coordination.leases import Lease
 from workers.documents.snapshot import Snapshot
 from workers.models import Plan
-from workers.placement.execution import list_away_nodes, route_from, segment_on
+from workers.placement.execution import get_segment, list_away_nodes, route_from
 from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline
 from workers.steering import overrides
 
@@ -34,7 +34,7 @@ LEASE_SECONDS = 15.0
 def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     """Process all draining containers of the plant as the snapshot shows it."""
     topology = projection.read_database()
-    thresholds = overrides.node_thresholds(now)
+    thresholds = overrides.get_node_thresholds(now)
     if strays := list(_strays(topology, snapshot)):
         logger.warning("Events are outside of containers: %s; they are consumed there.", strays)
         projection.keep_draining(control, strays, thresholds, now)
@@ -43,7 +43,7 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
         if fence is not None and not is_copied(control):
             with lease.keep_renewed():  # Each container may wait for a node that does not answer.
                 settle(topology, snapshot)
-    if empty := list(_empty(topology, _list_settled_containers(now))):
+    if empty := list(_find_empty_containers(topology, _list_settled_containers(now))):
         projection.retire_containers(control, empty, thresholds)
 
 
@@ -94,7 +94,9 @@ def _list_settled_containers(now: datetime) -> list[tuple[str, str]]:
     return list(rows.values_list("queue__name", "node__name"))
 
 
-def _empty(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _find_empty_containers(
+    topology: Topology, containers: list[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
     """Return the empty ones of these containers, by asking the nodes: a heartbeat is a second old.
 
     A node that does not answer counts as not empty, and is waited for once.
@@ -104,7 +106,7 @@ def _empty(topology: Topology, containers: list[tuple[str, str]]) -> Iterator[tu
         if node in away:
             continue
         try:
-            left = segment_on(topology, queue, node).measure()
+            left = get_segment(topology, queue, node).measure()
         except NodeUnavailable:
             away.add(node)
         except WeirError:

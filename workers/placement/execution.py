@@ -27,7 +27,7 @@ from queues.projection import PointsDrifted
 from queues.segments.segment import Segment
 from queues.topology import Topology
 from workers.coordination.backup_lease import is_copied
-from workers.coordination.connections import connection
+from workers.coordination.connections import create_connection
 from workers.coordination.leases import Lease
 from workers.models import Plan
 from workers.observability.spans import span
@@ -94,10 +94,10 @@ class _Step:
             return
         if not self._move_points(plan):
             return
-        if plan.empties and (why := self._explain_given_back(plan) or self._silent(plan)):
+        if plan.empties and (why := self._explain_given_back(plan) or self._explain_silence(plan)):
             self._end(plan, Plan.State.FAILED, why)
             return
-        if plan.empties and not self._empty(plan):
+        if plan.empties and not self._empty_node(plan):
             return
         self._end(plan, Plan.State.DONE, "")
 
@@ -123,7 +123,7 @@ class _Step:
         if plan.undoes is not None and plan.undoes.empties:
             changed += Node.objects.filter(name=plan.undoes.empties, drained=True).update(drained=False)
         if changed:
-            projection.project(self.control, overrides.node_thresholds(self.now))
+            projection.project(self.control, overrides.get_node_thresholds(self.now))
 
     def _move_points(self, plan: Plan) -> bool:
         """Make the moves of the next few queues; return False if there are more to make, or it has failed."""
@@ -155,7 +155,7 @@ class _Step:
                 self.control,
                 before,
                 moves.apply_moves(before, made),
-                overrides.node_thresholds(self.now),
+                overrides.get_node_thresholds(self.now),
                 self.now,
                 # With the remaining nodes, a queue may have fewer containers than it should.
                 may_be_short=plan.kind == Plan.Kind.RESTORE,
@@ -176,7 +176,7 @@ class _Step:
             return f"{held} again, because it is needed."
         return f"{held} that were added after the plan was created. Return it to service, then drain it."
 
-    def _silent(self, plan: Plan) -> str:
+    def _explain_silence(self, plan: Plan) -> str:
         """Return why it is not emptied now: nothing can be taken from an OFFLINE node, and loops that move
         points wait for the plan.
         """
@@ -185,7 +185,7 @@ class _Step:
             return ""
         return f"{plan.empties} is OFFLINE: its waiting events stay there. Propose the plan again later."
 
-    def _empty(self, plan: Plan) -> bool:
+    def _empty_node(self, plan: Plan) -> bool:
         """Transfer what waits on the node, within the throttle; return True if nothing is left on it."""
         if is_copied(self.control):
             self._write(plan, note="Transfers are waiting: a backup is running.", advanced_at=self.now)
@@ -241,14 +241,14 @@ def empty_container(
     spec, done = topology.queue(queue), Transferred()
     if spec.points.get(node):
         return Emptying(done, 0, f"{queue} still has points on {node}.")
-    source = segment_on(topology, queue, node)
+    source = get_segment(topology, queue, node)
     try:
         route = route_from(topology, queue, node)
         if spec.kind == "jobs" and not deadline.is_over:
             done = route.run(budget_bytes, most, deadline)
         if not done.last_error and not deadline.is_over:
-            letters = route.letters(budget_bytes - done.bytes, most - done.blocks, deadline)
-            done = done.and_letters(letters)
+            letters = route.move_letters(budget_bytes - done.bytes, most - done.blocks, deadline)
+            done = done.add_letters(letters)
         left = source.measure()
     except NodeUnavailable as error:
         return Emptying(done, 0, f"{queue} is waiting: {error}")
@@ -271,15 +271,15 @@ def route_from(topology: Topology, queue: str, node: str) -> Route:
     points = topology.queue(queue).points
     return Route(
         node,
-        segment_on(topology, queue, node),
-        {name: segment_on(topology, queue, name) for name in others},
+        get_segment(topology, queue, node),
+        {name: get_segment(topology, queue, name) for name in others},
         {name: points.get(name, 0) for name in others},
     )
 
 
-def segment_on(topology: Topology, queue: str, node: str) -> Segment:
+def get_segment(topology: Topology, queue: str, node: str) -> Segment:
     """Return a queue's segment on a node."""
-    return Segment(connection(topology.node(node).url, TIMEOUT_SECONDS), queue)
+    return Segment(create_connection(topology.get_node(node).url, TIMEOUT_SECONDS), queue)
 
 
 def _count_left(queue: str, node: str, kind: str, left: Any) -> str:

@@ -70,7 +70,8 @@ def _is_steered(now: datetime) -> bool:
     """Return whether node scaling is in auto, by its own mode or by an override."""
     loops = Loop.objects.filter(law=LAW.name)
     return any(
-        overrides.mode_of(loop, overrides.list_for_loop(loop, now), now) == Loop.Mode.AUTO for loop in loops
+        overrides.get_effective_mode(loop, overrides.list_for_loop(loop, now), now) == Loop.Mode.AUTO
+        for loop in loops
     )
 
 
@@ -82,7 +83,7 @@ def _is_answered(node: str, returned_seconds: float, now: datetime) -> bool:
     """
     if _is_steered(now):
         return True
-    if (taken := last_restored(node)) is None:
+    if (taken := find_restoring_plan(node)) is None:
         return True
     since = datetime.fromtimestamp(returned_seconds, UTC)
     plans_back = taken.undone_by.filter(Q(state=Plan.State.DONE) | Q(owner=None, created_at__gte=since))
@@ -106,14 +107,14 @@ def propose(node: str, user: User, reason: str, *, snapshot: Snapshot, now: date
 
     Raises `BadInput` if nothing was taken, the points have moved on, or the node takes none.
     """
-    taken = last_restored(node)
-    inverse = [] if taken is None else _inverse(node, taken, projection.read_database())
+    taken = find_restoring_plan(node)
+    inverse = [] if taken is None else _list_inverse_moves(node, taken, projection.read_database())
     if taken is None or not inverse:
         raise BadInput("node", f"{node} has no points to restore: none were taken, or they were moved again.")
     return proposals.propose_inverse(taken, inverse, user, reason, snapshot=snapshot, now=now, node=node)
 
 
-def last_restored(node: str) -> Plan | None:
+def find_restoring_plan(node: str) -> Plan | None:
     """Return the newest plan by which recovery took points from a node."""
     return next(
         (row for row in list_restoring_plans() if any(move["from"] == node for move in row.moves)), None
@@ -128,12 +129,12 @@ def list_restoring_plans() -> QuerySet[Plan]:
     return rows.order_by("-pk")[:NEWEST_RESTORING]
 
 
-def offers(node: str, points: int) -> bool:
+def can_restore_points(node: str, points: int) -> bool:
     """Return whether a node without points could get some back."""
-    return not points and last_restored(node) is not None
+    return not points and find_restoring_plan(node) is not None
 
 
-def _inverse(node: str, taken: Plan, topology: Topology) -> list[Move]:
+def _list_inverse_moves(node: str, taken: Plan, topology: Topology) -> list[Move]:
     """Return the moves back, of the points that are still where they went."""
     inverse_moves: list[Move] = []
     for move in moves.read(taken.moves):

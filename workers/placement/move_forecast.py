@@ -42,8 +42,8 @@ def build_forecast(
     A container's load follows its points: load after = load per point of its queue * points, in events/s,
     over the node's capacity. Unknown values stay null.
     """
-    before = {name: _now(name, topology, snapshot) for name in topology.nodes}
-    held = moves.apply_moves(moves.division(topology), planned)
+    before = {name: _build_current_row(name, topology, snapshot) for name in topology.nodes}
+    held = moves.apply_moves(moves.list_live_points(topology), planned)
     change = _load_change(planned, topology, snapshot)
     after = {}
     for name, spec in topology.nodes.items():
@@ -51,7 +51,7 @@ def build_forecast(
         utilisation = before[name]["utilisation"]
         if utilisation is not None:
             utilisation = round(max(0.0, utilisation + change.get(name, 0.0)), 4)
-        state = before[name]["state"] if utilisation is None else _state(utilisation, points, spec)
+        state = before[name]["state"] if utilisation is None else _compute_state(utilisation, points, spec)
         after[name] = {"utilisation": utilisation, "state": state, "points": points}
     waiting_bytes = _count_waiting_bytes(snapshot, topology, empties) if empties else 0
     seconds = len(moves.group_by_queue(planned)) / STEPS_PER_SECOND + waiting_bytes / bytes_per_second
@@ -63,7 +63,7 @@ def replace_node(topology: Topology, node: str, **changes: Any) -> Topology:
     return replace(topology, nodes={**topology.nodes, node: replace(topology.nodes[node], **changes)})
 
 
-def _now(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
+def _build_current_row(name: str, topology: Topology, snapshot: Snapshot) -> dict[str, Any]:
     row = snapshot.nodes.get(name, NodeStatus())
     points = sum(queue.points.get(name, 0) for queue in topology.queues.values())
     return {"utilisation": row.utilisation, "state": row.state, "points": points}
@@ -92,7 +92,7 @@ def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -
     return load / sum(heard.values()) if heard else 0.0
 
 
-def _state(utilisation: float, points: int, spec: Any) -> str:
+def _compute_state(utilisation: float, points: int, spec: Any) -> str:
     if not points:
         return IDLE
     if utilisation >= spec.toobusy:

@@ -47,7 +47,7 @@ def digest(moves: Sequence[Move], revision: int) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def division(topology: Topology, queues: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+def list_live_points(topology: Topology, queues: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
     """Return the live points of queues (all by default). Raises `UnknownQueue`."""
     names = topology.queues if queues is None else sorted(set(queues))
     return {name: topology.queue(name).live_points for name in names}
@@ -99,7 +99,7 @@ def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = 
         raise BadInput("moves", "must have at least one move.")
     for place, move in enumerate(moves):
         _check_move(move, topology, set(offline), f"moves[{place}]")
-    before = division(topology, (move.queue for move in moves))
+    before = list_live_points(topology, (move.queue for move in moves))
     # A queue that already lacks live containers may not lose another one, but its points may move.
     for queue, held in apply_moves(before, moves).items():
         live = sum(node not in offline for node in before[queue])
@@ -108,14 +108,14 @@ def check(moves: Sequence[Move], topology: Topology, offline: Collection[str] = 
 
 def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -> None:
     held = _find_named(topology.queue, move.queue, f"{where}.queue").points
-    _find_named(topology.node, move.source, f"{where}.from")
-    target: NodeSpec = _find_named(topology.node, move.target, f"{where}.to")
+    _find_named(topology.get_node, move.source, f"{where}.from")
+    target: NodeSpec = _find_named(topology.get_node, move.target, f"{where}.to")
     if move.source == move.target:
         raise BadInput(f"{where}.to", "must be a different node from `from`.")
     if (why := explain_closed(target, offline)) is not None:
         raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
     most = held.get(move.source, 0)
-    checks.whole(1).validate(move.points, f"{where}.points", end=".")
+    checks.accept_whole_number(1).validate(move.points, f"{where}.points", end=".")
     if move.points > most:
         raise BadInput(
             f"{where}.points", f"must be at most {most}, the points on {move.source}, not {move.points}."

@@ -24,20 +24,20 @@ def cordon(node: str, on: bool, user: User, reason: str, *, control: redis.Redis
     """
     overrides.read_reason(reason)
     with transaction.atomic():
-        projection.read_database().node(node)
+        projection.read_database().get_node(node)
         if not Node.objects.filter(name=node, cordoned=not on).update(cordoned=on):
             raise BadInput("node", f"{node} is {'already cordoned' if on else 'not cordoned'}.")
-        return projection.project(control, overrides.node_thresholds(now))
+        return projection.project(control, overrides.get_node_thresholds(now))
 
 
 def return_to_use(node: str, user: User, reason: str, *, control: redis.Redis, now: datetime) -> Topology:
     """End a node's drain: a plan may give it points again. Raises `BadInput` if it is not drained."""
     overrides.read_reason(reason)
     with transaction.atomic():
-        projection.read_database().node(node)
+        projection.read_database().get_node(node)
         busy = Plan.objects.filter(empties=node, state__in=(Plan.State.APPROVED, Plan.State.RUNNING))
         if (plan := busy.first()) is not None:
             raise BadInput("node", f"{node} is being drained; stop plan {plan.pk} first.")
         if not Node.objects.filter(name=node, drained=True).update(drained=False):
             raise BadInput("node", f"{node} is not drained.")
-        return projection.project(control, overrides.node_thresholds(now))
+        return projection.project(control, overrides.get_node_thresholds(now))

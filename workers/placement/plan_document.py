@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from queues.stored_document import convert, copy_shared_values, plain
+from queues.stored_document import convert, convert_to_plain, copy_shared_values
 from workers.documents.plans import NodeForecast, PlanDocument, PlanMove, PlanStatus
 from workers.models import Plan
 from workers.placement.plans import ENDED_WITH_MOVES, has_moved
@@ -11,13 +11,13 @@ from workers.placement.plans import ENDED_WITH_MOVES, has_moved
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain JSON."""
-    return plain(whole(plan))
+    return convert_to_plain(build_plan_document(plan))
 
 
-def whole(plan: Plan) -> PlanDocument:
+def build_plan_document(plan: Plan) -> PlanDocument:
     """Return a plan with all its stored details (docs/understand/how/placement.md)."""
     return PlanDocument(
-        **copy_shared_values(summary(plan), PlanStatus),
+        **copy_shared_values(build_plan_status(plan), PlanStatus),
         short_hash=plan.hash[:8],
         reason=plan.reason,
         before={name: convert(NodeForecast, node) for name, node in plan.before.items()},
@@ -43,7 +43,7 @@ def can_roll_back(plan: Plan) -> bool:
     return plan.state in ENDED_WITH_MOVES and any(map(has_moved, plan.progress))
 
 
-def summary(plan: Plan) -> PlanStatus:
+def build_plan_status(plan: Plan) -> PlanStatus:
     """Return a plan as the snapshot carries it each second."""
     steps = zip(plan.moves, plan.progress, strict=True)
     return PlanStatus(
@@ -53,7 +53,7 @@ def summary(plan: Plan) -> PlanStatus:
         title=plan.title,
         state=plan.state,
         points=sum(move["points"] for move in plan.moves),
-        progress_share=progress_share(plan),
+        progress_share=compute_progress_share(plan),
         note=plan.note,
         empties=plan.empties or None,
         expires_at=plan.expires_at.timestamp(),
@@ -61,7 +61,7 @@ def summary(plan: Plan) -> PlanStatus:
     )
 
 
-def progress_share(plan: Plan) -> float:
+def compute_progress_share(plan: Plan) -> float:
     """Return its progress, 0 to 1: moved points count half if events are transferred, too, else fully."""
     if plan.state == Plan.State.DONE:
         return 1.0

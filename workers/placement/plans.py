@@ -56,10 +56,10 @@ def approve(
         _check_another(row, user)
         _check_drift(row, snapshot)
         if len(row.approvals) + 1 >= needed:
-            return record_approval(row, name_of(user), why, now)
-        row.approvals = [*row.approvals, _approval(name_of(user), why, now)]
-        row.expires_at = now + patience()
-        row.note = f"{name_of(user)} has approved it; another user has to approve it too."
+            return record_approval(row, get_user_name(user), why, now)
+        row.approvals = [*row.approvals, _build_approval(get_user_name(user), why, now)]
+        row.expires_at = now + get_approval_timeout()
+        row.note = f"{get_user_name(user)} has approved it; another user has to approve it too."
         row.save(update_fields=["approvals", "expires_at", "note"])
         return row
 
@@ -71,7 +71,7 @@ def reject(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
         row = lock_plan(plan)
         if row.state != Plan.State.PROPOSED:
             raise BadInput("plan", f"is {row.state}; only a proposed plan can be rejected.")
-        return end(row, Plan.State.REJECTED, f"Rejected by {name_of(user)}: {why}", now)
+        return end(row, Plan.State.REJECTED, f"Rejected by {get_user_name(user)}: {why}", now)
 
 
 def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
@@ -85,7 +85,7 @@ def stop(plan: Plan | int, user: User, reason: str, *, now: datetime) -> Plan:
         row = lock_plan(plan)
         if row.state not in (Plan.State.APPROVED, Plan.State.RUNNING):
             raise BadInput("plan", f"is {row.state}; only an approved or running plan can be stopped.")
-        return end(row, Plan.State.STOPPED, f"Stopped by {name_of(user)}: {why}", now)
+        return end(row, Plan.State.STOPPED, f"Stopped by {get_user_name(user)}: {why}", now)
 
 
 def open_plans(now: datetime | None = None) -> list[Plan]:
@@ -102,7 +102,7 @@ def void_due(now: datetime) -> int:
     """
     gone = 0
     for row in Plan.objects.filter(state=Plan.State.PROPOSED):
-        why = "It was not approved in time." if row.expires_at <= now else drift(row)
+        why = "It was not approved in time." if row.expires_at <= now else explain_drift(row)
         if why is not None:
             with transaction.atomic():
                 fresh = Plan.objects.select_for_update().filter(pk=row.pk, state=Plan.State.PROPOSED).first()
@@ -112,7 +112,7 @@ def void_due(now: datetime) -> int:
     return gone
 
 
-def drift(plan: Plan) -> str | None:
+def explain_drift(plan: Plan) -> str | None:
     """Return how the plant has changed since the plan was computed so that it is no longer valid, or None."""
     topology = projection.read_database()
     for queue, points in plan.base.items():
@@ -120,16 +120,18 @@ def drift(plan: Plan) -> str | None:
             return f"The points of queue {queue} have changed since it was proposed."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
         return f"Queue {min(others)} now has points on {plan.empties} that the plan does not move."
-    closed = {target: moves.explain_closed(topology.nodes[target]) for target in _targets(plan, topology)}
+    closed = {
+        target: moves.explain_closed(topology.nodes[target]) for target in _list_targets(plan, topology)
+    }
     return next((f"Node {node} {why} now." for node, why in closed.items() if why), None)
 
 
-def offline_nodes(snapshot: Snapshot) -> set[str]:
+def find_offline_nodes(snapshot: Snapshot) -> set[str]:
     """Return nodes that are OFFLINE in the snapshot, or have never reported."""
     return {name for name, node in snapshot.nodes.items() if node.state in SILENT}
 
 
-def _targets(plan: Plan, topology: Topology) -> list[str]:
+def _list_targets(plan: Plan, topology: Topology) -> list[str]:
     """Return where its points go, except for the node that it reopens itself at the start."""
     reopened = plan.undoes.empties if plan.undoes else ""
     names = {move["to"] for move in plan.moves}
@@ -159,16 +161,16 @@ def _check_approval(plan: Plan, hash: str, now: datetime) -> None:
 
 
 def _check_another(plan: Plan, user: User) -> None:
-    if refusal := another_refusal(plan, user):
+    if refusal := explain_approval_refusal(plan, user):
         raise BadInput("plan", refusal)
 
 
-def another_refusal(plan: Plan, user: User) -> str:
+def explain_approval_refusal(plan: Plan, user: User) -> str:
     """Return why this person's approval can't be the next one, else "".
 
     Two approvals are from two persons, and the second is not from the proposer.
     """
-    name = name_of(user)
+    name = get_user_name(user)
     if any(approval["by"] == name for approval in plan.approvals):
         return "was already approved by you; another user has to approve it too."
     if plan.approvals and plan.owner is not None and plan.owner.get_username() == name:
@@ -176,15 +178,15 @@ def another_refusal(plan: Plan, user: User) -> str:
     return ""
 
 
-def patience() -> timedelta:
+def get_approval_timeout() -> timedelta:
     """Return how long a proposal waits for an approval."""
-    return timedelta(seconds=plant_settings.value("plan.expires_seconds"))
+    return timedelta(seconds=plant_settings.get_setting_value("plan.expires_seconds"))
 
 
 def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
-    why = drift(plan)
+    why = explain_drift(plan)
     if why is None:
-        lost = offline_nodes(snapshot) & {move["to"] for move in plan.moves}
+        lost = find_offline_nodes(snapshot) & {move["to"] for move in plan.moves}
         why = f"Node {sorted(lost)[0]} is OFFLINE now." if lost else None
     if why is not None:
         raise BadInput("plan", f"is no longer valid: {why} Propose it again.")
@@ -192,13 +194,13 @@ def _check_drift(plan: Plan, snapshot: Snapshot) -> None:
 
 def record_approval(plan: Plan, by: str, reason: str, now: datetime) -> Plan:
     """Return the plan with its last approval: it is executed from now on."""
-    plan.approvals = [*plan.approvals, _approval(by, reason, now)]
+    plan.approvals = [*plan.approvals, _build_approval(by, reason, now)]
     plan.state, plan.note = Plan.State.APPROVED, ""
     plan.save(update_fields=["approvals", "state", "note"])
     return plan
 
 
-def _approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
+def _build_approval(by: str, reason: str, now: datetime) -> dict[str, Any]:
     return {"by": by, "reason": reason, "at": now.timestamp()}
 
 
@@ -209,7 +211,7 @@ def end(plan: Plan, state: str, note: str, now: datetime) -> Plan:
     return plan
 
 
-def name_of(user: User) -> str:
+def get_user_name(user: User) -> str:
     return user.get_username() if user is not None else "loop"
 
 

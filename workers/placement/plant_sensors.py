@@ -39,7 +39,7 @@ def observe_rebalancing(
         points[f"points/{name}"] = float(sum(row.points for row in counting.values()))
         rates[f"rate/{name}"] = _smooth_rate(before, name, points, _queue_rate(counting, nodes))
     observation = {
-        "nodes": [_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
+        "nodes": [_build_law_node(name, node, name in closed) for name, node in sorted(nodes.items())],
         "queues": [
             {
                 "name": name,
@@ -55,7 +55,7 @@ def observe_rebalancing(
     return Measurement(observation, valid, kept)
 
 
-def node_scaling(
+def observe_node_scaling(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return what `observe_rebalancing` sees, the ratio of the future load to the present one (1, as it is
@@ -67,7 +67,7 @@ def node_scaling(
     return Measurement({**sensed.observation, **more}, sensed.measured, sensed.counters)
 
 
-def _law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
+def _build_law_node(name: str, node: NodeStatus, closed: bool) -> dict[str, Any]:
     state = OFFLINE if closed or node.state is None else node.state
     capacity = node.capacity_events_per_second * node.busy / DEFAULT_BUSY
     row = {"name": name, "capacity": capacity, "drained": node.drained, "state": state}
@@ -101,7 +101,7 @@ def _smooth_rate(before: Counters | None, queue: str, points: Counters, newest: 
     return round(smooth(newest, old, SMOOTHING), 3)
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def compute_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return what judges an effect on the whole plant: the worst reporting node, and its state."""
     heard = [node for node in snapshot.nodes.values() if node.state not in SILENT]
     if not heard:

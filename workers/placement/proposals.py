@@ -37,7 +37,7 @@ def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetim
     """
     if goal not in GOALS:
         raise BadInput("goal", f"must be {' or '.join(GOALS)}, not {goal!r}.")
-    decision = _decision(snapshot, now, {"goal": goal})
+    decision = _compute_decision(snapshot, now, {"goal": goal})
     if decision["action"] is None:
         raise BadInput("goal", f"{goal}: {decision['reason']}")
     planned_moves = moves.read(decision["action"]["moves"])
@@ -54,10 +54,10 @@ def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
-    spec = topology.node(node)
+    spec = topology.get_node(node)
     if spec.drained:
         raise BadInput("node", f"{node} is already drained.")
-    if node in plans.offline_nodes(snapshot):
+    if node in plans.find_offline_nodes(snapshot):
         raise BadInput("node", f"{node} is OFFLINE; its points are restored on live nodes automatically.")
     planned_moves = _plan_emptying(node, topology, snapshot, now)
     return _propose(Plan.Kind.DRAIN, planned_moves, user, why, snapshot, now, law=REBALANCING, empties=node)
@@ -197,15 +197,15 @@ def restore(proposed: Sequence[Move], reason: str, snapshot: Snapshot, now: date
         return plans.record_approval(plan, "recovery", reason, now)
 
 
-def _decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
+def _compute_decision(snapshot: Snapshot, now: datetime, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return what the rebalancing law decides now, with its loop's parameters and memory."""
     loop = Loop.objects.filter(law=REBALANCING).first()
     sensed = plant_sensors.observe_rebalancing({}, snapshot, None, now.timestamp())
     if sensed.measured.invalid is not None:
         raise BadInput("plant", f"can't be planned now: {sensed.measured.invalid}.")
     given = {} if loop is None else loop.parameters
-    own = overrides.effective_parameters(
-        catalog.law(REBALANCING), given, _list_active_overrides(loop, now), now
+    own = overrides.get_effective_parameters(
+        catalog.get_law(REBALANCING), given, _list_active_overrides(loop, now), now
     )
     state = ((loop.state or {}) if loop else {}).get("law")
     document = {
@@ -226,9 +226,9 @@ def _plan_emptying(node: str, topology: Topology, snapshot: Snapshot, now: datet
         return []
     drained = replace_fields(snapshot.nodes[node], drained=True)
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, node: drained})
-    decision = _decision(wanted, now, {"goal": "below-busy"})
+    decision = _compute_decision(wanted, now, {"goal": "below-busy"})
     planned_moves = moves.read((decision["action"] or {"moves": []})["moves"])
-    left = moves.apply_moves(moves.division(topology), planned_moves)
+    left = moves.apply_moves(moves.list_live_points(topology), planned_moves)
     for queue, points in left.items():
         if node in points:
             raise BadInput(
@@ -254,16 +254,16 @@ def _propose(
 ) -> Plan:
     """Write a proposal, checked against the present plant."""
     topology = projection.read_database()
-    offline = plans.offline_nodes(snapshot)
+    offline = plans.find_offline_nodes(snapshot)
     if found or not empties:
         moves.check(found, _reopen_node(topology, reopens), offline)
     look = move_forecast.build_forecast(found, topology, snapshot, empties)
     return Plan.objects.create(
         kind=kind,
-        title=title or _title(kind, found, empties),
+        title=title or _format_title(kind, found, empties),
         reason=reason,
         moves=[move.to_json() for move in found],
-        base=moves.division(topology, (move.queue for move in found)),
+        base=moves.list_live_points(topology, (move.queue for move in found)),
         base_revision=topology.revision,
         hash=moves.digest(found, topology.revision),
         before=look.before,
@@ -276,7 +276,7 @@ def _propose(
         undoes=undoes,
         owner=user,
         created_at=now,
-        expires_at=now + plans.patience(),
+        expires_at=now + plans.get_approval_timeout(),
         progress=[dict(move_forecast.NOTHING_YET) for _ in found],
     )
 
@@ -288,7 +288,7 @@ def _reopen_node(topology: Topology, node: str) -> Topology:
     return move_forecast.replace_node(topology, node, drained=False)
 
 
-def _title(kind: str, found: Sequence[Move], empties: str) -> str:
+def _format_title(kind: str, found: Sequence[Move], empties: str) -> str:
     if empties:
         return f"{str(kind).capitalize()} {empties}"
     points = sum(move.points for move in found)
@@ -338,5 +338,5 @@ def _plan_spreading(nodes: Sequence[str], snapshot: Snapshot, now: datetime) -> 
         if row.state == IDLE and name not in nodes
     }
     wanted = replace_fields(snapshot, nodes={**snapshot.nodes, **others})
-    decision = _decision(wanted, now, {"goal": "band"})
+    decision = _compute_decision(wanted, now, {"goal": "band"})
     return moves.read((decision["action"] or {"moves": []})["moves"])

@@ -77,10 +77,10 @@ def _is_due(snapshot: Snapshot, now: datetime) -> bool:
             if silent != (node.offline_since is not None):
                 return True
     holding = Node.objects.filter(offline_since__lte=since, containers__points__gt=0)
-    return holding.exclude(name__in=_unreadable(snapshot)).exists() or _is_short(snapshot)
+    return holding.exclude(name__in=_list_unreadable_nodes(snapshot)).exists() or _is_short(snapshot)
 
 
-def _unreadable(snapshot: Snapshot) -> set[str]:
+def _list_unreadable_nodes(snapshot: Snapshot) -> set[str]:
     """Return the nodes that say what can't be read: an agent of another version is no lost node."""
     return {name for name, row in snapshot.nodes.items() if row.unreadable is not None}
 
@@ -126,13 +126,13 @@ def _claim(fence: int) -> bool:
     Two control servers that both consider themselves the primary may give the same number to two recoveries:
     the database gives it to one.
     """
-    if _greatest() >= fence:
+    if _read_recovery_number() >= fence:
         return False
     TopologyRevision.objects.filter(pk=1).update(recovery_fence=fence)
     return True
 
 
-def _greatest() -> int:
+def _read_recovery_number() -> int:
     """Return the number of the last recovery. No other process writes before this transaction ends."""
     row, _ = TopologyRevision.objects.select_for_update().get_or_create(pk=1)
     return int(row.recovery_fence)
@@ -141,19 +141,19 @@ def _greatest() -> int:
 def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
     since = now - timedelta(seconds=RESTORE_SECONDS)
     lost = set(Node.objects.filter(offline_since__lte=since).values_list("name", flat=True))
-    lost -= _unreadable(snapshot)
+    lost -= _list_unreadable_nodes(snapshot)
     running = (
         plans.list_running_plans().filter(kind=Plan.Kind.RESTORE) if lost else plans.list_running_plans()
     )
     if running.exists():
         return None  # A plan in progress may fix what is short; what is lost waits for no other plan.
     with transaction.atomic():
-        if _greatest() != fence:
+        if _read_recovery_number() != fence:
             return None
         topology = projection.read_database()
         # A node that is just returning, and does not report for certain yet, gets nothing either.
         silent = Node.objects.filter(offline_since__isnull=False).values_list("name", flat=True)
-        closed = plans.offline_nodes(snapshot) | set(silent)
+        closed = plans.find_offline_nodes(snapshot) | set(silent)
         rates = {name: TOTAL * compute_load_per_point(name, topology, snapshot) for name in topology.queues}
         restoring_moves = plan_restoring(topology, lost, topology.nodes.keys() - closed, rates)
         if not restoring_moves:
@@ -178,7 +178,7 @@ def plan_restoring(
     """
     allocation = from_observation(
         {
-            "nodes": [_law_node(spec, spec.name in live) for spec in topology.nodes.values()],
+            "nodes": [_build_law_node(spec, spec.name in live) for spec in topology.nodes.values()],
             "queues": [
                 {
                     "name": name,
@@ -195,7 +195,7 @@ def plan_restoring(
     return moves.read(allocation.name_moves(find_restoring_moves(allocation, gone)))
 
 
-def _law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:
+def _build_law_node(spec: NodeSpec, is_live: bool) -> dict[str, Any]:
     return {
         "name": spec.name,
         "capacity": spec.capacity.events_per_second,

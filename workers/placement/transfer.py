@@ -55,7 +55,7 @@ class Transferred:
     by_target: Mapping[str, int] = field(default_factory=dict)
     last_error: str | None = None
 
-    def and_letters(self, moved: "Transferred") -> "Transferred":
+    def add_letters(self, moved: "Transferred") -> "Transferred":
         """Return the dead letters that were moved behind these blocks, too."""
         return replace(
             self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error
@@ -97,7 +97,9 @@ class Route:
                 break
         return done
 
-    def letters(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> Transferred:
+    def move_letters(
+        self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER
+    ) -> Transferred:
         """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
         over (as for `run`), to the target of the greatest weight that has room.
 

@@ -10,7 +10,7 @@ import redis
 from controllers.parallelism.measured_topology import LATEST_SECONDS
 from queues import keys
 from queues.errors import WeirError
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.stored_document import decode_document, encode_document
 from workers.documents.plants import PlantHolder
 
@@ -38,7 +38,7 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
     until = now + seconds
     document = encode_document(PlantHolder(holder=holder, until=until))
     stored = control.eval(
-        script("plant/hold"), 1, keys.HOLDER.build(plant), holder, document, round(seconds * 1000)
+        load_script("plant/hold"), 1, keys.HOLDER.build(plant), holder, document, round(seconds * 1000)
     )
     if not stored:
         return until
@@ -50,10 +50,10 @@ def hold(control: redis.Redis, plant: str, holder: str, now: float, seconds: flo
 
 def release(control: redis.Redis, plant: str, holder: str) -> bool:
     """Release the plant. Return False if this holder did not have it."""
-    return bool(control.eval(script("plant/release"), 1, keys.HOLDER.build(plant), holder))
+    return bool(control.eval(load_script("plant/release"), 1, keys.HOLDER.build(plant), holder))
 
 
-def holder_of(control: redis.Redis, plant: str) -> PlantHolder | None:
+def find_holder(control: redis.Redis, plant: str) -> PlantHolder | None:
     """Return the holder, or None."""
     stored = control.get(keys.HOLDER.build(plant))
     return decode_document(PlantHolder, stored, "holder") if stored else None

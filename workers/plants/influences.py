@@ -18,24 +18,29 @@ from collections.abc import Iterator, Mapping
 
 from queues.errors import BadInput
 from workers.documents.snapshot import Snapshot
-from workers.plants.topology import topology_of
+from workers.plants.topology import build_topology
 
 STEERED = ("queue", "node", "application", "host", "plant")
 SUBJECTS = ("queue", "node", "host", "loop", "producer", "plant")
 Edge = tuple[str, str]  # (influenced part, influencing part)
 
 
-def influences_of(snapshot: Snapshot) -> dict[str, set[str]]:
+def build_influences(snapshot: Snapshot) -> dict[str, set[str]]:
     """Return part → the parts that influence it directly."""
     influences: dict[str, set[str]] = defaultdict(set)
-    for edges in (_flow(snapshot), _places(snapshot), _readers(snapshot), _loops(snapshot)):
+    for edges in (
+        _iterate_flow_edges(snapshot),
+        _iterate_placement_edges(snapshot),
+        _iterate_reader_edges(snapshot),
+        _iterate_loop_edges(snapshot),
+    ):
         for acted_on, acting in edges:
             if acted_on != acting:
                 influences[acted_on].add(acting)
     return dict(influences)
 
 
-def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
+def list_alert_parts(labels: Mapping[str, str]) -> list[str]:
     """Return the parts that an alert concerns."""
     if "group" in labels:  # of consumers, which may run at any plant
         return []
@@ -43,16 +48,16 @@ def parts_of_labels(labels: Mapping[str, str]) -> list[str]:
     return [*parts, "pipeline"] if labels.get("pipeline") else parts
 
 
-def _flow(snapshot: Snapshot) -> Iterator[Edge]:
+def _iterate_flow_edges(snapshot: Snapshot) -> Iterator[Edge]:
     try:
-        links = topology_of(snapshot).links
+        links = build_topology(snapshot).links
     except BadInput:  # applications that feed each other have no topology
         return
     for link in links:
-        yield part_of_operator(link.target), part_of_operator(link.source)
+        yield format_operator_part(link.target), format_operator_part(link.source)
 
 
-def part_of_operator(operator: str) -> str:
+def format_operator_part(operator: str) -> str:
     """Return the part that an operator of the local topology is."""
     kind, _, name = operator.partition("/")
     if not name:
@@ -62,7 +67,7 @@ def part_of_operator(operator: str) -> str:
     return f"application/{name}" if kind == "replicas" else f"operator/{operator}"
 
 
-def _places(snapshot: Snapshot) -> Iterator[Edge]:
+def _iterate_placement_edges(snapshot: Snapshot) -> Iterator[Edge]:
     for name, queue in snapshot.queues.items():
         for node in queue.containers:
             yield f"queue/{name}", f"node/{node}"
@@ -71,7 +76,7 @@ def _places(snapshot: Snapshot) -> Iterator[Edge]:
         yield from ((f"queue/{published}", f"producer/{name}") for published in producer.queues)
 
 
-def _readers(snapshot: Snapshot) -> Iterator[Edge]:
+def _iterate_reader_edges(snapshot: Snapshot) -> Iterator[Edge]:
     """Return the readers of each queue: a slow reader holds its queue up."""
     for name, queue in snapshot.queues.items():
         if queue.kind == "jobs":
@@ -90,7 +95,7 @@ def _readers(snapshot: Snapshot) -> Iterator[Edge]:
             yield from ((f"application/{name}", f"type/{name}/{kind}") for kind in pattern.types)
 
 
-def _loops(snapshot: Snapshot) -> Iterator[Edge]:
+def _iterate_loop_edges(snapshot: Snapshot) -> Iterator[Edge]:
     for name, loop in snapshot.loops.items():
         for kind in STEERED:
             if kind in loop.target:

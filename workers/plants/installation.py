@@ -12,7 +12,7 @@ from queues import keys
 ID_BYTES = 4
 
 
-def installation_id(control: redis.Redis) -> str:
+def get_installation_id(control: redis.Redis) -> str:
     """Return eight hexadecimal digits, the same for all processes of this Weir."""
     stored = control.get(keys.INSTALLATION)
     if stored is None:

@@ -46,10 +46,10 @@ class MemoryPlant:
         self.throttled: dict[str, float] = {}  # queue → seconds
         self._seq = 0
         self._waiting_to_run: dict[tuple[str, str], list[str]] = {container: [] for container in containers}
-        self._containers = {container: _container() for container in containers}
+        self._containers = {container: _build_container() for container in containers}
         self.hosts = {"jobs@memory": dict(_HOST)}
         self.kept: list[str] = []  # hosts whose order was kept, once per call
-        self._nodes = {node: _node() for _, node in containers}
+        self._nodes = {node: _build_node() for _, node in containers}
 
     def observe(self) -> Snapshot:
         """Return the current state."""
@@ -104,7 +104,7 @@ class MemoryPlant:
         Controls().apply_changes(dict(changes))
         self.steered.setdefault(application, {}).update(changes)
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return its chain, without measures."""
         source = MeasuredOperator("source", "source", 1, 1, 1, "a source, which only supplies events")
         chain = [
@@ -129,7 +129,7 @@ class MemoryPlant:
         """Set the tasks at once."""
         if self.error is not None:
             raise self.error
-        self.operators.update(self.topology().check_tasks(tasks))
+        self.operators.update(self.get_topology().check_tasks(tasks))
 
     def throttle_queue(self, queue: str, seconds: float) -> None:
         """Store how long the producers of a queue wait."""
@@ -161,13 +161,13 @@ class MemoryPlant:
 
     def reset_counters(self, queue: str, node: str) -> None:
         """Reset the counters, as if the node's server had restarted empty."""
-        self._containers[queue, node].update(_container())
+        self._containers[queue, node].update(_build_container())
 
 
-def _container() -> dict[str, Any]:
+def _build_container() -> dict[str, Any]:
     counters = dict.fromkeys(("waiting_events", "inserted_events", "removed_events", "workers_started"), 0)
     return {"points": 1000, **counters, "waiting_to_run": 0}
 
 
-def _node() -> dict[str, Any]:
+def _build_node() -> dict[str, Any]:
     return {"state": NORMAL, "stale": False, "age_seconds": 0.4}

@@ -34,9 +34,9 @@ class OrderedPlant(Elastic):
     ) -> None:
         self._row, self._plant, self._by, self._by_loop, self._clock = row, plant, by, by_loop, clock
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology of the plant."""
-        return self._plant.topology()
+        return self._plant.get_topology()
 
     def hold(self, seconds: float) -> None:
         """Hold the plant's own controllers."""
@@ -110,7 +110,7 @@ class OrderWatch:
             (name, operator): self._absent.get((name, operator), now)
             for name, row in rows.items()
             for operator in noted.get(name, {})
-            if row.topology is not None and operator not in _operators(row)
+            if row.topology is not None and operator not in _get_operators(row)
         }
         self._followed = {
             name: self._update_orders(
@@ -149,7 +149,7 @@ class OrderWatch:
         before: Mapping[str, OrderStatus],
         now: float,
     ) -> dict[str, OrderStatus]:
-        operators = _operators(row)
+        operators = _get_operators(row)
         seen_at = now - (row.age_seconds or 0.0)
         unseen = {name: before[name] for name in orders if name in before and name not in operators}
         return unseen | {
@@ -158,7 +158,7 @@ class OrderWatch:
             else follow_order(
                 before.get(operator),
                 order,
-                _tasks_of(operators[operator]),
+                _get_task_count(operators[operator]),
                 seen_at,
                 self._patience(row.kind),
                 row.set_to.get(operator),
@@ -168,7 +168,7 @@ class OrderWatch:
         }
 
 
-def _tasks_of(operator: Mapping[str, Any]) -> int | None:
+def _get_task_count(operator: Mapping[str, Any]) -> int | None:
     """How many tasks it has; None where that is not known."""
     return None if operator.get("unknown_tasks") is not None else operator["parallelism"]
 
@@ -177,10 +177,10 @@ def _build_row(row: PlantStatus, orders: dict[str, OrderStatus]) -> dict[str, Or
     """Loops hold for none of an operator that is gone from a plant that is seen."""
     if row.topology is None:
         return orders
-    return {name: each for name, each in orders.items() if name in _operators(row)}
+    return {name: each for name, each in orders.items() if name in _get_operators(row)}
 
 
-def _operators(row: PlantStatus) -> Mapping[str, Any]:
+def _get_operators(row: PlantStatus) -> Mapping[str, Any]:
     operators: Mapping[str, Any] = (row.topology or {}).get("operators", {})
     return operators
 

@@ -36,7 +36,7 @@ class InvalidPlantResponse(PlantFailure):
 class Elastic(Protocol):
     """Observation and setting of the parallelism of any plant."""
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return its operators, links, and measures, all of one instant; the caller owns the result.
 
         Raise `PlantUnavailable` or `InvalidPlantResponse` with the reason in a sentence if there is none; then nothing

@@ -39,7 +39,7 @@ class ConvergenceTimeout:
     more_seconds: float = PATIENCE_SECONDS
     fewer_seconds: float = PATIENCE_SECONDS
 
-    def seconds(self, ordered: int, there: int | None) -> float:
+    def get_timeout_seconds(self, ordered: int, there: int | None) -> float:
         """Return the patience for the way from the existing tasks to the ordered ones."""
         return self.more_seconds if there is None or ordered > there else self.fewer_seconds
 
@@ -76,7 +76,7 @@ def follow_order(
     if order.at > before.at:
         before = _restart_order(before, order, patience)
     if tasks is None:
-        return _unseen(before, order, seen_at, patience)
+        return _update_unseen_order(before, order, seen_at, patience)
     if before.state in (REACHED, UNDONE) and set_to is not None:
         tasks = set_to
     since = seen_at if before.now != tasks or before.since is None else before.since
@@ -90,17 +90,19 @@ def follow_order(
         doubted = seen_at - since >= CONFIRM_SECONDS
         return replace_fields(now, state=UNDONE, undone_to=tasks) if doubted else now
     waiting_since = seen_at if nearer else (before.waiting_since or order.at)
-    late = seen_at - waiting_since > patience.seconds(order.tasks, tasks)
+    late = seen_at - waiting_since > patience.get_timeout_seconds(order.tasks, tasks)
     return replace_fields(now, waiting_since=waiting_since, state=MISSED if late else PENDING)
 
 
-def _unseen(
+def _update_unseen_order(
     before: OrderStatus, order: GivenOrder, seen_at: float, patience: ConvergenceTimeout
 ) -> OrderStatus:
     """Return the order without an observation: reached or doubted stays, and pending has its time."""
     if before.state != PENDING:
         return before
-    late = seen_at - (before.waiting_since or order.at) > patience.seconds(order.tasks, before.now)
+    late = seen_at - (before.waiting_since or order.at) > patience.get_timeout_seconds(
+        order.tasks, before.now
+    )
     return replace_fields(before, state=MISSED) if late else before
 
 
@@ -133,7 +135,7 @@ def _restart_order(before: OrderStatus, order: GivenOrder, patience: Convergence
 def _carry_over_wait(before: OrderStatus, order: GivenOrder, patience: ConvergenceTimeout) -> float:
     """Return since when the new order waits, so that it has used the same share of its own patience."""
     since = before.at if before.waiting_since is None else before.waiting_since
-    was, now = (patience.seconds(tasks, before.now) for tasks in (before.tasks, order.tasks))
+    was, now = (patience.get_timeout_seconds(tasks, before.now) for tasks in (before.tasks, order.tasks))
     return since if was == now else order.at - (order.at - since) * now / was
 
 
@@ -148,7 +150,7 @@ def _mark_recovered(now: OrderStatus, seen_at: float) -> OrderStatus:
 
 def explain_fault(operator: str, order: OrderStatus) -> str | None:
     """Return the fault as a sentence without its full stop; None while there is none."""
-    ordered = f"{order.by} requested {_tasks(order.tasks)} for {operator}"
+    ordered = f"{order.by} requested {_format_task_count(order.tasks)} for {operator}"
     if order.state == MISSED and order.now is None:
         return f"{ordered}; the effect is unknown"
     if order.state == MISSED:
@@ -165,5 +167,5 @@ def _undone_to(order: OrderStatus) -> str:
     return "others" if known is None or known == order.tasks else str(known)
 
 
-def _tasks(count: int) -> str:
+def _format_task_count(count: int) -> str:
     return f"{count} task{'' if count == 1 else 's'}"

@@ -5,7 +5,7 @@ from queues.errors import BadInput
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.plant import PlantUnavailable
-from workers.plants.topology import topology_of
+from workers.plants.topology import build_topology
 
 LOCAL = "main"
 
@@ -20,7 +20,7 @@ def find_topology(snapshot: Snapshot, name: str) -> MeasuredTopology:
     Raise `UnknownPlant`, and `PlantUnavailable` while it is not observed.
     """
     if name == snapshot.plant:
-        return topology_of(snapshot)
+        return build_topology(snapshot)
     others = snapshot.plants
     if name not in others:
         known = ", ".join([snapshot.plant, *others])

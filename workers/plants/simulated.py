@@ -39,7 +39,7 @@ class SimulatedPlant:
         for _ in range(seconds):
             self._chain.run(self._offered(self._chain.second))
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology of the seconds since the last call."""
         chain, window = self._chain, self._chain.second - self._since
         if window == 0:
@@ -60,7 +60,7 @@ class SimulatedPlant:
             float(left),
             ({"outputs": float(arrived)},),
         )
-        operators = [source, *(_operator(operator, window) for operator in measured)]
+        operators = [source, *(_build_operator(operator, window) for operator in measured)]
         waits = [0.0, *(_wait_seconds(operator, window) for operator in measured)]
         links = tuple(
             Link(before.name, after.name, wait)
@@ -78,11 +78,11 @@ class SimulatedPlant:
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the tasks at once; if they differ, the chain stops for its pause."""
         now = {kind.name: count for kind, count in zip(KINDS, self._chain.tasks, strict=True)}
-        _shape(now).check_tasks(tasks)
+        _build_topology(now).check_tasks(tasks)
         self._chain.rescale({**now, **tasks}, self._pause_seconds)
 
 
-def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
+def _build_topology(tasks: Mapping[str, int]) -> MeasuredTopology:
     source = MeasuredOperator(SOURCE, "source", 1, 1, 1, "a source, which only supplies events")
     operators = {
         name: MeasuredOperator(name, "operator", count, 1, MAX_TASKS) for name, count in tasks.items()
@@ -90,7 +90,7 @@ def _shape(tasks: Mapping[str, int]) -> MeasuredTopology:
     return MeasuredTopology("simulated", 0.0, 1.0, {SOURCE: source, **operators})
 
 
-def _operator(measured: MeasuredInterval, window_seconds: int) -> MeasuredOperator:
+def _build_operator(measured: MeasuredInterval, window_seconds: int) -> MeasuredOperator:
     """Return an operator whose tasks are alike: each has its share."""
     tasks = measured.tasks
     offered = measured.rate_per_second * window_seconds / tasks

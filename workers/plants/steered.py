@@ -13,7 +13,7 @@ from workers.consumer.dispatch import send_workers
 from workers.coordination import throttling
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.steering import steer, steer_named
-from workers.plants.topology import place_of, topology_of
+from workers.plants.topology import build_topology, place_of
 from workers.pool import orders
 
 
@@ -50,9 +50,9 @@ class SteeredPlant(ABC):
         """Throttle the producers of a queue. See `workers.coordination.throttling`."""
         throttling.throttle(self._control, queue, seconds)
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology. See `workers.plants.topology`."""
-        return topology_of(self.observe())
+        return build_topology(self.observe())
 
     def hold(self, seconds: float) -> None:  # noqa: B027
         """Do nothing: its own controllers are this console's loops, which check who holds it."""
@@ -67,7 +67,7 @@ class SteeredPlant(ABC):
         """
         snapshot = self.observe()
         wanted: dict[str, dict[str, int]] = {}
-        for name, count in topology_of(snapshot).check_tasks(tasks).items():
+        for name, count in build_topology(snapshot).check_tasks(tasks).items():
             application, operator = place_of(name)
             wanted.setdefault(application, {})[operator] = count
         for application, counts in wanted.items():

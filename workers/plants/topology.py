@@ -26,11 +26,11 @@ DECLARED = "the replicas are declared with the application"
 SENT_FOR = "the loop worker_rate starts its workers"
 
 
-def topology_of(snapshot: Snapshot) -> MeasuredTopology:
+def build_topology(snapshot: Snapshot) -> MeasuredTopology:
     """Return the whole plant in a snapshot. Raise `BadInput` if applications feed each other."""
     applications, queues = snapshot.pipeline.applications, snapshot.queues
-    operators = {operator.name: operator for operator in _operators(snapshot)}
-    links = tuple(_links(operators, applications, queues))
+    operators = {operator.name: operator for operator in _iterate_operators(snapshot)}
+    links = tuple(_iterate_links(operators, applications, queues))
     steered = snapshot.steered_by or PlantHolder()
     return MeasuredTopology(
         snapshot.plant,
@@ -46,7 +46,9 @@ def topology_of(snapshot: Snapshot) -> MeasuredTopology:
 def build_application_topology(topology: MeasuredTopology, application: str) -> MeasuredTopology:
     """Return the application's own stages and operators; none if it is not running."""
     own = (f"{application}/", f"replicas/{application}")
-    return topology.part(name for name in topology.operators if name == own[1] or name.startswith(own[0]))
+    return topology.extract_part(
+        name for name in topology.operators if name == own[1] or name.startswith(own[0])
+    )
 
 
 def place_of(operator: str) -> tuple[str, str]:
@@ -55,19 +57,21 @@ def place_of(operator: str) -> tuple[str, str]:
     return application, name
 
 
-def _operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
+def _iterate_operators(snapshot: Snapshot) -> Iterator[MeasuredOperator]:
     applications = snapshot.pipeline.applications
-    emitted = {queue for application_row in applications.values() for queue in _sinks(application_row)}
+    emitted = {
+        queue for application_row in applications.values() for queue in _list_sink_queues(application_row)
+    }
     published = _list_published_queues(snapshot.producers)
     for name, queue in snapshot.queues.items():
         if name not in emitted or name in published:
-            yield _source(name, queue)
+            yield _build_source(name, queue)
         if queue.kind == "jobs":
-            yield _workers(name, queue, snapshot.totals)
+            yield _build_worker_operator(name, queue, snapshot.totals)
     for application, row in applications.items():
-        yield _rules(application, row)
+        yield _build_replica_operator(application, row)
         for name, operator in row.operators.items():
-            yield _operator(f"{application}/{name}", operator)
+            yield _build_operator(f"{application}/{name}", operator)
 
 
 def _list_published_queues(producers: Mapping[str, ProducerStatus]) -> set[str]:
@@ -80,16 +84,16 @@ def _list_published_queues(producers: Mapping[str, ProducerStatus]) -> set[str]:
     }
 
 
-def _sinks(application: ApplicationStatus) -> set[str]:
+def _list_sink_queues(application: ApplicationStatus) -> set[str]:
     return {queue for queues in application.sinks.values() for queue in queues}
 
 
-def _source(name: str, queue: QueueStatus) -> MeasuredOperator:
+def _build_source(name: str, queue: QueueStatus) -> MeasuredOperator:
     dead = [row.dead_per_second for row in queue.containers.values()]
-    failed = _sum(dead)
+    failed = _sum_known(dead)
     out = queue.out_per_second
     acked = None if out is None or failed is None else max(0.0, out - failed)
-    outputs = {"outputs": _sum_rates(queue.in_per_second)}
+    outputs = {"outputs": _compute_count_per_task(queue.in_per_second)}
     return MeasuredOperator(
         f"producers/{name}",
         "source",
@@ -97,13 +101,13 @@ def _source(name: str, queue: QueueStatus) -> MeasuredOperator:
         1,
         1,
         ONE_PRODUCER,
-        _sum_rates(failed),
-        _sum_rates(acked),
+        _compute_count_per_task(failed),
+        _compute_count_per_task(acked),
         (outputs,),
     )
 
 
-def _workers(name: str, queue: QueueStatus, totals: PlantTotals) -> MeasuredOperator:
+def _build_worker_operator(name: str, queue: QueueStatus, totals: PlantTotals) -> MeasuredOperator:
     at_once = queue.workers_at_once
     tasks = max(1, math.ceil(at_once or 0))
     most = max(tasks, totals.worker_slots or 0)
@@ -112,31 +116,31 @@ def _workers(name: str, queue: QueueStatus, totals: PlantTotals) -> MeasuredOper
         "service_seconds": queue.service_seconds,
         "utilisation": None if at_once is None else at_once / tasks,
         "arrival_interval_seconds": tasks / queue.in_per_second if queue.in_per_second else None,
-        "inputs": _sum_rates(queue.in_per_second, tasks),
-        "executions": _sum_rates(queue.out_per_second, tasks),
+        "inputs": _compute_count_per_task(queue.in_per_second, tasks),
+        "executions": _compute_count_per_task(queue.out_per_second, tasks),
         "outputs": None,  # the output of a handler is not counted here
     }
     return MeasuredOperator(name, "operator", tasks, 1, most, SENT_FOR, tasks=(measured,) * tasks)
 
 
-def _rules(application: str, row: ApplicationStatus) -> MeasuredOperator:
+def _build_replica_operator(application: str, row: ApplicationStatus) -> MeasuredOperator:
     work = tuple(replica.work for replica in row.replicas.values())
     return MeasuredOperator(
         f"replicas/{application}", "operator", len(work), len(work), len(work), DECLARED, tasks=work
     )
 
 
-def _operator(name: str, row: OperatorStatus) -> MeasuredOperator:
+def _build_operator(name: str, row: OperatorStatus) -> MeasuredOperator:
     return MeasuredOperator(name, "operator", row.parallelism, 1, MAX_TASKS, tasks=tuple(row.work))
 
 
-def _links(
+def _iterate_links(
     operators: Mapping[str, MeasuredOperator],
     applications: Mapping[str, ApplicationStatus],
     queues: Mapping[str, QueueStatus],
 ) -> Iterator[Link]:
     for name, queue in queues.items():
-        for target in _readers(name, queue, applications):
+        for target in _list_readers(name, queue, applications):
             if f"producers/{name}" in operators:
                 yield Link(f"producers/{name}", target, queue.wait_seconds)
     for application, row in applications.items():
@@ -145,7 +149,7 @@ def _links(
             if operator.reads_source:
                 yield Link(f"replicas/{application}", f"{application}/{name}", held_seconds)
             for sink in _emits_to(row, operator):
-                for target in _readers(sink, queues[sink], applications) if sink in queues else ():
+                for target in _list_readers(sink, queues[sink], applications) if sink in queues else ():
                     yield Link(f"{application}/{name}", target, queues[sink].wait_seconds)
         pairs = dict.fromkeys((edge.source, edge.target) for edge in row.edges)
         for source, target in pairs:
@@ -153,7 +157,7 @@ def _links(
             yield Link(f"{application}/{source}", f"{application}/{target}", 0.0)
 
 
-def _readers(queue: str, row: QueueStatus, applications: Mapping[str, ApplicationStatus]) -> list[str]:
+def _list_readers(queue: str, row: QueueStatus, applications: Mapping[str, ApplicationStatus]) -> list[str]:
     if row.kind == "jobs":
         return [queue]
     return [f"replicas/{name}" for name, each in applications.items() if queue in each.queues]
@@ -179,10 +183,10 @@ def _compute_held_seconds(
     return max(0.0, lag - worked - max(known, default=0.0))
 
 
-def _sum_rates(per_second: float | None, tasks: int = 1) -> float | None:
+def _compute_count_per_task(per_second: float | None, tasks: int = 1) -> float | None:
     return None if per_second is None else round(per_second * WINDOW_SECONDS / tasks, 3)
 
 
-def _sum(values: list[float | None]) -> float | None:
+def _sum_known(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None

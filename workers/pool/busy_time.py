@@ -25,7 +25,7 @@ class BusyTime:
         if (since := self._counted_until.pop(slot, None)) is not None:
             self._seconds += at_seconds - since
 
-    def mean(self, until_seconds: float, slots: Collection[int]) -> float | None:
+    def compute_mean(self, until_seconds: float, slots: Collection[int]) -> float | None:
         """Return (busy time) / (time) since the last call, a number of slots; None if no time has passed.
 
         A slot that no longer exists reports no end.

@@ -35,7 +35,7 @@ class CompletionReporter:
         """Return the reporter of the calling process."""
         return cls(host or "", os.getpid())
 
-    def began(self, pipe: Any) -> None:
+    def record_start(self, pipe: Any) -> None:
         """Report the worker's start, in its pipeline."""
         self._report(pipe, {"b": self.monotonic()})
         if self.host:

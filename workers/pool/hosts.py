@@ -28,7 +28,7 @@ from celery.worker import state
 from queues import keys
 from queues.stored_document import BadDocument, convert, decode_document, encode_document, replace_fields
 from workers.coordination.connections import control_server
-from workers.documents.hosts import PoolWork, ReportedHost, role_of
+from workers.documents.hosts import PoolWork, ReportedHost, parse_role
 from workers.pool import completions
 from workers.pool.busy_time import BusyTime
 from workers.pool.departures import Departures
@@ -68,7 +68,7 @@ class HostReport(bootsteps.StartStopStep):
         self._pool, self._intake = Pool(parent), WorkIntake(parent)
         self._departures = Departures(self._pool.size, time.monotonic())
         self._busy = BusyTime(time.monotonic())
-        self._attempt(self._forget_the_silent)
+        self._attempt_exchange(self._forget_the_silent)
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
 
     def _forget_the_silent(self) -> None:
@@ -83,18 +83,18 @@ class HostReport(bootsteps.StartStopStep):
     def stop(self, parent: Any) -> None:
         if self._entry is not None:
             self._entry.cancel()
-        self._attempt(lambda: self._control.hdel(keys.HOSTS, parent.hostname))
+        self._attempt_exchange(lambda: self._control.hdel(keys.HOSTS, parent.hostname))
 
     def _report(self, parent: Any) -> None:
         self._departures.resize(self._pool.size, time.monotonic())
-        self._departures.settle(time.monotonic(), self._pool.slots, others())
+        self._departures.settle(time.monotonic(), self._pool.slots, count_other_tasks())
         document = replace_fields(
             report(parent.hostname, self._pool, self._departures, time.time()),
             drained=self._intake.is_drained,
             ahead_seconds=self._ahead_seconds,
-            at_work=slots_at_work(self._at_work, others(), self._pool.size),
+            at_work=compute_busy_slots(self._at_work, count_other_tasks(), self._pool.size),
         )
-        answer = self._attempt(lambda: self._exchange(parent.hostname, document))
+        answer = self._attempt_exchange(lambda: self._exchange(parent.hostname, document))
         if answer is not None:
             self._follow(*answer)
 
@@ -119,12 +119,12 @@ class HostReport(bootsteps.StartStopStep):
             if int(fields[b"p"]) in self._pool.slots:  # A previous host of this name left notes, too.
                 completions.note(self._departures, fields)
                 completions.note_time(self._busy, fields)
-        self._at_work = self._busy.mean(time.monotonic(), self._pool.slots)
+        self._at_work = self._busy.compute_mean(time.monotonic(), self._pool.slots)
         order = Order.read(stored)
         ours = order is not None and order.pid == os.getpid()
         self._pool.bring_to(order.threads if order is not None and ours else self._pool.started_with)
 
-    def _attempt(self, exchange: Any) -> Any:
+    def _attempt_exchange(self, exchange: Any) -> Any:
         """Run an exchange; log once that a control server is unavailable, which must not stop the worker."""
         try:
             answer = exchange()
@@ -140,7 +140,7 @@ class HostReport(bootsteps.StartStopStep):
 def report(hostname: str, its_pool: Pool, departures: Departures, now: float) -> ReportedHost:
     """Return a host's report as of now."""
     return ReportedHost(
-        role=role_of(hostname),
+        role=parse_role(hostname),
         slots=its_pool.size,
         busy=len(state.active_requests),
         reserved=len(state.reserved_requests),
@@ -153,12 +153,12 @@ def report(hostname: str, its_pool: Pool, departures: Departures, now: float) ->
     )
 
 
-def others() -> int:
+def count_other_tasks() -> int:
     """Return the slots that another task than a consumer occupies, such as a batch task."""
     return sum(request.name != CONSUME for request in tuple(state.active_requests))
 
 
-def slots_at_work(consumers: float | None, other_tasks: int, size: int) -> float | None:
+def compute_busy_slots(consumers: float | None, other_tasks: int, size: int) -> float | None:
     """Return the mean of consumers, and the others that are busy now: 0 to the pool's size; None if no time
     has passed.
     """

@@ -14,17 +14,17 @@ _READER = ReportReader(logging.getLogger(__name__))
 AT_WORK_SECONDS = 30.0  # a host reports each second; one that has not for longer has ended
 
 
-def host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
+def read_host_reports(control: redis.Redis) -> dict[str, ReportedHost]:
     """Return the readable reports by host, in their order; also of hosts killed within the last day."""
-    return _reports(control)[0]
+    return _read_reports(control)[0]
 
 
-def unreadable_reports(control: redis.Redis) -> dict[str, str]:
+def list_unreadable_reports(control: redis.Redis) -> dict[str, str]:
     """Return the hosts whose report can't be read, as of another version, with the reason."""
-    return _reports(control)[1]
+    return _read_reports(control)[1]
 
 
-def _reports(control: redis.Redis) -> tuple[dict[str, ReportedHost], dict[str, str]]:
+def _read_reports(control: redis.Redis) -> tuple[dict[str, ReportedHost], dict[str, str]]:
     stored = cast(Fields, control.hgetall(keys.HOSTS))
     return _READER.read(ReportedHost, sorted(stored.items()), "host report")
 

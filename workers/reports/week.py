@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models import Count, Min, Q, Sum
 
-from controllers.design.error_budget import Counted, window_budget
+from controllers.design.error_budget import Counted, compute_window_budget
 from workers.alerts import review
 from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
@@ -98,20 +98,23 @@ class WeekReport:
     more_proposals: int
 
 
-def week(until: datetime) -> WeekReport:
+def build_week_report(until: datetime) -> WeekReport:
     """Return the report of the seven days up to `until`."""
     since = until - LENGTH
-    rows = sorted(review.rows(since, until), key=_worst_first)
+    rows = sorted(review.iterate_review_rows(since, until), key=_rank_by_severity)
     incidents = [row for row in rows if row.alert.under_id is None]
-    overrides, proposals = _overrides(since, until), _proposals(since, until)
+    overrides, proposals = _list_overrides(since, until), _list_proposals(since, until)
     return WeekReport(
         since=since,
         until=until,
-        promises=[_promise(objective, since, until) for objective in Objective.objects.order_by("name")],
-        figures=review.summary(rows, since, until),
+        promises=[
+            _build_promise_outcome(objective, since, until)
+            for objective in Objective.objects.order_by("name")
+        ],
+        figures=review.summarize_review(rows, since, until),
         incidents=incidents[:MAX_ROWS],
         more_incidents=max(0, len(incidents) - MAX_ROWS),
-        loops=_loops(since, until),
+        loops=_list_acting_loops(since, until),
         overrides=overrides[:MAX_ROWS],
         more_overrides=max(0, len(overrides) - MAX_ROWS),
         proposals=proposals[:MAX_ROWS],
@@ -119,11 +122,11 @@ def week(until: datetime) -> WeekReport:
     )
 
 
-def _worst_first(row: review.Row) -> tuple[int, float]:
+def _rank_by_severity(row: review.Row) -> tuple[int, float]:
     return ("critical", "warning", "notice").index(row.alert.shown_severity), -row.seconds
 
 
-def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseOutcome:
+def _build_promise_outcome(objective: Objective, since: datetime, until: datetime) -> PromiseOutcome:
     first, last = (int(at.timestamp() // MINUTE_SECONDS) for at in (since, until))
     minutes = objective.minutes.filter(minute__gte=first, minute__lt=last)
     counted = Count("pk", filter=Q(total__gt=0))
@@ -134,7 +137,7 @@ def _promise(objective: Objective, since: datetime, until: datetime) -> PromiseO
     )
     if week.total <= 0:
         return outcome
-    budget = window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
+    budget = compute_window_budget(week, objective.target, objective.window_days * MINUTES_PER_DAY)
     # What was shed without an observer may exceed what was offered.
     good_share = max(0.0, 1 - week.bad / week.total)
     return replace(outcome, good_share=good_share, burnt=week.bad / budget if budget else None)
@@ -149,7 +152,7 @@ def _find_known_start(objective: Objective, first: int) -> datetime | None:
     return datetime.fromtimestamp(oldest * MINUTE_SECONDS, UTC) if is_later else None
 
 
-def _loops(since: datetime, until: datetime) -> list[LoopWeek]:
+def _list_acting_loops(since: datetime, until: datetime) -> list[LoopWeek]:
     """Return the loops that decided on an action, the busiest first."""
     entries = LedgerEntry.objects.filter(at__gte=since, at__lt=until, acted=True)
     counts = entries.order_by().values_list("loop", "mode", "verdict").annotate(Count("pk"))
@@ -161,11 +164,13 @@ def _loops(since: datetime, until: datetime) -> list[LoopWeek]:
         else:
             advice[loop] += count
     names = dict(Loop.objects.filter(pk__in={*verdicts, *advice}).values_list("pk", "name"))
-    weeks = [_loop(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()]
+    weeks = [
+        _build_loop_week(pk, name, verdicts.get(pk, Counter()), advice[pk]) for pk, name in names.items()
+    ]
     return sorted(weeks, key=lambda row: (-row.actions, -row.advice, row.name))[:MAX_ROWS]
 
 
-def _loop(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
+def _build_loop_week(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
     return LoopWeek(
         loop=pk,
         name=name,
@@ -177,7 +182,7 @@ def _loop(pk: int, name: str, verdicts: Counter[str], advice: int) -> LoopWeek:
     )
 
 
-def _overrides(since: datetime, until: datetime) -> list[WeekOverride]:
+def _list_overrides(since: datetime, until: datetime) -> list[WeekOverride]:
     """Return the overrides in force during the week, the newest first."""
     rows = Override.objects.filter(created_at__lt=until).select_related("owner", "loop", "node")
     rows = rows.filter(Q(expires_at=None) | Q(expires_at__gt=since)).exclude(ended_at__lte=since)
@@ -185,7 +190,7 @@ def _overrides(since: datetime, until: datetime) -> list[WeekOverride]:
         WeekOverride(
             number=row.pk,
             what=f"{row.name} of {Scope.build(row)}",
-            value=_value(row.value),
+            value=_format_value(row.value),
             owner=row.owner.get_username(),
             reason=row.reason,
             since=row.created_at,
@@ -195,11 +200,11 @@ def _overrides(since: datetime, until: datetime) -> list[WeekOverride]:
     ]
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)[:60]
 
 
-def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
+def _list_proposals(since: datetime, until: datetime) -> list[WeekProposal]:
     """Return proposals of parameters that the record supports, and of plans; the newest first."""
     tunings = Tuning.objects.filter(created_at__gte=since, created_at__lt=until).select_related("loop")
     plans = Plan.objects.filter(created_at__gte=since, created_at__lt=until)
@@ -211,7 +216,7 @@ def _proposals(since: datetime, until: datetime) -> list[WeekProposal]:
 
 
 def _describe_tuning(tuning: Tuning) -> WeekProposal:
-    values = ", ".join(f"{name} = {_value(value)}" for name, value in tuning.values.items())
+    values = ", ".join(f"{name} = {_format_value(value)}" for name, value in tuning.values.items())
     expected = (
         f"{tuning.improvement:.0%} lower cost on the following days ({tuning.confidence:.0%} confidence)"
     )

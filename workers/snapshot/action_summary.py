@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from controllers.framework.reason import capitalize, format_count
 from queues.nodes.node_state import OVERLOADED
 from queues.stored_document import replace_fields
-from workers.alerts.evaluation.impact import falls_behind
-from workers.control.kinds.registry import display_of
+from workers.alerts.evaluation.impact import is_falling_behind
+from workers.control.kinds.registry import find_display
 from workers.documents.loops import RecentAction
 from workers.documents.snapshot import PlantHealth, PlantTotals, Snapshot
 from workers.documents.states import SEVERITIES
@@ -26,14 +26,14 @@ def add_action_summary(snapshot: Snapshot) -> PlantHealth:
     abnormal = SEVERITIES.index(health.severity) >= WARNING
     parts = [
         *_describe_engaged(snapshot),
-        *_plans(snapshot),
-        *_recent_actions(snapshot, abnormal),
+        *_describe_plans(snapshot),
+        *_describe_recent_actions(snapshot, abnormal),
         *_describe_held(snapshot),
     ]
-    if not parts and _loops_could_act(snapshot) and not any(_lately(snapshot)):
+    if not parts and _loops_could_act(snapshot) and not any(_iterate_recent_actions(snapshot)):
         parts = [f"no loop acted in the last {LATELY_SECONDS / 60:.0f} min"]
     if abnormal:
-        parts += _trend(snapshot.totals)
+        parts += _describe_trend(snapshot.totals)
     if not parts:
         return health
     return replace_fields(health, doing=f"{capitalize('; '.join(parts[:MAX_PARTS]))}.")
@@ -48,7 +48,7 @@ def _describe_engaged(snapshot: Snapshot) -> Iterator[str]:
         (loop.actuator, words(loop))
         for _, loop in sorted(snapshot.loops.items())
         if loop.was_decided_in(*Loop.ACTING)
-        and (words := display_of(loop.law, loop.target).engaged)
+        and (words := find_display(loop.law, loop.target).engaged)
         and loop.actuator
     ]
     for _, words_of_one in sorted(engaged, key=lambda item: -item[0]):
@@ -59,10 +59,10 @@ def _loops_could_act(snapshot: Snapshot) -> bool:
     """Return whether a node is overloaded or a queue falls behind; dead letters require a person."""
     rows = [state for state in snapshot.states.values() if SEVERITIES.index(state.severity) >= WARNING]
     overloaded = any(row.kind == "node" and row.sign in OVERLOADED for row in rows)
-    return overloaded or any(map(falls_behind, rows))
+    return overloaded or any(map(is_falling_behind, rows))
 
 
-def _plans(snapshot: Snapshot) -> Iterator[str]:
+def _describe_plans(snapshot: Snapshot) -> Iterator[str]:
     for plan in snapshot.plans:
         if plan.state == Plan.State.PROPOSED:
             yield f"plan {plan.id} ({format_count(plan.points, 'point')}) is waiting for approval"
@@ -71,24 +71,24 @@ def _plans(snapshot: Snapshot) -> Iterator[str]:
             yield f"plan {plan.id} moves {format_count(plan.points, 'point')}, {done}"
 
 
-def _recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
+def _describe_recent_actions(snapshot: Snapshot, abnormal: bool) -> Iterator[str]:
     """Return the last action of each law, the newest first.
 
     Moves of a plan are left out, since they have their own part. Without problems only moves of points count,
     since workers start all the time.
     """
     planned = any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
-    for action in _lately(snapshot):
+    for action in _iterate_recent_actions(snapshot):
         if not planned if action.points else abnormal:
-            yield f"{action.law.replace('_', ' ')} {action.did} {ago((snapshot.at or 0.0) - action.at)}"
+            yield f"{action.law.replace('_', ' ')} {action.did} {format_age((snapshot.at or 0.0) - action.at)}"
 
 
-def _lately(snapshot: Snapshot) -> Iterator[RecentAction]:
+def _iterate_recent_actions(snapshot: Snapshot) -> Iterator[RecentAction]:
     """Return the notable actions of the last minutes; some laws act at every tick."""
     for action in snapshot.deeds:
         age_seconds = (snapshot.at or 0.0) - action.at
         # The absolute difference: an action from before a clock was set back did not happen just now.
-        if abs(age_seconds) <= LATELY_SECONDS and display_of(action.law).is_news:
+        if abs(age_seconds) <= LATELY_SECONDS and find_display(action.law).is_news:
             yield action
 
 
@@ -102,13 +102,13 @@ def _describe_held(snapshot: Snapshot) -> Iterator[str]:
         yield f"{len(held)} loops are on hold or in manual mode"
 
 
-def _trend(totals: PlantTotals) -> Sequence[str]:
+def _describe_trend(totals: PlantTotals) -> Sequence[str]:
     if totals.backlog_trend is None or (totals.backlog_seconds or 0.0) < REPORTED_SECONDS:
         return []
     return [TRENDS[totals.backlog_trend]]
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Return an age in coarse steps, because a sentence that changes each second is unreadable."""
     if seconds < 10:
         return "just now"

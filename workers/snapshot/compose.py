@@ -14,7 +14,7 @@ from queues.nodes.membership import Membership
 from queues.nodes.node_state import OFFLINE, SILENT
 from queues.stored_document import copy_shared_values, replace_fields
 from queues.topology import NodeSpec, QueueSpec
-from workers.consumer.handlers.sink import sink_of
+from workers.consumer.handlers.sink import get_sink_name
 from workers.consumer.latency import Latencies
 from workers.documents.hosts import HostStatus, WorkerHost
 from workers.documents.loops import LoopStatus, OverrideStatus
@@ -43,21 +43,21 @@ class Watch:
     membership: Membership
     now_seconds: float
 
-    def age_seconds(self, node: str) -> float | None:
+    def compute_age_seconds(self, node: str) -> float | None:
         """Return the age of its last heartbeat; None when none was certainly received."""
-        age_seconds = self.membership.age_seconds(node, self.now_seconds)
+        age_seconds = self.membership.compute_age_seconds(node, self.now_seconds)
         return None if age_seconds is None else round(age_seconds, 3)
 
-    def offline(self, node: str) -> bool:
+    def is_offline(self, node: str) -> bool:
         """Return whether no heartbeat was received for three intervals, or ever."""
         return self.membership.is_offline(node, self.now_seconds)
 
-    def stale(self, node: str) -> bool:
+    def is_stale(self, node: str) -> bool:
         """Return whether no heartbeat was received for two intervals.
 
         One from before the watch started does not count.
         """
-        return self.age_seconds(node) is None or self.membership.is_stale(node, self.now_seconds)
+        return self.compute_age_seconds(node) is None or self.membership.is_stale(node, self.now_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ def compose(
     """Compose a snapshot from the inputs and the control record; other parts have their defaults."""
     topology = inputs.readings.topology
     queues = {name: _queue(inputs, spec) for name, spec in topology.queues.items()}
-    nodes = {name: _node(inputs, spec, queues) for name, spec in topology.nodes.items()}
-    hosts = _hosts(inputs)
+    nodes = {name: _build_node_status(inputs, spec, queues) for name, spec in topology.nodes.items()}
+    hosts = _build_host_statuses(inputs)
     snapshot = Snapshot(
-        totals=_totals(inputs, queues, nodes, hosts),
-        producers=_producers(inputs),
+        totals=_compute_totals(inputs, queues, nodes, hosts),
+        producers=_build_producer_statuses(inputs),
         queues=queues,
         nodes=nodes,
         hosts=hosts,
-        pipeline=_pipeline(inputs),
+        pipeline=_build_pipeline_status(inputs),
         loops=loops,
         overrides=overrides,
     )
@@ -99,7 +99,7 @@ def compose(
 def add_stops(snapshot: Snapshot) -> Snapshot:
     """Add people's pauses and drains where they are displayed; their loops hold, whatever their mode."""
     rows = snapshot.overrides
-    queues = {name: stopped.pauses_of(name, rows) for name in snapshot.queues}
+    queues = {name: stopped.list_pauses(name, rows) for name in snapshot.queues}
     hosts = {name: stopped.drain_of(name, rows) for name in snapshot.hosts}
     if not (any(queues.values()) or any(hosts.values())):
         return snapshot
@@ -123,7 +123,7 @@ def total(values: Iterable[Number | None]) -> Number | None:
     return sum(known[1:], known[0]) if known else None
 
 
-def longest(seconds: Iterable[float | None]) -> float | None:
+def find_longest_time(seconds: Iterable[float | None]) -> float | None:
     """Return the maximum of the known values; None when none is known."""
     return max((second for second in seconds if second is not None), default=None)
 
@@ -146,18 +146,20 @@ def compute_clearing_seconds(waiting_events: int | None, out_per_second: float |
 
 
 def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
-    containers = {node: _container(inputs, spec, node) for node in _places(inputs, spec)}
+    containers = {
+        node: _build_container_status(inputs, spec, node) for node in _list_queue_nodes(inputs, spec)
+    }
     rows = list(containers.values())
     out_per_second = total(row.out_per_second for row in rows)
     waiting_events = total(row.waiting_events for row in rows)
-    oldest_seconds = longest(row.oldest_seconds for row in rows)
+    oldest_seconds = find_longest_time(row.oldest_seconds for row in rows)
     workers = [inputs.readings.containers.get((spec.name, node), Workers()) for node in containers]
     workers_at_once, service_seconds = _work(inputs, spec)
     latencies = inputs.recent.get(spec.name)
     return QueueStatus(
         kind=spec.kind,
         handler=spec.handler if spec.kind == "jobs" else None,
-        sink=sink_of(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
+        sink=get_sink_name(spec.handler, spec.handler_options) if spec.kind == "jobs" else None,
         priority=spec.priority,
         minimum_containers=spec.minimum_containers,
         in_per_second=total(row.in_per_second for row in rows),
@@ -180,15 +182,15 @@ def _queue(inputs: SnapshotInputs, spec: QueueSpec) -> QueueStatus:
 def _work(inputs: SnapshotInputs, spec: QueueSpec) -> tuple[float | None, float | None]:
     """Return the mean number of busy workers, and their time per event; unknown where none is busy."""
 
-    def rate(counter: str) -> float | None:
+    def sum_rates(counter: str) -> float | None:
         return total(inputs.rates.get(f"{spec.name}@{node}.{counter}") for node in spec.points)
 
-    busy_ms, events = rate("busy_ms"), rate("events")
+    busy_ms, events = sum_rates("busy_ms"), sum_rates("events")
     at_once = None if busy_ms is None else round(busy_ms / 1_000, 3)
     return at_once, busy_ms / 1_000 / events if busy_ms and events else None
 
 
-def _places(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
+def _list_queue_nodes(inputs: SnapshotInputs, spec: QueueSpec) -> list[str]:
     """Return nodes that have points of the queue, and those that only have a rest of its events."""
     left = [
         node
@@ -209,20 +211,20 @@ def count_work(counters: ContainerCounters, name: str) -> int:
     return whole - moved
 
 
-def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerStatus:
+def _build_container_status(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerStatus:
     heartbeat = inputs.readings.heartbeats.get(node)
     counters = heartbeat.containers.get(spec.name) if heartbeat else None
     read = counters or ContainerCounters()
     workers = inputs.readings.containers.get((spec.name, node), Workers())
-    in_per_second = _rate(inputs, node, f"{spec.name}@{node}.inserted_events")
-    server_time_share = None if inputs.watch.offline(node) else read.server_time_share
+    in_per_second = _get_rate(inputs, node, f"{spec.name}@{node}.inserted_events")
+    server_time_share = None if inputs.watch.is_offline(node) else read.server_time_share
     return ContainerStatus(
         points=spec.points.get(node, 0),
         waiting_events=_count_waiting(counters),
         waiting_bytes=_count_waiting_bytes(read),
         in_per_second=in_per_second,
-        out_per_second=_rate(inputs, node, f"{spec.name}@{node}.removed_events"),
-        dead_per_second=_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
+        out_per_second=_get_rate(inputs, node, f"{spec.name}@{node}.removed_events"),
+        dead_per_second=_get_rate(inputs, node, f"{spec.name}@{node}.dead_events"),
         load=_load(inputs, node, in_per_second, server_time_share),
         server_time_share=server_time_share,
         oldest_seconds=_oldest_seconds(inputs, node, read),
@@ -239,8 +241,8 @@ def _container(inputs: SnapshotInputs, spec: QueueSpec, node: str) -> ContainerS
 
 def _oldest_seconds(inputs: SnapshotInputs, node: str, counters: ContainerCounters) -> float | None:
     """Return the age of the oldest event, which increases at a silent node, too."""
-    oldest, age = counters.oldest_seconds, inputs.watch.age_seconds(node)
-    if oldest is None or age is None or not inputs.watch.stale(node):
+    oldest, age = counters.oldest_seconds, inputs.watch.compute_age_seconds(node)
+    if oldest is None or age is None or not inputs.watch.is_stale(node):
         return oldest
     return round(oldest + age, 3)
 
@@ -264,23 +266,25 @@ def _load(
     return round(max(events, server_time_share or 0.0), 6)
 
 
-def _rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
+def _get_rate(inputs: SnapshotInputs, node: str, counter: str) -> float | None:
     """Return a counter's rate, which is unknown for an offline node.
 
     The counters of such a node do not change because they are not read.
     """
-    return None if inputs.watch.offline(node) else inputs.rates.get(counter)
+    return None if inputs.watch.is_offline(node) else inputs.rates.get(counter)
 
 
-def _node(inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]) -> NodeStatus:
+def _build_node_status(
+    inputs: SnapshotInputs, spec: NodeSpec, queues: Mapping[str, QueueStatus]
+) -> NodeStatus:
     heartbeat = inputs.readings.heartbeats.get(spec.name)
     mine = [queue.containers[spec.name] for queue in queues.values() if spec.name in queue.containers]
     last_state = heartbeat.state if heartbeat else None
     unreadable = inputs.readings.unreadable_nodes.get(spec.name)
     return NodeStatus(
-        state=OFFLINE if last_state and inputs.watch.offline(spec.name) else last_state,
-        stale=unreadable is not None or inputs.watch.stale(spec.name),
-        age_seconds=inputs.watch.age_seconds(spec.name),
+        state=OFFLINE if last_state and inputs.watch.is_offline(spec.name) else last_state,
+        stale=unreadable is not None or inputs.watch.is_stale(spec.name),
+        age_seconds=inputs.watch.compute_age_seconds(spec.name),
         utilisation=heartbeat.utilisation if heartbeat else None,
         raw=heartbeat.raw if heartbeat else None,
         parts=heartbeat.parts if heartbeat else None,
@@ -315,7 +319,7 @@ def _shed_share(inputs: SnapshotInputs) -> float | None:
     return round((status.shed_per_second or 0.0) / status.offered_per_second, 4)
 
 
-def _totals(
+def _compute_totals(
     inputs: SnapshotInputs,
     queues: Mapping[str, QueueStatus],
     nodes: Mapping[str, NodeStatus],
@@ -335,7 +339,7 @@ def _totals(
         backlog_events=total(row.waiting_events for row in rows),
         # The queue with the longest wait: a sum over queues would hide one that stands still behind a fast
         # one.
-        backlog_seconds=longest(row.wait_seconds for row in rows),
+        backlog_seconds=find_longest_time(row.wait_seconds for row in rows),
         shed_share=_shed_share(inputs),
         nodes_in_use=len(in_use),
         nodes=len(nodes),
@@ -346,7 +350,7 @@ def _totals(
     )
 
 
-def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
+def _build_producer_statuses(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
     """Return the producers heard of recently, their queues together."""
     producers: dict[str, ProducerStatus] = {}
     for (producer, queue), report in inputs.readings.producers.items():
@@ -362,13 +366,13 @@ def _producers(inputs: SnapshotInputs) -> dict[str, ProducerStatus]:
             rejected=before.rejected + report.rejected,
             rerouted=before.rerouted + report.rerouted,
         )
-    for (producer, queue), sample in _samples(inputs, producers).items():
+    for (producer, queue), sample in _select_event_samples(inputs, producers).items():
         shown = producers[producer]
         producers[producer] = replace_fields(shown, samples={**shown.samples, queue: sample})
     return producers
 
 
-def _samples(
+def _select_event_samples(
     inputs: SnapshotInputs, producers: Mapping[str, ProducerStatus]
 ) -> dict[tuple[str, str], EventSample]:
     """Return the compositions of events of the MAX_SAMPLES busiest producers' queues."""
@@ -394,7 +398,7 @@ def limit_sample(sample: EventSample) -> EventSample:
     return EventSample(events=sample.events, **limited)
 
 
-def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
+def _build_host_statuses(inputs: SnapshotInputs) -> dict[str, HostStatus]:
     hosts = {}
     for name, host in sorted(inputs.readings.hosts.items()):
         age = inputs.ages["host", name]
@@ -403,7 +407,7 @@ def _hosts(inputs: SnapshotInputs) -> dict[str, HostStatus]:
     return hosts
 
 
-def _pipeline(inputs: SnapshotInputs) -> PipelineStatus:
+def _build_pipeline_status(inputs: SnapshotInputs) -> PipelineStatus:
     """Return the pipeline's own status and its age."""
     report, age = inputs.readings.pipeline, inputs.ages.get(("pipeline", ""))
     if report is None:

@@ -15,7 +15,7 @@ SERVER_ERROR = 500
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def answers(address: str) -> bool:
+def is_answering(address: str) -> bool:
     """Return whether a console at this address (http://host:port) answers in time and without a failure."""
     try:
         with _DIRECTLY.open(f"{address}/healthz", timeout=TIMEOUT_SECONDS):
@@ -38,7 +38,7 @@ class ConsoleProbe:
         """Start a probe that runs until the process ends; None without an address."""
         if not address:
             return None
-        probe = cls(lambda: answers(address.rstrip("/")))
+        probe = cls(lambda: is_answering(address.rstrip("/")))
         threading.Thread(
             target=probe.run, args=(threading.Event(),), name="console-probe", daemon=True
         ).start()
@@ -56,7 +56,7 @@ class ConsoleProbe:
             if stop.wait(EVERY_SECONDS):
                 return
 
-    def available(self) -> float | None:
+    def compute_availability(self) -> float | None:
         """Return 1 where it answered last, 0 where it did not, None while unknown."""
         if self._found is None or self._monotonic() - self._found[0] > KNOWN_SECONDS:
             return None

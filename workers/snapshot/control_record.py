@@ -18,7 +18,7 @@ from workers.alerts.conditions.evidence import STALE
 from workers.alerts.lifecycle.models import AlertRule
 from workers.alerts.lifecycle.open_alerts import open_alerts
 from workers.batch.runs import OPEN
-from workers.control.kinds.registry import KINDS, display_of
+from workers.control.kinds.registry import KINDS, find_display
 from workers.control.ledger import ledger
 from workers.control.parts.kind import Display
 from workers.documents.alerts import AlertStatus
@@ -28,10 +28,10 @@ from workers.documents.work import RunStatus
 from workers.models import LedgerEntry, Loop, Run
 from workers.placement import plan_document, plans
 from workers.snapshot.states.clock import MAX_CLOCK_SECONDS
-from workers.snapshot.states.limits import Limits, limits_of
+from workers.snapshot.states.limits import Limits, build_limits
 from workers.steering import override_document
-from workers.steering.overrides import list_active, select_effective, soonest_first, spread
-from workers.steering.scope import active_loops
+from workers.steering.overrides import list_active, select_effective, sort_by_expiry, spread
+from workers.steering.scope import list_active_loops
 
 RUN_SHOWN = timedelta(seconds=15)  # after its end
 DIGITS = 3
@@ -69,8 +69,8 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     measurement. before: the loops of the previous snapshot; one that is not among them starts anew, because
     its target has returned.
     """
-    rows = list(soonest_first(list_active(now).select_related("loop", "node", "owner")))
-    loops = list(active_loops().order_by("name").annotate(last=Subquery(ledger.last_entry_ids())))
+    rows = list(sort_by_expiry(list_active(now).select_related("loop", "node", "owner")))
+    loops = list(list_active_loops().order_by("name").annotate(last=Subquery(ledger.select_last_entry_ids())))
     entries = LedgerEntry.objects.in_bulk([loop.last for loop in loops if loop.last])
     held = spread(loops, rows)
     overridden = {
@@ -79,17 +79,24 @@ def control_record(now: datetime, before: Mapping[str, LoopStatus] = NOTHING_BEF
     documents = {}
     for loop in loops:
         entry, known = entries.get(loop.last), before.get(loop.name)
-        documents[loop.name] = _loop(loop, entry, overridden[loop.pk], known, bool(before))
-    proposed = [plan_document.summary(plan) for plan in plans.open_plans(now)]
-    in_force_now = override_document.statuses(rows)
-    limits = limits_of(AlertRule.objects.order_by("pk"))
-    acted = _recent_actions(now)
+        documents[loop.name] = _build_loop_status(loop, entry, overridden[loop.pk], known, bool(before))
+    proposed = [plan_document.build_plan_status(plan) for plan in plans.open_plans(now)]
+    in_force_now = override_document.build_statuses(rows)
+    limits = build_limits(AlertRule.objects.order_by("pk"))
+    acted = _list_recent_actions(now)
     return ControlRecord(
-        documents, in_force_now, proposed, _runs(now), open_alerts(), acted, limits, _caps(loops, overridden)
+        documents,
+        in_force_now,
+        proposed,
+        _runs(now),
+        open_alerts(),
+        acted,
+        limits,
+        _find_ladder_caps(loops, overridden),
     )
 
 
-def _recent_actions(now: datetime) -> list[RecentAction]:
+def _list_recent_actions(now: datetime) -> list[RecentAction]:
     """Return the last applied action of each law's loops, if recent.
 
     Laws that act at every tick are read separately, because they would displace the others.
@@ -103,17 +110,17 @@ def _recent_actions(now: datetime) -> list[RecentAction]:
         for entry in some[:MAX_ACTIONS]:
             newest.setdefault(entry.loop.law, entry)
     latest_first = sorted(newest.values(), key=lambda action: action.at, reverse=True)
-    return [_recent_action(entry) for entry in latest_first]
+    return [_build_recent_action(entry) for entry in latest_first]
 
 
-def _recent_action(entry: LedgerEntry) -> RecentAction:
+def _build_recent_action(entry: LedgerEntry) -> RecentAction:
     action = entry.action or {}
     return RecentAction(
         law=entry.loop.law,
         entry=entry.pk,
         at=entry.at.timestamp(),
         verdict=entry.verdict,
-        did=display_of(entry.loop.law, entry.loop.target).past(action),
+        did=find_display(entry.loop.law, entry.loop.target).past(action),
         points=sum(move["points"] for move in action.get("moves", ())),
     )
 
@@ -144,7 +151,7 @@ def _run(row: Run) -> RunStatus:
     )
 
 
-def _loop(
+def _build_loop_status(
     loop: Any,
     entry: LedgerEntry | None,
     overridden: dict[str, Any],
@@ -154,7 +161,7 @@ def _loop(
     """Return a loop; an override shows at once, even if the loop's next tick is seconds away."""
     parameters = {**(entry.parameters if entry else loop.parameters), **overridden}
     about = (entry.observation or {}) if entry else {}
-    display = display_of(loop.law, loop.target)
+    display = find_display(loop.law, loop.target)
     return LoopStatus(
         id=loop.pk,
         law=loop.law,
@@ -162,23 +169,23 @@ def _loop(
         mode=overridden.get("mode", loop.mode),
         measured=_measure_display(display, entry),
         setpoint=next((parameters[name] for name in display.setpoints if name in parameters), None),
-        actuator=_actuator(display, loop.law, entry),
+        actuator=_find_applied_value(display, loop.law, entry),
         at=(loop.ticked_at or entry.at).timestamp() if entry else None,
         reason=entry.reason if entry else None,
         verdict=entry.verdict if entry else None,
         entry=entry.pk if entry else None,
         overrides=len(overridden),
-        terms=_terms(display, entry),
+        terms=_select_shown_terms(display, entry),
         interval_seconds=loop.interval_seconds,
         limited_by=entry.limited_by if entry else None,
-        blind_since=_blind_since(entry, before, others_before) if entry else None,
+        blind_since=_find_blind_start(entry, before, others_before) if entry else None,
         late_seconds=about.get("late_seconds"),
         cause=about.get("cause"),
         last_mode=entry.mode if entry else None,
     )
 
 
-def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
+def _find_ladder_caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
     """Return the ladders that a person has limited to some levels.
 
     An override of the limit takes precedence.
@@ -189,7 +196,7 @@ def _caps(loops: Sequence[Loop], overridden: Mapping[int, Mapping[str, Any]]) ->
     return {queue: cap for queue, cap in caps.items() if cap != ladder.LEVELS[-1]}
 
 
-def _blind_since(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
+def _find_blind_start(entry: LedgerEntry, before: LoopStatus | None, others_before: bool) -> float | None:
     """Return the time of the first of the latest consecutive decisions without a valid measurement.
 
     None: the last decision had one. Values known a second ago are not read again, because there may be weeks
@@ -215,13 +222,13 @@ def _blind_since(entry: LedgerEntry, before: LoopStatus | None, others_before: b
     return float(first.timestamp())
 
 
-def _terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:
+def _select_shown_terms(display: Display, entry: LedgerEntry | None) -> dict[str, Any]:
     """Return the terms of the last decision that a page shows, without unknown ones."""
     terms = entry.terms if entry else {}
-    return {name: _short(terms[name]) for name in display.terms if terms.get(name) is not None}
+    return {name: _round_value(terms[name]) for name in display.terms if terms.get(name) is not None}
 
 
-def _short(value: Any) -> Any:
+def _round_value(value: Any) -> Any:
     return round(value, DIGITS) if isinstance(value, float) else value
 
 
@@ -238,11 +245,11 @@ def _format_terms(law: str, entry: LedgerEntry) -> dict[str, Any]:
     During a cool-down the terms are not in force; only for a law with one number does the guard say so in the
     terms.
     """
-    cools = entry.limited_by == guard.COOL_DOWN and catalog.law(law).actuator is None
+    cools = entry.limited_by == guard.COOL_DOWN and catalog.get_law(law).actuator is None
     return {} if cools else entry.terms
 
 
-def _actuator(display: Display, law: str, entry: LedgerEntry | None) -> float | None:
+def _find_applied_value(display: Display, law: str, entry: LedgerEntry | None) -> float | None:
     """Return the applied value: 0 when nothing was applied, unknown without an entry.
 
     For a value that stays, it is the value in force.
@@ -253,4 +260,4 @@ def _actuator(display: Display, law: str, entry: LedgerEntry | None) -> float | 
         done = entry.action if entry.applied else None
         said = (entry.observation, _format_terms(law, entry), done)
         return next((term[display.lasting] for term in said if term and display.lasting in term), None)
-    return display.size(entry.action) if entry.applied else 0
+    return display.compute_size(entry.action) if entry.applied else 0

@@ -5,24 +5,30 @@ They are values set by a person or another controller, while in force.
 
 from collections.abc import Iterator, Mapping
 
-from controllers.framework.reason import number
+from controllers.framework.reason import format_number
 from workers.documents.loops import ManualChange
 from workers.documents.pipeline import PipelineOrder
 from workers.documents.snapshot import Snapshot
 
 
-def hands(
+def list_manual_changes(
     snapshot: Snapshot, caps: Mapping[str, str], orders: Mapping[str, PipelineOrder]
 ) -> list[ManualChange]:
     """Return the manual changes, the earliest end first.
 
     caps: of limited remedy ladders, by queue; orders: people's orders for applications.
     """
-    changes = [*_tasks(snapshot), *_criteria(snapshot), *_list_stops(orders), *_caps(caps), *_nodes(snapshot)]
+    changes = [
+        *_iterate_task_changes(snapshot),
+        *_iterate_criteria_changes(snapshot),
+        *_list_stops(orders),
+        *_iterate_cap_changes(caps),
+        *_iterate_drains(snapshot),
+    ]
     return sorted(changes, key=lambda hand: (hand.until is None, hand.until or 0.0, hand.of))
 
 
-def _tasks(snapshot: Snapshot) -> Iterator[ManualChange]:
+def _iterate_task_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
     """Return the tasks set by other controllers, during which the parallelism loops hold."""
     holders = {snapshot.plant: snapshot.steered_by}
     holders |= {name: row.steered_by for name, row in snapshot.plants.items()}
@@ -34,7 +40,7 @@ def _tasks(snapshot: Snapshot) -> Iterator[ManualChange]:
             )
 
 
-def _criteria(snapshot: Snapshot) -> Iterator[ManualChange]:
+def _iterate_criteria_changes(snapshot: Snapshot) -> Iterator[ManualChange]:
     now = snapshot.at or 0.0
     for application, row in snapshot.pipeline.applications.items():
         for name, held in row.controls.held_criteria.items():
@@ -42,7 +48,7 @@ def _criteria(snapshot: Snapshot) -> Iterator[ManualChange]:
                 yield ManualChange(
                     kind="criterion",
                     of=f"application/{application}",
-                    value=f"{name} = {number(held.value)}",
+                    value=f"{name} = {format_number(held.value)}",
                     owner=held.owner,
                     reason=held.reason,
                     until=held.until_seconds,
@@ -61,12 +67,12 @@ def _list_stops(orders: Mapping[str, PipelineOrder]) -> Iterator[ManualChange]:
             )
 
 
-def _caps(caps: Mapping[str, str]) -> Iterator[ManualChange]:
+def _iterate_cap_changes(caps: Mapping[str, str]) -> Iterator[ManualChange]:
     for queue, cap in caps.items():
         yield ManualChange(kind="ladder cap", of=f"queue/{queue}", value=f"up to {cap.replace('_', ' ')}")
 
 
-def _nodes(snapshot: Snapshot) -> Iterator[ManualChange]:
+def _iterate_drains(snapshot: Snapshot) -> Iterator[ManualChange]:
     for name, node in snapshot.nodes.items():
         if node.drained:
             yield ManualChange(kind="drain", of=f"node/{name}", value="accepts no points")

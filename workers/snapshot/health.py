@@ -6,11 +6,11 @@ The others form a list.
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from controllers.framework.reason import are, format_count, format_names, percent
+from controllers.framework.reason import are, format_count, format_names, format_percent
 from queues.nodes.node_state import BUSY, NORMAL, OFFLINE, STATES
-from workers.alerts.evaluation.impact import first_step
+from workers.alerts.evaluation.impact import describe_first_step
 from workers.documents.alerts import AlertStatus
-from workers.documents.parts import unready
+from workers.documents.parts import find_starting_parts
 from workers.documents.snapshot import PlantHealth, Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.snapshot.states.judgement import SIGNS, WORDS
@@ -40,14 +40,16 @@ OF_ALL_LOOPS = ("loops_stopped", "host_overloaded")
 OF_A_PLANT = ("plant_silent", "workers_missed", "queue_unserved", "sensor_silent", "order_unreached")
 
 
-def health(snapshot: Snapshot) -> PlantHealth:
+def evaluate_health(snapshot: Snapshot) -> PlantHealth:
     """Return the health of a snapshot whose states are evaluated."""
-    all_findings = [*_findings(snapshot), *_describe_alerts(snapshot.alerts)]
+    all_findings = [*_iterate_findings(snapshot), *_describe_alerts(snapshot.alerts)]
     place = _place_in_incidents(snapshot.alerts)
     findings = sorted(
-        all_findings, key=lambda finding: (badness(finding), place.get(finding.subject, 0)), reverse=True
+        all_findings,
+        key=lambda finding: (rank_by_severity(finding), place.get(finding.subject, 0)),
+        reverse=True,
     )
-    names = list(unready(snapshot.parts))
+    names = list(find_starting_parts(snapshot.parts))
     if names and not any(_is_of_no_start(finding, names) for finding in findings):
         said = f"The plant is starting: {format_names(names)} {are(names)} not ready yet."
         return PlantHealth(BUSY, said, severity="notice", findings=findings, word=WORDS["notice"])
@@ -57,11 +59,11 @@ def health(snapshot: Snapshot) -> PlantHealth:
     # A node that was emptied and removed is offline, but the plant is not.
     emptied = worst.severity == "notice" and worst.sign == OFFLINE
     sign = NORMAL if emptied else worst.sign or NORMAL
-    word = _word(worst, snapshot.states.get(worst.subject))
+    word = _choose_word(worst, snapshot.states.get(worst.subject))
     return PlantHealth(sign, worst.sentence, severity=worst.severity, findings=findings, word=word)
 
 
-def _word(finding: SubjectFinding, state: SubjectState | None) -> str:
+def _choose_word(finding: SubjectFinding, state: SubjectState | None) -> str:
     """Return the word of the finding.
 
     This is the subject's own word where it states the problem, such as a node's load or silence; else the
@@ -89,13 +91,13 @@ def _is_of_no_start(finding: SubjectFinding, names: list[str]) -> bool:
     return finding.severity == "critical" and not {kind, f"{kind} {name}"} & set(names)
 
 
-def badness(state: SubjectState | SubjectFinding) -> tuple[int, int]:
+def rank_by_severity(state: SubjectState | SubjectFinding) -> tuple[int, int]:
     """Return the sort key of a state, for lists: by severity, then by sign."""
     sign = STATES.index(state.sign) if state.sign in STATES else -1
     return SEVERITIES.index(state.severity), sign
 
 
-def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
+def _iterate_findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
     """Return the findings that nothing else explains.
 
     Findings explained by another subject, or by an alert about all loops or those of an attached plant, are
@@ -127,7 +129,7 @@ def _findings(snapshot: Snapshot) -> Iterator[SubjectFinding]:
         if len(alike) <= LOOPS_ALONE:
             yield from (_build_finding(alike_finding) for alike_finding in alike)
         else:
-            yield _together(alike)
+            yield _merge_loop_findings(alike)
 
 
 def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
@@ -145,7 +147,7 @@ def _describe_alerts(alerts: Iterable[AlertStatus]) -> Iterator[SubjectFinding]:
             severity=severity,
             sign=SIGNS[severity],
             sentence=alert.sentence or f"{alert.title}.",
-            step=first_step(alert.condition),
+            step=describe_first_step(alert.condition),
             since=alert.since,
         )
 
@@ -169,7 +171,7 @@ def _build_finding(state: SubjectState) -> SubjectFinding:
     )
 
 
-def _together(loops: list[SubjectState]) -> SubjectFinding:
+def _merge_loop_findings(loops: list[SubjectState]) -> SubjectFinding:
     blind = "loop-blind" in loops[0].rules
     words = "have no valid measurement" if blind else "have stopped"
     return SubjectFinding(
@@ -189,5 +191,9 @@ def _describe_all_well(snapshot: Snapshot) -> str:
     count = len(snapshot.nodes)
     nodes = "The only node is" if count == 1 else f"All {count} nodes"
     share = snapshot.totals.shed_share
-    shed = f"{percent(share, 2)} of the events that patterns could use are shed" if share else "nothing shed"
+    shed = (
+        f"{format_percent(share, 2)} of the events that patterns could use are shed"
+        if share
+        else "nothing shed"
+    )
     return f"{nodes} normal; every queue keeps up; {shed}."

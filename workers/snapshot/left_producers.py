@@ -8,10 +8,10 @@ from typing import cast
 import redis
 
 from queues import keys
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.publishing.producers import KNOWN_SECONDS, LEFT_SECONDS
 from queues.redis_types import Fields
-from queues.stored_document import readable
+from queues.stored_document import decode_readable_document
 from workers.coordination.freshness import Freshness
 from workers.documents.queues import ReportedProducer
 
@@ -31,7 +31,7 @@ class LeftProducers:
 
     def __init__(self, control: redis.Redis) -> None:
         self._control = control
-        self._forget = control.register_script(script("control/forget_producers"))
+        self._forget = control.register_script(load_script("control/forget_producers"))
         self._silent, self._unchanged = Freshness(), Freshness()
         self._due_seconds = -math.inf
         self._is_failing = False
@@ -71,10 +71,10 @@ class LeftProducers:
         left = {}
         for name, stored in rows.items():
             watched, mark = f"{KIND}/{name.decode()}", hash(stored)
-            report = readable(ReportedProducer, stored)
+            report = decode_readable_document(ReportedProducer, stored)
             lag = now - report.at if report else 0.0
-            silent = self._silent.age_seconds(watched, mark, monotonic_seconds, lag)
-            unchanged = self._unchanged.age_seconds(watched, mark, monotonic_seconds)
+            silent = self._silent.compute_age_seconds(watched, mark, monotonic_seconds, lag)
+            unchanged = self._unchanged.compute_age_seconds(watched, mark, monotonic_seconds)
             if silent >= LEFT_SECONDS and unchanged >= KNOWN_SECONDS:
                 left[name] = stored
         return left

@@ -11,7 +11,7 @@ import redis
 
 from queues import keys
 from queues.nodes.membership import Membership
-from queues.stored_document import ReportReader, readable, replace_fields
+from queues.stored_document import ReportReader, decode_readable_document, replace_fields
 from queues.topology import KnownTopology
 from workers.consumer.latency import Latencies
 from workers.coordination.freshness import Freshness
@@ -24,9 +24,9 @@ from workers.documents.states import SubjectState
 from workers.history.expected_bands import BandWatch
 from workers.history.load_forecasts import PLANT, LoadForecasts, LoadSource
 from workers.pipeline.declaration.orders import Orders
-from workers.plants.foreign.adapters import patience
+from workers.plants.foreign.adapters import get_convergence_timeout
 from workers.plants.foreign.watch import PlantWatch
-from workers.plants.holding import holder_of
+from workers.plants.holding import find_holder
 from workers.plants.orders import OrderWatch
 from workers.plants.registry import LOCAL
 from workers.plants.steered import SteeredPlant
@@ -34,8 +34,8 @@ from workers.snapshot.action_summary import add_action_summary
 from workers.snapshot.compose import SnapshotInputs, Watch, compose, count_work
 from workers.snapshot.console_probe import ConsoleProbe
 from workers.snapshot.control_record import control_record
-from workers.snapshot.hands import hands
-from workers.snapshot.health import health
+from workers.snapshot.hands import list_manual_changes
+from workers.snapshot.health import evaluate_health
 from workers.snapshot.parts import PartsRecord
 from workers.snapshot.rates import LEAVING_WINDOW_SECONDS, WINDOW_SECONDS, Rates
 from workers.snapshot.readings import Readings, read
@@ -84,7 +84,9 @@ class LocalPlant(SteeredPlant):
         self._monotonic, self._name, self._others = monotonic, name, others
         self._plant_time = plant_time or clock
         self._load_forecasts, self._bands, self._console = forecasts, bands, console
-        self._orders = OrderWatch(patience=patience, before=lambda: self._load_previous().plants)
+        self._orders = OrderWatch(
+            patience=get_convergence_timeout, before=lambda: self._load_previous().plants
+        )
         self._known, self._reader = KnownTopology(), ReportReader(logger)
         self._membership, self._freshness, self._rates = Membership(), Freshness(), Rates()
         self._producer_rates, self._report_times = Rates(), ReportTimes()
@@ -102,14 +104,14 @@ class LocalPlant(SteeredPlant):
         now, plant_now = self._clock(), self._plant_time()
         readings = read(self._control, plant_now, self._known, self._reader)
         monotonic_seconds = self._monotonic()
-        inputs = self._inputs(readings, now, monotonic_seconds)
+        inputs = self._build_inputs(readings, now, monotonic_seconds)
         before = self._load_previous().loops if self._loops is None else self._loops
         record = control_record(datetime.fromtimestamp(now, UTC), before)
         self._loops = record.loops
         self._seq += 1
         composed = self._add_trends(compose(inputs, record.loops, record.overrides), monotonic_seconds)
         composed = replace_fields(composed, parts=self._parts_record().step(composed, now))
-        plants = self._plants(now, monotonic_seconds)
+        plants = self._build_plant_statuses(now, monotonic_seconds)
         snapshot = replace_fields(
             composed,
             seq=self._seq,
@@ -120,12 +122,12 @@ class LocalPlant(SteeredPlant):
             runs=record.runs,
             alerts=record.alerts,
             deeds=record.recent_actions,
-            steered_by=holder_of(self._control, self._name),
+            steered_by=find_holder(self._control, self._name),
             plants=plants,
-            forecasts=self._forecasts(composed.pipeline, plants, now),
-            bands=self._bands.rows(list(composed.queues), now) if self._bands else ExpectedBands(),
+            forecasts=self._compute_forecasts(composed.pipeline, plants, now),
+            bands=self._bands.collect_rows(list(composed.queues), now) if self._bands else ExpectedBands(),
         )
-        manual_changes = hands(snapshot, record.caps, Orders(self._control).read())
+        manual_changes = list_manual_changes(snapshot, record.caps, Orders(self._control).read())
         return self._add_states(replace_fields(snapshot, hands=manual_changes), record.limits, readings)
 
     def _add_states(self, snapshot: Snapshot, limits: Limits, readings: Readings) -> Snapshot:
@@ -134,12 +136,12 @@ class LocalPlant(SteeredPlant):
         unreadable = readings.unreadable_hosts
         self._states = evaluate_states(snapshot, before, limits, readings.hosts, unreadable)
         snapshot = replace_fields(snapshot, states=self._states)
-        snapshot = replace_fields(snapshot, health=health(snapshot))
+        snapshot = replace_fields(snapshot, health=evaluate_health(snapshot))
         return replace_fields(snapshot, health=add_action_summary(snapshot))
 
     def _load_previous(self) -> Snapshot:
         """Load the previously published snapshot: a new watcher knows no other past."""
-        return readable(Snapshot, self._control.get(keys.SNAPSHOT)) or NOTHING_SEEN
+        return decode_readable_document(Snapshot, self._control.get(keys.SNAPSHOT)) or NOTHING_SEEN
 
     def _add_trends(self, snapshot: Snapshot, at_seconds: float) -> Snapshot:
         """Add facts that only a watcher knows: trends of the backlog and whether the console answers.
@@ -158,7 +160,7 @@ class LocalPlant(SteeredPlant):
             snapshot.totals,
             backlog_change_events=change,
             backlog_trend=whole.trend,
-            console_available=self._console.available() if self._console else None,
+            console_available=self._console.compute_availability() if self._console else None,
         )
         return replace_fields(snapshot, queues=queues, totals=totals)
 
@@ -166,15 +168,15 @@ class LocalPlant(SteeredPlant):
         """Return the record of the parts, continued from another watcher's if it ran just before."""
         if self._parts is None:
             stored = cast(bytes | None, self._control.get(keys.SNAPSHOT))
-            self._parts = PartsRecord(readable(Snapshot, stored))
+            self._parts = PartsRecord(decode_readable_document(Snapshot, stored))
         return self._parts
 
-    def _plants(self, now: float, at_seconds: float) -> dict[str, PlantStatus]:
+    def _build_plant_statuses(self, now: float, at_seconds: float) -> dict[str, PlantStatus]:
         """Return the registered plants.
 
         They include their holders here, the outcomes of their orders, and the trends of their groups' lags.
         """
-        rows = self._orders.step(self._others.rows(), now) if self._others else {}
+        rows = self._orders.step(self._others.collect_rows(), now) if self._others else {}
         statuses, trends = {}, {}
         for name, row in rows.items():
             groups = {}
@@ -182,11 +184,11 @@ class LocalPlant(SteeredPlant):
                 watch = trends[name, group] = self._group_trends.get((name, group)) or TrendWatch()
                 watch.add(status.lag_events, at_seconds)
                 groups[group] = replace_fields(status, trend=watch.trend)
-            statuses[name] = replace_fields(row, steered_by=holder_of(self._control, name), groups=groups)
+            statuses[name] = replace_fields(row, steered_by=find_holder(self._control, name), groups=groups)
         self._group_trends = trends
         return statuses
 
-    def _forecasts(
+    def _compute_forecasts(
         self, pipeline: PipelineStatus, plants: Mapping[str, PlantStatus], now: float
     ) -> dict[str, LoadForecast]:
         """Return load forecasts for running applications and for plants with adjustable tasks."""
@@ -194,28 +196,31 @@ class LocalPlant(SteeredPlant):
             return {}
         here = {name: LoadSource(tuple(row.queues)) for name, row in pipeline.applications.items()}
         there = {PLANT + name: LoadSource(plant=name) for name, row in plants.items() if row.tasks}
-        return self._load_forecasts.rows({**here, **there}, now)
+        return self._load_forecasts.collect_rows({**here, **there}, now)
 
-    def _inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
+    def _build_inputs(self, readings: Readings, now: float, monotonic_seconds: float) -> SnapshotInputs:
         """Return the readings with facts that only a watcher knows: ages, rates, recent latencies."""
 
-        def age(kind: str, name: str, at: float, mark: float) -> float:
+        def compute_age(kind: str, name: str, at: float, mark: float) -> float:
             lag = now - at
-            age_seconds = self._freshness.age_seconds(f"{kind}/{name}", mark, monotonic_seconds, lag)
+            age_seconds = self._freshness.compute_age_seconds(f"{kind}/{name}", mark, monotonic_seconds, lag)
             return round(age_seconds, DIGITS)
 
         sequences = {name: beat.seq for name, beat in readings.heartbeats.items()}
         self._membership = self._membership.record_sequences(sequences, monotonic_seconds)
         watch = Watch(self._membership, monotonic_seconds)
-        ages = {("host", name): age("host", name, host.at, host.at) for name, host in readings.hosts.items()}
+        ages = {
+            ("host", name): compute_age("host", name, host.at, host.at)
+            for name, host in readings.hosts.items()
+        }
         for (producer, queue), report in readings.producers.items():
             name = f"{producer}|{queue}"
-            ages["producer", name] = age("producer", name, report.at, report.at)
+            ages["producer", name] = compute_age("producer", name, report.at, report.at)
         self._freshness.forget_others("producer", (name for kind, name in ages if kind == "producer"))
         if readings.pipeline:
             at = readings.pipeline.at
-            ages["pipeline", ""] = age("pipeline", "", at, at)
-        recent = self._recent(readings.latencies, monotonic_seconds)
+            ages["pipeline", ""] = compute_age("pipeline", "", at, at)
+        recent = self._compute_recent_latencies(readings.latencies, monotonic_seconds)
         return SnapshotInputs(readings, watch, ages, self._compute_rates(readings, monotonic_seconds), recent)
 
     def _compute_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
@@ -232,12 +237,12 @@ class LocalPlant(SteeredPlant):
                 for name, window in COUNTED.items():
                     key = f"{queue}@{node}.{name}"
                     count = count_work(counters, name) if is_new else None
-                    rates[key] = self._rate(key, count, at_seconds, window)
+                    rates[key] = self._compute_rate(key, count, at_seconds, window)
         for (queue, node), workers in readings.containers.items():
             for name in WORKED:
                 key = f"{queue}@{node}.{name}"
                 counted = workers.counts.get(name, 0)
-                rates[key] = self._rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
+                rates[key] = self._compute_rate(key, counted, at_seconds, LEAVING_WINDOW_SECONDS)
         return {**rates, **self._compute_producer_rates(readings, at_seconds)}
 
     def _compute_producer_rates(self, readings: Readings, at_seconds: float) -> dict[str, float | None]:
@@ -249,19 +254,21 @@ class LocalPlant(SteeredPlant):
             reported = self._report_times.estimate(key, row.at, at_seconds)
             if reported is not None:
                 self._producer_rates.add(key, row.events, reported)
-        rates = {key: self._producer_rates.last(key) for key in rows}
+        rates = {key: self._producer_rates.get_latest(key) for key in rows}
         return {key: None if rate is None else round(rate, DIGITS) for key, rate in rates.items()}
 
-    def _rate(
+    def _compute_rate(
         self, counter: str, value: float | None, at_seconds: float, window_seconds: float = WINDOW_SECONDS
     ) -> float | None:
         if value is None:
-            rate = self._rates.last(counter)
+            rate = self._rates.get_latest(counter)
         else:
             rate = self._rates.add(counter, value, at_seconds, window_seconds)
         return None if rate is None else round(rate, DIGITS)
 
-    def _recent(self, now_by_queue: Mapping[str, Latencies], at_seconds: float) -> dict[str, Latencies]:
+    def _compute_recent_latencies(
+        self, now_by_queue: Mapping[str, Latencies], at_seconds: float
+    ) -> dict[str, Latencies]:
         """Return the latencies of the last LATENCY_WINDOW_SECONDS, from cumulative histograms."""
         self._histograms.append((at_seconds, dict(now_by_queue)))
         while len(self._histograms) > 2 and self._histograms[1][0] <= at_seconds - LATENCY_WINDOW_SECONDS:

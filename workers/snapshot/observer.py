@@ -45,7 +45,7 @@ def compute_wait_seconds(now: float) -> float:
     return (OBSERVE_AT_SECONDS - now) % 1.0 or 1.0
 
 
-def message(snapshot: Snapshot, stored: bytes, patch: JsonObject | None) -> bytes:
+def encode_message(snapshot: Snapshot, stored: bytes, patch: JsonObject | None) -> bytes:
     """Return the message to the web processes.
 
     It has the stored snapshot and (unless it is the first) the merge patch from the previous one.
@@ -80,9 +80,9 @@ class Observer:
         It also observes without the lease: a successor must have watched to know ages and rates.
         """
         snapshot = self._plant.observe()
-        if not self._ours():
+        if not self._check_ownership():
             if self._objectives is not None:
-                self._objectives.rest()
+                self._objectives.reset_state()
             return None
         snapshot = replace_fields(snapshot, seq=self._before.seq + 1 if self._before else 1)
         if self._objectives is not None:
@@ -92,7 +92,7 @@ class Observer:
         with self._control.pipeline(transaction=True) as pipe:
             pipe.set(keys.SNAPSHOT, stored)
             metrics.append(pipe, snapshot)
-            pipe.publish(keys.LIVE, message(snapshot, stored, patch))
+            pipe.publish(keys.LIVE, encode_message(snapshot, stored, patch))
             pipe.execute()
         self._before = snapshot
         # This is last: live data must not wait for a disk that is full or slow.
@@ -144,7 +144,7 @@ class Observer:
                 logger.warning("Snapshots are not recorded for the history because of an error: %s", error)
             self._unrecorded = True
 
-    def _ours(self) -> bool:
+    def _check_ownership(self) -> bool:
         if self._lease.renew():
             return True
         # Lost or never held. The next holder continues from the last published snapshot, whoever published
@@ -152,7 +152,7 @@ class Observer:
         if self._lease.acquire() is None:
             return False
         stored = self._control.get(keys.SNAPSHOT)
-        self._before = _readable(stored) if stored else None
+        self._before = _read_stored_snapshot(stored) if stored else None
         return True
 
     def _complain(self, error: Exception) -> None:
@@ -163,7 +163,7 @@ class Observer:
             close_old_connections()
 
 
-def _readable(stored: bytes | str) -> Snapshot | None:
+def _read_stored_snapshot(stored: bytes | str) -> Snapshot | None:
     """Return the stored snapshot; None where it is another version's and unreadable."""
     try:
         return Snapshot.from_json(stored)

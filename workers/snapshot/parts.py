@@ -8,7 +8,7 @@ limited: a part that never starts then becomes silent, and one that dies later g
 from collections.abc import Iterator
 
 from queues.nodes.node_state import SILENT
-from workers.documents.parts import CONSUMERS, CONTROL, PartStatus, node_part
+from workers.documents.parts import CONSUMERS, CONTROL, PartStatus, format_node_part
 from workers.documents.pipeline import AT_WORK, NOT_REPORTING, RUNNING, PipelineStatus
 from workers.documents.snapshot import Snapshot
 
@@ -42,14 +42,14 @@ class PartsRecord:
 
 
 def _simply_runs(name: str, part: PartStatus) -> bool:
-    return name.startswith(node_part("")) and part.state == "running" and part.grace_until is None
+    return name.startswith(format_node_part("")) and part.state == "running" and part.grace_until is None
 
 
 def observe_parts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Return each part that the plant requires with its apparent state, regardless of the past."""
     for name, node in snapshot.nodes.items():
         heard = node.age_seconds is not None and not node.stale and node.state not in SILENT
-        yield node_part(name), "running" if heard else "silent"
+        yield format_node_part(name), "running" if heard else "silent"
     kinds = {queue.kind for queue in snapshot.queues.values()}
     roles = {host.role for host in snapshot.hosts.values()}
     if snapshot.loops:

@@ -31,9 +31,9 @@ class Rates:
         # One sample older than the window stays, so that the window is spanned completely.
         while len(samples) > 2 and samples[1][0] <= at_seconds - window_seconds:
             samples.popleft()
-        return self.last(name)
+        return self.get_latest(name)
 
-    def last(self, name: str) -> float | None:
+    def get_latest(self, name: str) -> float | None:
         """Return the rate as of the newest sample, for a counter that has not been read since."""
         samples = self._samples.get(name)
         if not samples:

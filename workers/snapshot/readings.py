@@ -8,8 +8,8 @@ import redis
 from queues import keys
 from queues.errors import BadTopology
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import ReportReader, readable
-from queues.text.numbers import whole_number
+from queues.stored_document import ReportReader, decode_readable_document
+from queues.text.numbers import parse_whole_number
 from queues.topology import KnownTopology, Topology
 from workers.consumer.latency import Latencies
 from workers.consumer.work_report import RUNNING_EXPIRES_SECONDS, SUBMISSION_EXPIRES_SECONDS
@@ -59,7 +59,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
             pipe.hgetall(key)
         pipe.get(keys.PIPELINE)
         stored, heartbeats, producers, hosts, pipeline = pipe.execute()
-    topology = _topology(stored, known)
+    topology = _parse_topology(stored, known)
     containers, latencies = _read_work(control, topology, now)
     beats, unreadable_nodes = reader.read(Heartbeat, heartbeats.items(), "heartbeat")
     reported, unreadable_hosts = reader.read(ReportedHost, hosts.items(), "host report")
@@ -70,7 +70,7 @@ def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportR
         producers={
             _pair(name.decode(errors="backslashreplace")): report
             for name, text in producers.items()
-            if (report := readable(ReportedProducer, text)) is not None
+            if (report := decode_readable_document(ReportedProducer, text)) is not None
         },
         hosts=reported,
         pipeline=pipelines.get("pipeline"),
@@ -98,16 +98,18 @@ def _read_work(
         for job in jobs:
             pipe.hgetall(keys.LATENCY.build(job.name))
         answers = pipe.execute()
-    containers = {pair: _workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)}
+    containers = {
+        pair: _parse_workers(*answers[3 * place : 3 * place + 3]) for place, pair in enumerate(pairs)
+    }
     histograms = answers[3 * len(pairs) :]
     latencies = {each.name: Latencies.from_hash(h) for each, h in zip(jobs, histograms, strict=True)}
     return containers, latencies
 
 
-def _workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:
+def _parse_workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:
     """A count that is no number, as another version or a person may write it, is left out."""
     read = {
-        name.decode(errors="replace"): whole_number(value.decode(errors="replace"))
+        name.decode(errors="replace"): parse_whole_number(value.decode(errors="replace"))
         for name, value in stored.items()
         if name != b"trouble"
     }
@@ -115,7 +117,7 @@ def _workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> W
     return Workers(waiting_to_run, busy, counts, stored.get(b"trouble", b"").decode(errors="replace") or None)
 
 
-def _topology(stored: bytes | None, known: KnownTopology) -> Topology:
+def _parse_topology(stored: bytes | None, known: KnownTopology) -> Topology:
     try:
         return known.read(stored) if stored else EMPTY
     except BadTopology:

@@ -56,7 +56,7 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     stored = cast(list[Any], control.mget(possible)) if possible else []
     there = {key for key, text in zip(possible, stored, strict=True) if text}
     rows = Override.objects.filter(ended_at__isnull=True, expires_at__gt=now).select_related("owner")
-    wanted = {key_of(row): row for row in rows if is_pause(row) or is_drain(row)}
+    wanted = {build_override_key(row): row for row in rows if is_pause(row) or is_drain(row)}
     for key in wanted.keys() - there:
         _write(control, wanted[key], now)
     if left := there - wanted.keys():
@@ -64,7 +64,7 @@ def reconcile(control: redis.Redis, now: datetime) -> int:
     return len(wanted.keys() ^ there)
 
 
-def key_of(override: Override) -> str:
+def build_override_key(override: Override) -> str:
     """Return the key of an override."""
     if is_drain(override):
         return keys.DRAIN.build(override.host)

@@ -26,7 +26,7 @@ class Expiry:
             raise BadInput("expires_at", "is ambiguous or missing; set either minutes or expires_at.")
         if self.endless:
             return None
-        most = timedelta(days=plant_settings.value("override.maximum_days"))
+        most = timedelta(days=plant_settings.get_setting_value("override.maximum_days"))
         if self.expires_at is None:
             return now + parse_minutes(self.minutes, most)
         if self.expires_at.tzinfo is None:
@@ -47,7 +47,7 @@ def parse_minutes(minutes: Any, most: timedelta) -> timedelta:
     return timedelta(minutes=minutes)
 
 
-def time_words(at: datetime, since: datetime) -> str:
+def format_time(at: datetime, since: datetime) -> str:
     """Return a time in UTC, with its day if that is not the day of `since`: 14:30:00 UTC."""
     utc = at.astimezone(UTC)
     day = "" if utc.date() == since.astimezone(UTC).date() else f"{utc:%Y-%m-%d} "
@@ -56,7 +56,7 @@ def time_words(at: datetime, since: datetime) -> str:
 
 def notice_period() -> timedelta:
     """Return how long before its end an override gives notice, if it runs long enough."""
-    return timedelta(seconds=plant_settings.value("override.notice_seconds"))
+    return timedelta(seconds=plant_settings.get_setting_value("override.notice_seconds"))
 
 
 def notice_at(created_at: datetime, expires_at: datetime | None, period: timedelta) -> datetime | None:

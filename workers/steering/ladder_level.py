@@ -10,11 +10,11 @@ from workers.models import Loop
 SHED = LEVELS.index("shed") + 1
 
 
-def level_in_force(queue: str, snapshot: Snapshot) -> int | None:
+def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
     """Return the highest level that the ladder, or a person in its place, has enabled; None while that is not
     known, since its last tick had no valid measurement. Without an acting ladder, no level is enabled.
     """
-    loop = _ladder(queue, snapshot)
+    loop = _find_ladder(queue, snapshot)
     if loop is None or not loop.was_decided_in(*Loop.ACTING):
         return 0
     rung = loop.terms.get(str(LAW.actuator))
@@ -25,19 +25,19 @@ def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
     """Return the share of the time that producers over HTTP are to wait; all of it if a person throttles
     manually.
     """
-    loop = _ladder(queue, snapshot)
-    if loop is None or not allows(level_in_force(queue, snapshot) or 0, "throttle"):
+    loop = _find_ladder(queue, snapshot)
+    if loop is None or not allows(find_active_level(queue, snapshot) or 0, "throttle"):
         return 0.0
     return 1.0 if loop.mode == Loop.Mode.MANUAL else float(loop.terms.get("closed_share") or 0.0)
 
 
 def may_shed(queues: list[str], snapshot: Snapshot) -> bool | None:
     """Return whether the ladder of each of these queues has enabled shedding; None while unknown."""
-    levels = [level_in_force(queue, snapshot) for queue in queues]
+    levels = [find_active_level(queue, snapshot) for queue in queues]
     if any(level is not None and level < SHED for level in levels):
         return False
     return None if None in levels else True
 
 
-def _ladder(queue: str, snapshot: Snapshot) -> LoopStatus | None:
+def _find_ladder(queue: str, snapshot: Snapshot) -> LoopStatus | None:
     return snapshot.loops.get(f"{LAW.name}/{queue}")

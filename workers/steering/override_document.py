@@ -4,25 +4,25 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.documents.loops import OverrideStatus
 from workers.models import Override
 from workers.steering.expiry import notice_at, notice_period
 from workers.steering.scope import Scope
 
 
-def statuses(rows: Iterable[Override]) -> list[OverrideStatus]:
+def build_statuses(rows: Iterable[Override]) -> list[OverrideStatus]:
     """Return overrides as the snapshot has them; the setting is read once for all."""
     period = notice_period()
-    return [status(row, period) for row in rows]
+    return [build_status(row, period) for row in rows]
 
 
 def document(override: Override) -> dict[str, Any]:
     """Return the same as plain JSON."""
-    return plain(status(override))
+    return convert_to_plain(build_status(override))
 
 
-def status(override: Override, period: timedelta | None = None) -> OverrideStatus:
+def build_status(override: Override, period: timedelta | None = None) -> OverrideStatus:
     """Return an override as the snapshot has it."""
     notice = notice_at(
         override.created_at, override.expires_at, notice_period() if period is None else period

@@ -42,7 +42,7 @@ from workers.coordination.transaction_locks import lock_until_commit
 from workers.models import Loop, Override
 from workers.steering import enforcing, ownership
 from workers.steering.expiry import Expiry
-from workers.steering.scope import THRESHOLDS, Scope, active_loops, is_itself, is_threshold
+from workers.steering.scope import THRESHOLDS, Scope, is_itself, is_threshold, list_active_loops
 
 LOCK = "overrides"
 MAXIMUM_REASON_LENGTH = 2_000
@@ -66,7 +66,7 @@ def list_active_at(at: datetime) -> QuerySet[Override]:
     )
 
 
-def soonest_first(rows: QuerySet[Override]) -> QuerySet[Override]:
+def sort_by_expiry(rows: QuerySet[Override]) -> QuerySet[Override]:
     """Return overrides in the order in which they revert; those without an end last."""
     return rows.order_by(F("expires_at").asc(nulls_last=True), "pk")
 
@@ -85,17 +85,18 @@ def spread(loops: Iterable[Loop], rows: Iterable[Override]) -> dict[int, list[Ov
     oldest_first = sorted(rows, key=lambda row: (row.created_at, row.pk))
     held = [(Scope.build(row), row) for row in oldest_first if not is_itself(row)]
     return {
-        loop.pk: [row for scope, row in held if _reaches(scope, row.name, row.value, loop)] for loop in loops
+        loop.pk: [row for scope, row in held if _applies_to_loop(scope, row.name, row.value, loop)]
+        for loop in loops
     }
 
 
-def _reaches(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
+def _applies_to_loop(scope: Scope, name: str, value: Any, loop: Loop) -> bool:
     """Return whether an override is on the loop.
 
     A wide one doesn't put a loop on auto that has to be enabled individually.
     """
     lets_many_act = scope.is_wide and name == "mode" and value in Loop.ACTING
-    return scope.covers(loop) and not (lets_many_act and ownership.acts_by_itself(loop))
+    return scope.covers(loop) and not (lets_many_act and ownership.needs_explicit_enabling(loop))
 
 
 def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
@@ -103,18 +104,18 @@ def list_for_loop(loop: Loop, now: datetime) -> list[Override]:
     return group_by_loop([loop], now)[loop.pk]
 
 
-def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
+def explain_conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Return why the overrides of parameters and guard don't apply, without the full stop; "" if they do.
 
     Overrides that agreed may contradict each other once one of them has ended, and a loop's own value may
     change: then the loop runs with its own values rather than with values that its law refuses.
     """
-    law, rows = catalog.law(loop.law), list(in_force)
+    law, rows = catalog.get_law(loop.law), list(in_force)
     if not rows:
         return ""
     try:
-        law.check(effective_parameters(law, loop.parameters, rows, now))
-        guard.read_settings(law, effective_guard(law, loop.guard, rows, now))
+        law.check(get_effective_parameters(law, loop.parameters, rows, now))
+        guard.read_settings(law, get_effective_guard(law, loop.guard, rows, now))
     except BadInput as error:
         return str(error).rstrip(".")
     return ""
@@ -122,9 +123,11 @@ def conflict(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
 
 def select_effective(loop: Loop, in_force: list[Override], now: datetime) -> list[Override]:
     """Return the overrides in force that the loop applies: if they conflict, only mode and actuator."""
-    if not conflict(loop, in_force, now):
+    if not explain_conflict(loop, in_force, now):
         return in_force
-    return [override for override in in_force if override.name in ("mode", catalog.law(loop.law).actuator)]
+    return [
+        override for override in in_force if override.name in ("mode", catalog.get_law(loop.law).actuator)
+    ]
 
 
 def list_effective(loop: Loop, now: datetime) -> list[Override]:
@@ -132,7 +135,9 @@ def list_effective(loop: Loop, now: datetime) -> list[Override]:
     return select_effective(loop, list_for_loop(loop, now), now)
 
 
-def effective(parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime) -> dict[str, Any]:
+def apply_overrides(
+    parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
+) -> dict[str, Any]:
     """Return parameters with the values of the overrides in force in their place; the later of two wins."""
     values = dict(parameters)
     for override in sorted(overrides, key=lambda each: (each.created_at, each.pk)):
@@ -146,17 +151,17 @@ def holds(override: Override, now: datetime) -> bool:
     return override.ended_at is None and (override.expires_at is None or now < override.expires_at)
 
 
-def value_of(name: str, overrides: Iterable[Override], now: datetime) -> Any:
+def find_effective_value(name: str, overrides: Iterable[Override], now: datetime) -> Any:
     """Return the value in force under a name, or None."""
-    return effective({name: None}, overrides, now)[name]
+    return apply_overrides({name: None}, overrides, now)[name]
 
 
-def mode_of(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
+def get_effective_mode(loop: Loop, in_force: Iterable[Override], now: datetime) -> str:
     """Return the loop's mode: its own, or that of an override in its place."""
-    return str(value_of("mode", in_force, now) or loop.mode)
+    return str(find_effective_value("mode", in_force, now) or loop.mode)
 
 
-def node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
+def get_node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
     """Return {node: {"busy", "toobusy"}} as in force now: the node's own, or the overrides'. For the
     projection.
     """
@@ -213,12 +218,12 @@ def set_override(
             if itself
             else _validate_override(scope, name, value, now, beside or {})
         )
-        same = list_active(now).filter(name=name, **scope.fields())
+        same = list_active(now).filter(name=name, **scope.get_field_values())
         replaced = [{**row, "ended": True} for row in map(_describe_replaced, same)]
         replaced += [] if itself else [_describe_replaced(row) for row in _list_overlapping(scope, name, now)]
         same.update(ended_at=now, ended_by=by or owner)
         override = Override.objects.create(
-            **scope.fields(),
+            **scope.get_field_values(),
             name=name,
             value=checked[0],
             instead_of=checked[1],
@@ -316,18 +321,18 @@ def _validate_override(
     covered = (
         [scope.loop]
         if scope.loop
-        else [active_loop for active_loop in active_loops() if scope.covers(active_loop)]
+        else [active_loop for active_loop in list_active_loops() if scope.covers(active_loop)]
     )
     if not covered:
         raise BadInput("scope", f"{scope} has no loops; choose another law, queue, or node.")
-    loops = [override for override in covered if _reaches(scope, name, value, override)]
+    loops = [override for override in covered if _applies_to_loop(scope, name, value, override)]
     if not loops:
         raise BadInput("scope", f"{scope} has only loops of attached plants; enable them one by one.")
     if name == "mode":
         if value not in Loop.Mode.values:
             raise BadInput("value", f"must be one of {', '.join(Loop.Mode.values)}, not {value!r}")
-        demand_one_owner(loops, value, now, "value")
-        return value, _common(loop.mode for loop in loops)
+        require_single_owner(loops, value, now, "value")
+        return value, _find_common_value(loop.mode for loop in loops)
     if name.startswith("guard.") and scope.is_wide:
         loops = [loop for loop in loops if _knows(loop, name)] or loops
     elif len({loop.law for loop in loops}) > 1:
@@ -335,10 +340,10 @@ def _validate_override(
             "name", f"{name} belongs to one law, and {scope} has loops of several; choose the law, too."
         )
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
-    return checked[0][0], _common(before for _, before in checked)
+    return checked[0][0], _find_common_value(before for _, before in checked)
 
 
-def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str) -> None:
+def require_single_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str) -> None:
     """Raise `BadInput` naming the field if loops may not act (`mode`).
 
     They may not if another loop sets the same tasks of an attached plant, or would once an override has
@@ -350,22 +355,26 @@ def demand_one_owner(loops: Iterable[Loop], mode: str, now: datetime, field: str
         return
     if len(chosen) == 1 and (why := ownership.explain_never(chosen[0])):
         raise BadInput(field, why)
-    others = list(active_loops().filter(target__has_key="plant"))
+    others = list(list_active_loops().filter(target__has_key="plant"))
     held = group_by_loop(others, now)
-    act = [other for other in others if {other.mode, mode_of(other, held[other.pk], now)} & set(Loop.ACTING)]
+    act = [
+        other
+        for other in others
+        if {other.mode, get_effective_mode(other, held[other.pk], now)} & set(Loop.ACTING)
+    ]
     for loop in begins:
-        if (rival := ownership.rival_of(loop, [*act, *begins])) is not None:
+        if (rival := ownership.find_competing_loop(loop, [*act, *begins])) is not None:
             raise BadInput(field, ownership.explain_refusal(loop, rival))
 
 
 def _knows(loop: Loop, name: str) -> bool:
     """Return whether the guard of a loop's law has the setting."""
     return name.removeprefix("guard.") in {
-        setting.name for setting in guard.settings_of(catalog.law(loop.law))
+        setting.name for setting in guard.list_guard_settings(catalog.get_law(loop.law))
     }
 
 
-def _common(values: Iterable[Any]) -> Any:
+def _find_common_value(values: Iterable[Any]) -> Any:
     """Return the value that all have, None if they differ."""
     first, *others = values
     return first if all(other == first for other in others) else None
@@ -374,11 +383,11 @@ def _common(values: Iterable[Any]) -> Any:
 def _validate_parameter(
     loop: Loop, scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    law = catalog.law(loop.law)
+    law = catalog.get_law(loop.law)
     if (why := ownership.explain_fixed(loop.law, name)) is not None:
         raise BadInput("name", why)
     try:
-        value = catalog.parameter(law, name).check(value, "value")
+        value = catalog.get_parameter(law, name).check(value, "value")
     except BadInput as error:
         raise BadInput("name" if error.field == "name" else "value", error.message) from None
     if name == law.actuator:
@@ -390,19 +399,19 @@ def _validate_parameter(
     ]
     try:
         # Each is in its range, but they may still contradict each other.
-        return value, _instead_of(law, loop, others, {**beside, name: value}, name, now)
+        return value, _find_replaced_value(law, loop, others, {**beside, name: value}, name, now)
     except BadInput as error:
         raise BadInput("value", str(error)) from None
 
 
-def _instead_of(
+def _find_replaced_value(
     law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
 ) -> Any:
     """Return what was in force under this name; raise `BadInput` if the whole with the new values is not
     valid.
     """
     if name.startswith("guard."):
-        settings, key = effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
+        settings, key = get_effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")
         settings_new = {
             override.removeprefix("guard."): new[override]
             for override in new
@@ -410,35 +419,37 @@ def _instead_of(
         }
         guard.read_settings(law, {**settings, **settings_new})
         return settings[key]
-    parameters = effective_parameters(law, loop.parameters, others, now)
+    parameters = get_effective_parameters(law, loop.parameters, others, now)
     law.check({**parameters, **{override: new[override] for override in new if override in parameters}})
     return parameters[name]
 
 
-def effective_parameters(
+def get_effective_parameters(
     law: Law, parameters: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
     """Return all parameters of a law by name, defaults filled in, overrides in their place."""
-    return effective(_parameters(law.name, json.dumps(parameters)), overrides, now)
+    return apply_overrides(_read_parameters(law.name, json.dumps(parameters)), overrides, now)
 
 
-def effective_guard(
+def get_effective_guard(
     law: Law, settings: Mapping[str, Any], overrides: Iterable[Override], now: datetime
 ) -> dict[str, Any]:
     """Return the guard's settings by name, overrides `guard.NAME` in their place."""
-    named = {f"guard.{key}": value for key, value in _settings(law.name, json.dumps(settings)).items()}
-    return {key.removeprefix("guard."): value for key, value in effective(named, overrides, now).items()}
+    named = {f"guard.{key}": value for key, value in _read_settings(law.name, json.dumps(settings)).items()}
+    return {
+        key.removeprefix("guard."): value for key, value in apply_overrides(named, overrides, now).items()
+    }
 
 
 # Each tick of each loop reads its own; they seldom change, and many loops have the same.
 @lru_cache(maxsize=1_024)
-def _parameters(law: str, given: str) -> Mapping[str, Any]:
-    return catalog.read_parameters(catalog.law(law), json.loads(given))
+def _read_parameters(law: str, given: str) -> Mapping[str, Any]:
+    return catalog.read_parameters(catalog.get_law(law), json.loads(given))
 
 
 @lru_cache(maxsize=1_024)
-def _settings(law: str, given: str) -> Mapping[str, Any]:
-    return guard.read_settings(catalog.law(law), json.loads(given))
+def _read_settings(law: str, given: str) -> Mapping[str, Any]:
+    return guard.read_settings(catalog.get_law(law), json.loads(given))
 
 
 def _validate_value(
@@ -457,8 +468,8 @@ def _validate_threshold(
 ) -> tuple[float, float]:
     if name not in THRESHOLDS:
         raise BadInput("name", f"must be {' or '.join(THRESHOLDS)} for a node, not {name!r}")
-    checks.greater_than(0, 1, "a share of capacity").validate(value, "value")
-    holding = node_thresholds(now)[node.name]
+    checks.accept_greater_than(0, 1, "a share of capacity").validate(value, "value")
+    holding = get_node_thresholds(now)[node.name]
     key = name.removesuffix("_threshold")
     others = {override.removesuffix("_threshold"): float(beside[override]) for override in beside}
     proposed = {**holding, **others, key: float(value)}
@@ -505,4 +516,4 @@ def _enforce(override: Override, now: datetime, control: redis.Redis | None) -> 
 def _project(control: redis.Redis | None, now: datetime) -> None:
     """Write the topology with the thresholds in force now, where the agents read it."""
     if control is not None:
-        projection.project(control, node_thresholds(now))
+        projection.project(control, get_node_thresholds(now))

@@ -37,7 +37,7 @@ def explain_fixed(law: str, name: str) -> str | None:
     return "workers follows the loop's target: short-lived for a container, permanent for a pool."
 
 
-def acts_by_itself(loop: Loop) -> bool:
+def needs_explicit_enabling(loop: Loop) -> bool:
     """Return whether a loop acts only if a person enables this very loop: pools of an attached plant, and its
     ladder.
 
@@ -53,7 +53,7 @@ def meet(one: Target, other: Target) -> bool:
     return is_one_plant and operators != {None} and (None in operators or len(operators) == 1)
 
 
-def rival_of(loop: Loop, acting: Iterable[Loop]) -> Loop | None:
+def find_competing_loop(loop: Loop, acting: Iterable[Loop]) -> Loop | None:
     """Return the first of the acting loops (or those about to act) that sets what this loop sets."""
     others = (other for other in acting if other.pk != loop.pk and other.law != loop.law)
     return next((other for other in others if meet(loop.target, other.target)), None)

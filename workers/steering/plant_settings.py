@@ -159,7 +159,7 @@ def find_declaration(name: str) -> Parameter:
     return BY_NAME[name]
 
 
-def value(name: str) -> Any:
+def get_setting_value(name: str) -> Any:
     """Return a setting's present value. Raises `BadInput` for an unknown name."""
     default = find_declaration(name).default
     row = Setting.objects.filter(name=name).first()
@@ -178,7 +178,7 @@ def list_changes() -> dict[str, Setting]:
 
 def change(name: str, new: Any, by: User | None, now: datetime) -> tuple[Any, Any]:
     """Set it permanently; return (before, after). Raises `BadInput` (name or value), also for no change."""
-    parameter, before = find_declaration(name), value(name)
+    parameter, before = find_declaration(name), get_setting_value(name)
     try:
         new = parameter.check(new, "value")
     except BadInput as error:

@@ -58,7 +58,7 @@ class Scope:
         """Return whether it may cover many loops."""
         return self.loop is None
 
-    def fields(self) -> dict[str, Any]:
+    def get_field_values(self) -> dict[str, Any]:
         """Return the columns of an override."""
         return {"loop": self.loop, "law": self.law, "queue": self.queue, "node": self.node, "host": self.host}
 
@@ -87,7 +87,7 @@ class Scope:
         return ", ".join(f"{kind} {name}" for kind, name in named if name)
 
 
-def active_loops() -> QuerySet[Loop]:
+def list_active_loops() -> QuerySet[Loop]:
     """Return the loops whose target and law exist; retired ones keep their ledger and their name.
 
     A law may be of another version, while one replaces the other, or a user's own law, and gone.

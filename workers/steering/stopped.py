@@ -11,23 +11,23 @@ from queues import pausing
 from workers.documents.loops import OverrideStatus
 from workers.documents.queues import PauseStatus
 from workers.documents.snapshot import Snapshot
-from workers.steering.expiry import time_words
+from workers.steering.expiry import format_time
 from workers.steering.scope import DRAINING
 
 
-def pauses_of(queue: str, overrides: Iterable[OverrideStatus]) -> list[PauseStatus]:
+def list_pauses(queue: str, overrides: Iterable[OverrideStatus]) -> list[PauseStatus]:
     """Return the pauses of a queue, intake first."""
     rows = [row for row in overrides if row.queue == queue and row.name in pausing.PARTS]
-    return [_status(row) for row in sorted(rows, key=lambda row: pausing.PARTS.index(row.name))]
+    return [_build_pause_status(row) for row in sorted(rows, key=lambda row: pausing.PARTS.index(row.name))]
 
 
 def drain_of(host: str, overrides: Iterable[OverrideStatus]) -> PauseStatus | None:
     """Return the drain of a worker host; None if it takes work."""
     rows = [row for row in overrides if row.host == host and row.name == DRAINING]
-    return _status(rows[-1]) if rows else None
+    return _build_pause_status(rows[-1]) if rows else None
 
 
-def _status(row: OverrideStatus) -> PauseStatus:
+def _build_pause_status(row: OverrideStatus) -> PauseStatus:
     return PauseStatus(
         part=row.name,
         override=row.id,
@@ -83,7 +83,9 @@ def find_pause(queue: str, part: str, snapshot: Snapshot) -> PauseStatus | None:
 def explain_hold(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """Return why a loop with this target has to hold, as the end of a sentence; "" if it need not."""
     return (
-        _host_held(target, snapshot) or _queue_held(target, snapshot) or _application_held(target, snapshot)
+        _host_held(target, snapshot)
+        or _queue_held(target, snapshot)
+        or _explain_application_hold(target, snapshot)
     )
 
 
@@ -105,7 +107,7 @@ def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
     return ""
 
 
-def _application_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
+def _explain_application_hold(target: Mapping[str, str], snapshot: Snapshot) -> str:
     """Return why an application's loops hold; an application that may read another of its queues has work."""
     row = snapshot.pipeline.applications.get(target.get("application", ""))
     if row and row.outbox_full:
@@ -121,7 +123,7 @@ def _format_end(pause: PauseStatus | None) -> str:
     if pause is None or pause.until is None:
         return "without expiry"
     until = datetime.fromtimestamp(pause.until, UTC)
-    return f"until {time_words(until, datetime.fromtimestamp(pause.since or pause.until, UTC))}"
+    return f"until {format_time(until, datetime.fromtimestamp(pause.since or pause.until, UTC))}"
 
 
 def pause_in_words(queue: str, pause: PauseStatus) -> str:

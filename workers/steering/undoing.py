@@ -32,7 +32,9 @@ def undo(
             if older is None:
                 overrides.end(each, by=by, now=now, control=control)
         beside = {older.name: older.value for _, older in pairs if older is not None}
-        undone = [(each, older and _again(older, by, now, control, beside)) for each, older in pairs]
+        undone = [
+            (each, older and _restore_override(older, by, now, control, beside)) for each, older in pairs
+        ]
         for each, _ in undone:
             each.refresh_from_db()
         return undone
@@ -53,7 +55,7 @@ def _find_ended_override(override: Override, now: datetime) -> Override | None:
     return next((row for row in rows if row.expires_at is None or row.expires_at > now), None)
 
 
-def _again(
+def _restore_override(
     older: Override,
     by: User | None,
     now: datetime,
@@ -67,7 +69,7 @@ def _again(
         owner=older.owner,
         reason=older.reason,
         now=now,
-        **Scope.build(older).fields(),
+        **Scope.build(older).get_field_values(),
         expires_at=older.expires_at,
         endless=older.expires_at is None,
         control=control,

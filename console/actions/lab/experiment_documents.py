@@ -10,13 +10,13 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
 
-from console.accounts.access import Actor, demand_contents
+from console.accounts.access import Actor, require_data_access
 from console.display.downsampling import downsample
-from console.display.formats import typed
+from console.display.formats import format_for_input
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.metrics import Metric, best, metric, names_of
+from controllers.simulation.model.metrics import Metric, find_best_value, get_metric, list_metric_names
 from controllers.simulation.model.scenario import Floats
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.lab.models import Experiment, ExperimentResult
 from workers.lab.series import read_series
 from workers.models import Run
@@ -84,13 +84,13 @@ class ResultsTable:
     rows: list[ResultRow]
 
 
-def experiments(actor: Actor) -> QuerySet[Experiment]:
+def list_readable_experiments(actor: Actor) -> QuerySet[Experiment]:
     """Return the experiments that the actor may read, with the data of their documents, in few queries."""
     query = Experiment.objects.select_related("run", "owner").prefetch_related("results")
     if actor.queues is None:
         return query
     scopes = Experiment.objects.filter(trace__isnull=False).values_list("pk", "queues")
-    return query.exclude(pk__in=[pk for pk, queues in scopes if not actor.reaches(queues)])
+    return query.exclude(pk__in=[pk for pk, queues in scopes if not actor.can_access_queues(queues)])
 
 
 def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
@@ -102,7 +102,7 @@ def experiment_for(actor: Actor, action: str, number: int) -> Experiment:
     experiment = query.first()
     if experiment is None:
         raise Http404(f"Experiment {number} is unknown.")
-    demand_contents(actor, action, experiment.queues)
+    require_data_access(actor, action, experiment.queues)
     return experiment
 
 
@@ -128,14 +128,14 @@ def describe_experiment(experiment: Experiment) -> DescribedExperiment:
         run=run.pk if run else None,
         state=run.state if run else Run.State.DONE,
         error=run.error if run else "",
-        results={result.law: result.metrics for result in _results(experiment)},
-        seconds={result.law: result.seconds for result in _results(experiment)},
-        command=command_of(experiment),
+        results={result.law: result.metrics for result in _sort_results(experiment)},
+        seconds={result.law: result.seconds for result in _sort_results(experiment)},
+        command=format_experiment_command(experiment),
         progress=run.progress if run else {},
     )
 
 
-def _results(experiment: Experiment) -> list[ExperimentResult]:
+def _sort_results(experiment: Experiment) -> list[ExperimentResult]:
     """Return the results in the order of the experiment's laws."""
     return sorted(experiment.results.all(), key=lambda result: experiment.laws.index(result.law))
 
@@ -147,14 +147,14 @@ def list_changed_settings(experiment: Experiment) -> dict[str, Any]:
     return {name: value for name, value in experiment.settings.items() if defaults.get(name) != value}
 
 
-def command_of(experiment: Experiment) -> str:
+def format_experiment_command(experiment: Experiment) -> str:
     """Return the command line of the experiment."""
     scenario = SCENARIOS.get(experiment.scenario)
     words = ["manage.py", "lab", "run", experiment.scenario]
     if scenario is None or set(experiment.laws) != set(scenario.laws):
         words += [word for law in experiment.laws for word in ("--law", law)]
     for name, value in list_changed_settings(experiment).items():
-        words += ["--set", f"{name}={typed(value)}"]
+        words += ["--set", f"{name}={format_for_input(value)}"]
     words += ["--seed", str(experiment.seed)]
     if experiment.trace:
         words += ["--trace", _trace_file(experiment.trace), "--column", experiment.trace["column"]]
@@ -164,46 +164,48 @@ def command_of(experiment: Experiment) -> str:
 def _trace_file(trace: Mapping[str, Any]) -> str:
     """Return the path of the trace for a command line; older experiments only have its name."""
     path = trace.get("path")
-    return str(path_inside(Path(settings.WEIR_DATA), path, "trace")) if path else str(trace["name"])
+    return str(resolve_inside_folder(Path(settings.WEIR_DATA), path, "trace")) if path else str(trace["name"])
 
 
-def results_table(experiments: Iterable[Experiment]) -> ResultsTable:
+def build_results_table(experiments: Iterable[Experiment]) -> ResultsTable:
     """Return the results of every finished law."""
-    rows = [(experiment, result) for experiment in experiments for result in _results(experiment)]
-    names = names_of(result.metrics for _, result in rows)
-    winners = {name: best(name, [result.metrics.get(name) for _, result in rows]) for name in names}
+    rows = [(experiment, result) for experiment in experiments for result in _sort_results(experiment)]
+    names = list_metric_names(result.metrics for _, result in rows)
+    winners = {
+        name: find_best_value(name, [result.metrics.get(name) for _, result in rows]) for name in names
+    }
     return ResultsTable(
-        [NamedMetric(name=name, **vars(metric(name))) for name in names],
+        [NamedMetric(name=name, **vars(get_metric(name))) for name in names],
         [
             ResultRow(
                 experiment=experiment,
                 law=result.law,
                 seconds=result.seconds,
-                cells=[_cell(result.metrics.get(name), winners[name]) for name in names],
+                cells=[_build_cell(result.metrics.get(name), winners[name]) for name in names],
             )
             for experiment, result in rows
         ],
     )
 
 
-def _cell(value: float | None, winner: float | None) -> ResultCell:
+def _build_cell(value: float | None, winner: float | None) -> ResultCell:
     return ResultCell(value, winner is not None and value == winner)
 
 
-def series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:
+def list_series_names(data: Path, experiments: Iterable[Experiment]) -> list[str]:
     """Return every series of any law, in order."""
     names = (
         read_series(data, experiment.pk, result.law)[1]
         for experiment in experiments
-        for result in _results(experiment)
+        for result in _sort_results(experiment)
     )
     return list(dict.fromkeys(name for columns in names for name in columns))
 
 
-def series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
+def build_series_document(data: Path, experiment: Experiment) -> dict[str, Any]:
     """Return {law: {series: {"seconds": [...], "values": [...]}}}, with few enough points for a chart."""
     document: dict[str, Any] = {}
-    for result in _results(experiment):
+    for result in _sort_results(experiment):
         step, columns = read_series(data, experiment.pk, result.law)
         document[result.law] = {name: _build_series(step, values) for name, values in columns.items()}
     return document

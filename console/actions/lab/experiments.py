@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db import transaction
 
-from console.accounts.access import Actor, demand_contents
+from console.accounts.access import Actor, require_data_access
 from console.actions import loops as steering
-from console.actions.lab.lab import Applicable, WantedExperiment, applicable
+from console.actions.lab.lab import Applicable, WantedExperiment, list_applicable_settings
 from console.actions.proposals import plans
 from console.audit import audit_log
 from controllers import catalog
@@ -22,7 +22,7 @@ from workers.lab.series import write_trace
 from workers.models import Loop, Override, Plan
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
-from workers.steering.scope import Scope, active_loops
+from workers.steering.scope import Scope, list_active_loops
 
 ALL = "all"
 
@@ -31,7 +31,7 @@ ALL = "all"
 def begin(actor: Actor, definition: WantedExperiment, where: JobContext) -> Experiment:
     """Store an experiment and start its run: a chunk for each law."""
     queues = definition.trace.queues if definition.trace else []
-    demand_contents(actor, "lab.run", queues)
+    require_data_access(actor, "lab.run", queues)
     made = Experiment.objects.create(
         scenario=definition.scenario.name,
         title=definition.title,
@@ -54,7 +54,7 @@ def begin(actor: Actor, definition: WantedExperiment, where: JobContext) -> Expe
 
 def cancel(actor: Actor, experiment: Experiment, now: datetime) -> Experiment:
     """Cancel its run; finished simulations stay. Raises `BadInput` if it has ended."""
-    demand_contents(actor, "lab.run", experiment.queues)
+    require_data_access(actor, "lab.run", experiment.queues)
     if experiment.run is None:
         raise BadInput("run", "has already ended.")
     with transaction.atomic():
@@ -85,7 +85,7 @@ def override(
     values = {name: values_of_law.values[name] for name in names if name in values_of_law.values}
     if not values:
         raise BadInput("name", f"is missing; choose at least one of {', '.join(values_of_law.values)}.")
-    loops = loops_of(values_of_law, loop)
+    loops = select_law_loops(values_of_law, loop)
     held = [list_active_overrides(law_loop, now) for law_loop in loops]
     changed = {
         name: value for name, value in values.items() if any(override_[name] != value for override_ in held)
@@ -108,21 +108,21 @@ def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | No
     return plans.propose_rebalance(actor, goal, snapshot, now)
 
 
-def loops_of_law(applied: Applicable) -> list[Loop]:
+def list_law_loops(applied: Applicable) -> list[Loop]:
     """Return the loops that use the plant's law, by name."""
-    return list(active_loops().filter(law=applied.law).order_by("name"))
+    return list(list_active_loops().filter(law=applied.law).order_by("name"))
 
 
-def loops_of(applied: Applicable, loop: str) -> list[Loop]:
+def select_law_loops(applied: Applicable, loop: str) -> list[Loop]:
     """Return all of them, or the one of that number. Raises `BadInput`."""
-    chosen = [law_loop for law_loop in loops_of_law(applied) if loop in (ALL, str(law_loop.pk))]
+    chosen = [law_loop for law_loop in list_law_loops(applied) if loop in (ALL, str(law_loop.pk))]
     if not chosen:
         raise BadInput("loop", f"is not a loop of {applied.law}; choose a loop from the list.")
     return chosen
 
 
 def _find_applicable(experiment: Experiment, law: str) -> Applicable:
-    values_by_law = applicable(experiment)
+    values_by_law = list_applicable_settings(experiment)
     if law not in values_by_law:
         known = ", ".join(values_by_law) or "none of this experiment's laws"
         raise BadInput("law", f"{law[:40]} can't be applied to the plant; {known} can.")
@@ -131,4 +131,4 @@ def _find_applicable(experiment: Experiment, law: str) -> Applicable:
 
 def list_active_overrides(loop: Loop, now: datetime) -> dict[str, Any]:
     held = overrides.list_effective(loop, now)
-    return overrides.effective_parameters(catalog.law(loop.law), loop.parameters, held, now)
+    return overrides.get_effective_parameters(catalog.get_law(loop.law), loop.parameters, held, now)

@@ -12,7 +12,7 @@ from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
 from queues import checks
 from queues.errors import BadInput
-from queues.text.numbers import decimal_number
+from queues.text.numbers import parse_decimal_number
 from workers.batch.jobs.experiment import check_cost
 from workers.lab.models import Experiment
 
@@ -42,7 +42,7 @@ class Applicable:
     moves_points: bool
 
 
-def scenario_named(name: str) -> Scenario:
+def get_scenario(name: str) -> Scenario:
     """Return the scenario of that name. Raises `BadInput`."""
     if name not in SCENARIOS:
         raise BadInput("scenario", f"{name[:40]} is unknown; choose one of {', '.join(SCENARIOS)}.")
@@ -58,7 +58,7 @@ def read_wanted(
     trace: Trace | None = None,
 ) -> WantedExperiment:
     """Validate a new experiment. Raises `BadInput` that names scenario, law, seed, title, or the setting."""
-    scenario = scenario_named(name)
+    scenario = get_scenario(name)
     if not checks.is_whole(seed, 0, 2**63 - 1):
         raise BadInput("seed", f"must be a whole number of at least 0, not {str(seed)[:40]}.")
     if len(title) > MAX_TITLE:
@@ -81,22 +81,22 @@ def parse_setting(declared: Parameter, text: str) -> Any:
     """Parse a setting as its kind. Raises `BadInput` that names it."""
     if declared.kind in ("choice", "text"):
         return text
-    value = decimal_number(text)
+    value = parse_decimal_number(text)
     if value is None:
         raise BadInput(declared.name, f"{declared.takes()}, not {text[:40]!r}.")
     return value
 
 
-def applicable(experiment: Experiment) -> dict[str, Applicable]:
+def list_applicable_settings(experiment: Experiment) -> dict[str, Applicable]:
     """Return by law of the lab what the plant may apply: parameters of its own law that are settings here."""
     scenario = SCENARIOS.get(experiment.scenario)
     if scenario is None:
         return {}
-    values_by_law = {law: _applicable(scenario, law, experiment.settings) for law in experiment.laws}
+    values_by_law = {law: _build_applicable(scenario, law, experiment.settings) for law in experiment.laws}
     return {law: each for law, each in values_by_law.items() if each is not None}
 
 
-def _applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> Applicable | None:
+def _build_applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> Applicable | None:
     name, fixed = scenario.steers.get(law, (law, {}))
     if name not in laws.LAWS:
         return None

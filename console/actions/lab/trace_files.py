@@ -12,11 +12,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from queues.documents import decoded_text
+from queues.documents import decode_text
 from queues.errors import BadInput
-from queues.standard_input import standard_input
-from queues.text.csv_dialect import separator_hint
-from queues.text.numbers import decimal_number
+from queues.standard_input import get_standard_input
+from queues.text.csv_dialect import describe_separator
+from queues.text.numbers import parse_decimal_number
 
 # A row costs as much as it has columns, even if it contains one value.
 MAX_COLUMNS = 256
@@ -26,10 +26,10 @@ Rows: TypeAlias = "csv.DictReader[str]"
 
 def read_trace(path: str, column: str | None) -> Floats:
     """Return the column's numbers, one for each row. Raises `BadInput` that names file, column, or line."""
-    rows = _rows(path, "--trace")
+    rows = _read_rows(path, "--trace")
     names, wanted = rows.fieldnames or [], (column or "").strip()
     if not wanted or names.count(wanted) != 1:
-        hint = separator_hint(names[0]) if len(names) == 1 else ""
+        hint = describe_separator(names[0]) if len(names) == 1 else ""
         raise BadInput(
             "--column", f"must be a column that the file's first line names once, not {column}{hint}"
         )
@@ -44,11 +44,11 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
 
     Raises `BadInput` that names file, column, or line.
     """
-    rows = _rows(path, "FILE")
+    rows = _read_rows(path, "FILE")
     columns = rows.fieldnames or []
     for name in names:
         if name not in columns:
-            hint = separator_hint(columns[0]) if len(columns) == 1 else ""
+            hint = describe_separator(columns[0]) if len(columns) == 1 else ""
             raise BadInput(name, f"is not a column of the file; its first line names the columns{hint}")
         if columns.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
@@ -58,15 +58,15 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
 def read_numbers(rows: Rows, names: Sequence[str], field: str) -> list[Floats]:
     """Return the named columns, all finite numbers. Raises `BadInput` that names the line and the column."""
     try:
-        values = [[_number(row[name], rows.line_num, name, field) for name in names] for row in rows]
+        values = [[_parse_number(row[name], rows.line_num, name, field) for name in names] for row in rows]
     except csv.Error:
         raise BadInput(field, f"line {rows.line_num} is not CSV") from None
     return list(np.array(values, dtype=float).reshape(-1, len(names)).T)
 
 
-def _rows(path: str, field: str) -> Rows:
+def _read_rows(path: str, field: str) -> Rows:
     try:
-        text = standard_input(field).read() if path == "-" and field == "FILE" else _text(Path(path))
+        text = get_standard_input(field).read() if path == "-" and field == "FILE" else _read_text(Path(path))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         why = (
             error.strerror if isinstance(error, OSError) and error.strerror else "it is not text, or not gzip"
@@ -85,13 +85,13 @@ def _rows(path: str, field: str) -> Rows:
     return rows
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        return decoded_text(file.read())
+        return decode_text(file.read())
 
 
-def _number(text: str | None, line: int, column: str, field: str) -> float:
-    value = decimal_number(text or "")
+def _parse_number(text: str | None, line: int, column: str, field: str) -> float:
+    value = parse_decimal_number(text or "")
     if value is None or not math.isfinite(value):
         raise BadInput(field, f"line {line}: {column} must be a finite number")
     return value

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from console.accounts.access import Actor, demand_contents
+from console.accounts.access import Actor, require_data_access
 from console.actions.lab.trace_files import read_trace
 from controllers.simulation.model.scenario import Floats
 from queues.errors import BadInput
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.history import extract_files
 from workers.history.extract_files import EXTRACTS, OF_QUEUE
 from workers.lab import series
@@ -53,16 +53,18 @@ def list_traces(data: Path, actor: Actor) -> list[str]:
     """Return the files that the actor may choose: uploads, and rates extracted from the plant's own
     archive.
     """
-    return [path for path in _traces(data) if actor.reaches(_queues_of(path, actor))]
+    return [
+        path for path in _list_all_traces(data) if actor.can_access_queues(_list_file_queues(path, actor))
+    ]
 
 
-def _traces(data: Path) -> list[str]:
+def _list_all_traces(data: Path) -> list[str]:
     """Return all traces, of every owner."""
-    names = (str(path.relative_to(data)) for path in extract_files.kept_files(data))
+    names = (str(path.relative_to(data)) for path in extract_files.iterate_extract_files(data))
     return [name for name in names if name.endswith((".csv", ".csv.gz"))]
 
 
-def _queues_of(path: str, actor: Actor) -> list[str] | None:
+def _list_file_queues(path: str, actor: Actor) -> list[str] | None:
     """Return whose values a file has, as far as the actor is concerned; None if unknown."""
     folder = str(Path(path).parent)
     of_a_queue = f"{EXTRACTS}/{OF_QUEUE}"
@@ -81,21 +83,23 @@ def own_queues(actor: Actor) -> list[str] | None:
 
 def find_trace(data: Path, name: str, column: str, actor: Actor) -> Trace:
     """Return a known file's column. Raises `BadInput`; `PermissionDenied` for values of another queue."""
-    if name not in _traces(data):
+    if name not in _list_all_traces(data):
         raise BadInput("trace", f"{name[:80]} no longer exists; choose another trace.")
-    queues = _queues_of(name, actor)
-    demand_contents(actor, "lab.run", queues)
-    return Trace(Path(name).name, column, _read(path_inside(data, name, "trace"), column), name, queues)
+    queues = _list_file_queues(name, actor)
+    require_data_access(actor, "lab.run", queues)
+    return Trace(
+        Path(name).name, column, _read(resolve_inside_folder(data, name, "trace"), column), name, queues
+    )
 
 
-def experiments_trace(data: Path, number: int, actor: Actor) -> Trace:
+def load_experiment_trace(data: Path, number: int, actor: Actor) -> Trace:
     """Return the arrivals of an experiment from its own copy, even if the file is gone.
 
     Raises `BadInput`; `PermissionDenied` for values of another queue.
     """
     experiment = Experiment.objects.filter(pk=number, trace__isnull=False).first()
     if experiment is not None:
-        demand_contents(actor, "lab.run", experiment.queues)
+        require_data_access(actor, "lab.run", experiment.queues)
     try:
         values = None if experiment is None else series.read_trace(data, number)
     except OSError:
@@ -124,7 +128,7 @@ def save_upload(data: Path, name: str, file: BinaryIO, column: str, actor: Actor
         path = Path(kept) / plain
         _copy(file, path)
         trace = Trace(plain, column, _read(path, column), f"{place}/{plain}", own_queues(actor))
-        path.replace(path_inside(folder, plain, "trace"))
+        path.replace(resolve_inside_folder(folder, plain, "trace"))
     return trace
 
 

@@ -22,7 +22,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
-from console.accounts.access import Actor, demand, is_valid
+from console.accounts.access import Actor, is_valid, require_permission
 from console.actions import alerts, loops
 from console.actions.proposals import plans
 from console.audit import audit_log
@@ -49,7 +49,7 @@ State = AssistantProposal.State
 CarryOut = Callable[[Actor, Mapping[str, Any], str, Snapshot | None, datetime], str]
 
 
-def _minutes(what: str) -> Parameter:
+def _build_minutes_parameter(what: str) -> Parameter:
     return Parameter("minutes", "min", what, None, 1, MAX_MINUTES, required=True)
 
 
@@ -83,10 +83,10 @@ class Proposable:
     carry_out: CarryOut
 
 
-def _override(
+def _apply_override(
     actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
 ) -> str:
-    scope, name = Scope(loop_named(arguments["loop"])), arguments["name"]
+    scope, name = Scope(get_loop_by_name(arguments["loop"])), arguments["name"]
     expiry = Expiry(minutes=arguments["minutes"])
     made = loops.override(actor, scope, {name: arguments["value"]}, reason=reason, now=now, expiry=expiry)
     return f"Override {made[0].pk} is in force for {arguments['minutes']:g} min."
@@ -95,7 +95,7 @@ def _override(
 def _hold(
     actor: Actor, arguments: Mapping[str, Any], reason: str, snapshot: Snapshot | None, now: datetime
 ) -> str:
-    loop, expiry = loop_named(arguments["loop"]), Expiry(minutes=arguments["minutes"])
+    loop, expiry = get_loop_by_name(arguments["loop"]), Expiry(minutes=arguments["minutes"])
     loops.set_mode(actor, loop, Loop.Mode.HOLD, reason=reason, now=now, expiry=expiry)
     return f"{loop.name} is on hold for {arguments['minutes']:g} min."
 
@@ -124,20 +124,20 @@ ACTS: Mapping[str, Proposable] = {
             LOOP,
             Parameter("name", "name", "Name of the parameter.", None, kind="text", required=True),
             VALUE,
-            _minutes("Duration of the override."),
+            _build_minutes_parameter("Duration of the override."),
         ),
-        _override,
+        _apply_override,
     ),
     "hold": Proposable(
         "Temporarily hold a loop.",
         "loop.mode",
-        (LOOP, _minutes("Duration of the hold.")),
+        (LOOP, _build_minutes_parameter("Duration of the hold.")),
         _hold,
     ),
     "silence": Proposable(
         "Temporarily silence matching alerts.",
         "silence.set",
-        (MATCHERS, _minutes("Duration of the silence.")),
+        (MATCHERS, _build_minutes_parameter("Duration of the silence.")),
         _silence,
     ),
     "plan": Proposable(
@@ -154,13 +154,13 @@ def propose(
     actor: Actor, act: Any, arguments: Any, *, reason: Any, snapshot: Snapshot | None, now: datetime
 ) -> AssistantProposal:
     """Propose an action to people; nothing is done. Only a token proposes: people act themselves."""
-    demand(actor, "proposal.make")
+    require_permission(actor, "proposal.make")
     if actor.token is None:
         raise BadInput("authorization", "must be an API token; logged-in users don't need a proposal.")
     cleaned, text = validate_arguments(act, arguments), overrides.read_reason(reason)
     if snapshot is None or snapshot.at is None:
         raise BadInput("plant", "is not observed yet; wait for its first snapshot.")
-    plans.fresh(snapshot, now, LIVE_SECONDS)
+    plans.require_fresh_snapshot(snapshot, now, LIVE_SECONDS)
     if open_proposals(now).filter(token=actor.token).count() >= MAX_OPEN:
         raise BadInput(
             "proposals",
@@ -176,11 +176,11 @@ def propose(
         created_at=now,
         expires_at=now + timedelta(seconds=PROPOSAL_SECONDS),
     )
-    made.hash = hash_of(made)
+    made.hash = compute_proposal_hash(made)
     made.save()
     AssistantProposal.objects.filter(token=actor.token, created_at__lt=now - RETAINED).delete()
     after = {"proposal": made.pk, "act": act, "hash": made.hash[:8], **cleaned}
-    audit_log.record(actor, "proposal.make", _target(made), reason=text, after=after)
+    audit_log.record(actor, "proposal.make", _format_target(made), reason=text, after=after)
     return made
 
 
@@ -195,7 +195,7 @@ def approve(
     now: datetime,
 ) -> AssistantProposal:
     """Do what was proposed, with the rights of the person who approves."""
-    _demand_session(actor)
+    _require_login_session(actor)
     row, text = _open(proposal, now), overrides.read_reason(reason)
     if not _is_hash_of(row, hash):
         raise BadInput("hash", "belongs to another proposal; open it again and approve the version it shows.")
@@ -204,8 +204,8 @@ def approve(
             "proposal", f"was made by {row.token.name}, a token that is no longer valid; reject the proposal."
         )
     act = ACTS[row.act]
-    demand(actor, act.permission, queues_of(row))
-    if why := _drift(row, now):
+    require_permission(actor, act.permission, list_proposal_queues(row))
+    if why := _describe_drift(row, now):
         raise BadInput("proposal", f"is no longer valid: {why}; request a new proposal.")
     row.outcome = act.carry_out(actor, row.arguments, _reason_of_both(row, text), snapshot, now)
     return _record_decision(actor, row, State.APPROVED, text, now)
@@ -214,16 +214,16 @@ def approve(
 @transaction.atomic
 def reject(actor: Actor, proposal: AssistantProposal, *, reason: Any, now: datetime) -> AssistantProposal:
     """Reject a proposal permanently."""
-    _demand_session(actor)
+    _require_login_session(actor)
     return _record_decision(actor, _open(proposal, now), State.REJECTED, overrides.read_reason(reason), now)
 
 
-def _demand_session(actor: Actor) -> None:
+def _require_login_session(actor: Actor) -> None:
     """Raise `PermissionDenied` unless a logged-in person decides.
 
     A command has a person's rights without a password, and an assistant may have a shell.
     """
-    demand(actor, "proposal.decide")
+    require_permission(actor, "proposal.decide")
     if actor.confirmed_at is None:
         raise PermissionDenied("Only a logged-in user can decide a proposal, on the proposal's page.")
 
@@ -234,11 +234,11 @@ def validate_arguments(act: Any, arguments: Any) -> dict[str, Any]:
         raise BadInput("act", f"must be one of {', '.join(ACTS)}, not {checks.shorten_for_message(act)}.")
     cleaned = read_values(ACTS[act].arguments, arguments, "arguments")
     if "loop" in cleaned:
-        loop_named(cleaned["loop"])
+        get_loop_by_name(cleaned["loop"])
     return cleaned
 
 
-def loop_named(name: str) -> Loop:
+def get_loop_by_name(name: str) -> Loop:
     """Return a loop by its name. Raises `BadInput`."""
     loop = Loop.objects.filter(name=name).first()
     if loop is None:
@@ -249,7 +249,7 @@ def loop_named(name: str) -> Loop:
     return loop
 
 
-def hash_of(proposal: AssistantProposal) -> str:
+def compute_proposal_hash(proposal: AssistantProposal) -> str:
     """Return the SHA-256 in hex of all that a person approves: act, arguments, reason, token, snapshot, and
     time.
     """
@@ -272,24 +272,24 @@ def open_proposals(now: datetime) -> QuerySet[AssistantProposal]:
     return waiting.select_related("token", "decided_by").order_by("pk")
 
 
-def state_at(proposal: AssistantProposal, now: datetime) -> str:
+def compute_proposal_state(proposal: AssistantProposal, now: datetime) -> str:
     """Return the state: a proposal that was not approved in time is void from then on."""
     is_open = proposal.expires_at > now and proposal.created_at <= now + CLOCKS_DIFFER
     return str(State.VOID if proposal.state == State.PROPOSED and not is_open else proposal.state)
 
 
-def queues_of(proposal: AssistantProposal) -> list[str] | None:
+def list_proposal_queues(proposal: AssistantProposal) -> list[str] | None:
     """Return the queues that its action concerns; None: the whole plant."""
     if proposal.act in ("override", "hold"):
-        return loops.queues_of_scope(Scope(loop_named(proposal.arguments["loop"])))
-    return alerts.queues_of_matchers(proposal.arguments["matchers"]) if proposal.act == "silence" else None
+        return loops.list_scope_queues(Scope(get_loop_by_name(proposal.arguments["loop"])))
+    return alerts.list_matcher_queues(proposal.arguments["matchers"]) if proposal.act == "silence" else None
 
 
 def _open(proposal: AssistantProposal, now: datetime) -> AssistantProposal:
     """Return its row, locked until the transaction ends."""
     rows = AssistantProposal.objects.select_for_update(of=("self",)).select_related("token")
     row = rows.get(pk=proposal.pk)
-    state = state_at(row, now)
+    state = compute_proposal_state(row, now)
     if state != State.PROPOSED:
         raise BadInput("proposal", f"is already {state}; request a new proposal.")
     return row
@@ -303,12 +303,12 @@ def _reason_of_both(row: AssistantProposal, note: str) -> str:
     return f"{row.reason[: room - len(agreed)]}{by}{agreed})"
 
 
-def _drift(row: AssistantProposal, now: datetime) -> str:
+def _describe_drift(row: AssistantProposal, now: datetime) -> str:
     """Return why it is out of date: who set the same since it was proposed; "" if nobody."""
     name = row.arguments["name"] if row.act == "override" else "mode" if row.act == "hold" else ""
     if not name:
         return ""
-    held = overrides.list_for_loop(loop_named(row.arguments["loop"]), now)
+    held = overrides.list_for_loop(get_loop_by_name(row.arguments["loop"]), now)
     later = [loop for loop in held if loop.name == name and loop.created_at > row.created_at]
     if not later:
         return ""
@@ -320,7 +320,7 @@ def _drift(row: AssistantProposal, now: datetime) -> str:
 def _is_hash_of(row: AssistantProposal, hash: Any) -> bool:
     """Return whether it is the hash that was shown, and the row has not changed."""
     given = hash if isinstance(hash, str) and hash.isascii() else ""
-    return hmac.compare_digest(given, row.hash) and hmac.compare_digest(row.hash, hash_of(row))
+    return hmac.compare_digest(given, row.hash) and hmac.compare_digest(row.hash, compute_proposal_hash(row))
 
 
 def _record_decision(
@@ -330,9 +330,9 @@ def _record_decision(
     row.save(update_fields=["state", "decided_by", "decided_at", "note", "outcome"])
     action = "proposal.approve" if state == State.APPROVED else "proposal.reject"
     after = {"hash": row.hash[:8], "proposed by": row.token.name, "act": row.act, "outcome": row.outcome}
-    audit_log.record(actor, action, _target(row), reason=note, after=after)
+    audit_log.record(actor, action, _format_target(row), reason=note, after=after)
     return row
 
 
-def _target(proposal: AssistantProposal) -> str:
+def _format_target(proposal: AssistantProposal) -> str:
     return f"proposal {proposal.pk}"

@@ -10,9 +10,9 @@ from datetime import datetime
 import redis
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
-from console.input.shown_digest import demand_unchanged
+from console.input.shown_digest import check_unchanged
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Container, Node
@@ -26,7 +26,7 @@ OLDEST_SNAPSHOT_SECONDS = 10.0
 USES = ("drain", "cordon", "return", "give-back")
 
 
-def fresh(
+def require_fresh_snapshot(
     snapshot: Snapshot | None, now: datetime, oldest_seconds: float = OLDEST_SNAPSHOT_SECONDS
 ) -> Snapshot:
     """Return the snapshot, if it is recent enough for a plan."""
@@ -50,9 +50,11 @@ def fresh(
 @transaction.atomic
 def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Propose a plan for a goal of the rebalancing law. Raises an error if there is nothing to move."""
-    demand(actor, "plan.propose")
+    require_permission(actor, "plan.propose")
     try:
-        made = proposals.propose_rebalance(goal, actor.user, snapshot=fresh(snapshot, now), now=now)
+        made = proposals.propose_rebalance(
+            goal, actor.user, snapshot=require_fresh_snapshot(snapshot, now), now=now
+        )
     except BadInput as error:
         # The button names the goal, so the error only says why there is nothing to move.
         raise BadInput(error.field, error.message.removeprefix(f"{goal}: ")) from None
@@ -62,19 +64,23 @@ def propose_rebalance(actor: Actor, goal: str, snapshot: Snapshot | None, now: d
 @transaction.atomic
 def propose_drain(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Propose a plan that empties a node."""
-    demand(actor, "plan.propose")
+    require_permission(actor, "plan.propose")
     return _record_plan(
-        actor, proposals.propose_drain(node, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+        actor,
+        proposals.propose_drain(
+            node, actor.user, reason, snapshot=require_fresh_snapshot(snapshot, now), now=now
+        ),
     )
 
 
 @transaction.atomic
 def propose_give_back(actor: Actor, node: str, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Propose a plan that restores the points that recovery took from a node."""
-    demand(actor, "plan.propose")
+    require_permission(actor, "plan.propose")
     why = overrides.read_reason(reason)
     return _record_plan(
-        actor, give_back.propose(node, actor.user, why, snapshot=fresh(snapshot, now), now=now)
+        actor,
+        give_back.propose(node, actor.user, why, snapshot=require_fresh_snapshot(snapshot, now), now=now),
     )
 
 
@@ -92,12 +98,12 @@ def propose_points(
 
     digest: of the points from which it was made; "" if none were shown.
     """
-    demand(actor, "plan.propose", [queue])
+    require_permission(actor, "plan.propose", [queue])
     if digest:
-        demand_unchanged(f"The point distribution of {queue}", points_held(queue), digest)
+        check_unchanged(f"The point distribution of {queue}", get_points_by_node(queue), digest)
     why = overrides.read_reason(reason)
     made = proposals.propose_hand(
-        queue, points, actor.user, snapshot=fresh(snapshot, now), now=now, reason=why
+        queue, points, actor.user, snapshot=require_fresh_snapshot(snapshot, now), now=now, reason=why
     )
     return _record_plan(actor, made)
 
@@ -109,28 +115,28 @@ def approve(
     """Approve the plan that was shown, which the hash names. A setting for each role may require a second
     approval.
     """
-    demand(actor, "plan.approve", queues_of(plan))
+    require_permission(actor, "plan.approve", list_plan_queues(plan))
     made = plans.approve(
         plan,
         hash,
         actor.user,
         reason,
-        snapshot=fresh(snapshot, now),
+        snapshot=require_fresh_snapshot(snapshot, now),
         now=now,
-        needed=approvals_needed(actor),
+        needed=count_required_approvals(actor),
     )
     return _record_change(actor, "plan.approve", plan.state, made, reason)
 
 
-def approvals_needed(actor: Actor) -> int:
+def count_required_approvals(actor: Actor) -> int:
     """Return how many approvals a plan needs if this actor approves it."""
-    return int(plant_settings.value(f"approvals.{actor.role}"))
+    return int(plant_settings.get_setting_value(f"approvals.{actor.role}"))
 
 
 @transaction.atomic
 def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Reject a plan permanently."""
-    demand(actor, "plan.approve", queues_of(plan))
+    require_permission(actor, "plan.approve", list_plan_queues(plan))
     return _record_change(
         actor, "plan.reject", plan.state, plans.reject(plan, actor.user, reason, now=now), reason
     )
@@ -139,7 +145,7 @@ def reject(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
 @transaction.atomic
 def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
     """Stop an approved or running plan: no further moves start."""
-    demand(actor, "plan.stop", queues_of(plan))
+    require_permission(actor, "plan.stop", list_plan_queues(plan))
     return _record_change(
         actor, "plan.stop", plan.state, plans.stop(plan, actor.user, reason, now=now), reason
     )
@@ -148,15 +154,17 @@ def stop(actor: Actor, plan: Plan, reason: str, now: datetime) -> Plan:
 @transaction.atomic
 def roll_back(actor: Actor, plan: Plan, reason: str, snapshot: Snapshot | None, now: datetime) -> Plan:
     """Propose a plan with the inverse of the moves that were made."""
-    demand(actor, "plan.propose", queues_of(plan))
-    made = proposals.roll_back(plan, actor.user, reason, snapshot=fresh(snapshot, now), now=now)
+    require_permission(actor, "plan.propose", list_plan_queues(plan))
+    made = proposals.roll_back(
+        plan, actor.user, reason, snapshot=require_fresh_snapshot(snapshot, now), now=now
+    )
     return _record_plan(actor, made)
 
 
 @transaction.atomic
 def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """Cordon a node: it keeps what it has and gets no new points."""
-    demand(actor, "node.use")
+    require_permission(actor, "node.use")
     # The audit entry comes first: the change ends with the projection, which can't be rolled back. The node's
     # row and the projection are locked before it, as everywhere: the audit log is locked last.
     Node.objects.select_for_update().filter(name=node).first()
@@ -168,7 +176,7 @@ def cordon(actor: Actor, node: str, reason: str, now: datetime, control: redis.R
 @transaction.atomic
 def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redis.Redis) -> None:
     """End a node's drain and its cordon, if any."""
-    demand(actor, "node.use")
+    require_permission(actor, "node.use")
     held = Node.objects.select_for_update().filter(name=node).values("drained", "cordoned").first()
     if held is not None and not any(held.values()):
         raise BadInput("node", f"{node} is already in service: neither drained nor cordoned.")
@@ -183,7 +191,12 @@ def take_back(actor: Actor, node: str, reason: str, now: datetime, control: redi
 
 
 def _record_plan(actor: Actor, plan: Plan) -> Plan:
-    after = {"kind": plan.kind, "hash": plan.hash[:8], "moves": len(plan.moves), "points": points_of(plan)}
+    after = {
+        "kind": plan.kind,
+        "hash": plan.hash[:8],
+        "moves": len(plan.moves),
+        "points": count_moved_points(plan),
+    }
     audit_log.record(actor, "plan.propose", f"plan {plan.pk}", reason=plan.reason, after=after)
     return plan
 
@@ -200,18 +213,18 @@ def _record_change(actor: Actor, action: str, before: str, plan: Plan, reason: s
     return plan
 
 
-def points_held(queue: str) -> dict[str, int]:
+def get_points_by_node(queue: str) -> dict[str, int]:
     """Return the points of a queue by node, without nodes that have none: the start of a manual plan."""
     held = Container.objects.filter(queue__name=queue, points__gt=0)
     return dict(held.values_list("node__name", "points"))
 
 
-def points_of(plan: Plan) -> int:
+def count_moved_points(plan: Plan) -> int:
     """Return the number of points that a plan moves."""
     return sum(move["points"] for move in plan.moves)
 
 
-def queues_of(plan: Plan) -> list[str] | None:
+def list_plan_queues(plan: Plan) -> list[str] | None:
     """Return the queues whose points it moves.
 
     None for a plan that empties a node, and for its rollback, which affect all queues.

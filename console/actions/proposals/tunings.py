@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.actions import loops
 from console.audit import audit_log
 from queues.errors import BadInput
@@ -24,11 +24,11 @@ def approve(
     actor: Actor, tuning: Tuning, hash: str, *, reason: str, now: datetime, expiry: Expiry
 ) -> list[Override]:
     """Put the values of the tuning with this hash in force on its loop until they expire."""
-    demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
+    require_permission(actor, "override.set", loops.list_scope_queues(Scope(tuning.loop)))
     row = _open(tuning)
     if hash != row.hash:
         raise BadInput("hash", "belongs to another tuning; open it again and approve the version it shows.")
-    if why := learning.drift(row, now):
+    if why := learning.describe_drift(row, now):
         raise BadInput("tuning", f"is out of date: {why}. Run the task tuning again.")
     made = loops.override(actor, Scope(row.loop), row.values, reason=reason, now=now, expiry=expiry)
     _record_decision(actor, row, Tuning.State.APPROVED, made[0].reason, now)
@@ -38,7 +38,7 @@ def approve(
 @transaction.atomic
 def reject(actor: Actor, tuning: Tuning, reason: str, now: datetime) -> Tuning:
     """Reject a tuning permanently."""
-    demand(actor, "override.set", loops.queues_of_scope(Scope(tuning.loop)))
+    require_permission(actor, "override.set", loops.list_scope_queues(Scope(tuning.loop)))
     row = _open(tuning)
     _record_decision(actor, row, Tuning.State.REJECTED, overrides.read_reason(reason), now)
     return row

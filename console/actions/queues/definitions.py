@@ -13,7 +13,7 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.input.shown_digest import digest_of
 from queues import projection
@@ -48,7 +48,7 @@ class QueueChange:
     after: dict[str, Any]
     digest: str
 
-    def lines(self) -> list[str]:
+    def list_changed_lines(self) -> list[str]:
         """Return a line for each changed field."""
         return [
             f"{name}: {_format_value(self.before.get(name))} → {_format_value(self.after[name])}"
@@ -56,14 +56,14 @@ class QueueChange:
         ]
 
 
-def definition_of(queue: Queue) -> dict[str, Any]:
+def get_queue_definition(queue: Queue) -> dict[str, Any]:
     """Return the definition of a queue: what can be changed."""
     return {name: getattr(queue, name) for name in FIELDS}
 
 
-def difference(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
+def build_queue_change(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
     """Return what the fields would change, fully validated. Raises `BadInput` that names the field."""
-    before = definition_of(queue)
+    before = get_queue_definition(queue)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
         raise BadInput(unknown[0], f"can't be changed here; the fields are {', '.join(FIELDS)}.")
@@ -77,8 +77,8 @@ def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChang
     """Return the difference for a user who may make it: validating a definition may import code of the
     host.
     """
-    demand(actor, "queue.define", [queue.name])
-    return difference(actor, queue, fields)
+    require_permission(actor, "queue.define", [queue.name])
+    return build_queue_change(actor, queue, fields)
 
 
 def audit_document(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,17 +113,17 @@ def change(
 
     digest: of the queue as shown, so that nobody overwrites another change. Raises `BadInput`.
     """
-    demand(actor, "queue.define", [name])
+    require_permission(actor, "queue.define", [name])
     why = read_reason(reason)
     queue = Queue.objects.select_for_update().filter(name=name).first()
     if queue is None:
         raise BadInput("queue", f"{name[:40]} is not a queue.")
-    change_ = difference(actor, queue, fields)
+    change_ = build_queue_change(actor, queue, fields)
     if digest != change_.digest:
         raise BadInput("digest", f"{name} was changed in the meantime; reload the page and change it again.")
     if not change_.after:
         raise BadInput("queue", "is unchanged; change at least one field.")
-    projection.change_queue(control, name, change_.after, overrides.node_thresholds(now))
+    projection.change_queue(control, name, change_.after, overrides.get_node_thresholds(now))
     before, after = audit_document(change_.before), audit_document(change_.after)
     audit_log.record(actor, "queue.change", name, reason=why, before=before, after=after)
     return change_
@@ -145,7 +145,7 @@ def create(
 
     Raises `BadInput` that names the field; nothing is changed then.
     """
-    demand(actor, "queue.define", [name])
+    require_permission(actor, "queue.define", [name])
     why = read_reason(reason)
     unknown = [field for field in fields if field not in FIELDS]
     if unknown:
@@ -153,8 +153,10 @@ def create(
     if kind not in Queue.Kind.values:
         raise BadInput("kind", f"must be {' or '.join(Queue.Kind.values)}, not {kind[:40]!r}.")
     given = {**fields} if kind != Queue.Kind.PIPELINE else {"handler": "", **fields}
-    _check(actor, name, kind, {**definition_of(Queue()), **given})
-    topology = projection.create_queue(control, name, kind, points, overrides.node_thresholds(now), **given)
+    _check(actor, name, kind, {**get_queue_definition(Queue()), **given})
+    topology = projection.create_queue(
+        control, name, kind, points, overrides.get_node_thresholds(now), **given
+    )
     after = {"kind": kind, "points": dict(topology.queues[name].points), **audit_document(given)}
     audit_log.record(actor, "queue.create", name, reason=why, after=after)
     return topology

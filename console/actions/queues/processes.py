@@ -1,21 +1,21 @@
 """The processes of the plant that ./run supervises: listed and restarted by administrators."""
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.connections import supervisor
 from console.connections.supervisor import ProcessRow
 from workers.steering.overrides import read_reason
 
 
-def processes(actor: Actor) -> list[ProcessRow]:
+def list_processes(actor: Actor) -> list[ProcessRow]:
     """Return the processes. Raises `NoSupervisor` if there is no supervisor."""
-    demand(actor, "process.view")
-    return supervisor.processes()
+    require_permission(actor, "process.view")
+    return supervisor.list_processes()
 
 
 def log_lines(actor: Actor, name: str) -> list[str]:
     """Return the last lines of a process's log. Raises BadInput, NoSupervisor."""
-    demand(actor, "process.view")
+    require_permission(actor, "process.view")
     return supervisor.log_lines(name)
 
 
@@ -24,11 +24,11 @@ def restart(actor: Actor, name: str, reason: str, at_once: bool = False) -> Proc
 
     Raises `BadInput` that names process or reason, `NoSupervisor`.
     """
-    demand(actor, "process.restart")
+    require_permission(actor, "process.restart")
     why = read_reason(reason)
-    process = supervisor.process(name)
+    process = supervisor.get_process(name)
     before = {"state": process.word, "pid": process.pid}
     after = {"at_once": at_once}
-    with audit_log.attempt(actor, "process.restart", name, reason=why, before=before, after=after):
+    with audit_log.record_attempt(actor, "process.restart", name, reason=why, before=before, after=after):
         supervisor.restart(name, at_once)
     return process

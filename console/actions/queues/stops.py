@@ -11,15 +11,15 @@ import redis
 from django.db import transaction
 from django.db.models import QuerySet
 
-from console.accounts.access import Actor, demand
-from console.actions.shorter_stop import demand_later_end
+from console.accounts.access import Actor, require_permission
+from console.actions.shorter_stop import require_later_end
 from console.audit import audit_log
 from queues import pausing, projection
 from queues.errors import BadInput
 from queues.models import Queue
 from workers.documents.hosts import ReportedHost
 from workers.models import Override
-from workers.pool.reports import host_reports, is_at_work
+from workers.pool.reports import is_at_work, read_host_reports
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
 from workers.steering.scope import DRAINING, Scope
@@ -44,13 +44,13 @@ def pause_queue(
     Nothing is lost: acknowledged events wait, and claimed events are finished. Raises `BadInput` that names
     queue, part, reason, or expiry.
     """
-    demand(actor, "queue.pause", [queue])
+    require_permission(actor, "queue.pause", [queue])
     if not Queue.objects.filter(name=queue).exists():
         raise BadInput("queue", f"{queue[:40]} is not a queue.")
     if part not in pausing.PARTS:
         raise BadInput("part", f"must be {' or '.join(pausing.PARTS)}, not {part[:40]!r}.")
     scope = Scope(queue=queue)
-    demand_later_end(scope, part, overrides.PAUSED, expiry, now, "part")
+    require_later_end(scope, part, overrides.PAUSED, expiry, now, "part")
     return _stop(actor, "queue.pause", part, overrides.PAUSED, scope, expiry, reason, now, control)
 
 
@@ -62,14 +62,14 @@ def drain_host(
 
     Raises `BadInput` that names host, reason, or expiry.
     """
-    demand(actor, "host.drain")
-    hosts = host_reports(control)
+    require_permission(actor, "host.drain")
+    hosts = read_host_reports(control)
     if host not in hosts:
         raise BadInput(
             "host", f"{host[:100]} is not reporting; the worker hosts are {', '.join(hosts) or 'none'}."
         )
     projection.lock_revision()  # a second user who drains the last host at once sees the other's drain
-    if hosts[host].role == CONTROL_ROLE and not _others_run_loops(host, hosts, now):
+    if hosts[host].role == CONTROL_ROLE and not _has_other_control_host(host, hosts, now):
         raise BadInput(
             "host",
             (
@@ -78,11 +78,11 @@ def drain_host(
             ),
         )
     scope = Scope(host=host)
-    demand_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")
+    require_later_end(scope, DRAINING, overrides.DRAINED, expiry, now, "host")
     return _stop(actor, "host.drain", DRAINING, overrides.DRAINED, scope, expiry, reason, now, control)
 
 
-def _others_run_loops(host: str, hosts: Mapping[str, ReportedHost], now: datetime) -> bool:
+def _has_other_control_host(host: str, hosts: Mapping[str, ReportedHost], now: datetime) -> bool:
     """Return whether other hosts of role control are running and not drained."""
     drained = overrides.list_active(now).filter(name=DRAINING).exclude(host="")
     stopped = {host, *drained.values_list("host", flat=True)}
@@ -110,7 +110,7 @@ def _stop(
         reason=reason,
         now=now,
         control=control,
-        **scope.fields(),
+        **scope.get_field_values(),
         **vars(expiry),
     )
     end = made.expires_at.isoformat() if made.expires_at else None
@@ -130,4 +130,4 @@ def find_active(scope: Scope, name: str, now: datetime) -> Override:
 
 
 def _find_stop(scope: Scope, name: str, now: datetime) -> QuerySet[Override]:
-    return overrides.list_active(now).filter(name=name, **scope.fields()).select_related("owner")
+    return overrides.list_active(now).filter(name=name, **scope.get_field_values()).select_related("owner")

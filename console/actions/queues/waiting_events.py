@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import redis
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from queues import checks
 from queues.errors import BadInput
@@ -35,7 +35,7 @@ class PeekRequest:
             raise BadInput("queue", f"{self.queue[:40]} is not a queue.")
         if self.order not in ORDERS:
             raise BadInput("order", f"must be {' or '.join(ORDERS)}, not {self.order[:40]!r}.")
-        checks.whole(1, MAX_EVENTS).validate(self.events, "events", BadInput, ".")
+        checks.accept_whole_number(1, MAX_EVENTS).validate(self.events, "events", BadInput, ".")
         return self
 
 
@@ -53,13 +53,13 @@ def peek_at(actor: Actor, asked: PeekRequest) -> WaitingEvents:
 
     Raises PermissionDenied, BadInput, NodeUnavailable.
     """
-    demand(actor, "queue.peek", [asked.queue])
+    require_permission(actor, "queue.peek", [asked.queue])
     asked.check()
     held = Container.objects.filter(queue__name=asked.queue).select_related("node")
     place = held.filter(node__name=asked.node).first()
     if place is None:
         raise BadInput("node", f"{asked.queue} has no container on {asked.node[:40]}.")
-    segment = Segment(_client(place.node.url), asked.queue)
+    segment = Segment(_get_client(place.node.url), asked.queue)
     events, more = peek(segment, asked.events, asked.order == ORDERS[0], time.monotonic)
     seen = {"order": asked.order, "events": len(events)}
     audit_log.record(actor, "queue.peek", f"{asked.queue}/{asked.node}", after=seen)
@@ -67,7 +67,7 @@ def peek_at(actor: Actor, asked: PeekRequest) -> WaitingEvents:
 
 
 @functools.lru_cache(maxsize=64)
-def _client(url: str) -> redis.Redis:
+def _get_client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
         add_login(url), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS, retry=None
     )

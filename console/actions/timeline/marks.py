@@ -15,7 +15,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import Mark
 from queues.errors import BadInput, RateLimited
@@ -65,7 +65,7 @@ def add(
     until: datetime | None = None,
 ) -> Mark:
     """Add a mark at an instant (now by default), or from it until another."""
-    demand(actor, "mark.add")
+    require_permission(actor, "mark.add")
     at = at or now
     _check(title.strip(), kind, text.strip(), at, until, now)
     _forget_old(now)
@@ -90,7 +90,7 @@ def add_rollout(author: str, *, title: str, text: str, now: datetime) -> Mark:
 
 def add_outside(actor: Actor, change: OutsideChange, now: datetime) -> tuple[Mark, bool]:
     """Return the mark of an outside change, and whether it is new. Raises BadInput, RateLimited."""
-    demand(actor, "mark.add")
+    require_permission(actor, "mark.add")
     if (known := _parse_change(change)) is not None:
         return known, False
     _check(change.title, change.kind, change.text, change.at, None, now)
@@ -171,7 +171,7 @@ def _check_part(part: str) -> None:
 @transaction.atomic
 def remove(actor: Actor, mark: Mark, *, reason: str, now: datetime) -> None:
     """Hide the mark; removing it twice has no further effect."""
-    demand(actor, "mark.remove")
+    require_permission(actor, "mark.remove")
     if not reason.strip():
         raise BadInput("reason", "is missing; give a reason for the audit log.")
     if Mark.objects.filter(pk=mark.pk, removed_at=None).update(removed_at=now):
@@ -184,7 +184,9 @@ def list_between(since: datetime, until: datetime) -> QuerySet[Mark]:
     return Mark.objects.filter(touches, at__lte=until, removed_at=None).order_by("at", "pk")
 
 
-def newest(since: datetime, until: datetime, rows: int, before: int | None = None) -> tuple[list[Mark], int]:
+def list_newest_marks(
+    since: datetime, until: datetime, rows: int, before: int | None = None
+) -> tuple[list[Mark], int]:
     """Return the newest marks in a time range that are older than `before`, the oldest first, and the number
     of older ones.
 

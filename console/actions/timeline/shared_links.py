@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import reverse
 
-from console.accounts.access import Actor, demand
+from console.accounts.access import Actor, require_permission
 from console.audit import audit_log
 from console.models import SharedLink
 from queues.errors import BadInput
@@ -36,7 +36,7 @@ def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetim
     """Create a link to a kept instant, which expires after so many hours. Links that ended long ago are
     deleted.
     """
-    demand(actor, "link.make")
+    require_permission(actor, "link.make")
     _check(at, hours, reason.strip(), now)
     SharedLink.objects.filter(expires_at__lt=now - RETAINED).delete()
     link = SharedLink.objects.create(
@@ -53,7 +53,7 @@ def share(actor: Actor, *, at: datetime, hours: float, reason: str, now: datetim
 @transaction.atomic
 def end(actor: Actor, link: SharedLink, *, reason: str, now: datetime) -> None:
     """End a link; ending it twice has no further effect."""
-    demand(actor, "link.end")
+    require_permission(actor, "link.end")
     if not reason.strip():
         raise BadInput("reason", "is missing; give a reason for the audit log.")
     if SharedLink.objects.filter(pk=link.pk, ended_at=None).update(ended_at=now):
@@ -70,16 +70,16 @@ def list_links(actor: Actor, now: datetime) -> QuerySet[SharedLink]:
     """Return the active links for users who may share: an address shows the whole plant. Raises
     `PermissionDenied`.
     """
-    demand(actor, "link.make")
+    require_permission(actor, "link.make")
     return open_at(now)
 
 
 def may_share(actor: Actor) -> bool:
     """Return whether the actor may create links, and see their addresses."""
-    return actor.may("link.make") and actor.reaches(None)
+    return actor.may("link.make") and actor.can_access_queues(None)
 
 
-def address_of(link: SharedLink) -> str:
+def format_link_address(link: SharedLink) -> str:
     """Return the address, without the host."""
     return reverse("shared-link", args=[Signer(salt=SALT).sign(str(link.pk))])
 
@@ -87,7 +87,7 @@ def address_of(link: SharedLink) -> str:
 def open_link(signed: str, now: datetime) -> SharedLink | None:
     """Return what a link opens; None if it never existed, expired, or was ended."""
     try:
-        number = numbers.digits(Signer(salt=SALT).unsign(signed))
+        number = numbers.parse_digits(Signer(salt=SALT).unsign(signed))
     except BadSignature:
         return None
     return None if number is None else open_at(now).filter(pk=number).first()

@@ -5,7 +5,7 @@ from typing import Any
 from console.actions.exports import CSV, JSON_LINES
 
 
-def file_of(description: str, *content_types: str) -> dict[str, Any]:
+def build_file_schema(description: str, *content_types: str) -> dict[str, Any]:
     """Return the `openapi_extra` of a file of one of these types."""
     content = {
         content_event_type.partition(";")[0]: {"schema": {"type": "string"}}
@@ -14,5 +14,5 @@ def file_of(description: str, *content_types: str) -> dict[str, Any]:
     return {"responses": {200: {"description": description, "content": content}}}
 
 
-EXPORTED_ROWS = file_of("Rows, newest first, in `format`: CSV, or JSON lines.", CSV, JSON_LINES)
-STORED_BYTES = file_of("The bytes, as a file.", "application/octet-stream")
+EXPORTED_ROWS = build_file_schema("Rows, newest first, in `format`: CSV, or JSON lines.", CSV, JSON_LINES)
+STORED_BYTES = build_file_schema("The bytes, as a file.", "application/octet-stream")

@@ -22,7 +22,7 @@ class ApiAnswer(TypedDict):
     """An object with exactly the keys of its fields; fields that are NotRequired may be absent."""
 
 
-def one_of(values: Iterable[str]) -> Any:
+def build_enum_field(values: Iterable[str]) -> Any:
     """Return a field that has one of these values."""
     return Field(json_schema_extra={"enum": [str(value) for value in values]})
 

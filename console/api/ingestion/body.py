@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, UnreadablePostError
 
-from console.api.ingestion.body_limit import too_large_message
+from console.api.ingestion.body_limit import format_size_error
 from console.api.request.refusals import RefusedError
 
 GZIP = b"\x1f\x8b"
@@ -23,14 +23,14 @@ def body_of(request: HttpRequest) -> bytes:
     limit_bytes = settings.WEIR_MAX_BODY_BYTES
     # The ASGI application has already rejected such a body; another server may not have checked it.
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit_bytes:
-        raise RefusedError(413, "body", too_large_message(limit_bytes))
+        raise RefusedError(413, "body", format_size_error(limit_bytes))
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip"):
         raise RefusedError(415, "content-encoding", f"must be gzip or none, not {encoding[:40]!r}.")
     try:
         body = request.body
     except RequestDataTooBig:
-        raise RefusedError(413, "body", too_large_message(limit_bytes)) from None
+        raise RefusedError(413, "body", format_size_error(limit_bytes)) from None
     except UnreadablePostError as error:
         raise RefusedError(400, "body", f"was interrupted ({error}); send it again.") from None
     return unpack_body(body, limit_bytes) if encoding == "gzip" or body[:2] == GZIP else body

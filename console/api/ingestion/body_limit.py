@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.web.refusal import RequestRefused, refuse
-from queues.text.numbers import digits
+from queues.text.numbers import parse_digits
 
 STRANGER_BYTES = 64 * 1024
 # Time limit for a body, extended by what has arrived of it at this rate.
@@ -132,7 +132,7 @@ class _Body:
             if size_bytes <= self._most_bytes:
                 self._enter(allowance.sender or "")
         if size_bytes > self._most_bytes:
-            raise RequestRefused(413, too_large_message(self._most_bytes))
+            raise RequestRefused(413, format_size_error(self._most_bytes))
 
     def _enter(self, sender: str) -> None:
         large = self._limit.large
@@ -146,8 +146,8 @@ class _Body:
 
 def _read_announced_bytes(scope: dict[str, Any]) -> int:
     announced = dict(scope["headers"]).get(b"content-length", b"0")
-    return digits(announced.decode("latin1"), 19) or 0
+    return parse_digits(announced.decode("latin1"), 19) or 0
 
 
-def too_large_message(limit_bytes: int) -> str:
+def format_size_error(limit_bytes: int) -> str:
     return f"body must have at most {limit_bytes} bytes; send it in several requests."

@@ -86,7 +86,7 @@ def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
     answers.
     """
     try:
-        secret = variables.secret_named(receiver.settings.get("answers_environment", "")) if receiver else ""
+        secret = variables.read_secret(receiver.settings.get("answers_environment", "")) if receiver else ""
     except BadInput:  # it can't be what the chat sends
         secret = ""
     if receiver is None or not secret:
@@ -101,7 +101,7 @@ def _is_of_receiver(message: ChatMessage, receiver: Receiver | None) -> bool:
     if message.chat is None or receiver is None:
         return message.chat is None
     # An address may name a topic of a chat after its number, and names are case-insensitive.
-    ours = {target.partition(":")[0].lower() for target in apprise.targets_of(receiver)}
+    ours = {target.partition(":")[0].lower() for target in apprise.parse_chat_names(receiver)}
     return any(name.lower() in ours for name in message.chat)
 
 
@@ -116,7 +116,7 @@ def _refuse(actor: Actor) -> NoReturn:
 
 def _record_message(actor: Actor, message: ChatMessage) -> str:
     """Record the note; return the reply."""
-    number, words = message.alert()
+    number, words = message.parse_alert_reference()
     if number is None or not words:
         return HELP
     if not is_plain(message.who + words):

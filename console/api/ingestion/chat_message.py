@@ -24,9 +24,9 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from console.input.boundary import json_of
+from console.input.boundary import parse_json_body
 from queues.errors import BadInput
-from queues.text.numbers import digits
+from queues.text.numbers import parse_digits
 
 NEWEST_SECONDS = 300.0
 # A form repeats a field for each person that its text mentions.
@@ -61,7 +61,7 @@ class ChatMessage:
     is_ignored: bool = False
     challenge: str = ""
 
-    def alert(self) -> tuple[int | None, str]:
+    def parse_alert_reference(self) -> tuple[int | None, str]:
         """Return the number of the alert that it is about, None for none, and the text.
 
         If it quotes a message, a number that is none of its alerts is text: "3 nodes are back".
@@ -78,13 +78,13 @@ Fields = Mapping[str, Any]
 
 def read(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> ChatMessage:
     """Read what a chat service posted. Raises `Unproven`."""
-    reader = _proven_reader(headers, body, secret, now_seconds) if secret else None
+    reader = _find_verified_reader(headers, body, secret, now_seconds) if secret else None
     if reader is None:
         raise Unproven
-    return reader(_fields(body))
+    return reader(_parse_fields(body))
 
 
-def _proven_reader(
+def _find_verified_reader(
     headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float
 ) -> Callable[[Fields], ChatMessage] | None:
     """Return the reader of the service whose proof is valid, None if there is none."""
@@ -98,13 +98,13 @@ def _proven_reader(
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() == "token" and _is_same(token.strip(), secret):
         return _read_posted
-    return _read_posted if _is_same(_text(_fields(body), "token"), secret) else None
+    return _read_posted if _is_same(_get_text(_parse_fields(body), "token"), secret) else None
 
 
 def _is_signed_by_slack(headers: Mapping[str, str], body: bytes, secret: str, now_seconds: float) -> bool:
     sent_at = headers.get("X-Slack-Request-Timestamp", "")
     expected = hmac.new(secret.encode(), f"v0:{sent_at}:".encode() + body, sha256).hexdigest()
-    sent_seconds = digits(sent_at, 12)
+    sent_seconds = parse_digits(sent_at, 12)
     is_recent = sent_seconds is not None and abs(now_seconds - sent_seconds) <= NEWEST_SECONDS
     return is_recent and _is_same(headers.get("X-Slack-Signature", ""), f"v0={expected}")
 
@@ -130,7 +130,7 @@ def _read_slack(posted: Fields) -> ChatMessage:
 
 
 def _read_teams(posted: Fields) -> ChatMessage:
-    sender = _inner(posted, "from")
+    sender = _get_mapping(posted, "from")
     if posted.get("type", "message") != "message" or sender.get("role") == "bot" or "text" not in posted:
         return IGNORED
     return ChatMessage(
@@ -146,9 +146,9 @@ def _read_telegram(posted: Fields) -> ChatMessage:
     Anybody may write to a bot, so it includes the chat. An anonymous administrator appears as a bot, with the
     chat as the sender.
     """
-    message = _inner(posted, "message")
-    sender, chat = _inner(message, "from"), _inner(message, "chat")
-    text = _text(message, "text")
+    message = _get_mapping(posted, "message")
+    sender, chat = _get_mapping(message, "from"), _get_mapping(message, "chat")
+    text = _get_text(message, "text")
     is_of_bot = sender.get("is_bot") is True and "sender_chat" not in message
     if not text or is_of_bot or OTHER_COMMAND.match(text):
         return IGNORED
@@ -160,8 +160,8 @@ def _read_telegram(posted: Fields) -> ChatMessage:
     return ChatMessage(
         _find_sender(sender, "username", "first_name"),
         _read_text(message),
-        _text(_inner(message, "reply_to_message"), "text"),
-        (str(number), f"@{_text(chat, 'username')}"),
+        _get_text(_get_mapping(message, "reply_to_message"), "text"),
+        (str(number), f"@{_get_text(chat, 'username')}"),
         reply,
     )
 
@@ -169,7 +169,7 @@ def _read_telegram(posted: Fields) -> ChatMessage:
 def _read_posted(posted: Fields) -> ChatMessage:
     """Read a post of Slack, Mattermost, Rocket.Chat, or Zulip; they differ in few fields."""
     if posted.get("type") == "url_verification":
-        challenge = _text(posted, "challenge")
+        challenge = _get_text(posted, "challenge")
         return replace(IGNORED, challenge=challenge if len(challenge) <= MAX_CHALLENGE else "")
     if "message" in posted:
         return _read_zulip(posted)
@@ -180,9 +180,9 @@ def _read_posted(posted: Fields) -> ChatMessage:
 
 
 def _read_zulip(posted: Fields) -> ChatMessage:
-    message = _inner(posted, "message")
-    own = _text(posted, "bot_email")
-    if "data" not in posted or (own and _text(message, "sender_email") == own):
+    message = _get_mapping(posted, "message")
+    own = _get_text(posted, "bot_email")
+    if "data" not in posted or (own and _get_text(message, "sender_email") == own):
         return IGNORED
     return ChatMessage(
         _find_sender(message, "sender_full_name"),
@@ -196,16 +196,16 @@ def _format_reply(words: str) -> dict[str, Any]:
     return {"response_type": "in_channel", "text": words}
 
 
-def _fields(body: bytes) -> Fields:
+def _parse_fields(body: bytes) -> Fields:
     """Return the fields of a JSON object or of a form; none if the body is neither."""
     try:
-        fields_of_body = json_of(body)
+        fields_of_body = parse_json_body(body)
     except (orjson.JSONDecodeError, BadInput):
-        fields_of_body = _form(body)
+        fields_of_body = _parse_form(body)
     return fields_of_body if isinstance(fields_of_body, dict) else {}
 
 
-def _form(body: bytes) -> Fields:
+def _parse_form(body: bytes) -> Fields:
     try:
         fields_of_form = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
@@ -217,24 +217,24 @@ def _is_set(document: Fields, name: str) -> bool:
     return document.get(name) not in (None, False, "", "false")
 
 
-def _inner(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_mapping(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _text(document: Mapping[str, Any], name: str) -> str:
+def _get_text(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
     return value if isinstance(value, str) else ""
 
 
 def _find_sender(document: Mapping[str, Any], *names: str) -> str:
-    sender = next((text for name in names if (text := _text(document, name))), "somebody")
+    sender = next((text for name in names if (text := _get_text(document, name))), "somebody")
     return " ".join(sender.split())[:MAX_WHO]
 
 
 def _read_text(document: Mapping[str, Any]) -> str:
     """Return the text without the trigger word."""
-    text, trigger = _text(document, "text"), _text(document, "trigger_word")
+    text, trigger = _get_text(document, "text"), _get_text(document, "trigger_word")
     if trigger and text.startswith(trigger):
         return text[len(trigger) :].lstrip(" :,")
     called = CALL.match(text)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from console.actions.timeline.marks import MAX_TEXT, MAX_TITLE, PART, OutsideChange, check_names
-from console.input.form_values import time_of
+from console.input.form_values import parse_time
 from console.input.plain_text import UNSTORABLE, is_plain
 from queues.errors import BadInput
 
@@ -36,7 +36,7 @@ class EventIgnored(Exception):  # noqa: N818
         self.reason = reason
 
 
-def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> OutsideChange:
+def read_outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> OutsideChange:
     """Read the change that an event reports.
 
     Raises EventIgnored for an event of something else, and BadInput naming an attribute that is wrong.
@@ -44,10 +44,10 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
     lowered = {name.lower(): value for name, value in headers.items()}
     if _is_ping(lowered, document):
         raise EventIgnored("a ping reports no change.")
-    attributes, data = _parts_of(lowered, document)
-    if (spec := _text(attributes, "specversion")) != SPEC:
+    attributes, data = _split_cloud_event(lowered, document)
+    if (spec := _read_text_attribute(attributes, "specversion")) != SPEC:
         raise BadInput("specversion", f"must be {SPEC}, not {spec[:20]!r}.")
-    named = {name: _text(attributes, name) for name in ("id", "source", "type")}
+    named = {name: _read_text_attribute(attributes, name) for name in ("id", "source", "type")}
     for name, value in named.items():
         if not value:
             raise BadInput(name, "is missing; a CloudEvent has id, source, and type.")
@@ -57,17 +57,17 @@ def outside_change(headers: Mapping[str, str], document: Any, now: datetime) -> 
     if data is not None and not isinstance(data, dict):
         raise EventIgnored("its data is not a JSON object and describes no change.")
     data = data or {}
-    subject = _text(attributes, "subject")
-    at = _text(attributes, "time")
+    subject = _read_text_attribute(attributes, "subject")
+    at = _read_text_attribute(attributes, "time")
     return OutsideChange(
         source=named["source"],
         event=named["id"],
         type=named["type"],
-        title=_title(data, subject, named),
-        text=(_text(data, "text") or _text(data, "description"))[:MAX_TEXT],
-        at=time_of(at, "time") if at else now,
+        title=_build_title(data, subject, named),
+        text=(_read_text_attribute(data, "text") or _read_text_attribute(data, "description"))[:MAX_TEXT],
+        at=parse_time(at, "time") if at else now,
         parts=_list_named_parts(data, subject),
-        url=_text(data, "url"),
+        url=_read_text_attribute(data, "url"),
     )
 
 
@@ -82,7 +82,7 @@ def _is_of_no_change(kind: str) -> bool:
     return bool(words & NO_CHANGES) or OTHER_CDEVENTS.match(kind) is not None
 
 
-def _parts_of(headers: Mapping[str, str], document: Any) -> tuple[Mapping[str, Any], Any]:
+def _split_cloud_event(headers: Mapping[str, str], document: Any) -> tuple[Mapping[str, Any], Any]:
     """Return the attributes and the data. Raises BadInput for a body that has neither."""
     if f"{PREFIX}specversion" in headers:
         parts = {
@@ -104,8 +104,8 @@ def _list_named_parts(data: Mapping[str, Any], subject: str) -> list[str]:
     return list(dict.fromkeys([*parts, *([subject] if PART.fullmatch(subject) else [])]))
 
 
-def _title(data: Mapping[str, Any], subject: str, named: Mapping[str, str]) -> str:
-    title = _text(data, "title")
+def _build_title(data: Mapping[str, Any], subject: str, named: Mapping[str, str]) -> str:
+    title = _read_text_attribute(data, "title")
     if not title:
         inner = data.get("subject")
         of_data = inner.get("id", "") if isinstance(inner, dict) else ""
@@ -114,7 +114,7 @@ def _title(data: Mapping[str, Any], subject: str, named: Mapping[str, str]) -> s
     return title[:MAX_TITLE].strip()
 
 
-def _text(values: Mapping[str, Any], name: str) -> str:
+def _read_text_attribute(values: Mapping[str, Any], name: str) -> str:
     value = values.get(name)
     if value is None:
         return ""

@@ -11,11 +11,11 @@ import redis
 from django.http import HttpRequest
 from ninja import Status
 
-from console.accounts.access import demand
-from console.accounts.quotas import Quota, quota_of
+from console.accounts.access import require_permission
+from console.accounts.quotas import Quota, get_actor_quota
 from console.api.answer.router import Router
 from console.api.ingestion.body import body_of
-from console.api.ingestion.publisher import publisher
+from console.api.ingestion.publisher import get_publisher_client
 from console.api.request.authentication import actor_for
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.schemas.events import PublishedEvents
@@ -75,11 +75,11 @@ def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> St
     events) have Retry-After.
     """
     actor = actor_for(request, "events.publish")
-    demand(actor, "events.publish", [queue])
-    quota = quota_of(actor)
-    client = publisher()
+    require_permission(actor, "events.publish", [queue])
+    quota = get_actor_quota(actor)
+    client = get_publisher_client()
     client.admit(queue)
-    read = _reader(request.content_type)
+    read = _select_publish_function(request.content_type)
     _check_throttling(queue)
     sent_bytes = _admit_bytes(request, quota)
     body = body_of(request)
@@ -110,7 +110,7 @@ def _admit_bytes(request: HttpRequest, quota: Quota) -> int:
     return sent_bytes
 
 
-def _reader(content_type: str | None) -> Callable[[Client, str, bytes, bool], Status[Any]]:
+def _select_publish_function(content_type: str | None) -> Callable[[Client, str, bytes, bool], Status[Any]]:
     if content_type in ARROW:
         return _publish_arrow
     if not content_type or content_type in JSON_LINES:
@@ -179,16 +179,18 @@ def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
     rest.
     """
     try:
-        return _counts(client.publish_batches(queue, batches))
+        return _build_publish_summary(client.publish_batches(queue, batches))
     except NoContainerAvailable as error:
         # Stored events stay stored, so the answer has the number that was stored before the failure.
         stored = error.stored if isinstance(error.stored, Published) else Published()
-        raise RefusedError(503, "queue", str(error), RETRY_AFTER_SECONDS, _counts(stored)) from None
+        raise RefusedError(
+            503, "queue", str(error), RETRY_AFTER_SECONDS, _build_publish_summary(stored)
+        ) from None
     except BadInput as error:
         raise RefusedError(400, error.field, error.message) from None
 
 
-def _counts(published: Published) -> dict[str, Any]:
+def _build_publish_summary(published: Published) -> dict[str, Any]:
     return {
         "published": published.events,
         "blocks": published.blocks,

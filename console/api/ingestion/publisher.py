@@ -10,13 +10,13 @@ from queues.publishing.client import Client
 PRODUCER = "api"
 
 
-def publisher() -> Client:
+def get_publisher_client() -> Client:
     """Return the client of settings.REDIS_URL."""
-    return _client(settings.REDIS_URL)
+    return _get_client(settings.REDIS_URL)
 
 
 @functools.lru_cache(maxsize=4)
-def _client(url: str) -> Client:
+def _get_client(url: str) -> Client:
     client = Client(url, producer=PRODUCER)
     atexit.register(client.close)
     return client

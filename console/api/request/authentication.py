@@ -9,7 +9,7 @@ from ninja.security import HttpBearer
 from ninja.utils import check_csrf
 
 from console.accounts import submissions, token_failures
-from console.accounts.access import Actor, actor_of, add_request_id, admit, bearer_of, claim_place
+from console.accounts.access import Actor, actor_of, add_request_id, admit, claim_place, parse_bearer_secret
 from console.api.request.refusals import RefusedError
 from console.web.refusal import RequestRefused
 from console.web.web_request import WebRequest
@@ -38,7 +38,7 @@ class Caller(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str | None) -> Actor | None:
         address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
         try:
-            actor = token_failures.actor_of(token, timezone.now(), address, request_id)
+            actor = token_failures.authenticate_token(token, timezone.now(), address, request_id)
             if actor is not None:
                 claim_place(getattr(request, "scope", {}), actor.user)
         except token_failures.TooManyFailures as error:
@@ -50,7 +50,7 @@ class Caller(HttpBearer):
         return actor
 
     def authenticate_token(self, request: HttpRequest, header: str) -> Actor:
-        actor = self.authenticate(request, bearer_of(header))
+        actor = self.authenticate(request, parse_bearer_secret(header))
         if actor is None:
             message = (
                 "The token is unknown, expired, or revoked; create one in Settings or with manage.py token."

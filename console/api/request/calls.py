@@ -57,7 +57,7 @@ class Calls(ABC):
         return read(status, b"".join(pieces))
 
     @abstractmethod
-    def now(self) -> float:
+    def get_unix_time(self) -> float:
         """Return the console's Unix time at its last answer: not later than it was, and at most a second
         earlier.
         """
@@ -73,7 +73,7 @@ class InProcess(Calls):
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
 
-    def now(self) -> float:
+    def get_unix_time(self) -> float:
         return time.time()
 
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
@@ -110,20 +110,20 @@ class Remote(Calls):
         """Close its connections."""
         self._client.close()
 
-    def now(self) -> float:
+    def get_unix_time(self) -> float:
         return self._answered_at
 
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
         headers = {"Idempotency-Key": key} if key else {}
         try:
             with self._client.stream(method, address, content=content, headers=headers) as answer:
-                pieces = self._pieces(answer)
+                pieces = self._read_body_pieces(answer)
         except httpx.HTTPError as error:
             raise Unanswered(f"The console is not responding ({type(error).__name__}); try again.") from None
-        self._answered_at = date_of(answer)
+        self._answered_at = read_response_date(answer)
         return answer.status_code, [b"".join(pieces)]
 
-    def _pieces(self, answer: httpx.Response) -> list[bytes]:
+    def _read_body_pieces(self, answer: httpx.Response) -> list[bytes]:
         """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried
         out.
         """
@@ -140,7 +140,7 @@ class Remote(Calls):
         return pieces
 
 
-def date_of(answer: httpx.Response) -> float:
+def read_response_date(answer: httpx.Response) -> float:
     """Return when the answer was made by the server's clock (whole seconds); by the local clock if it has no
     date.
     """
@@ -156,23 +156,23 @@ def read(status: int, content: bytes) -> Any:
     Raises `Refused` with the message of a rejection; `Unanswered` if the rejection is not the console's: a
     proxy does not know what the console did.
     """
-    if status >= 500 and not _errors_of(content):
-        raise Unanswered(refusal_of(status, content))
+    if status >= 500 and not _parse_errors(content):
+        raise Unanswered(format_refusal_message(status, content))
     if status >= 300:
-        raise Refused(refusal_of(status, content))
+        raise Refused(format_refusal_message(status, content))
     try:
         return orjson.loads(content)
     except ValueError:
         raise Refused(f"The console returned {status} without JSON.") from None
 
 
-def refusal_of(status: int, content: bytes) -> str:
+def format_refusal_message(status: int, content: bytes) -> str:
     """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a
     console.
     """
     if status < 400:
         return f"The console returned {status} (redirect); use the address that it redirects to."
-    errors = _errors_of(content)
+    errors = _parse_errors(content)
     if errors is None:
         return f"The console returned {status} without JSON."
     if not errors:
@@ -184,7 +184,7 @@ def refusal_of(status: int, content: bytes) -> str:
     return " ".join(said)[:MAX_REFUSAL]
 
 
-def _errors_of(content: bytes) -> dict[str, Any] | None:
+def _parse_errors(content: bytes) -> dict[str, Any] | None:
     """Return the errors of a console's rejection, by field; empty if it is not from a console. None: it is no
     JSON.
     """

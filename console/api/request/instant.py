@@ -8,17 +8,17 @@ from pydantic_core import PydanticCustomError
 
 from console.input.instant import TAKES, is_representable
 from queues.checks import is_number
-from queues.events.times import number_us
-from queues.text.numbers import any_number
+from queues.events.times import convert_number_to_us
+from queues.text.numbers import parse_any_number
 
 
-def _of_number(given: Any) -> Any:
+def _convert_number_to_time(given: Any) -> Any:
     """Return the time of a number by its size, as of an event's: s, ms, µs or ns since 1970."""
-    number = any_number(given) if isinstance(given, str) else given
+    number = parse_any_number(given) if isinstance(given, str) else given
     if not is_number(number):
         return given
     try:
-        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=number_us(number))
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=convert_number_to_us(number))
     except ValueError:
         raise PydanticCustomError("time_out_of_range", TAKES) from None
 
@@ -30,7 +30,7 @@ def _representable(given: datetime) -> datetime:
 
 
 # As it was given: with its zone, or with none.
-GivenTime = Annotated[datetime, BeforeValidator(_of_number), AfterValidator(_representable)]
+GivenTime = Annotated[datetime, BeforeValidator(_convert_number_to_time), AfterValidator(_representable)]
 # UTC when it names no zone, as everywhere in the console.
 UtcTime = Annotated[
     GivenTime, AfterValidator(lambda given: given if given.tzinfo else given.replace(tzinfo=UTC))

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
-from queues.text.numbers import MAX_SHOWN, decimal_number
+from queues.text.numbers import MAX_SHOWN, parse_decimal_number
 
 EXAMPLES = {"int": "a whole number such as 12", "float": "a number such as 12 or 0.5"}
 # What stands below these keys of a core schema is no schema.
@@ -20,27 +20,27 @@ NO_SCHEMA = {"cls", "config", "default", "expected", "function", "metadata", "se
 def require_plain_numbers(models: Iterable[type[BaseModel]]) -> None:
     """Make the models refuse text that is no plain number where they take a number."""
     for model in models:
-        schema = _with_checks(model.__pydantic_core_schema__)
+        schema = _add_number_checks(model.__pydantic_core_schema__)
         # A model inside it would otherwise bring along the validator that it already has.
         model.__pydantic_validator__ = SchemaValidator(schema, _use_prebuilt=False)
 
 
-def _with_checks(node: Any) -> Any:
+def _add_number_checks(node: Any) -> Any:
     """Return a copy of a core schema with a check in front of each number."""
     if isinstance(node, tuple | list):
-        return type(node)(map(_with_checks, node))
+        return type(node)(map(_add_number_checks, node))
     if not isinstance(node, dict):
         return node
-    copied = {key: value if key in NO_SCHEMA else _with_checks(value) for key, value in node.items()}
+    copied = {key: value if key in NO_SCHEMA else _add_number_checks(value) for key, value in node.items()}
     example = EXAMPLES.get(str(node.get("type")))
-    return copied if example is None else _checked(copied, example)
+    return copied if example is None else _wrap_number_schema(copied, example)
 
 
-def _checked(number: dict[str, Any], example: str) -> core_schema.CoreSchema:
+def _wrap_number_schema(number: dict[str, Any], example: str) -> core_schema.CoreSchema:
     reference = number.pop("ref", None)
 
     def check(value: Any) -> Any:
-        if isinstance(value, str) and decimal_number(value) is None:
+        if isinstance(value, str) and parse_decimal_number(value) is None:
             raise PydanticCustomError(
                 "plain_number",
                 "must be {example}, not {given}.",

@@ -21,7 +21,7 @@ from queues.errors import (
     QueuePaused,
     RateLimited,
     UnknownQueue,
-    connection_reason,
+    describe_connection_error,
 )
 
 RETRY_AFTER_SECONDS = 2
@@ -64,7 +64,9 @@ def build_no_snapshot() -> RefusedError:
 
 
 def _answer_control_error(request: HttpRequest, error: redis.RedisError) -> RefusedError:
-    message = f"The control server is not responding ({connection_reason(error)}); try again in a moment."
+    message = (
+        f"The control server is not responding ({describe_connection_error(error)}); try again in a moment."
+    )
     return RefusedError(503, "control", message, RETRY_AFTER_SECONDS)
 
 
@@ -87,7 +89,7 @@ REFUSALS: Mapping[type[Exception], Callable[[HttpRequest, Any], RefusedError]] =
 def add_refusals(api: NinjaAPI) -> None:
     """Register a handler for everything that endpoints raise on purpose."""
 
-    def handler(refusal_of: Callable[[HttpRequest, Any], RefusedError]) -> Callable[..., HttpResponse]:
+    def build_handler(refusal_of: Callable[[HttpRequest, Any], RefusedError]) -> Callable[..., HttpResponse]:
         def handle(request: HttpRequest, error: Any) -> HttpResponse:
             refusal = refusal_of(request, error)
             document = {"errors": {refusal.field: [refusal.message]}, **refusal.more}
@@ -101,7 +103,7 @@ def add_refusals(api: NinjaAPI) -> None:
         return handle
 
     for kind, refusal_of in REFUSALS.items():
-        api.add_exception_handler(kind, handler(refusal_of))
+        api.add_exception_handler(kind, build_handler(refusal_of))
 
     @api.exception_handler(AnsweredError)
     def answer(request: HttpRequest, error: AnsweredError) -> HttpResponse:

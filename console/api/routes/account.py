@@ -7,13 +7,13 @@ from ninja import Status
 from pydantic import StrictInt
 
 from console.accounts import people, second_factor, sessions, tokens
-from console.accounts.access import Actor, queues_of, role_of
+from console.accounts.access import Actor, find_user_role, get_user_queues
 from console.actions import plant_settings
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
-from console.api.routes.control import loop_named
+from console.api.routes.control import get_loop_or_404
 from console.api.schemas.account import (
     SessionEnd,
     SessionList,
@@ -121,14 +121,16 @@ def change_setting(request: HttpRequest, name: str, body: Value) -> SettingChang
 )
 def change_loop_setting(request: HttpRequest, loop_id: Id, body: OwnValue) -> SettingChange:
     actor = actor_for(request, "settings.change")
-    before, after = plant_settings.change_own(actor, loop_named(loop_id), now=timezone.now(), **body.dict())
+    before, after = plant_settings.change_own(
+        actor, get_loop_or_404(loop_id), now=timezone.now(), **body.dict()
+    )
     return {"name": body.name, "before": before, "value": after}
 
 
 @router.get("/users", response=UserList, summary="List users")
 def list_users(request: HttpRequest) -> UserList:
     actor_for(request, "user.manage")
-    return {"users": [user_row(user) for user in User.objects.order_by("username")]}
+    return {"users": [build_user_row(user) for user in User.objects.order_by("username")]}
 
 
 @router.post("/users", response={201: UserWithPassword}, summary="Create a user; the password is shown once")
@@ -136,14 +138,14 @@ def create_user(request: HttpRequest, response: HttpResponse, body: NewUser) -> 
     actor = actor_for(request, "user.manage")
     user, password = people.create(actor, **body.dict())
     response["Cache-Control"] = SHOWN_ONCE
-    return Status(201, {**user_row(user), "password": password})
+    return Status(201, {**build_user_row(user), "password": password})
 
 
 @router.post("/users/{username}/role", response=UserRow, summary="Change the role of a user")
 def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
-    actor, user = actor_for(request, "user.manage"), _user(username)
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.change_role(actor, user, body.role, body.reason)
-    return user_row(user)
+    return build_user_row(user)
 
 
 @router.post(
@@ -152,9 +154,9 @@ def change_role(request: HttpRequest, username: str, body: Role) -> UserRow:
     summary="Limit a user's role to queues; an empty list means all queues",
 )
 def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> UserRow:
-    actor, user = actor_for(request, "user.manage"), _user(username)
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.limit_queues(actor, user, body.queues, body.reason)
-    return user_row(user)
+    return build_user_row(user)
 
 
 @router.post(
@@ -163,23 +165,23 @@ def limit_queues(request: HttpRequest, username: str, body: LimitedQueues) -> Us
     summary="Remove a lost second factor; the user's sessions end",
 )
 def remove_second_factor(request: HttpRequest, username: str, body: Reason) -> UserRow:
-    actor, user = actor_for(request, "user.manage"), _user(username)
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.remove_second_factor(actor, user, body.reason)
-    return user_row(user)
+    return build_user_row(user)
 
 
 @router.post("/users/{username}/disable", response=UserRow, summary="Disable a user; sessions and tokens end")
 def disable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
-    actor, user = actor_for(request, "user.manage"), _user(username)
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.enable(actor, user, False, body.reason)
-    return user_row(_user(username))
+    return build_user_row(_get_user(username))
 
 
 @router.post("/users/{username}/enable", response=UserRow, summary="Enable a user")
 def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
-    actor, user = actor_for(request, "user.manage"), _user(username)
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
     people.enable(actor, user, True, body.reason)
-    return user_row(_user(username))
+    return build_user_row(_get_user(username))
 
 
 @router.post(
@@ -190,10 +192,10 @@ def enable_user(request: HttpRequest, username: str, body: Reason) -> UserRow:
 def reset_password(
     request: HttpRequest, response: HttpResponse, username: str, body: NewPassword
 ) -> UserWithPassword:
-    actor, user = actor_for(request, "user.manage"), _user(username)
+    actor, user = actor_for(request, "user.manage"), _get_user(username)
     password = people.reset_password(actor, user, body.reason, body.password)
     response["Cache-Control"] = SHOWN_ONCE
-    return {**user_row(user), "password": password}
+    return {**build_user_row(user), "password": password}
 
 
 @router.get(
@@ -203,8 +205,8 @@ def reset_password(
 )
 def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
-    rows = sessions.alive(None if actor.may("user.manage") else actor.user)
-    return {"sessions": [_session(row) for row in rows]}
+    rows = sessions.list_active_sessions(None if actor.may("user.manage") else actor.user)
+    return {"sessions": [_build_session_row(row) for row in rows]}
 
 
 @router.post("/sessions/{session_id}/end", response=SessionEnd, summary="End a session")
@@ -225,7 +227,7 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
 def list_tokens(request: HttpRequest) -> TokenList:
     actor = actor_for(request, "token.mint")
     rows = ApiToken.objects.select_related("owner", "parent").order_by("-created_at")
-    return {"tokens": [_token(row) for row in rows if _is_seen(actor, row)]}
+    return {"tokens": [_build_token_row(row) for row in rows if _is_seen(actor, row)]}
 
 
 @router.post("/tokens", response={201: TokenWithSecret}, summary="Create a token; its secret is shown once")
@@ -234,7 +236,7 @@ def create_token(request: HttpRequest, response: HttpResponse, body: NewToken) -
     scope = tokens.TokenScope(body.queues, body.actions)
     token, secret = tokens.make(actor, body.name, body.role, body.days, timezone.now(), scope)
     response["Cache-Control"] = SHOWN_ONCE
-    return Status(201, {**_token(token), "token": secret})
+    return Status(201, {**_build_token_row(token), "token": secret})
 
 
 @router.post("/tokens/{token_id}/revoke", response=TokenRevocation, summary="Revoke a token")
@@ -258,26 +260,26 @@ def change_quota(request: HttpRequest, token_id: Id, body: NewQuota) -> TokenRow
         raise Http404(f"token {token_id} does not exist.")
     tokens.set_quota(actor, token, body.events_per_second, body.bytes_per_second, body.reason)
     token.refresh_from_db()
-    return _token(token)
+    return _build_token_row(token)
 
 
-def _user(username: str) -> User:
+def _get_user(username: str) -> User:
     return people.find_user(username)
 
 
-def user_row(user: User) -> UserRow:
+def build_user_row(user: User) -> UserRow:
     return {
         "username": user.get_username(),
-        "role": role_of(user) if user.is_active else None,
+        "role": find_user_role(user) if user.is_active else None,
         "enabled": user.is_active,
-        "queues": sorted(queues_of(user) or ()),
+        "queues": sorted(get_user_queues(user) or ()),
         "second_factor": second_factor.find_confirmed(user) is not None,
         "last_login": user.last_login,
         "joined": user.date_joined,
     }
 
 
-def _session(row: UserSession) -> SessionRow:
+def _build_session_row(row: UserSession) -> SessionRow:
     return {
         "user": row.user.get_username(),
         "id": row.pk,
@@ -292,7 +294,7 @@ def _is_seen(actor: Actor, token: ApiToken) -> bool:
     return tokens.is_own(actor, token) or actor.may("user.manage")
 
 
-def _token(row: ApiToken) -> TokenRow:
+def _build_token_row(row: ApiToken) -> TokenRow:
     return {
         "owner": row.owner.get_username(),
         "parent": row.parent.name if row.parent else None,

@@ -8,7 +8,7 @@ from django.http.response import HttpResponseBase
 from ninja import Query, Schema
 from pydantic import Field
 
-from console.actions.exports import export, newest_first
+from console.actions.exports import export, iterate_newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -52,7 +52,7 @@ def list_audit(
     """Return filtered entries; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "audit.view")
     check_rows(rows)
-    page = keyset.page(wanted.build_filter(), rows, before, after)
+    page = keyset.load_page(wanted.build_filter(), rows, before, after)
     return {"entries": [convert(AuditRow, _document(row)) for row in page.rows], "next": page.older}
 
 
@@ -67,7 +67,7 @@ def export_audit(
     # Up to now: the entry of this export is not part of it.
     last = AuditEntry.objects.aggregate(last=Max("pk"))["last"] or 0
     chosen = wanted.build_filter().filter(pk__lte=last)
-    pages = ([_document(entry) for entry in page] for page in newest_first(chosen))
+    pages = ([_document(entry) for entry in page] for page in iterate_newest_first(chosen))
     return export(request, pages, FIELDS, "audit", format)
 
 

@@ -13,7 +13,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
-from console.api.routes.plant import node_named
+from console.api.routes.plant import get_node_or_404
 from console.api.schemas.control import (
     DesiredValue,
     LoopDetail,
@@ -29,18 +29,18 @@ from console.api.schemas.control import (
 )
 from console.connections.control_server import control
 from console.display.first_report import report_of
-from console.input.row_id import Id, id_of
+from console.input.row_id import Id, parse_row_id
 from console.pages.loops.loop_view import (
     DescribedLoop,
     ParameterRow,
+    build_parameter_rows,
     describe,
     describe_loops,
-    parameter_rows,
 )
-from console.pages.loops.overrides import law_and_name, scope_of
+from console.pages.loops.overrides import find_scope, split_law_and_name
 from controllers import catalog
 from queues.errors import BadInput
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.control.desired import NothingDesired, compute_desired
 from workers.models import Loop, Override
 from workers.steering import override_document, overrides
@@ -67,7 +67,7 @@ class NewOverride(Given):
     expires_at: GivenTime | None = None
     endless: bool = False
 
-    def expiry(self) -> Expiry:
+    def build_expiry(self) -> Expiry:
         return Expiry(self.minutes, self.expires_at, self.endless)
 
 
@@ -98,27 +98,27 @@ class NewMode(Given):
 @router.get("/loops", response=LoopList, summary="List loops with their values in force")
 def list_loops(request: HttpRequest) -> LoopList:
     actor_for(request, "plant.view")
-    return {"loops": [_loop(loop) for loop in describe_loops(timezone.now())]}
+    return {"loops": [_build_loop_row(loop) for loop in describe_loops(timezone.now())]}
 
 
 @router.get("/loops/{loop_id}", response=LoopDetail, summary="Get a loop, its parameters, and its guard")
 def get_loop(request: HttpRequest, loop_id: Id) -> LoopDetail:
     actor_for(request, "plant.view")
     now = timezone.now()
-    loop = loop_named(loop_id)
-    law = catalog.law(loop.law)
+    loop = get_loop_or_404(loop_id)
+    law = catalog.get_law(loop.law)
     held = overrides.list_for_loop(loop, now)
     counted = overrides.select_effective(loop, held, now)
-    rows = parameter_rows(law, loop.parameters, counted, now)
+    rows = build_parameter_rows(law, loop.parameters, counted, now)
     return {
-        **_loop(describe(loop, held, now)),
-        "declared": [_parameter(row) for row in rows],
-        "guard": overrides.effective_guard(law, loop.guard, counted, now),
+        **_build_loop_row(describe(loop, held, now)),
+        "declared": [_build_loop_parameter(row) for row in rows],
+        "guard": overrides.get_effective_guard(law, loop.guard, counted, now),
         "first_report": _first_report(loop.pk),
     }
 
 
-def _parameter(row: ParameterRow) -> LoopParameter:
+def _build_loop_parameter(row: ParameterRow) -> LoopParameter:
     return convert(LoopParameter, {**vars(row), "override": row.override and row.override.pk})
 
 
@@ -126,7 +126,7 @@ def _first_report(loop: int) -> LoopFirstReport | None:
     report = report_of(loop)
     if report is None:
         return None
-    figures = None if report.figures is None else plain(report.figures)
+    figures = None if report.figures is None else convert_to_plain(report.figures)
     return convert(LoopFirstReport, {**vars(report), "figures": figures})
 
 
@@ -137,13 +137,13 @@ def _first_report(loop: int) -> LoopFirstReport | None:
 )
 def get_desired(request: HttpRequest, loop_id: Id) -> DesiredValue:
     actor_for(request, "plant.view")
-    return compute_desired_value(loop_named(loop_id))
+    return compute_desired_value(get_loop_or_404(loop_id))
 
 
 @router.post("/loops/{loop_id}/mode", response=LoopMode, summary="Change a loop's mode")
 def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> LoopMode:
     actor = actor_for(request, "loop.mode")
-    loop = loop_named(loop_id)
+    loop = get_loop_or_404(loop_id)
     expiry = Expiry(body.minutes, body.expires_at, body.endless)
     made = loops.set_mode(
         actor, loop, body.mode, reason=body.reason, now=timezone.now(), expiry=expiry, value=body.value
@@ -156,7 +156,7 @@ def change_mode(request: HttpRequest, loop_id: Id, body: NewMode) -> LoopMode:
 def list_overrides(request: HttpRequest) -> OverrideList:
     actor_for(request, "plant.view")
     rows = overrides.list_active(timezone.now()).select_related("loop", "node", "owner")
-    rows_of_overrides = overrides.soonest_first(rows)
+    rows_of_overrides = overrides.sort_by_expiry(rows)
     return {"overrides": [build_override(override) for override in rows_of_overrides]}
 
 
@@ -169,20 +169,20 @@ def create_override(request: HttpRequest, body: NewOverride) -> Status[OverrideR
         wanted = {body.name.removesuffix("_threshold"): body.value}
         made = loops.override_thresholds(
             actor,
-            node_named(body.node),
+            get_node_or_404(body.node),
             wanted,
             reason=body.reason,
             now=now,
             control=control(),
-            expiry=body.expiry(),
+            expiry=body.build_expiry(),
         )
     else:
         actor = actor_for(request, "override.set")
-        of_law, name = law_and_name(body.name, body.law)
-        wide = scope_of("" if body.loop is not None else of_law, body.queue, body.node or "")
-        scope = replace(wide, loop=loop_named(body.loop) if body.loop is not None else None)
+        of_law, name = split_law_and_name(body.name, body.law)
+        wide = find_scope("" if body.loop is not None else of_law, body.queue, body.node or "")
+        scope = replace(wide, loop=get_loop_or_404(body.loop) if body.loop is not None else None)
         values = {name: body.value}
-        made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.expiry())
+        made = loops.override(actor, scope, values, reason=body.reason, now=now, expiry=body.build_expiry())
     return Status(201, build_override(made[0]))
 
 
@@ -196,7 +196,7 @@ def _refuse_beside_a_node(body: NewOverride) -> None:
 @router.post("/overrides/{override_id}/end", response=OverrideEnd, summary="End an override now")
 def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | None = None) -> OverrideEnd:
     actor = actor_for(request, "override.end")
-    override = override_numbered(override_id)
+    override = get_override_or_404(override_id)
     reason = "" if body is None else body.reason
     ended = loops.end_override(actor, override, now=timezone.now(), control=control(), reason=reason)
     return {**build_override(override), "ended": ended}
@@ -210,7 +210,7 @@ def end_override(request: HttpRequest, override_id: Id, body: OverrideEnding | N
 def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
     """Undo an override and those set with it; what they ended is in force again until its own expiry."""
     actor = actor_for(request, "override.undo")
-    override = override_numbered(override_id)
+    override = get_override_or_404(override_id)
     undone = loops.undo_override(actor, override, now=timezone.now(), control=control())
     return {
         "ended": [build_override(ended) for ended, _ in undone],
@@ -221,15 +221,15 @@ def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Extend an override")
 def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> OverrideRow:
     actor = actor_for(request, "override.extend")
-    override = override_numbered(override_id)
+    override = get_override_or_404(override_id)
     return build_override(
         loops.extend_override(actor, override, now=timezone.now(), control=control(), **body.dict())
     )
 
 
-def loop_named(id_or_name: int | str) -> Loop:
+def get_loop_or_404(id_or_name: int | str) -> Loop:
     """Return a loop by id or name, or 404."""
-    number = id_or_name if isinstance(id_or_name, int) else id_of(id_or_name)
+    number = id_or_name if isinstance(id_or_name, int) else parse_row_id(id_or_name)
     loop = Loop.objects.filter(**({"name": id_or_name} if number is None else {"pk": number})).first()
     if loop is None:
         raise Http404(f"Loop {id_or_name} is unknown; GET /api/v1/loops lists the loops.")
@@ -257,14 +257,14 @@ def compute_desired_value(loop: Loop) -> DesiredValue:
     }
 
 
-def override_numbered(override_id: int) -> Override:
+def get_override_or_404(override_id: int) -> Override:
     override = Override.objects.select_related("loop", "node", "owner").filter(pk=override_id).first()
     if override is None:
         raise Http404(f"Override {override_id} does not exist.")
     return override
 
 
-def _loop(loop: DescribedLoop) -> LoopRow:
+def _build_loop_row(loop: DescribedLoop) -> LoopRow:
     rows = [build_override(override) for override in loop.overrides]
     return convert(LoopRow, {**vars(loop), "overrides": rows})
 

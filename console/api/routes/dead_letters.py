@@ -57,7 +57,7 @@ class ChosenDeadLetters(Given):
     count: int = 0
     confirm: str = ""
 
-    def names(self, actor: Actor) -> list[Name]:
+    def list_names(self, actor: Actor) -> list[Name]:
         if self.filter is None:
             return dead_letters.parse_names(self.letters)
         if self.through is None:
@@ -93,8 +93,8 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
         "digest": letters.digest,
         "more": letters.more,
         "unreachable": letters.unreachable,
-        "groups": [convert(DeadLetterGroup, vars(group)) for group in letters.groups()],
-        "letters": [_row(letter) for letter in letters.letters[:rows]],
+        "groups": [convert(DeadLetterGroup, vars(group)) for group in letters.list_groups()],
+        "letters": [_build_letter_row(letter) for letter in letters.letters[:rows]],
     }
 
 
@@ -106,7 +106,7 @@ def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> Dea
     letter = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
     if letter is None:
         raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")
-    return _row(letter)
+    return _build_letter_row(letter)
 
 
 @router.get(
@@ -121,7 +121,7 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
     content = dead_letters.load_stored_bytes(actor_for(request, "queue.peek"), queue, node, dead_id)
     if content is None:
         raise Http404(f"{dead_id} is no longer a dead letter of {queue} on {node}.")
-    return dead_letters.download(content)
+    return dead_letters.build_download_response(content)
 
 
 @router.post(
@@ -131,7 +131,7 @@ def get_letter_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) 
 )
 def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.requeue")
-    return _report(dead_letter_steering.act(actor, "requeue", body.names(actor), body.reason))
+    return _report(dead_letter_steering.act(actor, "requeue", body.list_names(actor), body.reason))
 
 
 @router.post(
@@ -139,7 +139,9 @@ def requeue_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetter
 )
 def discard_letters(request: HttpRequest, body: ChosenDeadLetters) -> DeadLetterActionReport:
     actor = actor_for(request, "dead_letters.discard")
-    return _report(dead_letter_steering.act(actor, "discard", body.names(actor), body.reason, body.confirm))
+    return _report(
+        dead_letter_steering.act(actor, "discard", body.list_names(actor), body.reason, body.confirm)
+    )
 
 
 @router.post(
@@ -151,10 +153,10 @@ def fix_letter(request: HttpRequest, queue: str, node: str, dead_id: str, body: 
     actor = actor_for(request, "dead_letters.fix")
     name = Name(queue, node, dead_id, body.digest)
     mended = dead_letter_steering.fix(actor, name, body.row, body.event, body.reason, timezone.now())
-    return _row(replace(mended, sealed=not dead_letters.may_open(actor, queue)))
+    return _build_letter_row(replace(mended, sealed=not dead_letters.may_open(actor, queue)))
 
 
-def _row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
+def _build_letter_row(letter: dead_letters.NamedDeadLetter) -> DeadLetterRow:
     return convert(DeadLetterRow, letter.document())
 
 

@@ -37,7 +37,7 @@ def get_history(
     """
     actor_for(request, "plant.view")
     _check(series, since, until, points)
-    columns = metric_history.columns(control(), settings.WEIR_DATA, since, until, series)
+    columns = metric_history.read_columns(control(), settings.WEIR_DATA, since, until, series)
     times = cast(list[float], columns.pop("at"))
     time, kept = downsample(times, columns, points)
     return {"time": time, "series": kept}

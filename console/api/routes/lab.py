@@ -6,10 +6,10 @@ from django.utils import timezone
 
 from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import (
+    build_series_document,
     experiment_document,
     experiment_for,
-    experiments,
-    series_document,
+    list_readable_experiments,
 )
 from console.actions.lab.lab import read_wanted
 from console.actions.lab.traces import find_trace, list_traces
@@ -31,11 +31,11 @@ from console.api.schemas.lab import (
     ScenarioSetting,
 )
 from console.api.schemas.plans import PlanRow
-from console.connections.control_server import latest_snapshot
-from console.connections.surroundings import surroundings
+from console.connections.control_server import load_latest_snapshot
+from console.connections.surroundings import build_job_context
 from console.input.row_id import Id
 from controllers.simulation.catalog import SCENARIOS
-from controllers.simulation.model.metrics import metric
+from controllers.simulation.model.metrics import get_metric
 from controllers.simulation.model.scenario import Scenario
 from workers.lab.models import Experiment
 from workers.steering.expiry import Expiry
@@ -81,7 +81,7 @@ class Proposal(Given):
 )
 def list_scenarios(request: HttpRequest) -> ScenarioList:
     actor = actor_for(request, "plant.view")
-    scenarios = [_scenario(scenario) for scenario in SCENARIOS.values()]
+    scenarios = [_build_scenario_row(scenario) for scenario in SCENARIOS.values()]
     return {"scenarios": scenarios, "traces": list_traces(settings.WEIR_DATA, actor)}
 
 
@@ -89,7 +89,11 @@ def list_scenarios(request: HttpRequest) -> ScenarioList:
 def list_experiments(request: HttpRequest, scenario: str = "", rows: int = 50) -> ExperimentList:
     actor = actor_for(request, "plant.view")
     check_rows(rows)
-    chosen = experiments(actor).filter(scenario=scenario) if scenario else experiments(actor)
+    chosen = (
+        list_readable_experiments(actor).filter(scenario=scenario)
+        if scenario
+        else list_readable_experiments(actor)
+    )
     return {"experiments": [_experiment(experiment) for experiment in chosen.order_by("-pk")[:rows]]}
 
 
@@ -103,7 +107,7 @@ def begin_experiment(request: HttpRequest, body: NewExperiment) -> ExperimentRow
     trace = None if body.trace is None else find_trace(settings.WEIR_DATA, body.trace, body.column, actor)
     given = {name: int(value) if isinstance(value, bool) else value for name, value in body.settings.items()}
     wanted = read_wanted(body.scenario, body.laws, given, body.seed, body.title, trace)
-    return _experiment(lab_steering.begin(actor, wanted, surroundings()))
+    return _experiment(lab_steering.begin(actor, wanted, build_job_context()))
 
 
 @router.get(
@@ -123,7 +127,7 @@ def get_experiment(request: HttpRequest, experiment_id: Id) -> ExperimentRow:
 )
 def get_experiment_series(request: HttpRequest, experiment_id: Id) -> ExperimentSeries:
     experiment = experiment_for(actor_for(request, "plant.view"), "plant.view", experiment_id)
-    return {"experiment": experiment.pk, "laws": series_document(settings.WEIR_DATA, experiment)}
+    return {"experiment": experiment.pk, "laws": build_series_document(settings.WEIR_DATA, experiment)}
 
 
 @router.post(
@@ -164,10 +168,10 @@ def apply_experiment(request: HttpRequest, experiment_id: Id, body: AppliedParam
 def propose_experiment_plan(request: HttpRequest, experiment_id: Id, body: Proposal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
     experiment = experiment_for(actor, "plan.propose", experiment_id)
-    return plan_row(lab_steering.plan(actor, experiment, body.law, latest_snapshot(), timezone.now()))
+    return plan_row(lab_steering.plan(actor, experiment, body.law, load_latest_snapshot(), timezone.now()))
 
 
-def _scenario(scenario: Scenario) -> ScenarioRow:
+def _build_scenario_row(scenario: Scenario) -> ScenarioRow:
     names = ("name", "unit", "help", "default", "minimum", "maximum", "kind", "choices")
     settings_of = [{name: getattr(setting, name) for name in names} for setting in scenario.settings]
     return {
@@ -176,7 +180,7 @@ def _scenario(scenario: Scenario) -> ScenarioRow:
         "laws": list(scenario.laws),
         "settings": [convert(ScenarioSetting, setting) for setting in settings_of],
         "metrics": [
-            convert(ScenarioMetric, {"name": name, **vars(metric(name))}) for name in scenario.metrics
+            convert(ScenarioMetric, {"name": name, **vars(get_metric(name))}) for name in scenario.metrics
         ],
     }
 

@@ -12,14 +12,14 @@ from django.utils import timezone
 from ninja import Query, Schema
 from pydantic import Field
 
-from console.actions.exports import export, newest_first
+from console.actions.exports import export, iterate_newest_first
 from console.api.answer.files import EXPORTED_ROWS
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.instant import UtcTime
 from console.api.request.rows import check_rows
-from console.api.routes.control import loop_named
+from console.api.routes.control import get_loop_or_404
 from console.api.schemas.records import (
     CostDifferenceRow,
     CostPriceList,
@@ -32,7 +32,7 @@ from console.api.schemas.records import (
     PlantCostsDetail,
     WhatIf,
 )
-from console.connections.control_server import control, latest_snapshot
+from console.connections.control_server import control, load_latest_snapshot
 from console.input.form_values import parse_any_value
 from console.input.row_id import Id
 from console.pages.loops import what_if
@@ -104,8 +104,8 @@ def list_ledger(
     actor_for(request, "plant.view")
     check_rows(rows)
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop").defer("folded"))
-    page = keyset.page(chosen, rows, before, after)
-    return {"entries": [_row(row) for row in page.rows], "next": page.older}
+    page = keyset.load_page(chosen, rows, before, after)
+    return {"entries": [_build_entry_row(row) for row in page.rows], "next": page.older}
 
 
 @router.get("/ledger/export", openapi_extra=EXPORTED_ROWS, summary="Export all decisions that match a filter")
@@ -115,15 +115,15 @@ def export_ledger(
     """Return all entries as CSV, or as JSON lines; newest first, with each tick of a run."""
     actor_for(request, "plant.view")
     chosen = wanted.read().choose(LedgerEntry.objects.select_related("loop"))
-    return export(request, _ticks_of(newest_first(chosen)), COLUMNS, "ledger", format)
+    return export(request, _iterate_tick_batches(iterate_newest_first(chosen)), COLUMNS, "ledger", format)
 
 
 @router.get("/ledger/{entry_id}", response=LedgerDetail, summary="Get a decision")
 def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
     """Return the entry; `export` is the input of `manage.py decide`, which makes the same decision."""
     actor_for(request, "plant.view")
-    entry = entry_numbered(entry_id)
-    return convert(LedgerDetail, {**_row(entry), "export": ledger.export(entry)})
+    entry = get_entry_or_404(entry_id)
+    return convert(LedgerDetail, {**_build_entry_row(entry), "export": ledger.export(entry)})
 
 
 @router.get("/ledger/{entry_id}/replay", response=LedgerReplay, summary="Replay a decision from its record")
@@ -132,7 +132,7 @@ def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
     replayed}}.
     """
     actor_for(request, "plant.view")
-    return convert(LedgerReplay, ledger.replay(entry_numbered(entry_id)).to_json())
+    return convert(LedgerReplay, ledger.replay(get_entry_or_404(entry_id)).to_json())
 
 
 @router.get(
@@ -152,8 +152,8 @@ def ask_what_if(
     hours do not respond to the changed actions.
     """
     actor_for(request, "plant.view")
-    changed = dict(_assignment(text) for text in set)
-    rerun = what_if.rerun(loop_named(loop_id), changed, what_if.hours_of(str(hours)), timezone.now())
+    changed = dict(_parse_assignment(text) for text in set)
+    rerun = what_if.rerun(get_loop_or_404(loop_id), changed, what_if.parse_hours(str(hours)), timezone.now())
     return convert(WhatIf, rerun.to_json())
 
 
@@ -161,7 +161,9 @@ def ask_what_if(
 def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCostsDetail:
     """Return the costs of the last hours, up to 2."""
     actor_for(request, "plant.view")
-    plant_costs = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, timezone.now())
+    plant_costs = costs.compute_plant_costs(
+        control(), settings.WEIR_DATA, load_latest_snapshot(), hours, timezone.now()
+    )
     return convert(PlantCostsDetail, vars(plant_costs))
 
 
@@ -175,46 +177,46 @@ def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS
     baselines, and with the recorded holds.
     """
     actor_for(request, "plant.view")
-    loop_costs = costs.loop_costs(loop_named(loop_id), hours, timezone.now(), time.monotonic)
+    loop_costs = costs.compute_loop_costs(get_loop_or_404(loop_id), hours, timezone.now(), time.monotonic)
     return {
         "hours": loop_costs.hours,
         "recorded_seconds": loop_costs.recorded_seconds,
         "run_seconds": loop_costs.run_seconds,
         "held_seconds": loop_costs.held_seconds,
         "prices": convert(CostPriceList, vars(loop_costs.prices)),
-        "law": _side(loop_costs.law),
-        "rivals": [_difference(rival) for rival in loop_costs.rivals],
-        "holds": None if loop_costs.holds is None else _difference(loop_costs.holds),
+        "law": _build_side_row(loop_costs.law),
+        "rivals": [_build_difference_row(rival) for rival in loop_costs.rivals],
+        "holds": None if loop_costs.holds is None else _build_difference_row(loop_costs.holds),
     }
 
 
-def _side(side: costs.CostSide) -> CostSideRow:
+def _build_side_row(side: costs.CostSide) -> CostSideRow:
     return convert(CostSideRow, {**vars(side), "cost": side.cost})
 
 
-def _difference(found: costs.CostDifference) -> CostDifferenceRow:
-    return convert(CostDifferenceRow, {**vars(found), "side": _side(found.side)})
+def _build_difference_row(found: costs.CostDifference) -> CostDifferenceRow:
+    return convert(CostDifferenceRow, {**vars(found), "side": _build_side_row(found.side)})
 
 
-def _assignment(text: str) -> tuple[str, Any]:
+def _parse_assignment(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
         raise BadInput("set", f"must be name=value, not {text[:60]!r}.")
     return name.strip(), parse_any_value(value, "set")
 
 
-def entry_numbered(entry_id: int) -> LedgerEntry:
-    entry = folds.entry(entry_id)
+def get_entry_or_404(entry_id: int) -> LedgerEntry:
+    entry = folds.find_entry(entry_id)
     if entry is None:
         raise Http404(f"Ledger entry {entry_id} does not exist.")
     return entry
 
 
-def _ticks_of(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str, Any]]]:
+def _iterate_tick_batches(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str, Any]]]:
     """Return ticks newest first, with those folded into each, which may be hundreds, in batches."""
     rows: list[dict[str, Any]] = []
     for entry in itertools.chain.from_iterable(pages):
-        rows += [_fields(tick) for tick in reversed([*folds.unfold(entry)])]
+        rows += [_get_entry_fields(tick) for tick in reversed([*folds.unfold(entry)])]
         if len(rows) >= TICKS_AT_A_TIME:
             yield rows
             rows = []
@@ -222,11 +224,11 @@ def _ticks_of(pages: Iterable[Iterable[LedgerEntry]]) -> Iterator[list[dict[str,
         yield rows
 
 
-def _row(entry: LedgerEntry) -> LedgerRow:
+def _build_entry_row(entry: LedgerEntry) -> LedgerRow:
     folded = {name: getattr(entry, name) for name in FOLD_FIELDS}
-    return convert(LedgerRow, {**_fields(entry), **folded})
+    return convert(LedgerRow, {**_get_entry_fields(entry), **folded})
 
 
-def _fields(entry: LedgerEntry) -> dict[str, Any]:
+def _get_entry_fields(entry: LedgerEntry) -> dict[str, Any]:
     fields = {name: getattr(entry, name) for name in ENTRY_FIELDS}
     return {"loop": entry.loop.name, "law": entry.loop.law, **fields}

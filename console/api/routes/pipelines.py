@@ -20,7 +20,7 @@ from console.api.schemas.pipelines import (
 )
 from console.connections.control_server import control
 from console.input.row_id import Id
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.coordination import keyset
 from workers.documents.pipeline import PipelineOrder
 from workers.models import PipelineVersion
@@ -74,10 +74,12 @@ def list_applications(request: HttpRequest, before: Id | None = None) -> Applica
     """Return the newest 50 versions; `next` is the value of `before` for older ones, null at the end."""
     actor_for(request, "plant.view")
     at_work = Declarations(control()).load_running()
-    page = keyset.page(PipelineVersion.objects.select_related("owner"), MAX_VERSIONS, before)
+    page = keyset.load_page(PipelineVersion.objects.select_related("owner"), MAX_VERSIONS, before)
     return {
-        "at_work": {name: convert(ApplicationAtWork, plain(each)) for name, each in at_work.items()},
-        "versions": [_version(row) for row in page.rows],
+        "at_work": {
+            name: convert(ApplicationAtWork, convert_to_plain(each)) for name, each in at_work.items()
+        },
+        "versions": [_build_version_row(row) for row in page.rows],
         "next": page.older,
     }
 
@@ -87,7 +89,7 @@ def declare_application(request: HttpRequest, body: Declaration) -> ApplicationV
     """Declare a version, which continues where the previous one was, and takes over within seconds."""
     actor = actor_for(request, "pipeline.declare")
     text = body.text.replace("\r\n", "\n")
-    return _version(pipelines.declare(actor, text, body.reason, control(), body.version))
+    return _build_version_row(pipelines.declare(actor, text, body.reason, control(), body.version))
 
 
 @router.post("/applications/{name}/restart", response=ApplicationOrder, summary="Restart an application")
@@ -147,10 +149,10 @@ def release_criterion(request: HttpRequest, name: str, criterion: str) -> Criter
 
 
 def _order(name: str, order: PipelineOrder) -> ApplicationOrder:
-    return convert(ApplicationOrder, {"application": name, **plain(order)})
+    return convert(ApplicationOrder, {"application": name, **convert_to_plain(order)})
 
 
-def _version(row: PipelineVersion) -> ApplicationVersion:
+def _build_version_row(row: PipelineVersion) -> ApplicationVersion:
     return {
         "application": row.application,
         "number": row.number,

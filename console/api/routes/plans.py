@@ -10,7 +10,7 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.rows import check_rows
 from console.api.schemas.plans import NodeUse, PlanList, PlanRow
-from console.connections.control_server import control, latest_snapshot
+from console.connections.control_server import control, load_latest_snapshot
 from console.input.row_id import Id
 from queues.errors import BadInput
 from workers.models import Plan
@@ -68,7 +68,7 @@ def get_plan(request: HttpRequest, plan_id: Id) -> PlanRow:
 @router.post("/plans", response=PlanRow, summary="Propose a plan; no points move before its approval")
 def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
     actor = actor_for(request, "plan.propose")
-    return plan_row(plans.propose_rebalance(actor, body.goal, latest_snapshot(), timezone.now()))
+    return plan_row(plans.propose_rebalance(actor, body.goal, load_latest_snapshot(), timezone.now()))
 
 
 @router.post(
@@ -79,7 +79,7 @@ def propose_plan(request: HttpRequest, body: Goal) -> PlanRow:
 def approve_plan(request: HttpRequest, plan_id: Id, body: Approval) -> PlanRow:
     actor = actor_for(request, "plan.approve")
     made = plans.approve(
-        actor, _find_plan(plan_id), body.hash, body.reason, latest_snapshot(), timezone.now()
+        actor, _find_plan(plan_id), body.hash, body.reason, load_latest_snapshot(), timezone.now()
     )
     return plan_row(made)
 
@@ -102,7 +102,7 @@ def stop_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
 
 @router.post("/plans/{plan_id}/roll-back", response=PlanRow, summary="Propose the rollback of a plan")
 def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
-    actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
+    actor, snapshot = actor_for(request, "plan.propose"), load_latest_snapshot()
     return plan_row(plans.roll_back(actor, _find_plan(plan_id), body.reason, snapshot, timezone.now()))
 
 
@@ -110,7 +110,7 @@ def roll_back_plan(request: HttpRequest, plan_id: Id, body: Reason) -> PlanRow:
     "/queues/{queue}/points", response=PlanRow, summary="Propose new points for a queue (1,000 in total)"
 )
 def propose_points(request: HttpRequest, queue: str, body: Points) -> PlanRow:
-    actor, snapshot = actor_for(request, "plan.propose"), latest_snapshot()
+    actor, snapshot = actor_for(request, "plan.propose"), load_latest_snapshot()
     made = plans.propose_points(actor, queue, body.points, body.reason, snapshot, timezone.now())
     return plan_row(made)
 
@@ -124,7 +124,7 @@ def change_node_use(request: HttpRequest, name: str, body: Use) -> NodeUse:
     actor, now = actor_for(request, "node.use"), timezone.now()
     makes_plan = {"drain": plans.propose_drain, "give-back": plans.propose_give_back}
     if body.use in makes_plan:
-        made = makes_plan[body.use](actor, name, body.reason, latest_snapshot(), now)
+        made = makes_plan[body.use](actor, name, body.reason, load_latest_snapshot(), now)
         return {"node": name, "plan": plan_row(made)}
     changes = {"cordon": plans.cordon, "return": plans.take_back}
     if body.use not in changes:

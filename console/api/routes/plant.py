@@ -11,11 +11,11 @@ from console.api.request.authentication import actor_for
 from console.api.request.refusals import build_no_snapshot
 from console.api.schemas.plant import NodeList, NodeRow, QueueList, QueueRow
 from console.api.schemas.snapshot import SnapshotMessage
-from console.connections.control_server import latest_snapshot, live_snapshot
-from console.live.view import view_named
+from console.connections.control_server import load_latest_snapshot, load_live_snapshot
+from console.live.view import find_view
 from queues.errors import UnknownQueue
 from queues.models import Node, Queue
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 
 router = Router(tags=["plant"])
 
@@ -27,18 +27,18 @@ def get_live(request: HttpRequest, of: str = "whole") -> SnapshotMessage:
     `of` names the requested part: whole, frame, flow, nodes, loops, queue:NAME, or node:NAME.
     """
     actor_for(request, "plant.view")
-    view = view_named(of)
-    snapshot = latest_snapshot()
+    view = find_view(of)
+    snapshot = load_latest_snapshot()
     if snapshot is None:
         raise build_no_snapshot()
     whole = {"seq": snapshot.seq, "at": snapshot.at, "topic": "plant"}
-    return convert(SnapshotMessage, {**whole, "snapshot": view.narrow(plain(snapshot))})
+    return convert(SnapshotMessage, {**whole, "snapshot": view.narrow(convert_to_plain(snapshot))})
 
 
 @router.get("/queues", response=QueueList, summary="List queues: configuration, points, live figures")
 def list_queues(request: HttpRequest) -> QueueList:
     actor_for(request, "plant.view")
-    figures = _figures("queues")
+    figures = _load_live_figures("queues")
     queues = Queue.objects.prefetch_related("containers__node").order_by("name")
     return {"queues": [_queue(queue, figures) for queue in queues]}
 
@@ -46,20 +46,20 @@ def list_queues(request: HttpRequest) -> QueueList:
 @router.get("/queues/{name}", response=QueueRow, summary="Get a queue")
 def get_queue(request: HttpRequest, name: str) -> QueueRow:
     actor_for(request, "plant.view")
-    return _queue(queue_named(name), _figures("queues"))
+    return _queue(queue_named(name), _load_live_figures("queues"))
 
 
 @router.get("/nodes", response=NodeList, summary="List nodes: configuration and live figures")
 def list_nodes(request: HttpRequest) -> NodeList:
     actor_for(request, "plant.view")
-    figures = _figures("nodes")
-    return {"nodes": [_node(node, figures) for node in Node.objects.order_by("name")]}
+    figures = _load_live_figures("nodes")
+    return {"nodes": [_build_node_row(node, figures) for node in Node.objects.order_by("name")]}
 
 
 @router.get("/nodes/{name}", response=NodeRow, summary="Get a node")
 def get_node(request: HttpRequest, name: str) -> NodeRow:
     actor_for(request, "plant.view")
-    return _node(node_named(name), _figures("nodes"))
+    return _build_node_row(get_node_or_404(name), _load_live_figures("nodes"))
 
 
 def queue_named(name: str) -> Queue:
@@ -71,7 +71,7 @@ def queue_named(name: str) -> Queue:
     return queue
 
 
-def node_named(name: str) -> Node:
+def get_node_or_404(name: str) -> Node:
     """Return the node, or 404 that lists the known ones."""
     node = Node.objects.filter(name=name).first()
     if node is None:
@@ -80,9 +80,9 @@ def node_named(name: str) -> Node:
     return node
 
 
-def _figures(part: str) -> dict[str, Any]:
-    rows = getattr(live_snapshot(), part)
-    return {name: plain(row) for name, row in rows.items()}
+def _load_live_figures(part: str) -> dict[str, Any]:
+    rows = getattr(load_live_snapshot(), part)
+    return {name: convert_to_plain(row) for name, row in rows.items()}
 
 
 def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
@@ -92,7 +92,7 @@ def _queue(queue: Queue, figures: dict[str, Any]) -> QueueRow:
     return convert(QueueRow, {**row, "points": points, "live": figures.get(queue.name)})
 
 
-def _node(node: Node, figures: dict[str, Any]) -> NodeRow:
+def _build_node_row(node: Node, figures: dict[str, Any]) -> NodeRow:
     # The URL may include the server's password, so it is not published.
     row = model_to_dict(node, exclude=["id", "url"])
     return convert(NodeRow, {**row, "live": figures.get(node.name)})

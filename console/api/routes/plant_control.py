@@ -36,9 +36,9 @@ from console.api.schemas.plants import (
     TaskMillisecondsVariance,
     TasksSet,
 )
-from console.connections.control_server import control, latest_snapshot
+from console.connections.control_server import control, load_latest_snapshot
 from console.input.boundary import Documents
-from console.input.row_id import id_of
+from console.input.row_id import parse_row_id
 from controllers.parallelism.measured_topology import AGGREGATES, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.plants import holding
@@ -52,28 +52,28 @@ MS = 1_000.0
 router = Router(tags=["plant control"])
 
 
-def topology_now(plant: str) -> MeasuredTopology:
+def load_current_topology(plant: str) -> MeasuredTopology:
     """Return the plant as last observed. Raises `RefusedError`: 404 unknown, 503 not observed (recently)."""
-    snapshot = latest_snapshot()
+    snapshot = load_latest_snapshot()
     if snapshot is None:
         raise build_no_snapshot()
     try:
         topology = find_topology(snapshot, plant)
     except UnknownPlant as error:
         raise Http404(error.message) from None
-    if message := plant_control.too_old(snapshot, timezone.now()):
+    if message := plant_control.describe_staleness(snapshot, timezone.now()):
         raise RefusedError(503, "snapshot", message, RETRY_AFTER_SECONDS)
     return topology
 
 
 def _find_topology(request: HttpRequest, plant: str) -> MeasuredTopology:
     actor_for(request, "plant.view")
-    return topology_now(plant)
+    return load_current_topology(plant)
 
 
 def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredOperator:
     """Return an operator that is not a source."""
-    operator_measures = _find_topology(request, plant).operator(operator)
+    operator_measures = _find_topology(request, plant).get_operator(operator)
     if operator_measures.kind == "source":
         raise BadInput(
             "operator", (f"{operator} is a source, which only emits events; choose another operator")
@@ -81,8 +81,8 @@ def _find_operator(request: HttpRequest, plant: str, operator: str) -> MeasuredO
     return operator_measures
 
 
-def _source(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
-    source_operator = topology.operator(operator)
+def _get_source_operator(topology: MeasuredTopology, operator: str) -> MeasuredOperator:
+    source_operator = topology.get_operator(operator)
     if source_operator.kind != "source":
         sources = ", ".join(name for name, each in topology.operators.items() if each.kind == "source")
         raise BadInput("operator", f"must be a source ({sources}), not {operator}")
@@ -93,14 +93,14 @@ def _aggregate(found: MeasuredOperator, measure: str, operation: str, times: flo
     how = operation.upper()
     if how not in AGGREGATES:
         raise BadInput("operation", f"must be one of {', '.join(AGGREGATES)}, not {operation[:40]!r}")
-    return _times(found.aggregate(measure, how), times)
+    return _scale_value(found.aggregate(measure, how), times)
 
 
 def _group_by_task(found: MeasuredOperator, measure: str, times: float = 1.0) -> dict[str, float | None]:
-    return {task: _times(value, times) for task, value in found.group_by_task(measure).items()}
+    return {task: _scale_value(value, times) for task, value in found.group_by_task(measure).items()}
 
 
-def _times(value: float | None, times: float) -> float | None:
+def _scale_value(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
 
@@ -127,8 +127,8 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
         {
             "source": channel.source,
             "target": channel.target,
-            "latency": _times(channel.latency_seconds, MS),
-            "batching": _times(channel.batching_seconds, MS),
+            "latency": _scale_value(channel.latency_seconds, MS),
+            "batching": _scale_value(channel.batching_seconds, MS),
         }
         for channel in topology.channels
     ]
@@ -143,15 +143,15 @@ def getphysicaltopology(request: HttpRequest, plant: Path[str]) -> PhysicalTopol
 )
 def gettopology(request: HttpRequest, plant: Path[str], controller: str = "") -> PlantTopology:
     """Return the topology. `holder` is the controller besides the caller."""
-    actor, topology = actor_for(request, "plant.view"), topology_now(plant)
-    own = topology.holder == plant_control.holder_name(actor, controller)
+    actor, topology = actor_for(request, "plant.view"), load_current_topology(plant)
+    own = topology.holder == plant_control.format_holder_name(actor, controller)
     unheld = {"holder": None, "held_until": None} if own else {}
     return convert(PlantTopology, {**topology.to_document(), **unheld})
 
 
 @router.get("/getoperatorparallelism", response=TaskCount, summary="Get the number of an operator's tasks")
 def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str) -> int:
-    operator_measures = _find_topology(request, plant).operator(operator)
+    operator_measures = _find_topology(request, plant).get_operator(operator)
     if operator_measures.unknown_tasks is not None:
         raise PlantUnavailable(operator_measures.unknown_tasks)
     return operator_measures.parallelism
@@ -162,17 +162,19 @@ def getoperatorparallelism(request: HttpRequest, plant: Path[str], operator: str
 )
 def getpathlatency(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
     topology = _find_topology(request, plant)
-    return _times(topology.source_latency_seconds(_source(topology, operator).name), MS)
+    return _scale_value(
+        topology.compute_source_latency_seconds(_get_source_operator(topology, operator).name), MS
+    )
 
 
 @router.get("/getfailedtuplescount", response=EventCount, summary="Count failed events from a source")
 def getfailedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
-    return _source(_find_topology(request, plant), operator).failed
+    return _get_source_operator(_find_topology(request, plant), operator).failed
 
 
 @router.get("/getackedtuplescount", response=EventCount, summary="Count completed events from a source")
 def getackedtuplescount(request: HttpRequest, plant: Path[str], operator: str) -> float | None:
-    return _source(_find_topology(request, plant), operator).acked
+    return _get_source_operator(_find_topology(request, plant), operator).acked
 
 
 @router.get(
@@ -210,14 +212,14 @@ def getoperatorlatencyvariance(
 def getoutputcount(
     request: HttpRequest, plant: Path[str], operator: str, operation: str = "SUM"
 ) -> float | None:
-    return _aggregate(_find_topology(request, plant).operator(operator), "outputs", operation)
+    return _aggregate(_find_topology(request, plant).get_operator(operator), "outputs", operation)
 
 
 @router.get(
     "/getoperatoroutputcount", response=TaskEventCounts, summary="Count events that each task emitted"
 )
 def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str) -> dict[str, float | None]:
-    return _group_by_task(_find_topology(request, plant).operator(operator), "outputs")
+    return _group_by_task(_find_topology(request, plant).get_operator(operator), "outputs")
 
 
 @router.get(
@@ -228,7 +230,7 @@ def getoperatoroutputcount(request: HttpRequest, plant: Path[str], operator: str
 def getoperatoroutputcountvariance(
     request: HttpRequest, plant: Path[str], operator: str
 ) -> dict[str, float | None]:
-    return _group_by_task(_find_topology(request, plant).operator(operator), "outputs_variance")
+    return _group_by_task(_find_topology(request, plant).get_operator(operator), "outputs_variance")
 
 
 @router.get(
@@ -326,7 +328,7 @@ def setmultipleoperatorparallelism(
     reason: str = "",
 ) -> bool:
     """Set the tasks of several operators. `map` is `operator:tasks;operator:tasks`."""
-    tasks = tasks_of(wanted)
+    tasks = parse_operator_tasks(wanted)
     return _set(request, plant, tasks, controller=controller, seconds=seconds, reason=reason)
 
 
@@ -337,8 +339,8 @@ def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS
 ) -> PlantHolder:
     actor = actor_for(request, "plant.scale")
-    name, holder = topology_now(plant).plant, plant_control.holder_name(actor, controller)
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time), holder) as elastic:
+    name, holder = load_current_topology(plant).plant, plant_control.format_holder_name(actor, controller)
+    with adapters.open_plant(plant, PublishedPlant(control(), time.time), holder) as elastic:
         until = plant_control.hold(actor, elastic, name, control(), controller=controller, seconds=seconds)
     return {"holder": holder, "until": until}
 
@@ -350,17 +352,17 @@ def hold(
 )
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:
     actor = actor_for(request, "plant.scale")
-    name, holder = topology_now(plant).plant, plant_control.holder_name(actor, controller)
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time), holder) as elastic:
+    name, holder = load_current_topology(plant).plant, plant_control.format_holder_name(actor, controller)
+    with adapters.open_plant(plant, PublishedPlant(control(), time.time), holder) as elastic:
         return plant_control.release(actor, elastic, name, control(), controller=controller)
 
 
-def tasks_of(text: str) -> dict[str, int]:
+def parse_operator_tasks(text: str) -> dict[str, int]:
     """Return tasks by operator of `operator:tasks;operator:tasks`. Raises `BadInput`."""
     tasks: dict[str, int] = {}
     for part in filter(None, (word.strip() for word in text.split(";"))):
         operator, _, count = part.rpartition(":")
-        tasks_wanted = id_of(count.strip())
+        tasks_wanted = parse_row_id(count.strip())
         if not operator or tasks_wanted is None:
             raise BadInput("map", f"must be operator:tasks;operator:tasks, not {part[:60]!r}")
         if operator in tasks:
@@ -373,9 +375,9 @@ def tasks_of(text: str) -> dict[str, int]:
 
 def _set(request: HttpRequest, plant: str, tasks: dict[str, int], **more: Any) -> bool:
     actor: Actor = actor_for(request, "plant.scale")
-    topology = topology_now(plant)
-    by = plant_control.holder_name(actor, more.get("controller", ""))
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time), by) as elastic:
+    topology = load_current_topology(plant)
+    by = plant_control.format_holder_name(actor, more.get("controller", ""))
+    with adapters.open_plant(plant, PublishedPlant(control(), time.time), by) as elastic:
         plant_control.set_parallelism(actor, elastic, topology, tasks, control(), **more)
     return True
 

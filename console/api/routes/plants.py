@@ -12,7 +12,7 @@ from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.control import compute_desired_value
-from console.api.routes.plant_control import topology_now
+from console.api.routes.plant_control import load_current_topology
 from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import (
     HandReleased,
@@ -28,10 +28,10 @@ from console.api.schemas.plants import (
     SnapshotPlant,
     TasksByHand,
 )
-from console.connections.control_server import control, latest_snapshot
-from console.display.found_plant import sentences
+from console.connections.control_server import control, load_latest_snapshot
+from console.display.found_plant import describe_discovered_plant
 from console.input.shown_digest import digest_of
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.control.parts.operators import OWNERS
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import NOTHING_SEEN
@@ -39,7 +39,7 @@ from workers.models import Loop
 from workers.plants.foreign import adapters, interventions
 from workers.plants.models import RegisteredPlant
 from workers.plants.published import PublishedPlant
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 router = Router(tags=["plants"])
 
@@ -100,8 +100,8 @@ class NewIntervention(UndoneIntervention):
 )
 def list_plants(request: HttpRequest) -> PlantList:
     actor_for(request, "plant.view")
-    seen = (latest_snapshot() or NOTHING_SEEN).plants
-    return {"plants": [_plant(row, seen.get(row.name)) for row in adapters.list_adapters()]}
+    seen = (load_latest_snapshot() or NOTHING_SEEN).plants
+    return {"plants": [_build_plant_row(row, seen.get(row.name)) for row in adapters.list_adapters()]}
 
 
 @router.post("/plants", response=PlantRow, summary="Register a plant, or change its registration")
@@ -118,7 +118,7 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
         changes=body.changes,
         digest=body.digest,
     )
-    return {**_plant(made.row, None), "left": made.left, "advising": list(made.advising)}
+    return {**_build_plant_row(made.row, None), "left": made.left, "advising": list(made.advising)}
 
 
 @router.post(
@@ -131,7 +131,10 @@ def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
     inspected = plant_registration.inspect(
         actor, body.kind, body.url, secret_environment=body.secret_environment, options=body.options
     )
-    return convert(PlantInspected, {"kind": body.kind, "sentences": sentences(inspected), **plain(inspected)})
+    return convert(
+        PlantInspected,
+        {"kind": body.kind, "sentences": describe_discovered_plant(inspected), **convert_to_plain(inspected)},
+    )
 
 
 @router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Remove a plant; its ledger is kept")
@@ -149,7 +152,7 @@ def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved
 def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> DesiredValue:
     """Return desired tasks. law: of which loop; by default of the one that acts, or would act by default."""
     actor_for(request, "plant.view")
-    of_whole = active_loops().filter(target__plant=plant, law__in=OWNERS)
+    of_whole = list_active_loops().filter(target__plant=plant, law__in=OWNERS)
     candidates = [loop for loop in of_whole if law in ("", loop.law)]
     ranked = sorted(candidates, key=lambda loop: (loop.mode not in Loop.ACTING, -OWNERS.index(loop.law)))
     if not ranked:
@@ -166,8 +169,8 @@ def get_desired_tasks(request: HttpRequest, plant: str, law: str = "") -> Desire
 )
 def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
     actor = actor_for(request, "plant.scale")
-    topology = topology_now(plant)
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
+    topology = load_current_topology(plant)
+    with adapters.open_plant(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         until = plant_control.set_by_hand(
             actor,
             elastic,
@@ -187,7 +190,7 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
 )
 def release_plant(request: HttpRequest, plant: str) -> HandReleased:
     actor = actor_for(request, "plant.scale")
-    with adapters.plant_named(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
+    with adapters.open_plant(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         plant_control.release_hand(actor, elastic, plant, control())
     return {"plant": plant, "released": True}
 
@@ -210,11 +213,11 @@ def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed
 def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
     actor_for(request, "plant.view")
     row = RegisteredPlant.objects.filter(name=plant).first()
-    known = adapters.kinds()[row.kind].interventions if row and row.kind in adapters.kinds() else ()
+    known = adapters.list_kinds()[row.kind].interventions if row and row.kind in adapters.list_kinds() else ()
     in_force = interventions.list_active(control(), plant)
     return {
         "interventions": [convert(InterventionKindRow, vars(kind)) for kind in known],
-        "in_force": [convert(InterventionRow, plain(intervention)) for intervention in in_force],
+        "in_force": [convert(InterventionRow, convert_to_plain(intervention)) for intervention in in_force],
     }
 
 
@@ -247,7 +250,7 @@ def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": False}
 
 
-def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> PlantRow:
+def _build_plant_row(row: RegisteredPlant, seen: PlantStatus | None) -> PlantRow:
     return {
         "name": row.name,
         "kind": row.kind,
@@ -256,5 +259,5 @@ def _plant(row: RegisteredPlant, seen: PlantStatus | None) -> PlantRow:
         "options": row.options,
         "created_at": row.created_at,
         "digest": digest_of(plant_registration.describe_registration(row)),
-        "seen": convert(SnapshotPlant, plain(seen)) if seen else None,
+        "seen": convert(SnapshotPlant, convert_to_plain(seen)) if seen else None,
     }

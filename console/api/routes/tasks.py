@@ -7,7 +7,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from console.actions import tasks
-from console.actions.task_documents import chunk_document, run_document, task_document
+from console.actions.task_documents import build_chunk_document, build_task_document, run_document
 from console.actions.tasks import WantedTask
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
@@ -16,7 +16,7 @@ from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
 from console.api.schemas.tasks import ChunkRow, RunDetail, RunList, RunRow, TaskList, TaskRow
-from console.connections.surroundings import surroundings
+from console.connections.surroundings import build_job_context
 from console.input.row_id import Id
 from queues.errors import BadInput
 from workers.models import Run, Task
@@ -65,19 +65,19 @@ class NewTask(Change):
 def list_tasks(request: HttpRequest) -> TaskList:
     actor_for(request, "plant.view")
     task_rows = Task.objects.select_related("periodic").order_by("name")
-    return {"tasks": [_task_row(task) for task in task_rows]}
+    return {"tasks": [_build_task_row(task) for task in task_rows]}
 
 
 @router.post("/tasks", response=TaskRow, summary="Create a batch task")
 def define_task(request: HttpRequest, body: NewTask) -> TaskRow:
     actor = actor_for(request, "task.define")
-    return _task_row(tasks.define(actor, body.name, body.list_changes(), body.reason))
+    return _build_task_row(tasks.define(actor, body.name, body.list_changes(), body.reason))
 
 
 @router.get("/tasks/{name}", response=TaskRow, summary="Get a batch task")
 def get_task(request: HttpRequest, name: str) -> TaskRow:
     actor_for(request, "plant.view")
-    return _task_row(_task(name))
+    return _build_task_row(_get_task_or_404(name))
 
 
 @router.post(
@@ -85,17 +85,17 @@ def get_task(request: HttpRequest, name: str) -> TaskRow:
 )
 def change_task(request: HttpRequest, name: str, body: ChangedTask) -> TaskRow:
     actor = actor_for(request, "task.change")
-    _task(name)
-    return _task_row(tasks.change(actor, name, body.list_changes(), body.reason, body.digest))
+    _get_task_or_404(name)
+    return _build_task_row(tasks.change(actor, name, body.list_changes(), body.reason, body.digest))
 
 
 @router.post("/tasks/{name}/run", response=RunRow, summary="Run a batch task now")
 def begin_run(request: HttpRequest, name: str, body: NewRun) -> RunRow:
     actor = actor_for(request, "task.run")
-    _task(name)
+    _get_task_or_404(name)
     if body.deadline_at is not None and body.deadline_at.tzinfo is None:
         raise BadInput("deadline_at", "must be a time with a time zone, such as 2026-11-20T06:00:00Z.")
-    made = tasks.begin(actor, name, body.parameters, body.deadline_at, body.reason, surroundings())
+    made = tasks.begin(actor, name, body.parameters, body.deadline_at, body.reason, build_job_context())
     return _run_row(made)
 
 
@@ -118,7 +118,7 @@ def list_runs(request: HttpRequest, task: str = "", state: str = "", rows: int =
 def get_run(request: HttpRequest, run_id: Id) -> RunDetail:
     actor_for(request, "plant.view")
     run = _run(run_id)
-    chunks = [convert(ChunkRow, chunk_document(chunk)) for chunk in run.chunks.order_by("place")]
+    chunks = [convert(ChunkRow, build_chunk_document(chunk)) for chunk in run.chunks.order_by("place")]
     return {**_run_row(run), "chunks": chunks}
 
 
@@ -136,15 +136,15 @@ def resume_run(request: HttpRequest, run_id: Id, body: Reason) -> RunRow:
     return _run_row(tasks.resume(actor, _run(run_id), body.reason, timezone.now()))
 
 
-def _task_row(task: Task) -> TaskRow:
-    return convert(TaskRow, task_document(task, timezone.now()))
+def _build_task_row(task: Task) -> TaskRow:
+    return convert(TaskRow, build_task_document(task, timezone.now()))
 
 
 def _run_row(run: Run) -> RunRow:
     return convert(RunRow, run_document(run))
 
 
-def _task(name: str) -> Task:
+def _get_task_or_404(name: str) -> Task:
     task = Task.objects.select_related("periodic").filter(name=name).first()
     if task is None:
         raise Http404(f"Task {name} is unknown; GET /api/v1/tasks lists the tasks.")

@@ -9,11 +9,11 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import BeforeValidator, ConfigDict
 
-from console.accounts.access import demand_contents
+from console.accounts.access import require_data_access
 from console.actions.timeline import marks, shared_links
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
-from console.api.ingestion.cloud_event import EventIgnored, outside_change
+from console.api.ingestion.cloud_event import EventIgnored, read_outside_change
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.request.instant import GivenTime
@@ -42,7 +42,7 @@ from console.timeline import happenings
 from console.timeline.happenings import TimelineLane, Triangle
 from console.timeline.window import Window
 from queues.errors import BadInput
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.history.metric_history import LAST_SECONDS
 from workers.history.snapshot_archive import snapshot_at
 
@@ -102,7 +102,7 @@ def get_past_snapshot(request: HttpRequest, at: GivenTime) -> PlantSnapshot:
         raise Http404(
             f"No snapshot of {at.isoformat()} is stored: the observer was not running, or it is too old."
         )
-    return convert(PlantSnapshot, plain(snapshot))
+    return convert(PlantSnapshot, convert_to_plain(snapshot))
 
 
 MAX_GUARDED_SECONDS = 86_400.0  # a loop's ledger is read row by row for its guard
@@ -124,19 +124,19 @@ def list_decisions(
     address that lists them. `guard` has what the guard of that `loop` limited.
     """
     actor_for(request, "plant.view")
-    window = _window(since, until)
-    chosen = [loop] if loop is not None else happenings.loops_about(queue, node)
-    lanes = happenings.lanes_of(window, chosen)
-    decisions = [_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
+    window = _build_window(since, until)
+    chosen = [loop] if loop is not None else happenings.list_controlling_loops(queue, node)
+    lanes = happenings.build_law_lanes(window, chosen)
+    decisions = [_build_chart_decision(window, lane, sign) for lane in lanes for sign in lane.triangles]
     short = loop is not None and window.seconds <= MAX_GUARDED_SECONDS
-    guard = happenings.guard_events(window, loop) if loop is not None and short else []
+    guard = happenings.list_guard_events(window, loop) if loop is not None and short else []
     return {
         "decisions": sorted(decisions, key=lambda decision: decision["at"]),
         "guard": [convert(GuardEvent, vars(event)) for event in guard],
     }
 
 
-def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> ChartDecision:
+def _build_chart_decision(window: Window, lane: TimelineLane, sign: Triangle) -> ChartDecision:
     at = window.since.timestamp() + sign.share * window.seconds
     return {
         "at": round(at, 3),
@@ -148,7 +148,7 @@ def _decision(window: Window, lane: TimelineLane, sign: Triangle) -> ChartDecisi
     }
 
 
-def _window(since: float, until: float) -> Window:
+def _build_window(since: float, until: float) -> Window:
     """Return the window. Raises `BadInput` that names from or to."""
     for name, value in (("from", since), ("to", until)):
         if not 0 <= value <= LAST_SECONDS:
@@ -170,7 +170,7 @@ def list_marks(
     since, until = _require_zone(since, "from"), _require_zone(until, "to")
     if until <= since:
         raise BadInput("to", "must be after from.")
-    page, more = marks.newest(since, until, MAX_ROWS, before)
+    page, more = marks.list_newest_marks(since, until, MAX_ROWS, before)
     return {"marks": [_mark(mark) for mark in page], "next": page[0].pk if more else None}
 
 
@@ -213,7 +213,7 @@ def end_shared_link(request: HttpRequest, link_id: Id, body: Reason) -> SharedLi
 
 
 def _link(request: HttpRequest, link: SharedLink) -> SharedLinkRow:
-    address = request.build_absolute_uri(shared_links.address_of(link))
+    address = request.build_absolute_uri(shared_links.format_link_address(link))
     return convert(SharedLinkRow, {**shared_links.describe_link(link), "url": address})
 
 
@@ -255,7 +255,7 @@ def report_change(
     # What the body holds beside the attributes is its data, in the binary form.
     document = document_of(request.body) if request.body.strip() else None
     try:
-        change = outside_change(request.headers, document, now)
+        change = read_outside_change(request.headers, document, now)
     except EventIgnored as error:
         return Status(202, {"ignored": error.reason})
     mark, is_new = marks.add_outside(actor, change, now)
@@ -300,7 +300,7 @@ def list_differences(
     comparison runs; 422 if the archive contains more than a comparison may read. 403 for a queue that the
     caller may not access; a caller who is limited to some queues has to name one of them.
     """
-    demand_contents(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
+    require_data_access(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:
         comparison_rows = compare(
             _require_zone(since, "from"), _require_zone(until, "to"), against, queue, settings.WEIR_DATA

@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from console.accounts.identity_settings import ROLES
-from console.api.answer.schema import ApiAnswer, Json, one_of
+from console.api.answer.schema import ApiAnswer, Json, build_enum_field
 from console.models import ApiToken
 from controllers.framework.parameter import Parameter
 
@@ -24,7 +24,7 @@ class SettingRow(ApiAnswer):
     maximum: float
     unit: str
     help: str
-    kind: Annotated[str, one_of(KINDS)]
+    kind: Annotated[str, build_enum_field(KINDS)]
     changed_by: Annotated[str | None, Field(description="The user who changed it last; null: never changed.")]
     changed_at: datetime | None
 
@@ -46,7 +46,8 @@ class UserRow(ApiAnswer):
 
     username: str
     role: Annotated[
-        Annotated[str, one_of(ROLES)] | None, Field(description="null: disabled, or without a role.")
+        Annotated[str, build_enum_field(ROLES)] | None,
+        Field(description="null: disabled, or without a role."),
     ]
     enabled: bool
     queues: Annotated[list[str], Field(description="The queues that the role is limited to; empty: all.")]
@@ -92,7 +93,7 @@ class TokenRow(ApiAnswer):
     parent: Annotated[str | None, Field(description="The parent token; null: created by a person.")]
     id: int
     name: str
-    role: Annotated[str, one_of(ApiToken.Role.values)]
+    role: Annotated[str, build_enum_field(ApiToken.Role.values)]
     queues: Annotated[
         list[str],
         Field(description=("The queues that the token is limited to; empty: all queues of its role.")),

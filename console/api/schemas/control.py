@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, one_of
+from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, build_enum_field
 from console.api.schemas.account import KINDS
 from workers.models import Loop, Tuning
 
@@ -72,7 +72,7 @@ class TuningRow(ApiAnswer):
 
     id: int
     loop: Annotated[str, Field(description="Name of the loop.")]
-    state: Annotated[str, one_of(Tuning.State.values)]
+    state: Annotated[str, build_enum_field(Tuning.State.values)]
     values: Document
     instead_of: Annotated[Document, Field(description="Values in force when it was proposed.")]
     days: list[TunedDay]
@@ -115,9 +115,9 @@ class LoopRow(ApiAnswer):
         Field(description="The queue, node, application, or other subject that the loop controls."),
     ]
     base_mode: Annotated[
-        Annotated[str, one_of(Loop.Mode.values)], Field(description="The mode without overrides.")
+        Annotated[str, build_enum_field(Loop.Mode.values)], Field(description="The mode without overrides.")
     ]
-    mode: Annotated[str, one_of(Loop.Mode.values)]
+    mode: Annotated[str, build_enum_field(Loop.Mode.values)]
     parameters: Annotated[Document, Field(description="The parameters without overrides.")]
     effective: Annotated[Document, Field(description="The parameters in force.")]
     overrides: list[OverrideRow]
@@ -148,7 +148,7 @@ class LoopParameter(ApiAnswer):
     maximum: float
     unit: str
     help: str
-    kind: Annotated[str, one_of(KINDS)]
+    kind: Annotated[str, build_enum_field(KINDS)]
     choices: list[str]
     override: int | None
 
@@ -185,7 +185,7 @@ class LoopDetail(LoopRow):
 
 
 class LoopMode(ApiAnswer):
-    mode: Annotated[str, one_of(Loop.Mode.values)]
+    mode: Annotated[str, build_enum_field(Loop.Mode.values)]
     override: Annotated[OverrideRow | None, Field(description="Override of the mode.")]
     overrides: Annotated[
         list[OverrideRow], Field(description="All overrides that were set, for the mode and the actuator.")
@@ -197,7 +197,7 @@ class DesiredValue(ApiAnswer):
 
     loop: int
     name: str
-    mode: Annotated[str, one_of(Loop.Mode.values)]
+    mode: Annotated[str, build_enum_field(Loop.Mode.values)]
     at: Annotated[Instant, Field(description="Time of the decision.")]
     entry: Annotated[int, Field(description="The decision's number in the ledger.")]
     desired: Annotated[float, Field(description="Sum of all values, such as tasks or processes.")]

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from console.actions.dead_letter_steering import ACTIONS
-from console.api.answer.schema import ApiAnswer, Bytes, Events, Json, one_of
+from console.api.answer.schema import ApiAnswer, Bytes, Events, Json, build_enum_field
 
 
 class DeadLetterEvent(ApiAnswer):
@@ -83,7 +83,7 @@ class RefusedDeadLetter(ApiAnswer):
 class DeadLetterActionReport(ApiAnswer):
     """The result of an action on dead letters."""
 
-    action: Annotated[str, one_of(ACTIONS)]
+    action: Annotated[str, build_enum_field(ACTIONS)]
     letters: int
     events: Events
     refused: list[RefusedDeadLetter]

@@ -5,7 +5,7 @@ from typing import Annotated, NotRequired
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Document, Json, Seconds, one_of
+from console.api.answer.schema import ApiAnswer, Document, Json, Seconds, build_enum_field
 from console.api.schemas.account import KINDS
 from console.api.schemas.tasks import RunProgress
 from workers.models import Run
@@ -20,14 +20,14 @@ class ScenarioSetting(ApiAnswer):
     default: Json
     minimum: float
     maximum: float
-    kind: Annotated[str, one_of(KINDS)]
+    kind: Annotated[str, build_enum_field(KINDS)]
     choices: list[str]
 
 
 class ScenarioMetric(ApiAnswer):
     name: str
     unit: str
-    better: Annotated[str, one_of(("lower", "higher", "none"))]
+    better: Annotated[str, build_enum_field(("lower", "higher", "none"))]
 
 
 class ScenarioRow(ApiAnswer):
@@ -66,7 +66,7 @@ class ExperimentRow(ApiAnswer):
     owner: str | None
     created_at: datetime
     run: int | None
-    state: Annotated[str, one_of(Run.State.values)]
+    state: Annotated[str, build_enum_field(Run.State.values)]
     error: str
     results: Annotated[dict[str, dict[str, float | None]], Field(description="Keyed by law, then by metric.")]
     seconds: Annotated[dict[str, Seconds], Field(description="Duration of each law's simulation, s.")]

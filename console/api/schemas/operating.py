@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from console.actions.queues.waiting_events import ORDERS
-from console.api.answer.schema import ApiAnswer, Document, Events, Instant, Seconds, one_of
+from console.api.answer.schema import ApiAnswer, Document, Events, Instant, Seconds, build_enum_field
 from console.api.schemas.dead_letters import DeadLetterEvent
 from console.pages.frame.palette import KINDS as PALETTE_KINDS
 from queues.topology import KINDS
@@ -25,7 +25,7 @@ class WaitingEventList(ApiAnswer):
 
     queue: str
     node: str
-    order: Annotated[str, one_of(ORDERS)]
+    order: Annotated[str, build_enum_field(ORDERS)]
     events: list[WaitingEventRow]
     more: Annotated[bool, Field(description="Whether there may be more events.")]
 
@@ -34,7 +34,7 @@ class QueueDefinition(ApiAnswer):
     """The definition of a queue, without its points."""
 
     queue: str
-    kind: Annotated[str, one_of(KINDS)]
+    kind: Annotated[str, build_enum_field(KINDS)]
     handler: str
     handler_options: Document
     events_per_worker: Events
@@ -81,7 +81,7 @@ class ProcessLog(ApiAnswer):
 class PaletteRow(ApiAnswer):
     """A destination or an action."""
 
-    kind: Annotated[str, one_of(PALETTE_KINDS)]
+    kind: Annotated[str, build_enum_field(PALETTE_KINDS)]
     label: str
     url: Annotated[str, Field(description="URL of the destination or action.")]
     about: str

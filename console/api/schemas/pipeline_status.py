@@ -5,11 +5,20 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from console.api.answer.schema import ApiAnswer, Bytes, Events, Instant, PerSecond, Seconds, Share, one_of
+from console.api.answer.schema import (
+    ApiAnswer,
+    Bytes,
+    Events,
+    Instant,
+    PerSecond,
+    Seconds,
+    Share,
+    build_enum_field,
+)
 from console.api.schemas.plants import TaskMeasures
 from workers.documents.pipeline import STATES
 
-State = Annotated[str, one_of(STATES)]
+State = Annotated[str, build_enum_field(STATES)]
 
 
 _Rates = TypedDict("_Rates", {"in": PerSecond, "out": PerSecond})  # "in" is a Python keyword

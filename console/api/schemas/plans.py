@@ -16,7 +16,7 @@ from console.api.answer.schema import (
     Points,
     Seconds,
     Share,
-    one_of,
+    build_enum_field,
 )
 from console.models import AssistantProposal
 from queues.nodes.node_state import STATES
@@ -37,7 +37,7 @@ class PlannedMove(_Ends):
 
     queue: str
     points: Points
-    state: Annotated[str, one_of(("pending", "moved", "transferring", "done"))]
+    state: Annotated[str, build_enum_field(("pending", "moved", "transferring", "done"))]
     points_moved: Points
     blocks: Annotated[int, Field(description="Number of transferred blocks.")]
     blocks_total: int
@@ -49,7 +49,7 @@ class PlannedNode(ApiAnswer):
     """A node before or after a plan."""
 
     utilisation: Share | None
-    state: Annotated[str, one_of(STATES)] | None
+    state: Annotated[str, build_enum_field(STATES)] | None
     points: Points
 
 
@@ -64,9 +64,9 @@ class PlanSummary(ApiAnswer):
 
     id: int
     hash: Annotated[str, Field(description="64 hexadecimal digits. Send the hash to approve the plan.")]
-    kind: Annotated[str, one_of(Plan.Kind.values)]
+    kind: Annotated[str, build_enum_field(Plan.Kind.values)]
     title: str
-    state: Annotated[str, one_of(Plan.State.values)]
+    state: Annotated[str, build_enum_field(Plan.State.values)]
     moves: list[PlannedMove]
     points: Points
     progress_share: Share
@@ -110,7 +110,7 @@ class ProposalRow(ApiAnswer):
     """One action that an assistant proposes."""
 
     id: int
-    act: Annotated[str, one_of(tuple(ACTS))]
+    act: Annotated[str, build_enum_field(tuple(ACTS))]
     arguments: Document
     reason: str
     proposed_by: Annotated[str, Field(description="The token that made the proposal.")]
@@ -121,7 +121,7 @@ class ProposalRow(ApiAnswer):
     expires_at: Annotated[
         datetime, Field(description="The proposal becomes void at this time if it is undecided.")
     ]
-    state: Annotated[str, one_of(AssistantProposal.State.values)]
+    state: Annotated[str, build_enum_field(AssistantProposal.State.values)]
     decided_by: str | None
     decided_at: datetime | None
     note: str

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Bytes, PerSecond, Points, Seconds, Share, one_of
+from console.api.answer.schema import ApiAnswer, Bytes, PerSecond, Points, Seconds, Share, build_enum_field
 from console.api.schemas.snapshot import SnapshotNode, SnapshotQueue
 from queues.models import Queue
 
@@ -14,7 +14,7 @@ class QueueRow(ApiAnswer):
     """The configuration of a queue, and its live figures."""
 
     name: str
-    kind: Annotated[str, one_of(Queue.Kind.values)]
+    kind: Annotated[str, build_enum_field(Queue.Kind.values)]
     minimum_containers: int
     priority: Annotated[int, Field(description="0 (served first) to 9 (served last).")]
     handler: str

@@ -5,8 +5,8 @@ from typing import Annotated, NotRequired
 
 from pydantic import Field, RootModel
 
-from console.api.answer.schema import ApiAnswer, Instant, PerSecond, Seconds, one_of
-from workers.plants.foreign.adapters import kinds
+from console.api.answer.schema import ApiAnswer, Instant, PerSecond, Seconds, build_enum_field
+from workers.plants.foreign.adapters import list_kinds
 
 
 class TaskMeasures(ApiAnswer):
@@ -35,7 +35,8 @@ class OperatorTopology(ApiAnswer):
     """An operator of a plant and the measurements of its tasks."""
 
     kind: Annotated[
-        Annotated[str, one_of(("source", "operator"))], Field(description="A source only emits events.")
+        Annotated[str, build_enum_field(("source", "operator"))],
+        Field(description="A source only emits events."),
     ]
     parallelism: Annotated[int, Field(description="Current number of tasks; 0: unknown.")]
     unknown_tasks: NotRequired[
@@ -178,7 +179,7 @@ class PlantOrderRow(ApiAnswer):
         Instant | None, Field(description="When the current number of tasks was first observed.")
     ]
     state: Annotated[
-        Annotated[str, one_of(("pending", "reached", "missed", "undone"))],
+        Annotated[str, build_enum_field(("pending", "reached", "missed", "undone"))],
         Field(
             description="missed: never reached; undone: changed by another controller. Loops hold for both."
         ),
@@ -305,7 +306,7 @@ class PlantRow(ApiAnswer):
     """The address of a plant, and its last observation."""
 
     name: str
-    kind: Annotated[str, one_of(tuple(kinds()))]
+    kind: Annotated[str, build_enum_field(tuple(list_kinds()))]
     url: str
     secret_environment: Annotated[str, Field(description="Environment variable with the token.")]
     options: dict[str, str]

@@ -5,7 +5,7 @@ from typing import Annotated, NotRequired
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, one_of
+from console.api.answer.schema import ApiAnswer, Document, Instant, Json, Seconds, Share, build_enum_field
 from workers.models import LedgerEntry, Loop
 
 
@@ -42,7 +42,7 @@ class ExpectedEffect(ApiAnswer):
     """The expected effect of an action."""
 
     metric: str
-    direction: Annotated[str, one_of(("up", "down"))]
+    direction: Annotated[str, build_enum_field(("up", "down"))]
     amount: Annotated[float, Field(description="Expected change, in the unit of the metric.")]
     within_seconds: Seconds
 
@@ -54,7 +54,7 @@ class LedgerRow(ApiAnswer):
     law: str
     id: int
     at: datetime
-    mode: Annotated[str, one_of(Loop.Mode.values)]
+    mode: Annotated[str, build_enum_field(Loop.Mode.values)]
     observation: Document | None
     parameters: Document
     action: Annotated[Document | None, Field(description="null: no action.")]
@@ -67,7 +67,7 @@ class LedgerRow(ApiAnswer):
     outcome: Annotated[Document | None, Field(description="The measured effect; null: not evaluated yet.")]
     applied: bool
     error: str
-    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
+    verdict: Annotated[str, build_enum_field(LedgerEntry.Verdict.values)]
     code: Annotated[str, Field(description="Digest of the code that made the decision.")]
     folded_ticks: Annotated[
         int, Field(description="Number of earlier ticks without an action in this entry.")

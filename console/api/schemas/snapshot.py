@@ -14,7 +14,7 @@ from console.api.answer.schema import (
     Points,
     Seconds,
     Share,
-    one_of,
+    build_enum_field,
 )
 from console.api.schemas.alerts.alerts import OpenAlert
 from console.api.schemas.alerts.objectives import ObjectiveStatus
@@ -27,9 +27,9 @@ from queues.nodes.node_state import STATES
 from workers.documents.states import KINDS, SEVERITIES
 from workers.models import LedgerEntry, Loop, Run
 
-NodeState = Annotated[str, one_of(STATES)]
-Severity = Annotated[str, one_of(SEVERITIES)]
-Trend = Annotated[str, one_of(("rising", "falling", "steady"))]
+NodeState = Annotated[str, build_enum_field(STATES)]
+Severity = Annotated[str, build_enum_field(SEVERITIES)]
+Trend = Annotated[str, build_enum_field(("rising", "falling", "steady"))]
 
 
 class StateFinding(ApiAnswer):
@@ -55,7 +55,7 @@ class PlantHealth(ApiAnswer):
 class EvaluatedState(ApiAnswer):
     """The state of a subject, which pages and alerts share."""
 
-    kind: Annotated[str, one_of(KINDS)]
+    kind: Annotated[str, build_enum_field(KINDS)]
     name: str
     severity: Severity
     sign: Annotated[
@@ -169,7 +169,7 @@ class SnapshotContainer(ApiAnswer):
 class SnapshotQueue(ApiAnswer):
     """Live figures of a queue."""
 
-    kind: Annotated[str, one_of(Queue.Kind.values)]
+    kind: Annotated[str, build_enum_field(Queue.Kind.values)]
     handler: str | None
     sink: NotRequired[str | None]
     priority: int
@@ -269,13 +269,13 @@ class SnapshotLoop(ApiAnswer):
     id: NotRequired[int | None]
     law: NotRequired[str | None]
     target: NotRequired[dict[str, str]]
-    mode: NotRequired[Annotated[str, one_of(Loop.Mode.values)] | None]
+    mode: NotRequired[Annotated[str, build_enum_field(Loop.Mode.values)] | None]
     measured: NotRequired[Json]
     setpoint: NotRequired[Json]
     actuator: NotRequired[Json]
     at: NotRequired[Instant | None]
     reason: NotRequired[str | None]
-    verdict: NotRequired[Annotated[str, one_of(LedgerEntry.Verdict.values)] | None]
+    verdict: NotRequired[Annotated[str, build_enum_field(LedgerEntry.Verdict.values)] | None]
     entry: NotRequired[int | None]
     overrides: NotRequired[int]
     terms: NotRequired[dict[str, Json]]
@@ -290,7 +290,7 @@ class SnapshotLoop(ApiAnswer):
     ]
     last_mode: NotRequired[
         Annotated[
-            Annotated[str, one_of(Loop.Mode.values)] | None,
+            Annotated[str, build_enum_field(Loop.Mode.values)] | None,
             Field(description="Mode of the last decision. The decision applies only in this mode."),
         ]
     ]
@@ -300,7 +300,7 @@ class SnapshotRun(ApiAnswer):
     """A run of a batch task."""
 
     task: str
-    state: Annotated[str, one_of(Run.State.values)]
+    state: Annotated[str, build_enum_field(Run.State.values)]
     share: Share | None
     rows: int
     chunks_done: int
@@ -319,7 +319,7 @@ class RecentAction(ApiAnswer):
     law: str
     entry: int
     at: Instant
-    verdict: Annotated[str, one_of(LedgerEntry.Verdict.values)]
+    verdict: Annotated[str, build_enum_field(LedgerEntry.Verdict.values)]
     did: str
     points: Points
 
@@ -339,7 +339,9 @@ class LoadForecast(ApiAnswer):
 class PlantPart(ApiAnswer):
     """The state of a part that the plant runs on."""
 
-    state: Annotated[str, one_of(("starting", "running", "stopping", "stopped", "failed", "silent"))]
+    state: Annotated[
+        str, build_enum_field(("starting", "running", "stopping", "stopped", "failed", "silent"))
+    ]
     since: Instant
     grace_until: NotRequired[
         Annotated[
@@ -419,5 +421,5 @@ class SnapshotMessage(ApiAnswer):
 
     seq: int
     at: Instant
-    topic: Annotated[str, one_of(("plant",))]
+    topic: Annotated[str, build_enum_field(("plant",))]
     snapshot: PlantSnapshot

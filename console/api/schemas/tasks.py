@@ -5,7 +5,7 @@ from typing import Annotated, NotRequired
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Document, Json, Seconds, Share, one_of
+from console.api.answer.schema import ApiAnswer, Document, Json, Seconds, Share, build_enum_field
 from workers.models import Chunk, Run
 
 
@@ -35,7 +35,7 @@ class RunRow(ApiAnswer):
 
     run: int
     task: str
-    state: Annotated[str, one_of(Run.State.values)]
+    state: Annotated[str, build_enum_field(Run.State.values)]
     owner: Annotated[str | None, Field(description="null: started by the schedule.")]
     parameters: Document
     progress: RunProgress
@@ -59,7 +59,7 @@ class ChunkRow(ApiAnswer):
     """A part of a run that is done completely or not at all."""
 
     identifier: str
-    state: Annotated[str, one_of(Chunk.State.values)]
+    state: Annotated[str, build_enum_field(Chunk.State.values)]
     worker: str
     tries: int
     rows: int

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from console.api.answer.schema import ApiAnswer, Instant, one_of
+from console.api.answer.schema import ApiAnswer, Instant, build_enum_field
 from console.models import Mark
 from workers.models import LedgerEntry
 
@@ -24,7 +24,8 @@ class ChartDecision(ApiAnswer):
     at: Instant
     law: str
     verdict: Annotated[
-        Annotated[str, one_of(LedgerEntry.Verdict.values)], Field(description="The most severe verdict.")
+        Annotated[str, build_enum_field(LedgerEntry.Verdict.values)],
+        Field(description="The most severe verdict."),
     ]
     count: int
     url: Annotated[str, Field(description="URL of a page that lists the decisions.")]
@@ -82,7 +83,7 @@ class MarkRow(ApiAnswer):
     """A deploy or a note."""
 
     id: int
-    kind: Annotated[str, one_of(Mark.Kind.values)]
+    kind: Annotated[str, build_enum_field(Mark.Kind.values)]
     title: str
     text: str
     at: datetime

@@ -16,10 +16,10 @@ from django.core.management.base import CommandParser
 
 from console.accounts.access import Actor
 from console.actions import plant_registration
-from console.display.found_plant import sentences
+from console.display.found_plant import describe_discovered_plant
 from console.management.document import JsonCommand
 from queues.errors import BadInput
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import AdapterKind
 
@@ -51,13 +51,16 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["kind"] == "list":
-            return {"kinds": {name: kind.title for name, kind in adapters.kinds().items()}}
+            return {"kinds": {name: kind.title for name, kind in adapters.list_kinds().items()}}
         kind, url, given = place_of(options["kind"], options["address"], options["option"])
         actor = Actor(name="manage.py", role="administrator")
         inspected = plant_registration.inspect(
             actor, kind.name, url, secret_environment=options["secret"], options=given
         )
-        said, name = sentences(inspected), options["name"] or inspected.name or name_of(kind, url)
+        said, name = (
+            describe_discovered_plant(inspected),
+            options["name"] or inspected.name or derive_plant_name(kind, url),
+        )
         document = {"kind": kind.name, "url": url, "name": name, "registered": False, "sentences": said}
         if options["register"] and (options["yes"] or self._ask_for_agreement(said, name)):
             made = plant_registration.register(
@@ -70,7 +73,7 @@ class Command(JsonCommand):
                 reason=options["reason"],
             )
             document |= {"registered": True, "left": made.sentence}
-        return {**plain(inspected), **document}
+        return {**convert_to_plain(inspected), **document}
 
     def _ask_for_agreement(self, said: list[str], name: str) -> bool:
         """Ask a person to agree; without one, --yes agrees."""
@@ -80,7 +83,7 @@ class Command(JsonCommand):
         self.stderr.write(f"Add the plant as {name}? {ADVISES} [y/N] ", ending="")
         return input().strip().lower() in ("y", "yes")
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         if "kinds" in document:
             return "\n".join(f"{name:14}{title}" for name, title in document["kinds"].items())
         if document["registered"]:
@@ -93,23 +96,23 @@ class Command(JsonCommand):
 
 def place_of(kind: str, address: str, options: list[str]) -> tuple[AdapterKind, str, dict[str, str]]:
     """Return the kind, the address, and the options as typed. Raises `BadInput`."""
-    given = dict(_option(option) for option in options)
+    given = dict(_parse_option(option) for option in options)
     if kind.endswith(FILES) and not address:
         kind, address = _kind_of_files().name, kind
-    plant_kind = adapters.kind_named(kind)
+    plant_kind = adapters.get_kind(kind)
     if plant_kind.file and address:
-        return plant_kind, "", {**given, plant_kind.file: _text(address)}
+        return plant_kind, "", {**given, plant_kind.file: _read_text(address)}
     return plant_kind, address, given
 
 
-def name_of(kind: AdapterKind, url: str) -> str:
+def derive_plant_name(kind: AdapterKind, url: str) -> str:
     """Return a name made from the address."""
     host = (urlsplit(url).hostname or "").split(".")[0]
     plain_name = re.sub(r"[^a-z0-9]+", "-", f"{kind.name}-{host}".lower()).strip("-")
     return plain_name[:40]
 
 
-def _option(text: str) -> tuple[str, str]:
+def _parse_option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
         raise BadInput("--option", f"must be name=value, not {text[:40]!r}.")
@@ -117,13 +120,13 @@ def _option(text: str) -> tuple[str, str]:
 
 
 def _kind_of_files() -> AdapterKind:
-    kinds = [kind for kind in adapters.kinds().values() if kind.file]
+    kinds = [kind for kind in adapters.list_kinds().values() if kind.file]
     if len(kinds) != 1:
         raise BadInput("KIND", "is missing: write the kind before the file.")
     return kinds[0]
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -54,7 +54,7 @@ class Command(OneLineCommand):
             witness.put_aside(settings.WEIR_DATA, timezone.now())
             witness.forget()
         if verdict.findings:
-            who = Actor(name=f"manage.py:{_user()}", role=None)
+            who = Actor(name=f"manage.py:{_get_user_name()}", role=None)
             about = {
                 "findings": [finding.key for finding in verdict.findings],
                 "texts": [finding.text for finding in verdict.findings[:20]],
@@ -63,7 +63,7 @@ class Command(OneLineCommand):
         return Checker(settings.WEIR_DATA).step()
 
 
-def _user() -> str:
+def _get_user_name() -> str:
     """Return the user's name, or the number: in a container with any user number it may have no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

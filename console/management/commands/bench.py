@@ -19,7 +19,7 @@ from django.core.management.base import CommandParser
 
 from console.management.document import JsonCommand
 from queues.errors import BadInput
-from queues.text.numbers import option_number
+from queues.text.numbers import parse_option_number
 
 # The folder of `bench` that has it; "" if it is a folder itself.
 BENCHES = {
@@ -55,7 +55,7 @@ ADDITIONS = 10_000_000
 HAS_BENCHES = importlib.util.find_spec("bench") is not None
 
 
-def machine() -> dict[str, Any]:
+def measure_machine() -> dict[str, Any]:
     """Return the machine and its speed: a host may be three times as slow on another day."""
     began, total = time.perf_counter(), 0
     for number in range(ADDITIONS):
@@ -71,13 +71,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def module_of(name: str) -> str:
+def get_module_name(name: str) -> str:
     """Return the module of a bench."""
     return ".".join(filter(None, ("bench", BENCHES[name], name)))
 
 
 def is_built(name: str) -> bool:
-    return HAS_BENCHES and name in BENCHES and importlib.util.find_spec(module_of(name)) is not None
+    return HAS_BENCHES and name in BENCHES and importlib.util.find_spec(get_module_name(name)) is not None
 
 
 def run_bench(name: str, seconds: float) -> dict[str, Any]:
@@ -87,19 +87,19 @@ def run_bench(name: str, seconds: float) -> dict[str, Any]:
         raise BadInput(
             "NAME", f"must be one of {', '.join(filter(is_built, BENCHES))}; {name} is not available yet"
         )
-    measured = importlib.import_module(module_of(name)).run(seconds)
-    return {"name": name, **measured, "machine": machine()}
+    measured = importlib.import_module(get_module_name(name)).run(seconds)
+    return {"name": name, **measured, "machine": measure_machine()}
 
 
-def limits_of(bench: dict[str, Any]) -> dict[str, float]:
+def get_limits(bench: dict[str, Any]) -> dict[str, float]:
     """Return {figure: its limit}."""
     figures, peers = bench["figures"], bench["peers"]
     return {name: peers[f"limit_{name}"] for name in figures if f"limit_{name}" in peers}
 
 
-def past_limits(bench: dict[str, Any]) -> Iterator[str]:
+def describe_exceeded_limits(bench: dict[str, Any]) -> Iterator[str]:
     """Return a sentence for each figure that exceeds its limit, or is unknown."""
-    for name, limit in limits_of(bench).items():
+    for name, limit in get_limits(bench).items():
         figure, at_least = bench["figures"][name], name in bench.get("at_least", ())
         if figure is None or (figure < limit if at_least else figure > limit):
             shown = "unknown" if figure is None else f"{figure:g}"
@@ -114,7 +114,7 @@ class Command(JsonCommand):
         parser.add_argument("names", metavar="NAME", nargs="*")
         parser.add_argument("--all", action="store_true", help="all available benchmarks")
         parser.add_argument(
-            "--seconds", type=option_number, default=3.0, help="duration of each measurement, s"
+            "--seconds", type=parse_option_number, default=3.0, help="duration of each measurement, s"
         )
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
         parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure exceeds its limit")
@@ -124,12 +124,12 @@ class Command(JsonCommand):
         super().handle(*args, **options)
         if not options["strict"]:
             return
-        past = [sentence for result in self.results for sentence in past_limits(result)]
+        past = [sentence for result in self.results for sentence in describe_exceeded_limits(result)]
         if not options["all"]:
             past += [
                 f"{result['name']}: no figure has a limit."
                 for result in self.results
-                if not limits_of(result)
+                if not get_limits(result)
             ]
         if past:
             self.stderr.write("\n".join(past))
@@ -149,7 +149,7 @@ class Command(JsonCommand):
         self.results = [run_bench(name, seconds) for name in names]
         return self.results[0] if len(names) == 1 and not options["all"] else {"benches": self.results}
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         lines = []
         for bench in document.get("benches", [document]):
             for kind in ("figures", "peers", "ratio"):

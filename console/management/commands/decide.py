@@ -20,13 +20,16 @@ class Command(JsonCommand):
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        catalog.law(options["law"])  # before the document is read: an unknown law needs none
+        catalog.get_law(options["law"])  # before the document is read: an unknown law needs none
         return request.answer(options["law"], read_document(options["file"]))
 
-    def human(self, document: dict[str, Any]) -> str:
-        lines = [f"{_number(decision['action'])}  {decision['reason']}" for decision in document["decisions"]]
+    def format_output(self, document: dict[str, Any]) -> str:
+        lines = [
+            f"{_format_action(decision['action'])}  {decision['reason']}"
+            for decision in document["decisions"]
+        ]
         return "\n".join(lines)
 
 
-def _number(action: dict[str, Any] | None) -> str:
+def _format_action(action: dict[str, Any] | None) -> str:
     return "nothing" if action is None else ", ".join(f"{name} {value}" for name, value in action.items())

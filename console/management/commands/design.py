@@ -9,7 +9,7 @@ from console.management.document import JsonCommand, read_document
 from controllers.design.identify import identify
 from controllers.design.request import DESIGNS
 from queues.errors import BadInput
-from queues.text.numbers import option_whole
+from queues.text.numbers import parse_option_whole_number
 
 # The designs of the contract in its order; those neither in DESIGNS nor read from a CSV file are promised.
 CONTRACT_DESIGNS = ("place", "check", "identify", "lqr", "network", "tcc", "selectivity")
@@ -23,7 +23,10 @@ class Command(JsonCommand):
         parser.add_argument("name", metavar="NAME", help=", ".join(CONTRACT_DESIGNS))
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
         parser.add_argument(
-            "--delay", type=option_whole, default=0, help=("identify: samples until u takes effect, 0 to 10")
+            "--delay",
+            type=parse_option_whole_number,
+            default=0,
+            help=("identify: samples until u takes effect, 0 to 10"),
         )
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 

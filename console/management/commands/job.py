@@ -9,8 +9,8 @@ from django.core.management.base import CommandParser
 
 from console.accounts.access import Actor
 from console.actions import tasks
-from console.actions.task_documents import run_document, task_document
-from console.connections.surroundings import surroundings
+from console.actions.task_documents import build_task_document, run_document
+from console.connections.surroundings import build_job_context
 from console.management.document import JsonCommand
 from queues import checks
 from queues.errors import BadInput
@@ -44,7 +44,9 @@ class Command(JsonCommand):
         task_definitions.ensure_tasks()
         if options["action"] == "list":
             return {
-                "tasks": [task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")]
+                "tasks": [
+                    build_task_document(task, datetime.now(UTC)) for task in Task.objects.order_by("name")
+                ]
             }
         if options["subject"] is None:
             raise BadInput(
@@ -54,15 +56,16 @@ class Command(JsonCommand):
         answer: dict[str, Any] = getattr(self, f"_{options['action']}")(options)
         return answer
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         if "tasks" in document:
             return "\n".join(
-                f"{task['name']:<20} {_last(task):<32} {task['help']}" for task in document["tasks"]
+                f"{task['name']:<20} {_describe_last_run(task):<32} {task['help']}"
+                for task in document["tasks"]
             )
         return "\n".join(f"{key:<12} {value}" for key, value in document.items())
 
     def _run(self, options: dict[str, Any]) -> dict[str, Any]:
-        where = surroundings()
+        where = build_job_context()
         deadline_at = _deadline(options["deadline"])
         given = read_values(options["values"])
         run = tasks.begin(ACTOR, options["subject"], given, deadline_at, options["reason"], where)
@@ -92,7 +95,7 @@ def work_here(run: Run, where: JobContext) -> None:
 
     while run.state in runs.OPEN:
         # No lease: the plant's own managers may also handle this run, which is fine.
-        run = task_managers.manage(run, where.control, datetime.now(UTC), work)
+        run = task_managers.manage_run(run, where.control, datetime.now(UTC), work)
         if run.state in runs.OPEN:
             time.sleep(POLL_SECONDS)
 
@@ -110,12 +113,12 @@ def read_values(texts: list[str]) -> dict[str, str]:
 
 def _deadline(text: str | None) -> datetime | None:
     try:
-        return None if text is None else checks.timestamp(text)
+        return None if text is None else checks.parse_timestamp(text)
     except ValueError:
         raise BadInput("deadline", f"must be a time such as 2026-11-20T06:00:00Z, not {text!r}.") from None
 
 
-def _last(task: dict[str, Any]) -> str:
+def _describe_last_run(task: dict[str, Any]) -> str:
     if not task["runs"]:
         return "never ran"
     newest = task["runs"][0]

@@ -13,8 +13,8 @@ from console.management.document import JsonCommand
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario, ScenarioOutcome
 from queues.errors import BadInput
-from queues.files.csv_text import csv_lines
-from queues.text.numbers import decimal_number, option_whole
+from queues.files.csv_text import iterate_csv_text
+from queues.text.numbers import parse_decimal_number, parse_option_whole_number
 
 DEFAULT_SEED = 1
 
@@ -27,7 +27,7 @@ class Command(JsonCommand):
         parser.add_argument("scenario", nargs="?")
         parser.add_argument("--law", action="append", default=[])
         parser.add_argument("--set", action="append", default=[], metavar="key=value")
-        parser.add_argument("--seed", type=option_whole)
+        parser.add_argument("--seed", type=parse_option_whole_number)
         parser.add_argument("--trace", metavar="FILE")
         parser.add_argument("--column", metavar="COL")
         parser.add_argument("--series", metavar="FILE.csv")
@@ -51,9 +51,9 @@ class Command(JsonCommand):
         }
 
     def run_scenario(self, options: dict[str, Any]) -> dict[str, Any]:
-        scenario = scenario_named(options["scenario"])
+        scenario = find_scenario(options["scenario"])
         laws = scenario.read_laws(options["law"])
-        settings = scenario.read_settings(settings_of(options["set"]))
+        settings = scenario.read_settings(parse_settings(options["set"]))
         seed = DEFAULT_SEED if options["seed"] is None else options["seed"]
         if seed < 0:
             raise BadInput("--seed", f"must be 0 or more, not {seed}")
@@ -63,7 +63,7 @@ class Command(JsonCommand):
             check_writable(options[option], f"--{option}")
         outcomes = {law: scenario.run(law, settings, seed, trace) for law in laws}
         texts = [
-            series_csv(outcomes) if option == "series" else page(scenario, settings, outcomes)
+            format_series_csv(outcomes) if option == "series" else render_page(scenario, settings, outcomes)
             for option in files
         ]
         for option, text in zip(files, texts, strict=True):
@@ -75,14 +75,14 @@ class Command(JsonCommand):
             "results": {law: dict(outcome.metrics) for law, outcome in outcomes.items()},
         }
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         if "results" in document:
-            return table(document["results"])
+            return format_table(document["results"])
         rows = document["scenarios"].items()
         return "\n".join(f"{name:<18}{'ready':<9}{' '.join(row['laws'])}" for name, row in rows)
 
 
-def scenario_named(name: str | None) -> Scenario:
+def find_scenario(name: str | None) -> Scenario:
     """Return the scenario. Raises `BadInput` for an unknown name."""
     if name is not None and name in SCENARIOS:
         return SCENARIOS[name]
@@ -98,7 +98,7 @@ def check_alone(options: dict[str, Any]) -> None:
             raise BadInput(f"--{name}", "applies to lab run only; lab list accepts only --json")
 
 
-def settings_of(texts: Sequence[str]) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     """Parse each `key=value`. Raises `BadInput`, also for a repeated key."""
     values: dict[str, Any] = {}
     for text in texts:
@@ -116,7 +116,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise BadInput("--set", f"must be key=value, not {text!r}")
     if value.lower() in ("true", "false"):
         return key, int(value.lower() == "true")
-    number = decimal_number(value)
+    number = parse_decimal_number(value)
     return key, value if number is None else number
 
 
@@ -149,7 +149,7 @@ def write(path: str, text: str, option: str) -> None:
         raise BadInput(option, f"{path} can't be written ({error.strerror})") from error
 
 
-def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
+def format_series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
     """Return one row for each law and instant: law, seconds, then every series."""
     names = list(dict.fromkeys(name for outcome in outcomes.values() for name in outcome.series))
     rows = []
@@ -158,10 +158,12 @@ def series_csv(outcomes: Mapping[str, ScenarioOutcome]) -> str:
         for index in range(length):
             cells = [f"{outcome.series[name][index]:g}" if name in outcome.series else "" for name in names]
             rows.append([law, f"{index * outcome.series_seconds:g}", *cells])
-    return "".join(csv_lines(["law", "seconds", *names], [rows]))
+    return "".join(iterate_csv_text(["law", "seconds", *names], [rows]))
 
 
-def page(scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]) -> str:
+def render_page(
+    scenario: Scenario, settings: Mapping[str, Any], outcomes: Mapping[str, ScenarioOutcome]
+) -> str:
     """Return a stand-alone page: one plot for each series, with a line for each law."""
     # Only this part of the command needs it, and it takes a while to load.
     from plotly.colors import qualitative
@@ -202,7 +204,7 @@ def format_metric(value: float | None) -> str:
     return "—" if value is None else f"{value:,g}"
 
 
-def table(results: Mapping[str, Mapping[str, Any]]) -> str:
+def format_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return laws by metrics, for a terminal."""
     names = list(dict.fromkeys(name for metrics in results.values() for name in metrics))
     rows = [["", *results], *([name, *(format_metric(m[name]) for m in results.values())] for name in names)]

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions.timeline import marks
-from console.input.form_values import time_of
+from console.input.form_values import parse_time
 from console.management.document import JsonCommand
 from console.models import Mark
 
@@ -25,9 +25,9 @@ class Command(JsonCommand):
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         given = {name: options[name] for name in ("title", "kind", "text")}
-        given |= {name: options[name] and time_of(options[name], f"--{name}") for name in ("at", "until")}
+        given |= {name: options[name] and parse_time(options[name], f"--{name}") for name in ("at", "until")}
         actor = Actor(name="manage.py", role="administrator")
         return marks.describe_mark(marks.add(actor, now=timezone.now(), **given))
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         return f"Marked {document['kind']} {document['title']} at {document['at']}."

@@ -21,6 +21,6 @@ class Command(JsonCommand):
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         return answer(read_document(options["file"]))
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         lines = [" ".join(ids) for ids in document["matches"]]
         return "\n".join([*lines, "1 match" if len(lines) == 1 else f"{len(lines)} matches"])

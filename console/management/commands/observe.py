@@ -15,7 +15,7 @@ from console.timeline.rollouts import RolloutMarks
 from queues import environment as variables
 from queues.nodes import process_watchdog
 from workers.coordination.connections import control_server
-from workers.coordination.plant_clock import plant_clock
+from workers.coordination.plant_clock import get_plant_clock
 from workers.documents.snapshot import Snapshot
 from workers.history.expected_bands import BandWatch
 from workers.history.load_forecasts import LoadForecasts
@@ -42,18 +42,18 @@ class Command(OneLineCommand):
             signal.signal(number, lambda *_: stop.set())
         # What it has enabled at attached plants is disabled when it stops.
         with closing(PlantWatch()) as others:
-            _observer(others).run(stop)
+            _build_observer(others).run(stop)
 
 
-def _observer(others: PlantWatch) -> Observer:
+def _build_observer(others: PlantWatch) -> Observer:
     control = control_server(CONTROL_TIMEOUT_SECONDS)
     plant = LocalPlant(
         control,
         others=others,
         forecasts=LoadForecasts.load(control, settings.WEIR_DATA),
         bands=BandWatch.load(control, settings.WEIR_DATA),
-        console=ConsoleProbe.start(variables.CONSOLE_URL.address()),
-        plant_time=plant_clock().now,
+        console=ConsoleProbe.start(variables.CONSOLE_URL.get_address()),
+        plant_time=get_plant_clock().get_unix_time,
     )
     rollouts, collector = RolloutMarks(), _to_the_collector()
 

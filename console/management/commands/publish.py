@@ -15,7 +15,7 @@ from queues.events.columns import Columns
 from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
 from queues.publishing.client import Client, Published
 from queues.publishing.replay import Pace, limit_events, multiply_events
-from queues.text.numbers import option_number, option_whole
+from queues.text.numbers import parse_option_number, parse_option_whole_number
 
 PRODUCER = "publish"
 
@@ -32,11 +32,13 @@ class Command(JsonCommand):
         for part in ("time", "type", "key", "value", "source"):
             parser.add_argument(f"--{part}", metavar="COL", help=f"column with the event's {part}")
         replay = "replay by event time, X times faster; 0 (default): as fast as possible"
-        parser.add_argument("--speed", type=option_number, default=0.0, metavar="X", help=replay)
+        parser.add_argument("--speed", type=parse_option_number, default=0.0, metavar="X", help=replay)
         multiply = "publish every event N times, as separate events"
-        parser.add_argument("--multiply", type=option_whole, default=1, metavar="N", help=multiply)
+        parser.add_argument(
+            "--multiply", type=parse_option_whole_number, default=1, metavar="N", help=multiply
+        )
         limit = "read at most N events (default: all)"
-        parser.add_argument("--limit", type=option_whole, metavar="N", help=limit)
+        parser.add_argument("--limit", type=parse_option_whole_number, metavar="N", help=limit)
         parser.add_argument("--strict", action="store_true", help="stop at the first malformed line")
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
@@ -51,7 +53,7 @@ class Command(JsonCommand):
         check(options)
         began_seconds = time.monotonic()
         with Client(settings.REDIS_URL, producer=PRODUCER) as client:
-            client.topology().queue(options["queue"])  # before the file is touched
+            client.get_topology().queue(options["queue"])  # before the file is touched
             with open_events(options["file"]) as stream:
                 lines = EventLines(
                     stream,
@@ -61,10 +63,10 @@ class Command(JsonCommand):
                 )
                 published = self._publish(client, lines, options)
             client.count_rejected(options["queue"], lines.rejected)
-        self._name_rejected(lines)
+        self._report_rejected_lines(lines)
         columns = {} if lines.csv_columns is None else {"columns": lines.csv_columns.parts}
         if lines.csv_columns is not None:
-            self.stderr.write(lines.csv_columns.sentence())
+            self.stderr.write(lines.csv_columns.format_sentence())
         return {
             "published": published.events,
             "blocks": published.blocks,
@@ -75,7 +77,7 @@ class Command(JsonCommand):
             **columns,
         }
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         rate_per_second = document["published"] / max(document["seconds"], 0.001)
         places = ", ".join(f"{name} {events:,}" for name, events in document["by_container"].items())
         return (
@@ -93,7 +95,7 @@ class Command(JsonCommand):
         except WeirError as error:
             if isinstance(error, NoContainerAvailable) and isinstance(error.stored, Published):
                 published += error.stored
-            self._name_rejected(lines)
+            self._report_rejected_lines(lines)
             self._say_so_far(published)
             raise
         return published
@@ -101,7 +103,7 @@ class Command(JsonCommand):
     def _say_so_far(self, published: Published) -> None:
         self.stderr.write(f"stored before the error: {published.events} events in {published.blocks} blocks")
 
-    def _name_rejected(self, lines: EventLines) -> None:
+    def _report_rejected_lines(self, lines: EventLines) -> None:
         for rejection in lines.rejections:
             self.stderr.write(f"line {rejection.line}: {rejection.error}")
         if lines.rejected > NAMED:

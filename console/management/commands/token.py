@@ -7,10 +7,10 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from console.accounts import tokens
-from console.accounts.access import Actor, queues_of, role_of
+from console.accounts.access import Actor, find_user_role, get_user_queues
 from console.management.document import JsonCommand
 from queues.errors import BadInput
-from queues.text.numbers import option_whole
+from queues.text.numbers import parse_option_whole_number
 
 FIELDS = {"role": "--role", "days": "--days", "queues": "--queue", "actions": "--action", "owner": "--owner"}
 
@@ -21,7 +21,9 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument("--role", default="producer", help="producer, viewer, operator, or administrator")
-        parser.add_argument("--days", type=option_whole, default=90, help="days until the token expires")
+        parser.add_argument(
+            "--days", type=parse_option_whole_number, default=90, help="days until the token expires"
+        )
         parser.add_argument("--owner", default="admin", help="user that the token acts for")
         parser.add_argument(
             "--queue", action="append", default=[], help=("limit the token to this queue; may be repeated")
@@ -35,9 +37,9 @@ class Command(JsonCommand):
         parser.add_argument("--json", action="store_true")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        owner = _owner(options["owner"])
+        owner = _find_owner(options["owner"])
         # A user with a shell here has an administrator's rights; the token never exceeds its owner.
-        actor = Actor(name="manage.py", role=role_of(owner), user=owner, queues=queues_of(owner))
+        actor = Actor(name="manage.py", role=find_user_role(owner), user=owner, queues=get_user_queues(owner))
         scope = tokens.TokenScope(options["queue"], options["action"])
         name, role, days = options["name"], options["role"], options["days"]
         try:
@@ -47,11 +49,11 @@ class Command(JsonCommand):
         expires_at = token.expires_at.isoformat()
         return {"name": token.name, "role": role, "expires_at": expires_at, "token": secret}
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         return f"{document['token']}\n({document['role']}, until {document['expires_at']}; not shown again)"
 
 
-def _owner(username: str) -> User:
+def _find_owner(username: str) -> User:
     owner = User.objects.filter(username=username).first()
     if owner is None:
         raise BadInput("--owner", f"{username} is not a user; give an existing user name.")

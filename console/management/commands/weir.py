@@ -13,12 +13,12 @@ import orjson
 from django.contrib.auth.models import User
 from django.core.management.base import CommandParser
 
-from console.accounts.access import Actor, queues_of, role_of
-from console.api.request.calls import InProcess, Remote, Unanswered, refusal_of
+from console.accounts.access import Actor, find_user_role, get_user_queues
+from console.api.request.calls import InProcess, Remote, Unanswered, format_refusal_message
 from console.api.v1 import api
 from console.management.one_line import OneLineCommand
-from console.management.operations import Operation, find_operation, operations
-from console.terminal.plain_text import plain_line, plain_text
+from console.management.operations import Operation, find_operation, list_operations
+from console.terminal.plain_text import format_plain_line, format_plain_text
 from queues import environment as variables
 from queues.errors import BadInput
 
@@ -31,16 +31,16 @@ class Command(OneLineCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--as", dest="user", help="user to act as (default: the first administrator)")
-        parser.add_argument("--url", default=variables.URL.text(), help="address of another console")
+        parser.add_argument("--url", default=variables.URL.get_text(), help="address of another console")
         parser.add_argument(
             "--token",
-            default=variables.TOKEN.text(),
+            default=variables.TOKEN.get_text(),
             help="API token for --url; prefer WEIR_TOKEN, since all users of this host can see arguments",
         )
         parser.add_argument("words", nargs=argparse.REMAINDER, help="command, then --name value options")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        known_operations = operations(api.get_openapi_schema(path_prefix="/api/"))
+        known_operations = list_operations(api.get_openapi_schema(path_prefix="/api/"))
         try:
             words, given = split(options["words"])
             if not words:
@@ -48,13 +48,13 @@ class Command(OneLineCommand):
                 return
             operation = find_operation(known_operations, words)
             query, body = operation.read(given)
-            status, pieces = self._ask(operation, operation.address(words), query, body, options)
+            status, pieces = self._ask(operation, operation.build_path(words), query, body, options)
         except BadInput as error:
             self._refuse(str(error), 2)
         except Unanswered as error:
             self._refuse(f"--url: {error}", 1)
         if status >= 300:
-            self._refuse(refusal_of(status, b"".join(pieces)), 2 if status < 500 else 1)
+            self._refuse(format_refusal_message(status, b"".join(pieces)), 2 if status < 500 else 1)
         for piece in pieces:
             self.stdout.write(format_answer(piece, self.stdout.isatty()), ending="")
         self.stdout.write("")
@@ -77,7 +77,7 @@ class Command(OneLineCommand):
         return InProcess(find_acting_user(options["user"])).send(operation.method, path, content)
 
     def _refuse(self, text: str, status: int) -> None:
-        self.stderr.write(plain_text(text))
+        self.stderr.write(format_plain_text(text))
         sys.exit(status)
 
 
@@ -111,12 +111,14 @@ def find_acting_user(username: str | None) -> Actor:
     if username:
         user = users.filter(username=username).first()
     else:
-        user = next((known_user for known_user in users if role_of(known_user) == "administrator"), None)
+        user = next(
+            (known_user for known_user in users if find_user_role(known_user) == "administrator"), None
+        )
     if user is None:
         why = f"{username} is not an active user" if username else "no active administrator exists"
         raise BadInput("--as", f"{why}; name another user.")
     name = f"manage.py:{user.get_username()}"
-    role, queues = role_of(user), queues_of(user)
+    role, queues = find_user_role(user), get_user_queues(user)
     return Actor(name=name, role=role, user=user, request_id=uuid.uuid4().hex, queues=queues)
 
 
@@ -128,4 +130,4 @@ def format_answer(piece: bytes | str, on_terminal: bool) -> str:
     if text.startswith("{"):
         with suppress(ValueError):  # no JSON, or nested too deeply: unchanged
             text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
-    return "\n".join(plain_line(part) for part in text.split("\n"))
+    return "\n".join(format_plain_line(part) for part in text.split("\n"))

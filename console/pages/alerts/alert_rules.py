@@ -18,10 +18,10 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
 from console.connections.control_server import control
-from console.input.form_values import number_of
-from console.input.row_id import id_of
-from console.pages.alerts.matchers import MatcherRow, matchers_of, rows_of
-from console.pages.frame.action import Done, action, text_of
+from console.input.form_values import parse_number
+from console.input.row_id import parse_row_id
+from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -123,7 +123,7 @@ def rules_page(
     page = AlertRulesPage(
         rules=[ListedRule(row, format_rule(row)) for row in rows],
         rule=opened,
-        form=_form(opened) if opened else None,
+        form=_build_form(opened) if opened else None,
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -143,7 +143,7 @@ def format_rule(rule: AlertRule) -> str:
     return f"{rule.condition.replace('_', ' ')} {sign} {rule.threshold:g}{unit}{held}{where}{clear}"
 
 
-def _form(rule: AlertRule) -> AlertRuleForm:
+def _build_form(rule: AlertRule) -> AlertRuleForm:
     names = list(Receiver.objects.order_by("name").values_list("name", flat=True))
     steps = [*rule.escalation, *[{"after_minutes": "", "receivers": []}] * (STEPS - len(rule.escalation))]
     condition = CONDITIONS.get(rule.condition)  # Another version may have had other conditions.
@@ -163,7 +163,7 @@ def _form(rule: AlertRule) -> AlertRuleForm:
         severities=AlertRule.Severity.values,
         steps=[EscalationRow(at, step["after_minutes"], step["receivers"]) for at, step in enumerate(steps)],
         receivers=names,
-        rows=rows_of(rule.matchers),
+        rows=build_matcher_rows(rule.matchers),
         labels=matching.LABELS,
         operators=matching.OPERATORS,
         words=format_rule(rule),
@@ -174,7 +174,7 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
     """Return the rule as it was posted."""
     posted = request.POST
     numbers = {
-        number.name: number_of(posted[number.name], number.name)
+        number.name: parse_number(posted[number.name], number.name)
         for number in rules.NUMBERS
         if posted.get(number.name, "").strip()
     }
@@ -184,7 +184,7 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
         "runbook": posted.get("runbook", ""),
         "severity": posted.get("severity", ""),
         "enabled": "enabled" in posted,
-        "matchers": matchers_of(posted),
+        "matchers": read_matchers(posted),
         "group_by": posted.getlist("group_by"),
         "escalation": _steps(request),
         **numbers,
@@ -196,7 +196,7 @@ def _readable(request: HttpRequest) -> dict[str, Any]:
     posted = request.POST
     values: dict[str, Any] = {
         "enabled": "enabled" in posted,
-        "matchers": matchers_of(posted),
+        "matchers": read_matchers(posted),
         "group_by": posted.getlist("group_by"),
         **{name: posted[name] for name in ("title", "runbook", "severity") if name in posted},
     }
@@ -204,7 +204,7 @@ def _readable(request: HttpRequest) -> dict[str, Any]:
         values["condition"] = posted["condition"]
     for number in rules.NUMBERS:
         with suppress(BadInput):
-            values[number.name] = number_of(posted.get(number.name, ""), number.name)
+            values[number.name] = parse_number(posted.get(number.name, ""), number.name)
     with suppress(BadInput):
         values["escalation"] = _steps(request)
     return values
@@ -216,7 +216,7 @@ def _steps(request: HttpRequest) -> list[dict[str, Any]]:
     for at in range(rules.MAX_STEPS):
         receivers = request.POST.getlist(f"receivers-{at}")
         if receivers:
-            minutes = number_of(request.POST.get(f"after-{at}", "").strip() or "0", f"after-{at}")
+            minutes = parse_number(request.POST.get(f"after-{at}", "").strip() or "0", f"after-{at}")
             steps.append({"after_minutes": minutes, "receivers": receivers})
     return steps
 
@@ -257,10 +257,10 @@ def preview(request: HttpRequest) -> HttpResponse:
         }
         for fired in previewed.fired[::-1][:MAX_SHOWN]
     ]
-    return JsonResponse({"sentence": f"{format_rule(rule)}. {previewed.sentence()}", "rows": rows})
+    return JsonResponse({"sentence": f"{format_rule(rule)}. {previewed.format_sentence()}", "rows": rows})
 
 
-@action("alert_rule.change", rules_page)
+@declare_action("alert_rule.change", rules_page)
 def change(request: HttpRequest) -> Done:
     """Create or change a rule.
 
@@ -277,7 +277,7 @@ def change(request: HttpRequest) -> Done:
         _fields(request),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        revision=id_of(revision),
+        revision=parse_row_id(revision),
     )
     return Done(
         f"Saved {made.name}: {format_rule(made)}.",

@@ -13,26 +13,26 @@ from django.utils import timezone
 
 from console.accounts.access import Actor
 from console.actions.alerts import may_quiet
-from console.incidents.changes import changes_of, is_incident
+from console.incidents.changes import is_incident, load_changes
 from console.incidents.differences import MAX_READ
 from console.pages.alerts.incident_changes import ShownChange, build_change_rows
 from console.pages.alerts.quick_actions import (
     MINUTES,
     QuickAction,
     RelatedPage,
+    find_loop,
+    list_quick_actions,
     list_related_pages,
-    loop_of,
-    quick_actions,
 )
 from workers.alerts import history
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Condition
-from workers.alerts.delivery.notification import Notification, notification_of
+from workers.alerts.delivery.notification import Notification, load_notification
 from workers.alerts.evaluation import impact
 from workers.alerts.lifecycle import automaton, on_call, reported
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert, AlertEvent, ReportedAlert
-from workers.alerts.lifecycle.open_alerts import suppression_of
+from workers.alerts.lifecycle.open_alerts import find_suppression
 from workers.alerts.rules import runbook
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
@@ -136,7 +136,7 @@ class AlertDetails:
 
 def sort_alerts(alerts: Sequence[Alert]) -> list[ListedAlert]:
     """Sort alerts: those that notify first, then by severity, then the oldest first."""
-    rows = {alert.pk: ListedAlert(alert, suppression_of(alert)[0]) for alert in alerts}
+    rows = {alert.pk: ListedAlert(alert, find_suppression(alert)[0]) for alert in alerts}
     top: list[ListedAlert] = []
     for alert in alerts:
         cause = rows.get(alert.under_id or 0)
@@ -162,33 +162,33 @@ def _order(row: ListedAlert) -> tuple[Any, ...]:
     return (row.suppression is not None, -GRAVITY[row.alert.shown_severity], row.alert.fired_at)
 
 
-def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
+def build_alert_details(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
     """Return everything about one alert, as this person may act on it."""
     condition = CONDITIONS.get(alert.condition)
-    loop = loop_of(alert)
+    loop = find_loop(alert)
     events = alert.events.select_related("by").order_by("-at", "-pk")[:MAX_EVENTS]
-    changes = build_change_rows(changes_of(alert), actor) if is_incident(alert) else []
+    changes = build_change_rows(load_changes(alert), actor) if is_incident(alert) else []
     return AlertDetails(
         id=alert.pk,
         row=alert,
         is_open=alert.resolved_at is None,
         may_quiet=may_quiet(actor, alert),
-        suppression=suppression_of(alert)[0],
-        situation=on_call.situation(alert),
+        suppression=find_suppression(alert)[0],
+        situation=on_call.describe_situation(alert),
         unit=condition.unit if condition else "",
         above=condition.above if condition else True,
-        chart=_chart(alert),
+        chart=_build_chart(alert),
         about=_list_steering_loops(alert, loop),
         impact=impact.read_recorded_impact(alert),
-        first_steps=_first_steps(alert, snapshot),
-        response=history.response(alert),
+        first_steps=_describe_first_steps(alert, snapshot),
+        response=history.build_alert_response(alert),
         is_incident=is_incident(alert),
         changes=changes[:MAX_CHANGES],
         more_changes=changes[MAX_CHANGES:],
         can_undo=any(change.undo for change in changes),
         quick_actions=[
             quick_action
-            for quick_action in quick_actions(alert, loop, snapshot)
+            for quick_action in list_quick_actions(alert, loop, snapshot)
             if actor.may(quick_action.may)
         ],
         quick_minutes=MINUTES,
@@ -201,20 +201,20 @@ def details_of(alert: Alert, snapshot: Snapshot, actor: Actor) -> AlertDetails:
         .select_related("incident")
         .order_by("-fired_at"),
         flaps=alert.came_back >= automaton.FLAPS,
-        links=_links(alert),
-        runbook=runbook.path(alert.rule) if alert.rule else "",
+        links=_build_links(alert),
+        runbook=runbook.get_help_path(alert.rule) if alert.rule else "",
         next_step=_next_step(alert),
-        notification=notification_of(alert),
+        notification=load_notification(alert),
     )
 
 
-def _first_steps(alert: Alert, snapshot: Snapshot) -> str:
+def _describe_first_steps(alert: Alert, snapshot: Snapshot) -> str:
     """Return the first steps; none for an alert that is over."""
     if alert.resolved_at is not None:
         return ""
     node = snapshot.nodes.get(alert.labels.get("node", ""))
     points = (node.points or 0) if node else 0
-    return impact.first_step(alert.condition, alert.touches.get("kind", ""), points)
+    return impact.describe_first_step(alert.condition, alert.touches.get("kind", ""), points)
 
 
 def _next_step(alert: Alert) -> str:
@@ -230,43 +230,43 @@ def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:
     return "" if label is None else urlencode({label: alert.labels[label]})
 
 
-def _chart(alert: Alert) -> AlertChart | None:
+def _build_chart(alert: Alert) -> AlertChart | None:
     """Build the chart. An open alert's chart is live; a resolved alert's chart shows its hour."""
     condition = CONDITIONS.get(alert.condition)
     names = condition.list_series(alert.labels) if condition else []
     if condition is None or not names:
         return None
-    lanes = [_lane(condition, names, alert.threshold)]
+    lanes = [_build_lane(condition, names, alert.threshold)]
     for label, path in BESIDE.items():
         name = path.format(**{label: alert.labels.get(label, "")})
         if label in alert.labels and name not in names:
-            lanes.append(ChartLane(TITLES[_key(path)], 1.0, _series([name]), None))
+            lanes.append(ChartLane(TITLES[_get_last_key(path)], 1.0, _build_series([name]), None))
             break
-    minutes, until = _hour(alert)
+    minutes, until = _compute_chart_span(alert)
     return AlertChart(lanes, minutes, until)
 
 
-def _lane(condition: Condition, names: list[str], threshold: float) -> ChartLane:
+def _build_lane(condition: Condition, names: list[str], threshold: float) -> ChartLane:
     """Return the measured value with its threshold, or the values that it is calculated from."""
     watched = condition.scale is not None
     title = f"{condition.help.rstrip('.')}, {condition.unit}"
     return ChartLane(
-        title=title if watched else TITLES[_key(names[0])],
+        title=title if watched else TITLES[_get_last_key(names[0])],
         scale=condition.scale or 1.0,
-        series=_series(names),
+        series=_build_series(names),
         threshold=threshold / condition.scale if condition.scale else None,
     )
 
 
-def _series(names: list[str]) -> list[ChartSeries]:
-    return [ChartSeries(name, LABELS.sub("", _key(name)).replace("_", " ")) for name in names]
+def _build_series(names: list[str]) -> list[ChartSeries]:
+    return [ChartSeries(name, LABELS.sub("", _get_last_key(name)).replace("_", " ")) for name in names]
 
 
-def _key(path: str) -> str:
+def _get_last_key(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _hour(alert: Alert) -> tuple[int, float | None]:
+def _compute_chart_span(alert: Alert) -> tuple[int, float | None]:
     """Return the length of the alert's hour in minutes, and its end."""
     now = timezone.now()
     if alert.resolved_at is None:
@@ -277,22 +277,22 @@ def _hour(alert: Alert) -> tuple[int, float | None]:
     return round(minutes), end.timestamp()
 
 
-def _links(alert: Alert) -> dict[str, str]:
+def _build_links(alert: Alert) -> dict[str, str]:
     """Return links to the ledger and timeline of its time, and to its queue, node, or loop."""
     since, until = history.span(alert)
-    query = {"from": _iso(since), "to": _iso(until), "acted": "1"}
+    query = {"from": _format_iso_time(since), "to": _format_iso_time(until), "acted": "1"}
     for label in ("loop", "queue", "node"):
         if label in alert.labels:
             query[label] = alert.labels[label]
             break
     return {
-        "differences": f"{reverse('differences')}?{urlencode(_stretch(alert))}",
+        "differences": f"{reverse('differences')}?{urlencode(_build_range_query(alert))}",
         "ledger": f"{reverse('ledger')}?{urlencode(query)}",
-        "at": f"?{urlencode({'at': _iso(alert.began_at)})}",
+        "at": f"?{urlencode({'at': _format_iso_time(alert.began_at)})}",
     }
 
 
-def _stretch(alert: Alert) -> dict[str, str]:
+def _build_range_query(alert: Alert) -> dict[str, str]:
     """Return the time range to compare.
 
     For a short alert it includes some minutes before it; for a long alert it is limited to its first hours,
@@ -300,8 +300,8 @@ def _stretch(alert: Alert) -> dict[str, str]:
     """
     end = alert.resolved_at or timezone.now()
     since = min(alert.began_at, end - MIN_COMPARED)
-    return {"from": _iso(since), "to": _iso(min(end, since + MAX_READ))}
+    return {"from": _format_iso_time(since), "to": _format_iso_time(min(end, since + MAX_READ))}
 
 
-def _iso(moment: datetime) -> str:
+def _format_iso_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

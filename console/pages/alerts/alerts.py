@@ -12,16 +12,16 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import alerts as alerting
-from console.input.form_values import minutes_of
-from console.pages.alerts.alert_view import AlertDetails, ListedAlert, details_of, sort_alerts
-from console.pages.frame.action import Done, action
+from console.input.form_values import parse_minutes
+from console.pages.alerts.alert_view import AlertDetails, ListedAlert, build_alert_details, sort_alerts
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from queues.text import numbers
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
-from workers.steering.expiry import time_words
+from workers.steering.expiry import format_time
 
 PER_PAGE = 25
 UNWATCHED = timedelta(seconds=ALERTER_SECONDS)
@@ -86,7 +86,7 @@ def alerts_page(
     page = AlertsPage(
         incidents=standing,
         page_obj=page_obj,
-        alert=details_of(shown, get_snapshot(request), actor_of(request)) if shown else None,
+        alert=build_alert_details(shown, get_snapshot(request), actor_of(request)) if shown else None,
         chosen=chosen is not None,
         looked_at=looked_at,
         unwatched=looked_at is None or timezone.now() - looked_at > UNWATCHED,
@@ -95,10 +95,10 @@ def alerts_page(
         errors=errors or {},
         submitted=submitted or {},
     )
-    return render_page(request, page, view_of(shown))
+    return render_page(request, page, get_view_name(shown))
 
 
-def view_of(alert: Alert | None) -> str:
+def get_view_name(alert: Alert | None) -> str:
     """Return the part of the snapshot that the alert's charts follow."""
     labels = alert.labels if alert else {}
     if "loop" in labels:
@@ -112,29 +112,29 @@ def _redirect_with_message(alert_id: int, message: str) -> Done:
     return Done(message, reverse("alert", args=[alert_id]))
 
 
-@action("alert.acknowledge", alert_page)
+@declare_action("alert.acknowledge", alert_page)
 def acknowledge(request: HttpRequest, alert_id: int) -> Done:
     """Acknowledge an alert. Posted: note (optional)."""
     text, now = request.POST.get("note", ""), timezone.now()
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
-    end = time_words(made.acknowledged_until or now, now)
+    end = format_time(made.acknowledged_until or now, now)
     return _redirect_with_message(alert_id, f"Acknowledged until {end}; then it fires again.")
 
 
-@action("alert.snooze", alert_page)
+@declare_action("alert.snooze", alert_page)
 def snooze(request: HttpRequest, alert_id: int) -> Done:
     """Snooze an alert. Posted: minutes."""
-    minutes, now = minutes_of(request.POST), timezone.now()
+    minutes, now = parse_minutes(request.POST), timezone.now()
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
     return _redirect_with_message(
-        alert_id, f"Notifications are suppressed until {time_words(made.snoozed_until or now, now)}."
+        alert_id, f"Notifications are suppressed until {format_time(made.snoozed_until or now, now)}."
     )
 
 
-@action("alert.escalate", alert_page)
+@declare_action("alert.escalate", alert_page)
 def escalate(request: HttpRequest, alert_id: int) -> Done:
     """Posted: note (may be left out), step (the number of the one that the button names)."""
-    text, shown = request.POST.get("note", ""), numbers.digits(request.POST.get("step", ""))
+    text, shown = request.POST.get("note", ""), numbers.parse_digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
     return _redirect_with_message(
@@ -142,7 +142,7 @@ def escalate(request: HttpRequest, alert_id: int) -> Done:
     )
 
 
-@action("alert.note", alert_page)
+@declare_action("alert.note", alert_page)
 def note(request: HttpRequest, alert_id: int) -> Done:
     """Add a note to an alert. Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())

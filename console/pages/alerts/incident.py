@@ -16,15 +16,15 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import incidents as acting
 from console.audit import audit_log
-from console.incidents.incident_timeline import IncidentEvent, timeline_of
+from console.incidents.incident_timeline import IncidentEvent, list_timeline_events
 from console.incidents.review_draft import review_of
 from console.input.form_values import is_untouched
-from console.input.row_id import id_of
-from console.pages.frame.action import Done, action
+from console.input.row_id import parse_row_id
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts import incidents
-from workers.alerts.delivery.notification import Notification, notification_of
+from workers.alerts.delivery.notification import Notification, load_notification
 from workers.alerts.lifecycle.models import Alert, AlertRule, FollowUp, Incident
 from workers.models import Keep
 
@@ -75,20 +75,20 @@ def incident_page(
     request: HttpRequest, alert_id: int, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     alert = _find_incident(alert_id)
-    kept = incidents.incident_of(alert)
+    kept = incidents.get_incident(alert)
     roles = [RoleRow(name, help, kept.roles.get(name, "")) for name, help in incidents.ROLES.items()]
     page = IncidentPage(
         alert=alert,
         incident=kept,
-        severity=incidents.severity_of(alert),
+        severity=incidents.get_severity(alert),
         severities=AlertRule.Severity.values,
-        times=incidents.times(alert),
+        times=incidents.compute_incident_times(alert),
         roles=roles,
-        happened=timeline_of(alert, settings.WEIR_DATA),
+        happened=list_timeline_events(alert, settings.WEIR_DATA),
         review=review_of(alert, settings.WEIR_DATA),
         edits_review=alert.under is None or bool(kept.review),
         follow_ups=FollowUp.objects.filter(incident=alert.pk).order_by("done_at", "pk"),
-        notification=notification_of(alert),
+        notification=load_notification(alert),
         retained=acting.find_retained_range(alert.pk),
         errors=errors or {},
         submitted=submitted or {},
@@ -122,7 +122,7 @@ def _redirect_with_message(alert_id: int, message: str) -> Done:
     return Done(message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])})
 
 
-@action(acting.CHANGE, incident_page)
+@declare_action(acting.CHANGE, incident_page)
 def change(request: HttpRequest, alert_id: int) -> Done:
     """Change the incident.
 
@@ -160,10 +160,10 @@ def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
     )
 
 
-@action(acting.CHANGE, incident_page)
+@declare_action(acting.CHANGE, incident_page)
 def review(request: HttpRequest, alert_id: int) -> Done:
     """Save the review. Posted: text (empty: the draft again), revision (of the text as shown)."""
-    revision = id_of(request.POST.get("revision", "").strip())
+    revision = parse_row_id(request.POST.get("revision", "").strip())
     made = acting.write_review(
         actor_of(request),
         alert_id,
@@ -174,7 +174,7 @@ def review(request: HttpRequest, alert_id: int) -> Done:
     return _redirect_with_message(alert_id, f"Review saved as revision {made.review_revision}.")
 
 
-@action(acting.CHANGE, incident_page)
+@declare_action(acting.CHANGE, incident_page)
 def follow_up(request: HttpRequest, alert_id: int) -> Done:
     """Add a follow-up. Posted: text, owner (a user name, or empty), due_on (a date, or empty)."""
     posted = request.POST
@@ -183,13 +183,13 @@ def follow_up(request: HttpRequest, alert_id: int) -> Done:
         alert_id,
         text=posted.get("text", ""),
         owner=posted.get("owner", "").strip(),
-        due_on=date_of(posted.get("due_on", "").strip()),
+        due_on=parse_optional_date(posted.get("due_on", "").strip()),
         now=timezone.now(),
     )
     return _redirect_with_message(alert_id, "Follow-up saved.")
 
 
-@action(acting.CHANGE, incident_page)
+@declare_action(acting.CHANGE, incident_page)
 def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Done:
     """Mark a follow-up as done. Posted: done (1, or 0 to open it again)."""
     done = request.POST.get("done", "1") == "1"
@@ -197,7 +197,7 @@ def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Do
     return _redirect_with_message(alert_id, f"{'Done' if done else 'Reopened'}: {made.text}")
 
 
-def date_of(text: str) -> date | None:
+def parse_optional_date(text: str) -> date | None:
     """Parse a date; return None for an empty text."""
     if not text:
         return None

@@ -9,11 +9,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts.access import Actor
-from console.display.formats import typed
-from console.display.override_words import short
-from console.display.subject_pages import page_of
+from console.display.formats import format_for_input
+from console.display.override_words import format_short_value
+from console.display.subject_pages import find_subject_page
 from console.incidents.changes import IncidentChange
-from console.input.form_values import iso
+from console.input.form_values import format_iso_time
 from console.models import AuditEntry, Mark
 from console.pages.alerts.quick_actions import MINUTES, QuickAction, RelatedPage
 from controllers.framework.reason import format_count
@@ -56,16 +56,16 @@ def _build_change_row(change: IncidentChange, actor: Actor) -> ShownChange:
     back = shown.back if shown.back is not None and actor.may(shown.back.may) else None
     return ShownChange(
         change=change,
-        url=shown.url or _timeline(change.at),
+        url=shown.url or _build_timeline_url(change.at),
         outside_url=shown.outside_url,
-        away=away_words(change),
+        away=describe_distance(change),
         record=record_words(change),
         undo=undo,
         back=back,
     )
 
 
-def away_words(change: IncidentChange) -> str:
+def describe_distance(change: IncidentChange) -> str:
     """Return how far the change is from the disturbed subject, in words."""
     if change.steps is None:
         return "not known to be upstream"
@@ -157,11 +157,16 @@ def _build_audit_undo(name: str, change: IncidentChange) -> _Links:
 def _build_setting_undo(entry: AuditEntry) -> _Links:
     """Build the undo of a setting, unless it already has its previous value."""
     url = reverse("plant-settings")
-    if not isinstance(entry.before, int | float) or plant_settings.value(entry.target) == entry.before:
+    if (
+        not isinstance(entry.before, int | float)
+        or plant_settings.get_setting_value(entry.target) == entry.before
+    ):
         return _Links(url=url)
     undo = reverse("plant-setting", args=[entry.target])
     words = f"Reset to {plant_settings.format_setting(entry.before)}"
-    return _Links(url=url, undo=QuickAction(words, undo, "value", typed(entry.before), "settings.change"))
+    return _Links(
+        url=url, undo=QuickAction(words, undo, "value", format_for_input(entry.before), "settings.change")
+    )
 
 
 def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
@@ -176,7 +181,9 @@ def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
     if own.get(parameter.removeprefix("guard.")) != entry.after:
         return _Links(url=url)
     page = f"{reverse('plant-settings')}?loop={loop.pk}"
-    return _Links(url=url, back=RelatedPage(f"Reset to {short(entry.before)}", page, "settings.change"))
+    return _Links(
+        url=url, back=RelatedPage(f"Reset to {format_short_value(entry.before)}", page, "settings.change")
+    )
 
 
 def _build_cap_undo(entry: AuditEntry) -> _Links:
@@ -193,7 +200,7 @@ def _build_cap_undo(entry: AuditEntry) -> _Links:
 
 def _build_mark_link(name: str, change: IncidentChange) -> _Links:
     mark = Mark.objects.filter(pk=int(name)).first()
-    return _Links(url=_timeline(change.at), outside_url=mark.url if mark else "")
+    return _Links(url=_build_timeline_url(change.at), outside_url=mark.url if mark else "")
 
 
 def _build_hold(name: str, change: IncidentChange) -> _Links:
@@ -217,14 +224,18 @@ def _build_hold(name: str, change: IncidentChange) -> _Links:
 def _build_part_link(part: str, change: IncidentChange) -> _Links:
     kind, _, name = part.partition("/")
     if kind in ("node", "queue", "host"):
-        return _Links(url=page_of(kind, name))
+        return _Links(url=find_subject_page(kind, name))
     if kind == "application":
         return _Links(url=reverse("pipeline-application", args=[name]))
     return _Links(url=reverse("pipeline") if kind in ("type", "operator") else "")
 
 
-def _timeline(at: datetime) -> str:
-    query = {"from": iso(at - AROUND), "to": iso(at + AROUND), "at": iso(at)}
+def _build_timeline_url(at: datetime) -> str:
+    query = {
+        "from": format_iso_time(at - AROUND),
+        "to": format_iso_time(at + AROUND),
+        "at": format_iso_time(at),
+    }
     return f"{reverse('timeline')}?{urlencode(query)}"
 
 

@@ -16,14 +16,14 @@ class MatcherRow:
     value: str
 
 
-def matchers_of(posted: QueryDict) -> list[dict[str, str]]:
+def read_matchers(posted: QueryDict) -> list[dict[str, str]]:
     """Return the matchers as typed, not checked yet."""
     columns = (posted.getlist(f"matcher-{name}") for name in ("label", "is", "value"))
     rows = [dict(zip(("label", "is", "value"), row, strict=True)) for row in zip(*columns, strict=False)]
     return [row for row in rows if row["value"].strip()]
 
 
-def rows_of(matchers: list[dict[str, str]]) -> list[MatcherRow]:
+def build_matcher_rows(matchers: list[dict[str, str]]) -> list[MatcherRow]:
     """Return all rows of a form: first the given matchers, then labels that are not matched yet."""
     filled = [MatcherRow(matcher["label"], matcher["is"], matcher["value"]) for matcher in matchers]
     taken = {row.label for row in filled}

@@ -15,9 +15,9 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import objectives
-from console.input.form_values import number_of
-from console.input.row_id import id_of
-from console.pages.frame.action import Done, action, text_of
+from console.input.form_values import parse_number
+from console.input.row_id import parse_row_id
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import Errors, FormPage, Submitted, render_page
 from controllers.design.error_budget import PAIRS
@@ -182,7 +182,13 @@ def _build_row(row: Objective, snapshot: Snapshot) -> ListedObjective:
     good = max(0.0, 1 - status.bad / status.total) if status and status.total else None
     rates = [speed for speed in (status.burn.values() if status else ()) if speed is not None]
     return ListedObjective(
-        row, _describe_subject(row), _promise(row), status, good, max(rates, default=None), _state(status)
+        row,
+        _describe_subject(row),
+        _describe_promise(row),
+        status,
+        good,
+        max(rates, default=None),
+        _compute_state(status),
     )
 
 
@@ -192,23 +198,23 @@ def _describe_subject(row: Objective) -> str:
     return f"{row.kind} {row.subject}" if row.subject else f"each {row.kind}"
 
 
-def _promise(row: Objective) -> str:
+def _describe_promise(row: Objective) -> str:
     """Return the objective's promise, or what is lost, in its own words."""
     if row.lost:
         return f"({row.lost}) of ({row.of})" if " " in row.lost + row.of else f"{row.lost} of {row.of}"
     return row.condition if not row.of else f"{row.condition}, of {row.of}"
 
 
-def _state(status: ObjectiveStatus | None) -> str:
+def _compute_state(status: ObjectiveStatus | None) -> str:
     """Return the state: used up, burning faster than a pair's limit, or well."""
     if status is None or status.window_left_share is None:
         return OFFLINE
-    if status.window_left_share <= 0 or _burns(status, "fast"):
+    if status.window_left_share <= 0 or _is_over_burn_rate(status, "fast"):
         return TOOBUSY
-    return BUSY if any(_burns(status, pair.name) for pair in PAIRS) else NORMAL
+    return BUSY if any(_is_over_burn_rate(status, pair.name) for pair in PAIRS) else NORMAL
 
 
-def _burns(status: ObjectiveStatus, name: str) -> bool:
+def _is_over_burn_rate(status: ObjectiveStatus, name: str) -> bool:
     rate = status.burn.get(name)
     return rate is not None and rate >= next(pair.rate for pair in PAIRS if pair.name == name)
 
@@ -217,7 +223,7 @@ def _open_objective(
     listed: ListedObjective | None, document: dict[str, Any], typed: Submitted
 ) -> OpenObjective:
     row = listed.objective if listed else None
-    burnt = objectives.burnt(row, timezone.now()) if row else None
+    burnt = objectives.build_burn_report(row, timezone.now()) if row else None
     shown = {**document, "target": f"{100 * document['target']:.10g}"}
     form = {name: str(typed.get(name, shown.get(name, ""))) for name in definitions.FIELDS}
     return OpenObjective(
@@ -226,9 +232,11 @@ def _open_objective(
         revision=row.revision if row else None,
         form=ObjectiveForm(**form),
         speeds=_speeds(listed.status) if listed and listed.status else [],
-        days=_days(row, burnt) if row and burnt else [],
-        subjects=_subjects(row, burnt) if row and burnt else [],
-        incidents=[_incident(incident, burnt.bad) for incident in burnt.incidents] if burnt else [],
+        days=_build_day_rows(row, burnt) if row and burnt else [],
+        subjects=_list_burnt_subjects(row, burnt) if row and burnt else [],
+        incidents=[_build_incident_part(incident, burnt.bad) for incident in burnt.incidents]
+        if burnt
+        else [],
         kinds=[(value, str(label)) for value, label in Objective.Kind.choices],
         pays=[(value, str(label)) for value, label in Objective.PaysFor.choices],
         names=[(kind, ", ".join(names)) for kind, names in NAMES.items()],
@@ -239,7 +247,7 @@ def _speeds(status: ObjectiveStatus) -> list[BurnSpeed]:
     return [BurnSpeed(PAIR_WORDS[pair.name], status.burn.get(pair.name), pair.rate) for pair in PAIRS]
 
 
-def _days(row: Objective, burnt: BurnReport) -> list[DayRow]:
+def _build_day_rows(row: Objective, burnt: BurnReport) -> list[DayRow]:
     """Return the newest days, the latest first, of those with any counted data."""
     by_hour = {burnt_hour.at: burnt_hour for burnt_hour in burnt.hours}
     days = sorted({_midnight(burnt_hour.at) for burnt_hour in burnt.hours}, reverse=True)[:DAYS_SHOWN]
@@ -247,7 +255,7 @@ def _days(row: Objective, burnt: BurnReport) -> list[DayRow]:
         DayRow(
             f"{begin:%a} {begin.day} {begin:%b}",
             [
-                _cell(row, by_hour.get((begin + timedelta(hours=hour)).timestamp()), hour)
+                _build_hour_cell(row, by_hour.get((begin + timedelta(hours=hour)).timestamp()), hour)
                 for hour in range(HOURS_PER_DAY)
             ],
         )
@@ -259,7 +267,7 @@ def _midnight(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC).replace(hour=0)
 
 
-def _cell(row: Objective, counted: HourCount | None, hour: int) -> HourCell:
+def _build_hour_cell(row: Objective, counted: HourCount | None, hour: int) -> HourCell:
     if counted is None or counted.total <= 0:
         return HourCell(None, f"{hour}:00: no data")
     rate = counted.bad / counted.total / (1 - row.target)
@@ -267,7 +275,7 @@ def _cell(row: Objective, counted: HourCount | None, hour: int) -> HourCell:
     return HourCell(shade, f"{hour}:00: {100 * counted.bad / counted.total:.3g} % bad, burn rate {rate:.1f}")
 
 
-def _subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
+def _list_burnt_subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
     pages = {"queue": "queue", "application": "pipeline-application"}
     return [
         BurntPart(
@@ -280,12 +288,12 @@ def _subjects(row: Objective, burnt: BurnReport) -> list[BurntPart]:
     ]
 
 
-def _incident(each: IncidentBurn, whole: float) -> BurntPart:
+def _build_incident_part(each: IncidentBurn, whole: float) -> BurntPart:
     url = reverse("alert", args=[each.incident.alert])
     return BurntPart(each.incident.title, url, each.bad, each.bad / whole if whole else 0.0)
 
 
-@action("objective.change", objectives_page)
+@declare_action("objective.change", objectives_page)
 def change(request: HttpRequest) -> Done:
     """Create or change an objective.
 
@@ -298,25 +306,25 @@ def change(request: HttpRequest) -> Done:
     made = objectives.define(
         actor_of(request),
         name,
-        _fields(request.POST),
+        _read_fields(request.POST),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        revision=id_of(revision),
+        revision=parse_row_id(revision),
     )
     url = reverse("objective", args=[made.name])
     return Done(f"{made.name} saved. Measurement starts now.", url, {} if revision else {"go": url})
 
 
-def _fields(posted: QueryDict) -> dict[str, Any]:
+def _read_fields(posted: QueryDict) -> dict[str, Any]:
     texts = {
         name: posted.get(name, "") for name in ("kind", "subject", "condition", "lost", "of", "pays_for")
     }
-    percent = number_of(posted.get("target", "").strip(), "target")
-    days = number_of(posted.get("window_days", "").strip() or "30", "window_days")
+    percent = parse_number(posted.get("target", "").strip(), "target")
+    days = parse_number(posted.get("window_days", "").strip() or "30", "window_days")
     return {**texts, "target": round(percent / 100, 10), "window_days": days}
 
 
-@action("objective.change", objectives_page)
+@declare_action("objective.change", objectives_page)
 def remove(request: HttpRequest, name: str) -> Done:
     """Remove an objective. Posted: reason."""
     objective_row = get_object_or_404(Objective, name=name)

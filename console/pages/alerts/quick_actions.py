@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from console.display.subject_pages import page_of
-from queues.text.numbers import digits
+from console.display.subject_pages import find_subject_page
+from queues.text.numbers import parse_digits
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
@@ -37,25 +37,25 @@ class RelatedPage:
     may: str = "plant.view"
 
 
-def loop_of(alert: Alert) -> Loop | None:
+def find_loop(alert: Alert) -> Loop | None:
     """Return the loop that the alert is about."""
     return Loop.objects.filter(name=alert.labels["loop"]).first() if "loop" in alert.labels else None
 
 
-def quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> list[QuickAction]:
+def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> list[QuickAction]:
     """Return the actions for the alert's condition and subject that are not done already; none if it is
     resolved.
     """
-    return [] if alert.resolved_at is not None else list(_quick_actions(alert, loop, snapshot))
+    return [] if alert.resolved_at is not None else list(_iterate_quick_actions(alert, loop, snapshot))
 
 
-def _quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Iterator[QuickAction]:
+def _iterate_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> Iterator[QuickAction]:
     labels = alert.labels
     if "pipeline" in labels:
-        yield from _restarts(snapshot)
+        yield from _iterate_restart_actions(snapshot)
     if alert.condition == "workers_missing":
         yield from _let_work(snapshot)
-    if alert.condition == "override_ending" and digits(labels.get("override", "")) is not None:
+    if alert.condition == "override_ending" and parse_digits(labels.get("override", "")) is not None:
         url = reverse("override-end", args=[int(labels["override"])])
         yield QuickAction("End override", url, "end", "now", "override.end")
     elif loop is not None:
@@ -81,7 +81,7 @@ def _let_work(snapshot: Snapshot) -> Iterator[QuickAction]:
             yield QuickAction(f"Return {name} to service", url, "end", "now", "override.end")
 
 
-def _restarts(snapshot: Snapshot) -> Iterator[QuickAction]:
+def _iterate_restart_actions(snapshot: Snapshot) -> Iterator[QuickAction]:
     rows = snapshot.pipeline.applications
     failing = [name for name, row in rows.items() if row.state in FAILING]
     for name in sorted(failing):
@@ -109,10 +109,10 @@ def _iterate_related_pages(alert: Alert, loop: Loop | None) -> Iterator[RelatedP
     if alert.condition in OF_PROCESSES:
         yield RelatedPage("Processes and logs", reverse("processes"), "process.view")
     for kind in (subject for subject in SUBJECTS if subject in labels):
-        yield RelatedPage(f"{kind.capitalize()} {labels[kind]}", page_of(kind, labels[kind]))
+        yield RelatedPage(f"{kind.capitalize()} {labels[kind]}", find_subject_page(kind, labels[kind]))
     if loop is not None:
         yield RelatedPage("Loop", reverse("loop", args=[loop.pk]))
-    if "plan" in labels and digits(labels["plan"]) is not None:
+    if "plan" in labels and parse_digits(labels["plan"]) is not None:
         yield RelatedPage(f"Plan {labels['plan']}", reverse("plan", args=[int(labels["plan"])]))
     if "task" in labels:
         yield RelatedPage(f"Task {labels['task']}", reverse("task", args=[labels["task"]]))

@@ -17,14 +17,14 @@ from console.accounts.access import Actor, actor_of, requires
 from console.actions import alerts
 from console.input.form_values import fill_form
 from console.input.shown_digest import digest_of
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.delivery import receivers as kept
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.channels import alertmanager, apprise, webhook
 from workers.alerts.delivery.channels.webhook import derive_secret
-from workers.alerts.delivery.schedule_feed import VALID_FOR, people_on_call
+from workers.alerts.delivery.schedule_feed import VALID_FOR, list_people_on_call
 from workers.alerts.lifecycle.models import AlertWatch, Message, OnCallFeed, Receiver
 
 MAX_MESSAGES = 30
@@ -111,14 +111,14 @@ def receivers_page(
 ) -> HttpResponse:
     actor = actor_of(request)
     shows_secrets = actor.may("receiver.change") and actor.is_confirmed()
-    rows = [_row(actor, receiver, shows_secrets) for receiver in Receiver.objects.order_by("name")]
+    rows = [_build_row(actor, receiver, shows_secrets) for receiver in Receiver.objects.order_by("name")]
     editing = Receiver.objects.filter(name=request.GET.get("edit", "")).first()
     page = ReceiversPage(
         receivers=rows,
         hides_secrets=actor.may("receiver.change") and not shows_secrets,
         editing=editing,
         digest=digest_of(alerts.describe_receiver(editing)) if editing else "",
-        form=_form(editing, submitted),
+        form=_build_form(editing, submitted),
         channels=Receiver.Channel.values,
         messages_sent=Message.objects.select_related("receiver").order_by("-pk")[:MAX_MESSAGES],
         mail_host=settings.EMAIL_HOST,
@@ -129,7 +129,7 @@ def receivers_page(
     return render_page(request, page, "frame")
 
 
-def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm:
+def _build_form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm:
     """Return what was typed and rejected, or else the receiver being edited."""
     if submitted:
         return fill_form(ReceiverForm, submitted)
@@ -141,7 +141,7 @@ def _form(editing: Receiver | None, submitted: QueryDict | None) -> ReceiverForm
     return fill_form(ReceiverForm, {**named, **editing.settings, "addresses": lines, **flags})
 
 
-def _row(actor: Actor, receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
+def _build_row(actor: Actor, receiver: Receiver, shows_secrets: bool) -> ListedReceiver:
     derived = receiver.channel == Receiver.Channel.WEBHOOK and not receiver.settings.get("secret_environment")
     waiting = receiver.messages.filter(state=Message.State.WAITING, tries__gt=0)
     return ListedReceiver(
@@ -162,8 +162,8 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
     feed = OnCallFeed.objects.filter(receiver=receiver).first() or OnCallFeed(receiver=receiver)
     shifts = [schedule.shift_of(shift) for shift in feed.shifts]
     return OnCall(
-        people=people_on_call(feed, now),
-        until=schedule.next_change(shifts, now),
+        people=list_people_on_call(feed, now),
+        until=schedule.find_next_change(shifts, now),
         read_at=feed.read_at,
         error=feed.error,
         broken=feed.broken,
@@ -171,7 +171,7 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
     )
 
 
-@action("receiver.change", receivers_page)
+@declare_action("receiver.change", receivers_page)
 def change(request: HttpRequest) -> Done:
     """Create or change a receiver.
 
@@ -219,7 +219,7 @@ def change(request: HttpRequest) -> Done:
     )
 
 
-@action("receiver.change", receivers_page)
+@declare_action("receiver.change", receivers_page)
 def delete(request: HttpRequest, receiver_id: int) -> Done:
     """Delete a receiver. Posted: reason."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)
@@ -227,7 +227,7 @@ def delete(request: HttpRequest, receiver_id: int) -> Done:
     return Done(f"{receiver.name} was deleted.", reverse("receivers"), {"go": reverse("receivers")})
 
 
-@action("receiver.test", receivers_page)
+@declare_action("receiver.test", receivers_page)
 def test(request: HttpRequest, receiver_id: int) -> Done:
     """Send a test message like any other; the page shows whether it arrives. Nothing is posted."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)

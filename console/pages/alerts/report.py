@@ -8,12 +8,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.input.form_values import iso, time_of
+from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Receiver
-from workers.reports.sending import due_at
-from workers.reports.week import LENGTH, WeekReport, week
+from workers.reports.sending import compute_due_time
+from workers.reports.week import LENGTH, WeekReport, build_week_report
 from workers.steering import plant_settings
 
 
@@ -40,15 +40,19 @@ def report(request: HttpRequest) -> HttpResponse:
     until = now
     if text := request.GET.get("until", "").strip():
         try:
-            until = min(now, time_of(text, "until"))
+            until = min(now, parse_time(text, "until"))
         except BadInput as error:
             errors = {error.field: [error.message]}
     asking = Receiver.objects.filter(gets_reports=True, enabled=True).order_by("name")
     page = ReportPage(
-        report=week(until),
-        earlier=iso(until - LENGTH),
-        later=None if until >= now else iso(min(now, until + LENGTH)),
-        sent_at=due_at(now, plant_settings.value("report.weekday"), plant_settings.value("report.hour")),
+        report=build_week_report(until),
+        earlier=format_iso_time(until - LENGTH),
+        later=None if until >= now else format_iso_time(min(now, until + LENGTH)),
+        sent_at=compute_due_time(
+            now,
+            plant_settings.get_setting_value("report.weekday"),
+            plant_settings.get_setting_value("report.hour"),
+        ),
         receivers=list(asking.values_list("name", flat=True)),
         errors=errors,
     )

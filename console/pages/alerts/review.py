@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
 from console.actions.exports import export
-from console.input.form_values import iso, time_of
+from console.input.form_values import format_iso_time, parse_time
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from queues.errors import BadInput
 from workers.alerts import review as reviews
@@ -45,27 +45,27 @@ class ReviewPage(ConsolePage):
 def review(request: HttpRequest) -> HttpResponseBase:
     """Show the review of the last `?hours=12`, or of `?from=…&to=…`; `&format=csv` (or json) downloads it."""
     since, until, errors = _span(request)
-    rows = reviews.rows(since, until)
+    rows = reviews.iterate_review_rows(since, until)
     if request.GET.get("format") in ("csv", "json") and not errors:
         documents = ([row.document()] for row in rows)
         return export(request, documents, reviews.HEADER, "alert-review", request.GET["format"])
-    alerts = sorted(rows, key=_worst_first)
+    alerts = sorted(rows, key=_rank_worst_first)
     page = ReviewPage(
         since=since,
         until=until,
         seconds=(until - since).total_seconds(),
-        from_text=iso(since),
-        to_text=iso(until),
+        from_text=format_iso_time(since),
+        to_text=format_iso_time(until),
         hours=None if "from" in request.GET else _hours(request),
         choices=HOURS,
         alerts=alerts,
-        summary=reviews.summary(alerts, since, until),
+        summary=reviews.summarize_review(alerts, since, until),
         errors=errors,
     )
     return render_page(request, page, "frame")
 
 
-def _worst_first(row: reviews.Row) -> Any:
+def _rank_worst_first(row: reviews.Row) -> Any:
     order = ("critical", "warning", "notice")
     return (row.alert.under_id is not None, order.index(row.alert.shown_severity), -row.seconds)
 
@@ -92,4 +92,4 @@ def _span(request: HttpRequest) -> tuple[datetime, datetime, dict[str, list[str]
 
 def _read_date(request: HttpRequest, field: str, otherwise: datetime) -> datetime:
     text = request.GET.get(field, "").strip()
-    return time_of(text, field) if text else otherwise
+    return parse_time(text, field) if text else otherwise

@@ -11,10 +11,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import alerts
-from console.input.form_values import minutes_of
-from console.input.row_id import id_of
-from console.pages.alerts.matchers import MatcherRow, matchers_of, rows_of
-from console.pages.frame.action import Done, action
+from console.input.form_values import parse_minutes
+from console.input.row_id import parse_row_id
+from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
@@ -73,7 +73,7 @@ def silences_page(
     page = SilencesPage(
         current=current,
         ended=[ListedSilence(silence, matching.format_matchers(silence.matchers)) for silence in ended],
-        rows=rows_of(matchers_of(submitted) if submitted else _read_matchers(request)),
+        rows=build_matcher_rows(read_matchers(submitted) if submitted else _read_matchers(request)),
         labels=matching.LABELS,
         operators=matching.OPERATORS,
         errors=errors or {},
@@ -84,9 +84,9 @@ def silences_page(
 
 def _read_matchers(request: HttpRequest) -> list[dict[str, str]]:
     """Return the matchers of the alert that the address names."""
-    asked = id_of(request.GET.get("alert", ""))
+    asked = parse_row_id(request.GET.get("alert", ""))
     alert = None if asked is None else Alert.objects.filter(pk=asked).first()
-    labels = kept.labels_of(alert) if alert else {}
+    labels = kept.get_matchable_labels(alert) if alert else {}
     return [{"label": key, "is": "=", "value": labels[key]} for key in labels if key != "severity"][-4:]
 
 
@@ -99,7 +99,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     Nothing is changed.
     """
     try:
-        read = matching.read(matchers_of(request.POST), least=1)
+        read = matching.read(read_matchers(request.POST), least=1)
     except BadInput as error:
         return JsonResponse({"sentence": f"{error.message[:1].upper()}{error.message[1:]}", "rows": []})
     covers = alerts.may_silence_integrity(actor_of(request))
@@ -114,21 +114,21 @@ def preview(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"sentence": f"The silence {now}; {week}.", "rows": rows})
 
 
-@action("silence.set", silences_page)
+@declare_action("silence.set", silences_page)
 def add(request: HttpRequest) -> Done:
     """Add a silence. Posted: matcher-label, matcher-is, matcher-value (rows), reason, minutes."""
     made = alerts.silence(
         actor_of(request),
-        matchers_of(request.POST),
+        read_matchers(request.POST),
         reason=request.POST.get("reason", ""),
-        minutes=minutes_of(request.POST),
+        minutes=parse_minutes(request.POST),
         now=timezone.now(),
     )
     message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {matching.format_matchers(made.matchers)}."
     return Done(message, reverse("silences"), {"silence": made.pk})
 
 
-@action("silence.end", silences_page)
+@declare_action("silence.end", silences_page)
 def end(request: HttpRequest, silence_id: int) -> Done:
     """End a silence. Nothing is posted; ending twice is no error."""
     silence = get_object_or_404(Silence, pk=silence_id)

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from django.views.defaults import permission_denied
 
 from console.accounts.access import ConfirmationNeeded, requires
-from console.accounts.login import address_with_next, page_of
+from console.accounts.login import add_next_parameter, page_of
 from console.web.problem import wants_json
 from console.web.web_request import WebRequest
 from queues.errors import BadInput, NodeFull, NodeUnavailable, RateLimited
@@ -39,7 +39,7 @@ class Done:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def action(
+def declare_action(
     permission: str, page: Refused
 ) -> Callable[[Callable[..., Done]], Callable[..., HttpResponseBase]]:
     """Return a decorator for a POST view that returns `Done` or raises `BadInput`.
@@ -98,7 +98,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, ConfirmationNeeded):
         cast(WebRequest, request).weir_not_done = True  # frees its key: the request is sent again
         if not wants_json(request):
-            return redirect(address_with_next(reverse("confirm"), page_of(request)))
+            return redirect(add_next_parameter(reverse("confirm"), page_of(request)))
         said = {"errors": {"confirm": [str(exception)]}, "confirm": reverse("confirm")}
         return JsonResponse(said, status=403)
     if wants_json(request):

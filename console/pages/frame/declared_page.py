@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
 from console import pages
-from controllers.framework.discovery import modules_of, rooms_of
+from controllers.framework.discovery import import_modules, import_subpackages
 
 Section = Literal["watch", "steer", "look", "keep"]
 SECTIONS: tuple[Section, ...] = get_args(Section)  # sections of the rail, in order
@@ -51,7 +51,7 @@ def load_pages() -> dict[str, DeclaredPage]:
     if a view requires no role.
     """
     pages_by_name: dict[str, DeclaredPage] = {}
-    for page in _pages():
+    for page in _iterate_pages():
         if page.name in pages_by_name:
             raise ValueError(f"two pages declare the name {page.name}")
         if "action" not in vars(page.view):
@@ -60,14 +60,14 @@ def load_pages() -> dict[str, DeclaredPage]:
     return dict(sorted(pages_by_name.items()))
 
 
-def _pages() -> Iterator[DeclaredPage]:
-    for room in rooms_of(pages):
-        for module in modules_of(room):
+def _iterate_pages() -> Iterator[DeclaredPage]:
+    for room in import_subpackages(pages):
+        for module in import_modules(room):
             if isinstance(page := getattr(module, "PAGE", None), DeclaredPage):
                 yield page
 
 
-def addresses() -> list[URLPattern]:
+def list_url_patterns() -> list[URLPattern]:
     """Return the URL patterns of all declared pages, for `console.urls`."""
     return [path(page.address, page.view, name=page.name) for page in load_pages().values()]
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from console.accounts.access import Actor, actor_of
 from console.connections.control_server import load_snapshot
-from console.display.state_words import health_word
+from console.display.state_words import get_health_word
 from console.pages.frame import past
 from console.pages.frame.declared_page import SECTIONS, load_pages
 from console.pages.frame.past import PastInstant
@@ -171,7 +171,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
     may_see = actor.may("plant.view")
     snapshot = snapshot_of(request) if may_see else None
     absence = absence_of(request) if may_see else Absence.NO_ROLE
-    was, known = past.past_of(request), plants(snapshot)
+    was, known = past.past_of(request), list_plants(snapshot)
     unreached, match = past.find_unreachable_instant(request), request.resolver_match
     at_query = (was or unreached or past.NOW).query
     rail = _rail(actor, snapshot, at_query)
@@ -182,7 +182,7 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             shows_plant=shown is not None,
             plants=known,
             plants_stale=any(plant.stale for plant in known),
-            strip=_strip(snapshot, absence),
+            strip=_build_health_strip(snapshot, absence),
             absent=absence.name if absence else "",
             past=was,
             unreached=unreached,
@@ -198,35 +198,35 @@ def frame(request: HttpRequest) -> dict[str, Frame | None]:
             limited=actor.queues is not None,
             submission=secrets.token_hex(16),
             # The past can't be changed.
-            can=actor.permissions() if was is None else dict.fromkeys(actor.permissions(), False),
+            can=actor.list_permissions() if was is None else dict.fromkeys(actor.list_permissions(), False),
         )
     }
 
 
 def _rail(actor: Actor, snapshot: Snapshot | None, at_query: str) -> list[RailItem]:
-    counts = {"plans": proposals(snapshot), "alerts": len(list_calling_alerts(snapshot))}
-    shown = [entry for entry in on_rail() if actor.may_somewhere(action_of(entry[0]))]
-    return [_item(*entry, counts, at_query) for entry in shown]
+    counts = {"plans": count_proposals(snapshot), "alerts": len(list_calling_alerts(snapshot))}
+    shown = [entry for entry in on_rail() if actor.may_somewhere(get_page_permission(entry[0]))]
+    return [_build_rail_item(*entry, counts, at_query) for entry in shown]
 
 
-def _strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
+def _build_health_strip(snapshot: Snapshot | None, absence: Absence | None) -> HealthStrip:
     if snapshot is None:
-        return HealthStrip(None, health_word(None), str(absence), "", 0, None, None)
+        return HealthStrip(None, get_health_word(None), str(absence), "", 0, None, None)
     health = snapshot.health
     more = max(0, len(health.findings) - 1)
     return HealthStrip(
-        health.state, health_word(health), health.sentence, health.doing, more, snapshot.at, snapshot.seq
+        health.state, get_health_word(health), health.sentence, health.doing, more, snapshot.at, snapshot.seq
     )
 
 
-def plants(snapshot: Snapshot | None) -> list[PlantChoice]:
+def list_plants(snapshot: Snapshot | None) -> list[PlantChoice]:
     """Return this console's plant and the registered plants."""
     here = PlantChoice(LOCAL, reverse("overview"), NORMAL, "this console", stale=False)
     others = snapshot.plants if snapshot else {}
-    return [here, *(_plant(name, row) for name, row in others.items())]
+    return [here, *(_build_plant_choice(name, row) for name, row in others.items())]
 
 
-def _plant(name: str, row: PlantStatus) -> PlantChoice:
+def _build_plant_choice(name: str, row: PlantStatus) -> PlantChoice:
     url, seen = reverse("plant", args=[name]), row.state == "seen"
     if seen and row.error is None:
         return PlantChoice(name, url, NORMAL, "seen", stale=False)
@@ -240,7 +240,7 @@ def _find_plant(request: HttpRequest) -> str | None:
     return match.kwargs["name"] if match and match.url_name in PLANT_PAGES else None
 
 
-def proposals(snapshot: Snapshot | None) -> int:
+def count_proposals(snapshot: Snapshot | None) -> int:
     """Return the number of plans that wait for approval."""
     return sum(plan.state == Plan.State.PROPOSED for plan in (snapshot.plans if snapshot else ()))
 
@@ -264,13 +264,13 @@ def on_rail() -> list[tuple[str, str, str]]:
     return sorted(entries, key=lambda entry: SECTIONS.index(entry[2]))
 
 
-def action_of(name: str) -> str:
+def get_page_permission(name: str) -> str:
     """Return the permission that is needed to see a page on the rail."""
     page = load_pages().get(name)
     return page.action if page else RAIL_ACTIONS.get(name, "plant.view")
 
 
-def _item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
+def _build_rail_item(name: str, label: str, section: str, counts: dict[str, int], at_query: str) -> RailItem:
     """Build a rail item. Links keep the instant of the past; a page that can't show it says so."""
     page = load_pages().get(name)
     return RailItem(

@@ -8,8 +8,8 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 
-from console.input.form_values import time_of
-from console.input.row_id import id_of
+from console.input.form_values import parse_time
+from console.input.row_id import parse_row_id
 from console.pages.frame.page import Errors
 from queues.errors import BadInput
 from workers.control.ledger.runs import TickRunPage
@@ -38,7 +38,7 @@ def build_listing(
     request: HttpRequest,
     read: Any,
     rows: QuerySet[Any],
-    page: Callable[..., keyset.KeysetPage | TickRunPage] = keyset.page,
+    page: Callable[..., keyset.KeysetPage | TickRunPage] = keyset.load_page,
 ) -> FilteredList:
     """Build the list for an address. `read` makes a filter of a query; a rejected filter lists nothing."""
     wanted, errors = read_filter(read, request.GET)
@@ -56,14 +56,14 @@ def build_listing(
 
 def place_of(query: Mapping[str, str]) -> dict[str, int | None]:
     """Return `before` and `after`, ids of rows. Invalid ids are left out, since old links must still open."""
-    return {name: id_of(query.get(name, "")) for name in PLACES}
+    return {name: parse_row_id(query.get(name, "")) for name in PLACES}
 
 
 def span_of(query: Mapping[str, str]) -> dict[str, datetime | None]:
     """Return `from` and `to` as times, None if absent. Raises `BadInput`."""
     given = {"since": "from", "until": "to"}
     return {
-        name: time_of(query[field].strip(), field) if query.get(field, "").strip() else None
+        name: parse_time(query[field].strip(), field) if query.get(field, "").strip() else None
         for name, field in given.items()
     }
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
-from console.live.view import view_named
+from console.live.view import find_view
 from console.pages.frame.declared_page import help_of
 from console.pages.frame.frame import snapshot_of
 from console.web.template_context import TemplateContext
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.documents.snapshot import Snapshot
 
 Document = dict[str, Any]  # plain JSON for scripts and exports; templates read typed values
@@ -65,7 +65,7 @@ def render_page(
         help_address=help_of(page.NAME),
         view=view,
         snapshot=snapshot,
-        watched=None if parts_only or not snapshot else view_named(view).narrow(plain(snapshot)),
+        watched=None if parts_only or not snapshot else find_view(view).narrow(convert_to_plain(snapshot)),
     )
-    text = render_to_string(page.TEMPLATE, {**frame.values(), **page.values()}, request)
+    text = render_to_string(page.TEMPLATE, {**frame.collect_values(), **page.collect_values()}, request)
     return HttpResponse(text, status=status)

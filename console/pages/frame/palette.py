@@ -11,14 +11,14 @@ from django.db.models import F
 from django.urls import reverse
 
 from console.accounts.access import Actor
-from console.actions.loops import queues_of_scope
+from console.actions.loops import list_scope_queues
 from console.help import contents
-from console.pages.frame.frame import action_of, on_rail
+from console.pages.frame.frame import get_page_permission, on_rail
 from queues.models import Node, Queue
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop, Plan, Task
-from workers.steering.scope import Scope, active_loops
+from workers.steering.scope import Scope, list_active_loops
 
 MAX_TEXT = 100
 MAX_FOUND = 20
@@ -53,8 +53,8 @@ class PaletteEntry:
         """Return how well the entry matches, the best smallest; None if a token does not match."""
         label = self.label.lower()
         text = f"{label} {self.kind} {self.words.lower()}"
-        parts = _tokens(text)
-        if _tokens(label) == list(tokens):
+        parts = _split_words(text)
+        if _split_words(label) == list(tokens):
             return -1, KINDS.index(self.kind), len(label)
         ranks = []
         for token in tokens:
@@ -81,10 +81,10 @@ class PaletteResults:
 
 def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults:
     """Return what matches all words of the text; without a text the pages, and what waits for a person."""
-    tokens = _tokens(text.lower())
+    tokens = _split_words(text.lower())
     if not tokens:
-        waiting = [*_alerts(only_open=True), *_plans(only_open=True)]
-        first = [*waiting[: MAX_FOUND // 2], *_pages(actor)]
+        waiting = [*_iterate_alerts(only_open=True), *_iterate_plans(only_open=True)]
+        first = [*waiting[: MAX_FOUND // 2], *_iterate_pages(actor)]
         return PaletteResults(first[:MAX_FOUND], len(first))
     ranked = [(entry.rank(tokens), entry) for entry in list_entries(actor, snapshot)]
     hits = [(rank, entry) for rank, entry in ranked if rank is not None]
@@ -92,46 +92,48 @@ def search(actor: Actor, snapshot: Snapshot | None, text: str) -> PaletteResults
     return PaletteResults([entry for _, entry in hits[:MAX_FOUND]], len(hits))
 
 
-def _tokens(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """Return the words of a text; names consist of several."""
     return text.translate(str.maketrans("/_@:", "    ")).split()
 
 
 def list_entries(actor: Actor, snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
     """Return every destination and action that this actor may use."""
-    yield from _pages(actor)
+    yield from _iterate_pages(actor)
     if not actor.may("plant.view"):
         return
-    yield from _alerts()
-    yield from _plans()
+    yield from _iterate_alerts()
+    yield from _iterate_plans()
     nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
     queues = list(Queue.objects.order_by("name").values_list("name", flat=True))
-    loops = list(active_loops().order_by("name"))
+    loops = list(list_active_loops().order_by("name"))
     tasks = list(Task.objects.order_by("name").values_list("name", flat=True))
     hosts = {name: row.role for name, row in snapshot.hosts.items()} if snapshot else {}
     yield from (PaletteEntry("node", name, reverse("node", args=[name])) for name in nodes)
     yield from (PaletteEntry("queue", name, reverse("queue", args=[name])) for name in queues)
     yield from (PaletteEntry("task", name, reverse("task", args=[name])) for name in tasks)
     for loop in loops:
-        yield PaletteEntry("loop", _words(loop.name), reverse("loop", args=[loop.pk]), words=loop.name)
+        yield PaletteEntry(
+            "loop", _format_loop_name(loop.name), reverse("loop", args=[loop.pk]), words=loop.name
+        )
     for name, role in hosts.items():
         yield PaletteEntry("worker host", name, reverse("worker-host", args=[name]), f"role {role}")
-    yield from _applications_and_plants(snapshot)
-    yield from _actions(actor, nodes, queues, loops, hosts, tasks)
-    for page in contents.pages().values():
+    yield from _iterate_apps_and_plants(snapshot)
+    yield from _iterate_actions(actor, nodes, queues, loops, hosts, tasks)
+    for page in contents.load_pages().values():
         yield PaletteEntry("help", page.title, reverse("help") + page.address)
 
 
-def _pages(actor: Actor) -> Iterator[PaletteEntry]:
+def _iterate_pages(actor: Actor) -> Iterator[PaletteEntry]:
     for name, label, _ in on_rail():
-        if actor.may_somewhere(action_of(name)):
+        if actor.may_somewhere(get_page_permission(name)):
             yield PaletteEntry("page", label, reverse(name))
     for name, label, action in MORE_PAGES:
         if actor.may_somewhere(action):
             yield PaletteEntry("page", label, reverse(name))
 
 
-def _applications_and_plants(snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
+def _iterate_apps_and_plants(snapshot: Snapshot | None) -> Iterator[PaletteEntry]:
     if snapshot is None:
         return
     for name in snapshot.pipeline.applications:
@@ -140,7 +142,7 @@ def _applications_and_plants(snapshot: Snapshot | None) -> Iterator[PaletteEntry
         yield PaletteEntry("plant", name, reverse("plant", args=[name]))
 
 
-def _alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
+def _iterate_alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
     """Return open alerts first, then the latest resolved ones."""
     rows = Alert.objects.exclude(fired_at=None)
     rows = rows.filter(resolved_at=None) if only_open else rows
@@ -150,7 +152,7 @@ def _alerts(only_open: bool = False) -> Iterator[PaletteEntry]:
         yield PaletteEntry("alert", row.title, url, f"alert {row.pk}, {row.severity}, {state}", str(row.pk))
 
 
-def _plans(only_open: bool = False) -> Iterator[PaletteEntry]:
+def _iterate_plans(only_open: bool = False) -> Iterator[PaletteEntry]:
     rows = Plan.objects.order_by("-pk")
     rows = rows.filter(state=Plan.State.PROPOSED) if only_open else rows
     for row in rows[:MAX_RECENT]:
@@ -158,7 +160,7 @@ def _plans(only_open: bool = False) -> Iterator[PaletteEntry]:
         yield PaletteEntry("plan", f"Plan {row.pk}: {row.title}", url, row.state)
 
 
-def _actions(
+def _iterate_actions(
     actor: Actor,
     nodes: Sequence[str],
     queues: Sequence[str],
@@ -166,8 +168,8 @@ def _actions(
     hosts: Iterable[str],
     tasks: Sequence[str],
 ) -> Iterator[PaletteEntry]:
-    for permission, label, url, words, about in _possible(nodes, queues, loops, hosts, tasks):
-        if actor.may_somewhere(permission) and actor.reaches(about):
+    for permission, label, url, words, about in _iterate_possible_actions(nodes, queues, loops, hosts, tasks):
+        if actor.may_somewhere(permission) and actor.can_access_queues(about):
             yield PaletteEntry("action", label, url, words=words)
 
 
@@ -176,7 +178,7 @@ def _actions(
 Possible = tuple[str, str, str, str, Collection[str] | None]
 
 
-def _possible(
+def _iterate_possible_actions(
     nodes: Sequence[str],
     queues: Sequence[str],
     loops: Sequence[Loop],
@@ -213,7 +215,13 @@ def _possible(
         )
     for loop in loops:
         url, words = reverse("loop", args=[loop.pk]), f"mode manual advise auto {loop.name}"
-        yield "loop.mode", f"Hold loop {_words(loop.name)}", url, words, queues_of_scope(Scope(loop))
+        yield (
+            "loop.mode",
+            f"Hold loop {_format_loop_name(loop.name)}",
+            url,
+            words,
+            list_scope_queues(Scope(loop)),
+        )
     for name in tasks:
         yield "task.run", f"Run task {name}", f"{reverse('task', args=[name])}#run-title", "start", ()
 
@@ -239,6 +247,6 @@ def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
     yield "token.mint", "Create an API token", f"{reverse('settings')}#tokens-title", "secret"
 
 
-def _words(name: str) -> str:
+def _format_loop_name(name: str) -> str:
     """Return a loop's name as pages show it."""
     return name.replace("_", " ").replace("/", " ")

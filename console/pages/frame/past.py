@@ -12,12 +12,12 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
-from console.input.form_values import iso, time_of
+from console.input.form_values import format_iso_time, parse_time
 from console.web.web_request import WebRequest
 from queues.errors import BadInput
 from queues.stored_document import BadDocument
 from workers.documents.snapshot import Snapshot
-from workers.history.snapshot_archive import nearest_seconds, snapshot_at
+from workers.history.snapshot_archive import find_nearest_times, snapshot_at
 
 # Address names of pages that show one snapshot.
 PAGES = frozenset(
@@ -44,14 +44,16 @@ class PastInstant:
     @property
     def query(self) -> str:
         """Return the query that shows the same instant."""
-        return "" if self.at is None else "?" + urlencode({"at": iso(self.at)})
+        return "" if self.at is None else "?" + urlencode({"at": format_iso_time(self.at)})
 
     @property
     def around_query(self) -> str:
         """Return the query that lists what happened within AROUND of the instant."""
         if self.at is None:
             return ""
-        return "?" + urlencode({"from": iso(self.at - AROUND), "to": iso(self.at + AROUND)})
+        return "?" + urlencode(
+            {"from": format_iso_time(self.at - AROUND), "to": format_iso_time(self.at + AROUND)}
+        )
 
 
 NOW = PastInstant(None)
@@ -62,7 +64,7 @@ def past_of(request: HttpRequest) -> PastInstant | None:
     noted = cast(WebRequest, request)
     if not hasattr(request, "weir_past"):
         asked = _read_instant(request)
-        noted.weir_past = _past(asked) if asked and _page(request) in PAGES else None
+        noted.weir_past = _load_past_instant(asked) if asked and _page(request) in PAGES else None
     return cast(PastInstant | None, noted.weir_past)
 
 
@@ -72,7 +74,7 @@ def find_unreachable_instant(request: HttpRequest) -> PastInstant | None:
     if not asked or name in PAGES | TIMELESS:
         return None
     try:
-        return PastInstant(time_of(asked, "at"))
+        return PastInstant(parse_time(asked, "at"))
     except BadInput:
         return None
 
@@ -91,9 +93,9 @@ def time_shown(request: HttpRequest) -> datetime:
     return past.at if past and past.at else timezone.now()
 
 
-def _past(asked: str) -> PastInstant:
+def _load_past_instant(asked: str) -> PastInstant:
     try:
-        at = time_of(asked, "at")
+        at = parse_time(asked, "at")
     except BadInput as error:
         return PastInstant(None, error=str(error))
     try:
@@ -102,8 +104,10 @@ def _past(asked: str) -> PastInstant:
         return PastInstant(at, error="The snapshot of that time can't be read. Choose another time.")
     if snapshot is not None:
         return PastInstant(at, snapshot)
-    return PastInstant(at, None, "", *map(_instant, nearest_seconds(settings.WEIR_DATA, at.timestamp())))
+    return PastInstant(
+        at, None, "", *map(_convert_to_datetime, find_nearest_times(settings.WEIR_DATA, at.timestamp()))
+    )
 
 
-def _instant(at_seconds: float | None) -> datetime | None:
+def _convert_to_datetime(at_seconds: float | None) -> datetime | None:
     return None if at_seconds is None else datetime.fromtimestamp(at_seconds, UTC)

@@ -8,9 +8,9 @@ from django.urls import reverse
 
 from console.accounts.access import actor_of
 from console.actions import saved_filters
-from console.input.row_id import id_of
+from console.input.row_id import parse_row_id
 from console.models import SavedFilter
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors
 
 
@@ -25,7 +25,7 @@ def _back(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: A
     return redirect(reverse(page if page in SavedFilter.Page.values else "ledger"))
 
 
-@action("account.change", _back)
+@declare_action("account.change", _back)
 def save(request: HttpRequest) -> Done:
     """Save a filter. Posted: page, name, query."""
     posted = request.POST
@@ -34,9 +34,9 @@ def save(request: HttpRequest) -> Done:
     return Done(f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
 
 
-@action("account.change", _back)
+@declare_action("account.change", _back)
 def remove(request: HttpRequest) -> Done:
     """Remove a filter. Posted: page, filter (its number)."""
-    saved_filters.remove(actor_of(request), request.user, id_of(request.POST.get("filter", "")) or 0)
+    saved_filters.remove(actor_of(request), request.user, parse_row_id(request.POST.get("filter", "")) or 0)
     page = request.POST.get("page", "")
     return Done("Filter removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))

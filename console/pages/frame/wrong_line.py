@@ -8,12 +8,12 @@ from console.pages.frame.page import Errors
 LINE = re.compile(r"line (\d+)\)?\.?$")
 
 
-def line_in(message: str) -> int | None:
+def find_line_number(message: str) -> int | None:
     """Return the line number at the end of a message; None if there is none."""
     match = LINE.search(message)
     return int(match[1]) if match else None
 
 
-def wrong_line(errors: Errors) -> int | None:
+def find_wrong_line(errors: Errors) -> int | None:
     """Return the line number in the errors of a form."""
-    return line_in(" ".join(itertools.chain.from_iterable(errors.values())))
+    return find_line_number(" ".join(itertools.chain.from_iterable(errors.values())))

@@ -80,21 +80,21 @@ class SnapshotCollector:
     def collect(self) -> Iterator[Metric]:
         snapshot = self.snapshot
         yield GaugeMetricFamily("weir_snapshot_timestamp_seconds", "Time of the observation", snapshot.at)
-        yield from _gauges("plant", TOTALS, (), [((), snapshot.totals)])
-        yield from _gauges("queue", QUEUE, ("queue",), _name_rows(snapshot.queues))
-        yield from _gauges("node", NODE, ("node",), _name_rows(snapshot.nodes))
-        yield _states(snapshot.nodes)
-        yield from _counters(snapshot.queues)
-        yield from _gauges("host", HOST, ("host",), _name_rows(snapshot.hosts))
-        yield from _gauges("pipeline", PIPELINE, (), [((), snapshot.pipeline)])
-        yield from _gauges("consumer_group", GROUP, ("plant", "group"), _groups(snapshot))
-        yield from _loops(snapshot)
-        yield _severities(snapshot.states)
-        yield _alerts(snapshot)
-        yield _parts(snapshot)
+        yield from _iterate_gauges("plant", TOTALS, (), [((), snapshot.totals)])
+        yield from _iterate_gauges("queue", QUEUE, ("queue",), _build_named_rows(snapshot.queues))
+        yield from _iterate_gauges("node", NODE, ("node",), _build_named_rows(snapshot.nodes))
+        yield _build_node_state_metric(snapshot.nodes)
+        yield from _iterate_counters(snapshot.queues)
+        yield from _iterate_gauges("host", HOST, ("host",), _build_named_rows(snapshot.hosts))
+        yield from _iterate_gauges("pipeline", PIPELINE, (), [((), snapshot.pipeline)])
+        yield from _iterate_gauges("consumer_group", GROUP, ("plant", "group"), _build_group_rows(snapshot))
+        yield from _iterate_loop_metrics(snapshot)
+        yield _build_severity_metric(snapshot.states)
+        yield _build_alert_metric(snapshot)
+        yield _build_part_metric(snapshot)
 
 
-def exposition(snapshot: Snapshot | None, beside: Iterable[Metric] = ()) -> bytes:
+def render_exposition(snapshot: Snapshot | None, beside: Iterable[Metric] = ()) -> bytes:
     """Return the Prometheus text of the snapshot and of the families `beside` it.
 
     Without a snapshot the plant's part is only `weir_snapshot_present 0`.
@@ -115,11 +115,11 @@ class _Given:
         return self.families
 
 
-def _name_rows(rows: Mapping[str, StoredDocument]) -> Rows:
+def _build_named_rows(rows: Mapping[str, StoredDocument]) -> Rows:
     return [((name,), row) for name, row in rows.items()]
 
 
-def _groups(snapshot: Snapshot) -> Rows:
+def _build_group_rows(snapshot: Snapshot) -> Rows:
     return [
         ((plant, name), group)
         for plant, row in snapshot.plants.items()
@@ -127,7 +127,9 @@ def _groups(snapshot: Snapshot) -> Rows:
     ]
 
 
-def _gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows: Rows) -> Iterator[Metric]:
+def _iterate_gauges(
+    what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows: Rows
+) -> Iterator[Metric]:
     for figure, text in figures.items():
         family = GaugeMetricFamily(f"weir_{what}_{figure}", text, labels=labels)
         for values, row in rows:
@@ -136,7 +138,7 @@ def _gauges(what: str, figures: Mapping[str, str], labels: tuple[str, ...], rows
         yield family
 
 
-def _states(nodes: Mapping[str, NodeStatus]) -> Metric:
+def _build_node_state_metric(nodes: Mapping[str, NodeStatus]) -> Metric:
     family = GaugeMetricFamily(
         "weir_node_state", "1 for the current state of a node", labels=("node", "state")
     )
@@ -146,7 +148,7 @@ def _states(nodes: Mapping[str, NodeStatus]) -> Metric:
     return family
 
 
-def _loops(snapshot: Snapshot) -> Iterator[Metric]:
+def _iterate_loop_metrics(snapshot: Snapshot) -> Iterator[Metric]:
     families = {
         "age_seconds": "Seconds since the last decision",
         "interval_seconds": "Seconds between decisions",
@@ -175,7 +177,7 @@ def _collect_loop_figures(loop: LoopStatus, figure: str, now: float | None) -> f
     return value
 
 
-def _severities(states: Mapping[str, SubjectState]) -> Metric:
+def _build_severity_metric(states: Mapping[str, SubjectState]) -> Metric:
     """Return the evaluated state of each subject, as pages, lists, and alerts show it."""
     text = "Severity of a subject's state: " + ", ".join(f"{at} {name}" for at, name in enumerate(SEVERITIES))
     family = GaugeMetricFamily("weir_subject_severity", text, labels=("kind", "name"))
@@ -184,7 +186,7 @@ def _severities(states: Mapping[str, SubjectState]) -> Metric:
     return family
 
 
-def _alerts(snapshot: Snapshot) -> Metric:
+def _build_alert_metric(snapshot: Snapshot) -> Metric:
     family = GaugeMetricFamily(
         "weir_alerts", "Open alerts that no other alert explains", labels=("severity",)
     )
@@ -194,14 +196,14 @@ def _alerts(snapshot: Snapshot) -> Metric:
     return family
 
 
-def _parts(snapshot: Snapshot) -> Metric:
+def _build_part_metric(snapshot: Snapshot) -> Metric:
     family = GaugeMetricFamily("weir_part_up", "1 if the part is running or starting", labels=("part",))
     for name, part in snapshot.parts.items():
         family.add_metric((name,), float(part.state in ("running", "starting")))
     return family
 
 
-def _counters(queues: Mapping[str, QueueStatus]) -> Iterator[Metric]:
+def _iterate_counters(queues: Mapping[str, QueueStatus]) -> Iterator[Metric]:
     for figure, text in CONTAINER_COUNTERS.items():
         family = CounterMetricFamily(f"weir_container_{figure}", text, labels=("queue", "node"))
         for queue, row in queues.items():

@@ -13,11 +13,11 @@ from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.core import Metric
 
-from console.accounts.access import actor_of, actor_of_token, bearer_of
-from console.connections.control_server import latest_snapshot
+from console.accounts.access import actor_of, find_token_actor, parse_bearer_secret
+from console.connections.control_server import load_latest_snapshot
 from console.pages.health import readiness
-from console.pages.health.exposition import exposition
-from console.pages.health.record_figures import record_families, record_figures, refusals
+from console.pages.health.exposition import render_exposition
+from console.pages.health.record_figures import build_rejection_metric, record_families, record_figures
 from console.web.admission import count_refusals
 from console.web.proxies import is_direct_from_this_host
 
@@ -38,7 +38,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
     Details of a part (errors, addresses, counts) are only shown to those who may see the plant.
     """
-    parts = readiness.SHARED.parts(timezone.now())
+    parts = readiness.SHARED.list_parts(timezone.now())
     ready = all(part.ok for part in parts.values())
     known = parts["database"].ok and _may_read(request)
     document = {"ready": ready, "parts": {name: part.document(known) for name, part in parts.items()}}
@@ -52,7 +52,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Return Prometheus text for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this machine."""
     if not ((settings.WEIR_METRICS_LOOPBACK and is_direct_from_this_host(request)) or _may_read(request)):
         return HttpResponse("metrics requires a token (Authorization: Bearer …) or a login.\n", status=401)
-    text = exposition(latest_snapshot(), _collect_extra_figures(request))
+    text = render_exposition(load_latest_snapshot(), _collect_extra_figures(request))
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
 
 
@@ -65,10 +65,10 @@ def _collect_extra_figures(request: HttpRequest) -> Iterator[Metric]:
     with suppress(DatabaseError):
         yield from record_families(record_figures(timezone.now()))
     if (refused := count_refusals(getattr(request, "scope", {}))) is not None:
-        yield refusals(refused)
+        yield build_rejection_metric(refused)
 
 
 def _may_read(request: HttpRequest) -> bool:
-    secret = bearer_of(request.META.get("HTTP_AUTHORIZATION"))
-    actor = actor_of_token(secret, timezone.now()) if secret else actor_of(request)
+    secret = parse_bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
+    actor = find_token_actor(secret, timezone.now()) if secret else actor_of(request)
     return actor is not None and actor.may("plant.view")

@@ -11,7 +11,7 @@ import redis
 from django.db import DatabaseError, connection
 from django.db.models import Max, Min
 
-from console.connections.control_server import control, latest_snapshot
+from console.connections.control_server import control, load_latest_snapshot
 from queues.nodes.node_state import SILENT
 from workers.alerts.lifecycle.models import AlertRule, AlertWatch
 from workers.batch.task_managers import ROLE_OF
@@ -20,7 +20,7 @@ from workers.documents.nodes import NodeStatus
 from workers.documents.pipeline import PipelineStatus
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import Task
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 OBSERVER_SECONDS = 5.0
 HOST_SECONDS = 10.0
@@ -62,7 +62,7 @@ class SharedReadiness:
         self._lock = threading.Lock()
         self._found: tuple[float, dict[str, ReadinessPart]] | None = None
 
-    def parts(self, now: datetime) -> dict[str, ReadinessPart]:
+    def list_parts(self, now: datetime) -> dict[str, ReadinessPart]:
         """Return every part as it was within the last RETAINED_SECONDS."""
         with self._lock:
             retained_seconds = RETAINED_SECONDS if self._retained_seconds is None else self._retained_seconds
@@ -71,26 +71,26 @@ class SharedReadiness:
             return self._found[1]
 
 
-def parts(now: datetime) -> dict[str, ReadinessPart]:
+def check_parts(now: datetime) -> dict[str, ReadinessPart]:
     """Return every part that this plant needs; it is ready if all are ok."""
-    snapshot = latest_snapshot()
+    snapshot = load_latest_snapshot()
     seen = snapshot or NOTHING_SEEN
     checks = {
-        "database": _database(),
+        "database": _check_database(),
         "control": _control(),
-        "observer": _observer(snapshot, now.timestamp()),
-        "nodes": _nodes(seen.nodes),
+        "observer": _check_observer(snapshot, now.timestamp()),
+        "nodes": _check_nodes(seen.nodes),
     }
     roles = {*ROLES, *(_list_scheduled_roles() if checks["database"].ok else ())}
-    checks |= {f"workers.{role}": _workers(role, seen.hosts.values()) for role in sorted(roles)}
+    checks |= {f"workers.{role}": _check_workers(role, seen.hosts.values()) for role in sorted(roles)}
     if checks["database"].ok:
-        checks |= _beat(now) | _alerter(now)
+        checks |= _beat(now) | _check_alerter(now)
     if any(queue.kind == "pipeline" for queue in seen.queues.values()):
-        checks["pipeline"] = _pipeline(seen.pipeline)
+        checks["pipeline"] = _check_pipeline(seen.pipeline)
     return checks
 
 
-def _database() -> ReadinessPart:
+def _check_database() -> ReadinessPart:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -107,14 +107,14 @@ def _control() -> ReadinessPart:
     return ReadinessPart(True, 0.0, "answers")
 
 
-def _observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
+def _check_observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessPart:
     if snapshot is None or snapshot.at is None:
         return ReadinessPart(False, None, NO_SNAPSHOT)
     age_seconds = max(0.0, now_seconds - snapshot.at)
     return _check_age(age_seconds, OBSERVER_SECONDS, "observes")
 
 
-def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
+def _check_nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
     """Return the part of the nodes: one reachable node is enough to accept events. The message counts
     them.
     """
@@ -123,7 +123,7 @@ def _nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
     return ReadinessPart(bool(online), age_seconds, f"{len(online)} of {len(nodes)} online")
 
 
-def _workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
+def _check_workers(role: str, hosts: Iterable[HostStatus]) -> ReadinessPart:
     ages = [host.age_seconds for host in hosts if host.role == role and host.age_seconds is not None]
     if not ages:
         return ReadinessPart(False, None, f"no worker host of role {role} has reported")
@@ -141,7 +141,7 @@ def _beat(now: datetime) -> dict[str, ReadinessPart]:
     """Return the part of the clock, judged by the newest tick of any loop. The most frequent loop sets the
     limit.
     """
-    newest = active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
+    newest = list_active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
     if newest["interval"] is None:
         return {}
     if newest["newest"] is None:
@@ -151,7 +151,7 @@ def _beat(now: datetime) -> dict[str, ReadinessPart]:
     return {"beat": _check_age(age_seconds, max(BEAT_INTERVALS * newest["interval"], BEAT_SECONDS), "ticks")}
 
 
-def _alerter(now: datetime) -> dict[str, ReadinessPart]:
+def _check_alerter(now: datetime) -> dict[str, ReadinessPart]:
     """Return the part of the alerter, which is needed if there is a rule to evaluate."""
     if not AlertRule.objects.filter(enabled=True).exists():
         return {}
@@ -162,7 +162,7 @@ def _alerter(now: datetime) -> dict[str, ReadinessPart]:
     return {"alerter": _check_age(age_seconds, ALERTER_SECONDS, "checks")}
 
 
-def _pipeline(pipeline: PipelineStatus) -> ReadinessPart:
+def _check_pipeline(pipeline: PipelineStatus) -> ReadinessPart:
     if pipeline.age_seconds is None:
         return ReadinessPart(False, None, "has not reported; start workers.pipeline.runtime.application")
     if pipeline.state != "running":
@@ -178,4 +178,4 @@ def _check_age(age_seconds: float, limit_seconds: float, does: str) -> Readiness
     )
 
 
-SHARED = SharedReadiness(parts)  # one for each process
+SHARED = SharedReadiness(check_parts)  # one for each process

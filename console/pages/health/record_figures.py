@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from workers.alerts.lifecycle.models import Message
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 FAILED_WITHIN = timedelta(minutes=15)  # actions
 GIVEN_UP_WITHIN = timedelta(days=1)  # messages
@@ -53,7 +53,9 @@ def record_figures(now: datetime) -> RecordFigures:
 
 def _open_actions() -> int:
     """Count loops whose last entry is an action that is neither confirmed nor failed; reads a row a loop."""
-    last = LedgerEntry.objects.filter(pk__in=active_loops().values_list(Subquery(ledger.last_entry_ids())))
+    last = LedgerEntry.objects.filter(
+        pk__in=list_active_loops().values_list(Subquery(ledger.select_last_entry_ids()))
+    )
     return last.filter(mode__in=Loop.ACTING, action__isnull=False, applied=False, error="").count()
 
 
@@ -84,7 +86,7 @@ def record_families(figures: RecordFigures) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, text, value)
 
 
-def refusals(refused: Mapping[str, int]) -> Metric:
+def build_rejection_metric(refused: Mapping[str, int]) -> Metric:
     """Return {line of requests: requests rejected by a full line since this process started}."""
     text = "Requests that this process rejected because too many were waiting"
     family = CounterMetricFamily("weir_console_refused_requests", text, labels=("line",))

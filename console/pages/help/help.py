@@ -36,8 +36,8 @@ class DocumentationPage(ConsolePage):
 @requires("plant.view")
 def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
     """Show the page at an address; an address that ends in .png returns the picture."""
-    if address in contents.pictures():
-        return FileResponse(contents.pictures()[address].open("rb"), content_type="image/png")
+    if address in contents.list_pictures():
+        return FileResponse(contents.list_pictures()[address].open("rb"), content_type="image/png")
     shown = contents.index_by_address().get(address)
     if shown is None:
         raise Http404(f"Help has no page {address}.")
@@ -45,8 +45,8 @@ def page(request: HttpRequest, address: str = "") -> HttpResponseBase:
     read = DocumentationPage(
         shown=shown,
         rendered=render_markdown(shown.source, reverse("help")),
-        parts=contents.parts(),
-        open_part=next(part for part in contents.parts() if shown in part.list_pages()),
+        parts=contents.build_contents(),
+        open_part=next(part for part in contents.build_contents() if shown in part.list_pages()),
         words=words,
         results=contents.search(words)[:MAX_FOUND] if words else None,
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from queues.errors import BadInput
 from workers.control import what_if
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import find_display
 from workers.models import Loop
 
 MINUTES = 15
@@ -53,10 +53,10 @@ def build_effect(loop: Loop, changed: Mapping[str, Any], now: datetime, refusal:
         rerun = what_if.rerun(loop, changed, since, now, time.monotonic, BUDGET_SECONDS)
     except BadInput as error:
         return ShownEffect(sentence=f"The change will be rejected: {error.message}", grave=True, rows=[])
-    return ShownEffect(sentence=_sentence(rerun), grave=False, rows=_rows(loop, rerun))
+    return ShownEffect(sentence=_describe_effect(rerun), grave=False, rows=_build_rows(loop, rerun))
 
 
-def _sentence(found: what_if.Rerun) -> str:
+def _describe_effect(found: what_if.Rerun) -> str:
     if not found.steps:
         return f"No prediction: no decisions in the last {MINUTES} minutes."
     differing, count = len(found.differing), len(found.steps)
@@ -65,10 +65,10 @@ def _sentence(found: what_if.Rerun) -> str:
     return f"{differing:,} of the last {count:,} decisions would differ. {OPEN_LOOP}"
 
 
-def _rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:
+def _build_rows(loop: Loop, found: what_if.Rerun) -> list[EffectRow]:
     if not found.steps:
         return []
-    done = display_of(loop.law, loop.target).lanes.done
+    done = find_display(loop.law, loop.target).lanes.done
     return [
         EffectRow("Actions", found.did.actions, found.would.actions),
         EffectRow(f"Total {done}", found.did.total, found.would.total),

@@ -6,18 +6,18 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
-from console.input.form_values import number_of
+from console.input.form_values import parse_number
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
-from console.timeline.axis import value_ticks
+from console.timeline.axis import compute_value_ticks
 from controllers import catalog
-from controllers.concurrency.explorer import target
+from controllers.concurrency.explorer import compute_target_threads
 from controllers.concurrency.law import LAW
 from controllers.concurrency.throughput_curve import Curve, Point
 from controllers.concurrency.throughput_prediction import (
     PredictedThroughput,
     Saturation,
-    bottleneck,
-    curve_through,
+    estimate_saturation,
+    fit_curve_to_points,
     predict_throughput,
 )
 from controllers.framework.parameter import Parameter
@@ -171,22 +171,22 @@ def build_exploration(
     if loop.law != LAW.name:
         return None
     if would is not None:
-        catalog.law(loop.law).check(would)
+        catalog.get_law(loop.law).check(would)
     seen = list_measured(loop)
-    points, now = newest_by_threads(seen), present_state(loop)
-    curve = curve_through(points)
-    rests = None if curve is None else target(parameters, curve)
-    would_rest = None if curve is None or would is None else target(would, curve)
+    points, now = select_newest_points(seen), load_present_state(loop)
+    curve = fit_curve_to_points(points)
+    rests = None if curve is None else compute_target_threads(parameters, curve)
+    would_rest = None if curve is None or would is None else compute_target_threads(would, curve)
     numbers = Numbers(now.threads, rests, would_rest if would_rest != rests else None, asked)
     rows = [] if curve is None else _predictions(curve, numbers)
     return ShownExploration(
         numbers=numbers,
-        sentence=_sentence(now.phase, numbers, seen, rows),
+        sentence=_describe_exploration(now.phase, numbers, seen, rows),
         points=points,
-        bottleneck=None if curve is None else bottleneck(curve),
+        bottleneck=None if curve is None else estimate_saturation(curve),
         predictions=rows,
         drawing=_draw_curve(points, curve, numbers),
-        cycles=cycles(seen)[:SHOWN_CYCLES],
+        cycles=group_into_cycles(seen)[:SHOWN_CYCLES],
     )
 
 
@@ -195,12 +195,12 @@ def read_asked(text: str) -> int | None:
     if not text.strip():
         return None
     try:
-        return int(ASKED.check(number_of(text, ASKED.name), "asked"))
+        return int(ASKED.check(parse_number(text, ASKED.name), "asked"))
     except BadInput as error:
         raise BadInput("the number", error.message) from None
 
 
-def _sentence(
+def _describe_exploration(
     phase: str | None, numbers: Numbers, seen: Sequence[MeasuredThreads], rows: Sequence[ThroughputRow]
 ) -> str:
     if not seen:
@@ -214,10 +214,10 @@ def _sentence(
     return f"Steady with {here}: {100 * now.utilisation:.0f} % of the bottleneck's capacity."
 
 
-def present_state(loop: Loop) -> PresentState:
+def load_present_state(loop: Loop) -> PresentState:
     law = (loop.state or {}).get("law") or {}
     machine, trial = law.get("machine") or {}, law.get("trial") or {}
-    entry = ledger.last_entry(loop)
+    entry = ledger.find_last_entry(loop)
     last: Any = (entry.observation if entry else None) or {}
     phase = "trial" if trial.get("threads") else machine.get("phase")
     return PresentState(phase, last.get("threads") or machine.get("threads"))
@@ -254,7 +254,7 @@ def _build_point(entry: LedgerEntry) -> MeasuredThreads | None:
     )
 
 
-def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
+def select_newest_points(seen: Iterable[MeasuredThreads]) -> list[Point]:
     """Return the last measurement of each number of threads, from the newest exploration and the rest before
     it.
     """
@@ -270,7 +270,7 @@ def newest_by_threads(seen: Iterable[MeasuredThreads]) -> list[Point]:
     return sorted(points.values(), key=lambda point: point.threads)
 
 
-def cycles(seen: Iterable[MeasuredThreads]) -> list[ExplorationCycle]:
+def group_into_cycles(seen: Iterable[MeasuredThreads]) -> list[ExplorationCycle]:
     """Return the explorations, the newest first, without those that were only advised."""
     by_epoch: dict[int, list[MeasuredThreads]] = {}
     for point in seen:
@@ -304,10 +304,10 @@ def _predictions(curve: Curve, numbers: Numbers) -> list[ThroughputRow]:
     around = {max(1, ceil(present * share - 1e-9)) for share in WHAT_IF}
     now = predict_throughput(curve, present)
     wanted = sorted({*around, *numbers.drop_unknown(), present})
-    return [_row(predict_throughput(curve, number), now, numbers) for number in wanted]
+    return [_build_row(predict_throughput(curve, number), now, numbers) for number in wanted]
 
 
-def _row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> ThroughputRow:
+def _build_row(each: PredictedThroughput, now: PredictedThroughput, numbers: Numbers) -> ThroughputRow:
     return ThroughputRow(
         **vars(each),
         change_percent=round(100 * (each.per_second / now.per_second - 1)),
@@ -322,19 +322,19 @@ def _draw_curve(points: list[Point], curve: Curve | None, numbers: Numbers) -> C
     if not points:
         return None
     widest = max([point.threads for point in points] + numbers.drop_unknown())
-    levels = value_ticks(max(point.per_second for point in points) * HEADROOM)
+    levels = compute_value_ticks(max(point.per_second for point in points) * HEADROOM)
     plane = Plane(0.0, ceil(widest * ROOM), 0.0, levels[-1])
     marks = (("rest", numbers.rest), ("would", numbers.would))
     return CurveDrawing(
-        points=[_dot(plane, point, numbers.threads) for point in points],
-        line=None if curve is None else plane.path(_line(curve, plane.right)),
+        points=[_build_dot(plane, point, numbers.threads) for point in points],
+        line=None if curve is None else plane.build_svg_path(_compute_curve_points(curve, plane.right)),
         marks=[CurveMark(kind=kind, threads=n, x=plane.x(n)) for kind, n in marks if n],
         levels=[PlaneLevel(value, plane.y(value)) for value in levels],
-        ticks=[PlaneTick(value, plane.x(value)) for value in _whole(plane.right)],
+        ticks=[PlaneTick(value, plane.x(value)) for value in _list_whole_ticks(plane.right)],
     )
 
 
-def _dot(plane: Plane, point: Point, threads: int | None) -> CurveDot:
+def _build_dot(plane: Plane, point: Point, threads: int | None) -> CurveDot:
     return CurveDot(
         x=plane.x(point.threads),
         y=plane.y(point.per_second),
@@ -344,11 +344,11 @@ def _dot(plane: Plane, point: Point, threads: int | None) -> CurveDot:
     )
 
 
-def _whole(right: float) -> list[int]:
+def _list_whole_ticks(right: float) -> list[int]:
     """Return whole numbers of threads for the axis labels."""
-    return sorted({round(value) for value in value_ticks(right) if value <= right})
+    return sorted({round(value) for value in compute_value_ticks(right) if value <= right})
 
 
-def _line(curve: Curve, right: float) -> list[tuple[float, float]]:
+def _compute_curve_points(curve: Curve, right: float) -> list[tuple[float, float]]:
     numbers = [right * at / DRAWN for at in range(1, DRAWN + 1)]
     return [(0.0, 0.0), *((number, min(curve.evaluate(number), 1e12)) for number in numbers)]

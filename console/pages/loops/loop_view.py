@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from console.display.human_units import HumanValues, human_values
+from console.display.human_units import HumanValues, build_human_values
 from console.input.form_values import FLAGS
 from controllers import catalog
 from controllers.framework import guard
@@ -15,7 +15,7 @@ from controllers.framework.parameter import Parameter
 from workers.models import Loop, Override
 from workers.steering import overrides
 from workers.steering.ownership import is_advisory_only
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 MODES = ("auto", "advise", "hold", "manual")
 TABLES = ("rows", "map")  # not for manual changes: they are set where they are measured
@@ -78,7 +78,7 @@ class ParameterRow:
     @property
     def shown(self) -> HumanValues:
         """Return its values in the units that are shown."""
-        return human_values(
+        return build_human_values(
             self.unit,
             self.kind,
             value=self.value,
@@ -90,14 +90,14 @@ class ParameterRow:
 
 def describe_loops(now: datetime) -> list[DescribedLoop]:
     """Return every loop that has a target, by name."""
-    loops = list(active_loops().order_by("name"))
+    loops = list(list_active_loops().order_by("name"))
     held = overrides.group_by_loop(loops, now)
     return [describe(loop, held[loop.pk], now) for loop in loops]
 
 
 def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLoop:
     """Return the loop with those of its overrides that are in force."""
-    law = catalog.law(loop.law)
+    law = catalog.get_law(loop.law)
     counted = overrides.select_effective(loop, in_force, now)
     about = (sys.modules[type(law).__module__].__doc__ or "").strip().split("\n")[0]
     return DescribedLoop(
@@ -107,45 +107,45 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
         summary=about,
         target=loop.target,
         base_mode=loop.mode,
-        mode=overrides.mode_of(loop, in_force, now),
+        mode=overrides.get_effective_mode(loop, in_force, now),
         parameters=catalog.read_parameters(law, loop.parameters),
-        effective=overrides.effective_parameters(law, loop.parameters, counted, now),
+        effective=overrides.get_effective_parameters(law, loop.parameters, counted, now),
         overrides=in_force,
-        conflict=overrides.conflict(loop, in_force, now),
+        conflict=overrides.explain_conflict(loop, in_force, now),
         actuator=law.actuator,
         interval_seconds=loop.interval_seconds,
         ticked_at=loop.ticked_at,
     )
 
 
-def parameter_rows(
+def build_parameter_rows(
     law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
     """Return a row for each parameter of a law. own_values: the loop's own values; counted: the overrides
     that apply.
     """
     values = catalog.read_parameters(law, own_values)
-    in_force = overrides.effective_parameters(law, own_values, counted, now)
+    in_force = overrides.get_effective_parameters(law, own_values, counted, now)
     return [
-        _row(parameter, parameter.name, values, in_force, counted)
+        _build_row(parameter, parameter.name, values, in_force, counted)
         for parameter in law.parameters
         if parameter.kind not in TABLES
     ]
 
 
-def guard_rows(
+def build_guard_rows(
     law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
     """Return a row for each setting of the guard likewise."""
     values = guard.read_settings(law, own_values)
-    in_force = overrides.effective_guard(law, own_values, counted, now)
+    in_force = overrides.get_effective_guard(law, own_values, counted, now)
     return [
-        _row(setting, f"guard.{setting.name}", values, in_force, counted)
-        for setting in guard.settings_of(law)
+        _build_row(setting, f"guard.{setting.name}", values, in_force, counted)
+        for setting in guard.list_guard_settings(law)
     ]
 
 
-def _row(
+def _build_row(
     declared: Parameter,
     name: str,
     values: Mapping[str, Any],

@@ -16,24 +16,30 @@ from console.accounts.access import actor_of, requires
 from console.actions import loops as steering
 from console.connections.control_server import control
 from console.display.first_report import ShownReport, report_of
-from console.display.loop_order import badness_of_loop, late_now
-from console.display.override_words import describe_end, instead_words, short
-from console.input.form_values import expiry_of, is_untouched, number_of
+from console.display.loop_order import compute_loop_severity, compute_tick_lateness
+from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
+from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.saved_filters import filters_of
 from console.pages.loops import effect, exploration, parallelism_view, prediction, shedding_view, tuning_view
 from console.pages.loops.effect import ShownEffect
 from console.pages.loops.exploration import ShownExploration
-from console.pages.loops.loop_view import DescribedLoop, describe, describe_loops, guard_rows, parameter_rows
+from console.pages.loops.loop_view import (
+    DescribedLoop,
+    build_guard_rows,
+    build_parameter_rows,
+    describe,
+    describe_loops,
+)
 from console.pages.loops.parallelism_view import ShownParallelism
 from console.pages.loops.prediction import ShownPrediction
 from console.pages.loops.shedding_view import ShownShedding
 from console.pages.loops.tuning_view import ShownTuning
-from console.pages.loops.workbench import WOULD, Workbench, parse_value, read_value, workbench
-from console.pages.queues.ladder_view import LadderSteps, ladder_of
+from console.pages.loops.workbench import WOULD, Workbench, build_workbench, parse_value, read_value
+from console.pages.queues.ladder_view import LadderSteps, build_ladder
 from console.web.template_context import TemplateContext, render_context
 from controllers import catalog
 from controllers.concurrency.law import LAW as CONCURRENCY
@@ -41,7 +47,7 @@ from controllers.framework.law import Law
 from controllers.shedding import ladder
 from controllers.shedding.law import LAW as SHEDDING
 from queues.errors import BadInput
-from workers.control.kinds.registry import display_of, kind_of
+from workers.control.kinds.registry import find_display, get_kind
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
 from workers.control.parts.kind import Lanes
@@ -140,12 +146,12 @@ def loops(request: HttpRequest) -> HttpResponse:
 
 def _build_row(loop: DescribedLoop, seen: Snapshot) -> ListedLoop:
     status = seen.loops.get(loop.name)
-    late = late_now(status, loop.interval_seconds, seen.at)
+    late = compute_tick_lateness(status, loop.interval_seconds, seen.at)
     return ListedLoop(
         **vars(loop),
-        lanes=display_of(loop.law, loop.target).lanes,
+        lanes=find_display(loop.law, loop.target).lanes,
         late_seconds=late,
-        badness=badness_of_loop(status, late),
+        badness=compute_loop_severity(status, late),
     )
 
 
@@ -163,10 +169,10 @@ def loop_page(
     now = timezone.now()
     held = overrides.list_for_loop(shown_loop, now)
     counted = overrides.select_effective(shown_loop, held, now)
-    law = catalog.law(shown_loop.law)
-    effective = overrides.effective_parameters(law, shown_loop.parameters, counted, now)
+    law = catalog.get_law(shown_loop.law)
+    effective = overrides.get_effective_parameters(law, shown_loop.parameters, counted, now)
     shedding, unasked = _build_shedding(request, shown_loop, effective)
-    display = display_of(shown_loop.law, shown_loop.target)
+    display = find_display(shown_loop.law, shown_loop.target)
     predicts = prediction.build_prediction(shown_loop.law, effective)
     explored = exploration.build_exploration(shown_loop, effective, _read_threads(request))
     page = LoopPage(
@@ -175,15 +181,15 @@ def loop_page(
         purpose=display.purpose,
         formula=display.formula,
         law_words=[f"loops/laws/{shown_loop.law}.html", "loops/laws/any.html"],
-        bench=workbench(
+        bench=build_workbench(
             display,
-            parameter_rows(law, shown_loop.parameters, counted, now),
-            guard_rows(law, shown_loop.guard, counted, now),
+            build_parameter_rows(law, shown_loop.parameters, counted, now),
+            build_guard_rows(law, shown_loop.guard, counted, now),
         ),
         prediction=predicts,
         effect=None if predicts or explored else effect.build_effect(shown_loop, {}, now),
         shedding=shedding,
-        ladder=ladder_of(shown_loop.target["queue"]) if _has_levels(shown_loop) else None,
+        ladder=build_ladder(shown_loop.target["queue"]) if _has_levels(shown_loop) else None,
         parallelism=parallelism_view.build_view(
             shown_loop,
             get_snapshot(request),
@@ -193,7 +199,7 @@ def loop_page(
         exploration=explored,
         tuning=tuning_view.build_proposal(shown_loop, now),
         first_report=report_of(shown_loop.pk),
-        entries=runs.latest(shown_loop, LATEST_LINES),
+        entries=runs.list_latest_lines(shown_loop, LATEST_LINES),
         errors=errors or unasked,
         submitted=submitted or {},
     )
@@ -236,10 +242,10 @@ def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
     Its sentence names invalid values.
     """
     shown_loop = get_object_or_404(Loop, pk=loop_id)
-    if shown_loop.law != CONCURRENCY.name and kind_of(shown_loop.law).promise is None:
+    if shown_loop.law != CONCURRENCY.name and get_kind(shown_loop.law).promise is None:
         return _effect(request, shown_loop)
-    law, now = catalog.law(shown_loop.law), timezone.now()
-    in_force = overrides.effective_parameters(
+    law, now = catalog.get_law(shown_loop.law), timezone.now()
+    in_force = overrides.get_effective_parameters(
         law, shown_loop.parameters, overrides.list_effective(shown_loop, now), now
     )
     refusal, would = "", None
@@ -281,7 +287,7 @@ def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]
         raise BadInput(error.field.removeprefix(WOULD), error.message) from None
 
 
-@action("override.set", loop_page)
+@declare_action("override.set", loop_page)
 def override(request: HttpRequest, loop_id: int) -> Done:
     """Override values of a loop.
 
@@ -297,14 +303,15 @@ def override(request: HttpRequest, loop_id: int) -> Done:
             _parse_values(request.POST, shown_loop, now),
             reason=request.POST.get("reason", ""),
             now=now,
-            expiry=expiry_of(request.POST),
+            expiry=parse_expiry(request.POST),
         )
     except BadInput as error:
         raise _move_error_to_field(request, error) from None
     what = ", ".join(
-        f"{made_override.name.replace('_', ' ')} is {short(made_override.value)}" for made_override in made
+        f"{made_override.name.replace('_', ' ')} is {format_short_value(made_override.value)}"
+        for made_override in made
     )
-    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{instead_words(made)}"
+    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     return Done(
         message, reverse("loop", args=[loop_id]), {"overrides": [made_override.pk for made_override in made]}
     )
@@ -312,12 +319,14 @@ def override(request: HttpRequest, loop_id: int) -> Done:
 
 def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[str, Any]:
     """Return the changed values of a form. Raises `BadInput` that names the field."""
-    law = catalog.law(loop.law)
+    law = catalog.get_law(loop.law)
     if "name" in values:
         name = values["name"]
-        return {name: parse_value(catalog.parameter(law, name), values.get("value", ""), "value")}
+        return {name: parse_value(catalog.get_parameter(law, name), values.get("value", ""), "value")}
     held = overrides.list_effective(loop, now)
-    rows = parameter_rows(law, loop.parameters, held, now) + guard_rows(law, loop.guard, held, now)
+    rows = build_parameter_rows(law, loop.parameters, held, now) + build_guard_rows(
+        law, loop.guard, held, now
+    )
     wanted = {}
     for row in rows:
         name = row.name
@@ -325,7 +334,7 @@ def _parse_values(values: Mapping[str, str], loop: Loop, now: datetime) -> dict[
         if text is None or is_untouched(values, WOULD + name):
             continue
         if not (row.effective is None and not text.strip()):
-            value = read_value(catalog.parameter(law, name), values, name, row.effective)
+            value = read_value(catalog.get_parameter(law, name), values, name, row.effective)
             if value != row.effective:
                 wanted[name] = value
     return wanted
@@ -339,7 +348,7 @@ def _move_error_to_field(request: HttpRequest, error: BadInput) -> BadInput:
     return BadInput(fields[0] if len(fields) == 1 else "value", error.message)
 
 
-@action("loop.mode", loop_page)
+@declare_action("loop.mode", loop_page)
 def mode(request: HttpRequest, loop_id: int) -> Done:
     """Set the mode of a loop.
 
@@ -353,11 +362,11 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
         request.POST.get("mode", ""),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        expiry=expiry_of(request.POST),
-        value=number_of(value, "value") if value else None,
+        expiry=parse_expiry(request.POST),
+        value=parse_number(value, "value") if value else None,
     )
     url = reverse("loop", args=[loop_id])
     if not made:
         return Done(f"{shown_loop.name} is in mode {request.POST['mode']}.", url)
-    said = f"{shown_loop.name} is in mode {made[0].value} {describe_end(made[0])}.{instead_words(made)}"
+    said = f"{shown_loop.name} is in mode {made[0].value} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     return Done(said, url, {"overrides": [made_override.pk for made_override in made]})

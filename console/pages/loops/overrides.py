@@ -14,10 +14,16 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import loops
 from console.connections.control_server import control
-from console.display.override_words import describe_end, describe_ended, instead_words, short, title_of
-from console.input.form_values import expiry_of, parse_any_value
+from console.display.override_words import (
+    describe_end,
+    describe_ended,
+    describe_replaced_overrides,
+    format_override_title,
+    format_short_value,
+)
+from console.input.form_values import parse_any_value, parse_expiry
 from console.models import AuditEntry
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.keyset import place_of, query_without_place
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -105,14 +111,14 @@ def overrides_page(
     rows = Override.objects.select_related(*RELATED)
     held = in_force.list_active(now).select_related(*RELATED)
     page = OverridesPage(
-        in_force=in_force.soonest_first(held),
+        in_force=in_force.sort_by_expiry(held),
         hands=[_build_row(hand) for hand in get_snapshot(request).hands],
-        listed=keyset.page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
+        listed=keyset.load_page(rows.exclude(pk__in=held.values("pk")), PAGE_ROWS, **place_of(request.GET)),
         query=query_without_place(request),
         laws=list(catalog.LAWS),
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         nodes=Node.objects.order_by("name").values_list("name", flat=True),
-        choices=list(choices()),
+        choices=list(list_override_options()),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -129,45 +135,45 @@ def _build_row(hand: ManualChange) -> ShownManualChange:
     return ShownManualChange(hand, noted.actor, noted.reason)
 
 
-def choices() -> Iterator[OverrideOptions]:
+def list_override_options() -> Iterator[OverrideOptions]:
     """Return what can be overridden on many loops."""
-    yield OverrideOptions("Any loop", "", [_option("mode", MODE)])
-    of_guard = [_option(f"guard.{setting.name}", setting) for setting in guard.PARAMETERS]
+    yield OverrideOptions("Any loop", "", [_build_option("mode", MODE)])
+    of_guard = [_build_option(f"guard.{setting.name}", setting) for setting in guard.PARAMETERS]
     yield OverrideOptions("Guard of any loop", "", of_guard)
     for name, law in catalog.LAWS.items():
-        own = [_option(f"{name}/{parameter.name}", parameter) for parameter in law.parameters]
+        own = [_build_option(f"{name}/{parameter.name}", parameter) for parameter in law.parameters]
         if law.actuator is not None:
-            own.append(_option(f"{name}/{law.actuator}", catalog.actuator_parameter(law)))
+            own.append(_build_option(f"{name}/{law.actuator}", catalog.build_actuator_parameter(law)))
         yield OverrideOptions(name, name, own)
 
 
-def _option(value: str, parameter: Parameter) -> OverrideOption:
+def _build_option(value: str, parameter: Parameter) -> OverrideOption:
     return OverrideOption(value, parameter.name, parameter.takes(), parameter.help)
 
 
-@action("override.set", overrides_page)
+@declare_action("override.set", overrides_page)
 def create(request: HttpRequest) -> Done:
     """Create overrides.
 
     Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry.
     """
     posted = request.POST
-    of_law, name = law_and_name(posted.get("name", ""), posted.get("law", ""))
+    of_law, name = split_law_and_name(posted.get("name", ""), posted.get("law", ""))
     made = loops.override(
         actor_of(request),
-        scope_of(of_law, posted.get("queue", ""), posted.get("node", "")),
+        find_scope(of_law, posted.get("queue", ""), posted.get("node", "")),
         {name: parse_any_value(posted.get("value", ""), "value")},
         reason=posted.get("reason", ""),
         now=timezone.now(),
-        expiry=expiry_of(posted),
+        expiry=parse_expiry(posted),
     )
     (row,) = made
-    what = f"{row.name.replace('_', ' ')} is {short(row.value)} on {Scope.build(row)}"
-    message = f"{what[:1].upper()}{what[1:]} {describe_end(row)}.{instead_words(made)}"
+    what = f"{row.name.replace('_', ' ')} is {format_short_value(row.value)} on {Scope.build(row)}"
+    message = f"{what[:1].upper()}{what[1:]} {describe_end(row)}.{describe_replaced_overrides(made)}"
     return Done(message, reverse("overrides"), {"overrides": [row.pk]})
 
 
-def law_and_name(text: str, law: str) -> tuple[str, str]:
+def split_law_and_name(text: str, law: str) -> tuple[str, str]:
     """Split `law/name`; its law must match the scope's. Raises `BadInput`."""
     of_law, _, name = text.rpartition("/")
     if not name:
@@ -177,10 +183,10 @@ def law_and_name(text: str, law: str) -> tuple[str, str]:
     return of_law or law, name
 
 
-def scope_of(law: str, queue: str, node: str) -> Scope:
+def find_scope(law: str, queue: str, node: str) -> Scope:
     """Return the scope of the names. Raises `BadInput` that names a missing one."""
     if law:
-        catalog.law(law)
+        catalog.get_law(law)
     if queue and not Queue.objects.filter(name=queue).exists():
         raise BadInput("queue", f"{queue[:40]} is not a queue.")
     node_row = Node.objects.filter(name=node).first() if node else None
@@ -203,7 +209,7 @@ def override_page(request: HttpRequest, override_id: int, **refusal: Any) -> Htt
     return overrides_page(request, **refusal)
 
 
-def url_of(override: Override) -> str:
+def build_override_url(override: Override) -> str:
     if override.loop_id:
         return reverse("loop", args=[override.loop_id])
     if override.node is not None and is_threshold(override):
@@ -215,7 +221,7 @@ def url_of(override: Override) -> str:
     return reverse("overrides")
 
 
-@action("override.end", override_page)
+@declare_action("override.end", override_page)
 def end_override(request: HttpRequest, override_id: int) -> Done:
     """End an override. Posted: reason (optional). Ending twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
@@ -224,25 +230,26 @@ def end_override(request: HttpRequest, override_id: int) -> Done:
         actor_of(request), override, now=timezone.now(), control=control(), reason=reason
     )
     return Done(
-        describe_ended(override) if ended else f"{title_of(override)} had already ended.", url_of(override)
+        describe_ended(override) if ended else f"{format_override_title(override)} had already ended.",
+        build_override_url(override),
     )
 
 
-@action("override.undo", override_page)
+@declare_action("override.undo", override_page)
 def undo_override(request: HttpRequest, override_id: int) -> Done:
     """Undo an override and everything that was set with it. Undoing twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
-    return Done(said or f"{title_of(override)} had already ended.", url_of(override))
+    return Done(said or f"{format_override_title(override)} had already ended.", build_override_url(override))
 
 
-@action("override.extend", override_page)
+@declare_action("override.extend", override_page)
 def extend_override(request: HttpRequest, override_id: int) -> Done:
     """Extend an override. Posted: minutes (added to its expiry) or expires_at."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
-    expiry = expiry_of(request.POST)
+    expiry = parse_expiry(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
     loops.extend_override(actor_of(request), override, now=timezone.now(), control=control(), **longer)
-    message = f"{title_of(override)} is in force {describe_end(override)}."
-    return Done(message, url_of(override))
+    message = f"{format_override_title(override)} is in force {describe_end(override)}."
+    return Done(message, build_override_url(override))

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions import loops
-from console.display.override_words import describe_end, instead_words
-from console.input.form_values import expiry_of, is_untouched, number_of
-from console.pages.frame.action import Done, action
+from console.display.override_words import describe_end, describe_replaced_overrides
+from console.input.form_values import is_untouched, parse_expiry, parse_number
+from console.pages.frame.action import Done, declare_action
 from console.pages.loops.loops import loop_page
 from console.pages.loops.parallelism_view import JOINT, list_manual_tasks
 from controllers import catalog
@@ -25,18 +25,18 @@ from workers.steering.scope import Scope
 FIELD = "tasks-"
 
 
-@action("override.set", loop_page)
+@declare_action("override.set", loop_page)
 def set_tasks(request: HttpRequest, loop_id: int) -> Done:
     """Set tasks of operators.
 
     Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry.
     """
     loop, now = get_object_or_404(Loop, pk=loop_id, law=JOINT), timezone.now()
-    before, expiry = list_manual_tasks(loop, now), expiry_of(request.POST)
+    before, expiry = list_manual_tasks(loop, now), parse_expiry(request.POST)
     wanted = {**before, **_read_fields(request)}
     tasks = {name: count for name, count in wanted.items() if count is not None}
     others = [name for name in before if before[name] == tasks.get(name)]
-    _demand_no_earlier_end(loop, others, expiry, now)
+    _check_expiry(loop, others, expiry, now)
     made = loops.override(
         actor_of(request),
         Scope(loop),
@@ -46,11 +46,11 @@ def set_tasks(request: HttpRequest, loop_id: int) -> Done:
         expiry=expiry,
     )
     what = ", ".join(f"{name.rpartition('/')[2]} {count}" for name, count in tasks.items())
-    message = f"Manual tasks: {what or 'none'} {describe_end(made[0])}.{instead_words(made)}"
+    message = f"Manual tasks: {what or 'none'} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     return Done(message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]})
 
 
-def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:
+def _check_expiry(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:
     """Reject an expiry earlier than that of tasks already set.
 
     One override contains all operators of a loop, so an earlier expiry would end the others' tasks too.
@@ -71,14 +71,14 @@ def _demand_no_earlier_end(loop: Loop, others: Sequence[str], expiry: Expiry, no
 
 def _read_fields(request: HttpRequest) -> dict[str, int | None]:
     """Return the changed fields. Raises `BadInput` that names the field."""
-    parameter = catalog.parameter(catalog.law(JOINT), "tasks_of").items[0]
+    parameter = catalog.get_parameter(catalog.get_law(JOINT), "tasks_of").items[0]
     numbers: dict[str, int | None] = {}
     for field, text in request.POST.items():
         if not field.startswith(FIELD) or is_untouched(request.POST, field):
             continue
         name, value = field.removeprefix(FIELD), str(text).strip()
         try:
-            numbers[name] = parameter.check(number_of(value, field), "form") if value else None
+            numbers[name] = parameter.check(parse_number(value, field), "form") if value else None
         except BadInput as error:
             raise BadInput(field, error.message) from None
     return numbers

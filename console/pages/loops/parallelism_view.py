@@ -14,20 +14,20 @@ import numpy.typing as npt
 import redis
 
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
-from console.timeline.axis import value_ticks
+from console.timeline.axis import compute_value_ticks
 from controllers import catalog
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import find_display
 from workers.control.ledger import ledger
-from workers.control.parts.operators import OWNERS, decides_ahead, forecast_of, topology_inputs
+from workers.control.parts.operators import OWNERS, build_topology_inputs, decides_ahead, forecast_of
 from workers.documents.plants import LoadForecast
 from workers.documents.snapshot import Snapshot
 from workers.history import metric_history
 from workers.history.load_forecasts import LoadSource
 from workers.models import LedgerEntry, Loop
 from workers.steering import overrides
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 Floats = npt.NDArray[np.float64]
 JOINT = OWNERS[-1]  # it acts by default, and its terms cover all operators
@@ -43,10 +43,10 @@ class StoredFigures:
     control: redis.Redis
     data: Path
 
-    def figures(self, series: Sequence[str], since: float, until: float) -> tuple[Floats, Floats]:
+    def load_series(self, series: Sequence[str], since: float, until: float) -> tuple[Floats, Floats]:
         """Return times, and series by times; none while the control server is unreachable."""
         try:
-            columns = metric_history.columns(self.control, self.data, since, until, series)
+            columns = metric_history.read_columns(self.control, self.data, since, until, series)
         except redis.RedisError:
             return np.zeros(0), np.zeros((len(series), 0))
         rows = [columns[one_series] for one_series in series]
@@ -185,20 +185,20 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
     """Build the view; None for a loop of another law."""
     if loop.law not in OWNERS:
         return None
-    topology, _ = topology_inputs(loop.target, snapshot, now.timestamp())
+    topology, _ = build_topology_inputs(loop.target, snapshot, now.timestamp())
     joint = _joint_of(loop)
-    newest = ledger.last_entry(joint) if joint else None
+    newest = ledger.find_last_entry(joint) if joint else None
     terms = dict(newest.terms) if newest else {}
     steered = inputs.list_steered_operators(topology) if topology else []
     # As they are in force, not as the newest decision found them: the form must never offer expired tasks.
     hands = list_manual_tasks(joint, now) if joint else {}
     return ShownParallelism(
-        operators=[_operator(operator, terms, topology, hands) for operator in steered],
-        paths=_paths(topology, terms, joint, now),
+        operators=[_build_operator(operator, terms, topology, hands) for operator in steered],
+        paths=_list_path_latencies(topology, terms, joint, now),
         forecast=_forecast(loop, snapshot, kept, now.timestamp()),
-        deciders=[*_deciders(loop)],
-        cost=_cost(loop, [operator.name for operator in steered], kept, now.timestamp()),
-        rescales=[*_rescales(loop)],
+        deciders=[*_iterate_deciders(loop)],
+        cost=_compute_task_cost(loop, [operator.name for operator in steered], kept, now.timestamp()),
+        rescales=[*_iterate_rescales(loop)],
         application=loop.target.get("application"),
         joint=joint.pk if joint else None,
         is_joint=loop.law == JOINT,
@@ -208,33 +208,35 @@ def build_view(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now: datetim
 
 def list_manual_tasks(loop: Loop, now: datetime) -> dict[str, int]:
     """Return the tasks that a person has set and that are in force, by operator."""
-    law = catalog.law(loop.law)
-    effective = overrides.effective_parameters(law, loop.parameters, overrides.list_effective(loop, now), now)
+    law = catalog.get_law(loop.law)
+    effective = overrides.get_effective_parameters(
+        law, loop.parameters, overrides.list_effective(loop, now), now
+    )
     return dict(effective["tasks_of"])
 
 
 def _joint_of(loop: Loop) -> Loop | None:
     """Return the loop of the joint law with the same target."""
-    return next((sibling for sibling in _siblings(loop) if sibling.law == JOINT), None)
+    return next((sibling for sibling in _list_siblings(loop) if sibling.law == JOINT), None)
 
 
-def _siblings(loop: Loop) -> list[Loop]:
+def _list_siblings(loop: Loop) -> list[Loop]:
     """Return all loops of the same application or plant, the joint law's first."""
     key = next(name for name in ("application", "plant") if name in loop.target)
     same = {f"target__{key}": loop.target[key]}
-    loops = active_loops().filter(law__in=OWNERS, **same).order_by("name")
+    loops = list_active_loops().filter(law__in=OWNERS, **same).order_by("name")
     return sorted(loops, key=lambda sibling: (sibling.law != JOINT, sibling.name))
 
 
-def _operator(
+def _build_operator(
     operator: MeasuredOperator,
     terms: Mapping[str, Any],
     topology: MeasuredTopology | None,
     hands: Mapping[str, int],
 ) -> SteeredOperator:
     name = operator.name
-    rate = inputs.rate_per_second(operator, topology.window_seconds) if topology else None
-    service = inputs.service_seconds(operator)
+    rate = inputs.compute_rate_per_second(operator, topology.window_seconds) if topology else None
+    service = inputs.compute_service_seconds(operator)
     load = None if rate is None or service is None else rate * service
     return SteeredOperator(
         name=name,
@@ -250,7 +252,7 @@ def _operator(
     )
 
 
-def _paths(
+def _list_path_latencies(
     topology: MeasuredTopology | None, terms: Mapping[str, Any], joint: Loop | None, now: datetime
 ) -> list[PathLatency]:
     """Return each path."""
@@ -258,10 +260,10 @@ def _paths(
         return []
     bound = None
     if joint is not None:
-        law = catalog.law(joint.law)
+        law = catalog.get_law(joint.law)
         held = overrides.list_effective(joint, now)
-        bound = overrides.effective_parameters(law, joint.parameters, held, now)["bound_seconds"]
-    latencies = [(path, topology.path_latency_seconds(path)) for path in topology.paths.values()]
+        bound = overrides.get_effective_parameters(law, joint.parameters, held, now)["bound_seconds"]
+    latencies = [(path, topology.compute_path_latency_seconds(path)) for path in topology.paths.values()]
     return [
         PathLatency(
             words=" → ".join(name.rpartition("/")[2] for name in path),
@@ -274,22 +276,22 @@ def _paths(
     ]
 
 
-def _deciders(loop: Loop) -> Iterator[LoopDecider]:
+def _iterate_deciders(loop: Loop) -> Iterator[LoopDecider]:
     """Return all loops that decide about the same tasks, the joint law's first."""
-    now, siblings = datetime.now(UTC), _siblings(loop)
+    now, siblings = datetime.now(UTC), _list_siblings(loop)
     modes = {
-        sibling.pk: overrides.mode_of(sibling, overrides.list_for_loop(sibling, now), now)
+        sibling.pk: overrides.get_effective_mode(sibling, overrides.list_for_loop(sibling, now), now)
         for sibling in siblings
     }
     by_rank = sorted(siblings, key=lambda sibling: OWNERS.index(sibling.law))
     owner = next((sibling.pk for sibling in by_rank if modes[sibling.pk] in Loop.ACTING), None)
     for sibling in siblings:
-        entry = ledger.last_entry(sibling)
+        entry = ledger.find_last_entry(sibling)
         yield LoopDecider(
             loop=sibling.pk,
             law=sibling.law,
             of=sibling.target.get("operator"),
-            about=display_of(sibling.law, sibling.target).about,
+            about=find_display(sibling.law, sibling.target).about,
             mode=modes[sibling.pk],
             steers=sibling.pk == owner,
             is_this=sibling.pk == loop.pk,
@@ -297,10 +299,10 @@ def _deciders(loop: Loop) -> Iterator[LoopDecider]:
         )
 
 
-def _rescales(loop: Loop) -> Iterator[Rescale]:
+def _iterate_rescales(loop: Loop) -> Iterator[Rescale]:
     """Return the last changes that this loop made or proposed, and their effects."""
     acted = loop.entries.filter(acted=True).order_by("-at", "-id")[:READ_ENTRIES]
-    changed = ((entry, changes) for entry in acted if (changes := _changes(loop, entry)))
+    changed = ((entry, changes) for entry in acted if (changes := _list_task_changes(loop, entry)))
     for entry, changes in islice(changed, SHOWN_RESCALES):
         expected, outcome = entry.expected or {}, entry.outcome or {}
         is_capacity = expected.get("metric") == "capacity_per_second"
@@ -313,7 +315,7 @@ def _rescales(loop: Loop) -> Iterator[Rescale]:
         )
 
 
-def _changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
+def _list_task_changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
     """Return the operators whose tasks were or would have been changed."""
     tasks = (entry.action or {}).get("tasks")
     if isinstance(tasks, Mapping):
@@ -328,12 +330,14 @@ def _changes(loop: Loop, entry: LedgerEntry) -> list[TaskChange]:
     ]
 
 
-def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float) -> TaskCost | None:
+def _compute_task_cost(
+    loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: float
+) -> TaskCost | None:
     """Return the task-hours of the last hour, as far as observed, and the mean number of tasks."""
     if "application" not in loop.target or not names:
         return None
     series = [f"pipeline.applications.{name.replace('/', '.operators.', 1)}.parallelism" for name in names]
-    at, rows = kept.figures(series, now_seconds - COST_SECONDS, now_seconds)
+    at, rows = kept.load_series(series, now_seconds - COST_SECONDS, now_seconds)
     known = ~np.isnan(rows).any(axis=0)
     if not known.any():
         return None
@@ -344,26 +348,26 @@ def _cost(loop: Loop, names: Sequence[str], kept: StoredFigures, now_seconds: fl
 def _forecast(loop: Loop, snapshot: Snapshot, kept: StoredFigures, now_seconds: float) -> ShownForecast:
     row, drawing = forecast_of(loop.target, snapshot), None
     if row is not None and row.mean_per_second:
-        past = _past(_source(loop.target, snapshot), kept, now_seconds)
+        past = _load_past_arrivals(_find_load_source(loop.target, snapshot), kept, now_seconds)
         drawing = _draw_chart(past, row, now_seconds)
     return ShownForecast(
         where="at the plant" if "plant" in loop.target else "at the application's queues",
         is_used=loop.law != JOINT or decides_ahead(loop.target, snapshot),
         refused=row.refused if row else None,
-        past=_length(row.days if row else 0.0),
+        past=_format_duration(row.days if row else 0.0),
         trained_until=row.trained_until if row else None,
         drawing=drawing,
     )
 
 
-def _source(target: Mapping[str, Any], snapshot: Snapshot) -> LoadSource:
+def _find_load_source(target: Mapping[str, Any], snapshot: Snapshot) -> LoadSource:
     if "plant" in target:
         return LoadSource(plant=target["plant"])
     row = snapshot.pipeline.applications.get(target["application"])
     return LoadSource(tuple(row.queues) if row else ())
 
 
-def _length(days: float) -> str:
+def _format_duration(days: float) -> str:
     """Return the length of the past in words."""
     hours = 24 * days
     if hours < 2:
@@ -371,9 +375,11 @@ def _length(days: float) -> str:
     return f"{hours:.0f} h" if hours < 48 else f"{days:.1f} days"
 
 
-def _past(source: LoadSource, kept: StoredFigures, now_seconds: float) -> list[tuple[float, float]]:
+def _load_past_arrivals(
+    source: LoadSource, kept: StoredFigures, now_seconds: float
+) -> list[tuple[float, float]]:
     """Return seconds from now, and the average arrivals then: at most PAST_POINTS pairs."""
-    times, rows = kept.figures(source.series, now_seconds - PAST_SECONDS, now_seconds)
+    times, rows = kept.load_series(source.series, now_seconds - PAST_SECONDS, now_seconds)
     at, rates = times - now_seconds, np.nansum(rows, axis=0)
     step = PAST_SECONDS / PAST_POINTS
     number = (-at // step).astype(int)
@@ -389,14 +395,14 @@ def _draw_chart(past: list[tuple[float, float]], row: LoadForecast, now_seconds:
     at = [begins + (place + 0.5) * window for place in range(len(means))]
     high = [mean + deviation for mean, deviation in zip(means, deviations, strict=True)]
     low = [max(0.0, mean - deviation) for mean, deviation in zip(means, deviations, strict=True)]
-    levels = value_ticks(max([*high, *(rate for _, rate in past)]))
+    levels = compute_value_ticks(max([*high, *(rate for _, rate in past)]))
     plane = Plane(-PAST_SECONDS, at[-1], 0.0, levels[-1])
     ahead = list(zip(at, means, strict=True))
     edge = [*zip(at, high, strict=True), *reversed([*zip(at, low, strict=True)])]
     return ForecastDrawing(
-        past=plane.path(past) if past else "",
-        mean=plane.path(ahead),
-        band=plane.path(edge) + "Z",
+        past=plane.build_svg_path(past) if past else "",
+        mean=plane.build_svg_path(ahead),
+        band=plane.build_svg_path(edge) + "Z",
         now=plane.x(0.0),
         levels=[PlaneLevel(level, plane.y(level)) for level in levels],
         ticks=[PlaneTick(minutes, plane.x(60.0 * minutes)) for minutes in (-45, -30, -15, 0, 15)],

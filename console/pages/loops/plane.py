@@ -36,6 +36,6 @@ class Plane:
         """Return y measured downwards, as on screens."""
         return 100 * (self.high - value) / (self.high - self.low)
 
-    def path(self, points: Iterable[tuple[float, float]]) -> str:
+    def build_svg_path(self, points: Iterable[tuple[float, float]]) -> str:
         """Return a line through points as an SVG path."""
         return "M" + "L".join(f"{self.x(x):.2f} {self.y(y):.2f}" for x, y in points)

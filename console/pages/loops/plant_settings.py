@@ -11,18 +11,18 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions import plant_settings
-from console.input.form_values import number_of
+from console.input.form_values import parse_number
 from console.models import AuditEntry
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.loops.loop_view import ParameterRow, guard_rows, parameter_rows
+from console.pages.loops.loop_view import ParameterRow, build_guard_rows, build_parameter_rows
 from console.pages.loops.workbench import parse_value
 from controllers import catalog
 from queues.errors import BadInput
-from workers.control.kinds.registry import kind_of
+from workers.control.kinds.registry import get_kind
 from workers.models import Loop
 from workers.steering import plant_settings as plant_settings_of
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def settings(request: HttpRequest) -> HttpResponse:
 def settings_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None, **named: Any
 ) -> HttpResponse:
-    loops = list(active_loops().order_by("name"))
+    loops = list(list_active_loops().order_by("name"))
     wanted = str(named.get("loop_id") or request.GET.get("loop", ""))
     chosen = next((loop for loop in loops if str(loop.pk) == wanted), loops[0] if loops else None)
     page = PlantSettingsPage(
@@ -75,25 +75,25 @@ def settings_page(
 
 def own_rows(loop: Loop) -> list[OwnParameter]:
     """Return a loop's parameters and guard without overrides, and who set them last."""
-    law, now = catalog.law(loop.law), timezone.now()
-    rows = parameter_rows(law, loop.parameters, [], now) + guard_rows(law, loop.guard, [], now)
+    law, now = catalog.get_law(loop.law), timezone.now()
+    rows = build_parameter_rows(law, loop.parameters, [], now) + build_guard_rows(law, loop.guard, [], now)
     noted = AuditEntry.objects.filter(action="settings.change", target__startswith=f"{loop.name} ")
     last = {
         noted_loop.target.removeprefix(f"{loop.name} "): noted_loop for noted_loop in noted.order_by("pk")
     }
-    followed = kind_of(loop.law).followed
+    followed = get_kind(loop.law).followed
     return [
         OwnParameter(**vars(row), changed=last.get(row.name), follows=followed.get(row.name, ""))
         for row in rows
     ]
 
 
-@action("settings.change", settings_page)
+@declare_action("settings.change", settings_page)
 def change(request: HttpRequest, name: str) -> Done:
     """Change a setting. Posted: value, reason."""
     text = request.POST.get("value", "").strip()
     may_be_unset = plant_settings_of.find_declaration(name).or_null
-    value = None if may_be_unset and not text else number_of(text, "value")
+    value = None if may_be_unset and not text else parse_number(text, "value")
     reason = request.POST.get("reason", "")
     before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
     here = reverse("plant-settings")
@@ -101,14 +101,14 @@ def change(request: HttpRequest, name: str) -> Done:
     return Done(f"{name} is now {is_now}; it was {was}.", here, {"go": here})
 
 
-@action("settings.change", settings_page)
+@declare_action("settings.change", settings_page)
 def change_own(request: HttpRequest, loop_id: int) -> Done:
     """Change a loop's own value. Posted: name, value (empty: the default again), reason."""
     loop, posted = get_object_or_404(Loop, pk=loop_id), request.POST
     name, text = posted.get("name", ""), posted.get("value", "").strip()
     value: Any = None
     if text:
-        value = parse_value(catalog.parameter(catalog.law(loop.law), name), text, "value")
+        value = parse_value(catalog.get_parameter(catalog.get_law(loop.law), name), text, "value")
     elif not name:
         raise BadInput("name", "is missing; choose a parameter.")
     reason = posted.get("reason", "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from console.pages.loops.plane import Plane, PlaneLevel, PlaneTick
 from controllers.flow.prediction import Prediction
-from workers.control.kinds.registry import kind_of
+from workers.control.kinds.registry import get_kind
 
 MIN_SAMPLES, MAX_SAMPLES = 10, 240
 ROOM = 1.5  # number of settling times that are shown
@@ -76,26 +76,26 @@ def build_prediction(
 
     `would` are the requested parameters, `refusal` is why there are none.
     """
-    promise = kind_of(law).promise
+    promise = get_kind(law).promise
     if promise is None:
         return None
     present = promise.of(now)
     wanted = None if would is None or dict(would) == dict(now) else promise.of(would)
     interval_seconds = float(now["interval_seconds"])
-    sentence, grave = _sentence(present, wanted, interval_seconds, refusal)
-    plane = _plane([gains for gains in (present, wanted) if gains is not None and gains.stable])
+    sentence, grave = _describe_prediction(present, wanted, interval_seconds, refusal)
+    plane = _build_plane([gains for gains in (present, wanted) if gains is not None and gains.stable])
     return ShownPrediction(
         title=promise.title,
         sentence=sentence,
         grave=grave,
-        rows=_rows(present, wanted, interval_seconds),
-        poles=_marks(present, "is") + _marks(wanted, "would"),
+        rows=_build_rows(present, wanted, interval_seconds),
+        poles=_build_plotted_poles(present, "is") + _build_plotted_poles(wanted, "would"),
         compared=wanted is not None,
         plane=_draw_plane(plane, present, wanted, interval_seconds) if plane else None,
     )
 
 
-def _sentence(
+def _describe_prediction(
     present: Prediction | None, wanted: Prediction | None, interval_seconds: float, refusal: str
 ) -> tuple[str, bool]:
     if refusal:
@@ -113,32 +113,39 @@ def _sentence(
         return "No model is set. Identify one with `manage.py design identify`, then set a and b.", False
     if not asked.stable:
         return f"Unstable in the model: the largest pole is {asked.spectral_radius:.3f}.", True
-    return _promise(present, wanted, asked, interval_seconds), False
+    return _describe_step_response(present, wanted, asked, interval_seconds), False
 
 
-def _promise(
+def _describe_step_response(
     present: Prediction | None, wanted: Prediction | None, asked: Prediction, interval_seconds: float
 ) -> str:
-    seconds = _seconds(asked, interval_seconds)
+    seconds = _compute_settling_seconds(asked, interval_seconds)
     words = "Does not settle in the range shown" if seconds is None else f"Settles in {seconds:g} s"
-    before = None if present is None or wanted is None else _seconds(present, interval_seconds)
+    before = (
+        None if present is None or wanted is None else _compute_settling_seconds(present, interval_seconds)
+    )
     if before is not None and seconds is not None:
         words = f"Settles in {seconds:g} s instead of {before:g}"
     return f"{words}, overshoots {100 * (asked.overshoot or 0):.0f} %."
 
 
-def _seconds(of: Prediction, interval_seconds: float) -> float | None:
+def _compute_settling_seconds(of: Prediction, interval_seconds: float) -> float | None:
     return None if of.settling_samples is None else of.settling_samples * interval_seconds
 
 
-def _rows(
+def _build_rows(
     present: Prediction | None, wanted: Prediction | None, interval_seconds: float
 ) -> list[PredictionRow]:
     def build_row(each: Prediction | None) -> tuple[float | None, ...]:
         if each is None:
             return (None,) * 4
         overshoot = None if each.overshoot is None else 100 * each.overshoot
-        return each.spectral_radius, each.gain_margin, overshoot, _seconds(each, interval_seconds)
+        return (
+            each.spectral_radius,
+            each.gain_margin,
+            overshoot,
+            _compute_settling_seconds(each, interval_seconds),
+        )
 
     names = (
         ("Largest pole", "", "below 1", "fraction"),
@@ -150,18 +157,18 @@ def _rows(
     return [PredictionRow(*named, now, would) for named, now, would in pairs]
 
 
-def _marks(of: Prediction | None, kind: str) -> list[PlottedPole]:
+def _build_plotted_poles(of: Prediction | None, kind: str) -> list[PlottedPole]:
     """Return poles on the plane of the unit circle, y downwards."""
     poles = () if of is None else of.poles
-    return [PlottedPole(kind, _inside(pole.real), _inside(-pole.imag)) for pole in poles]
+    return [PlottedPole(kind, _clip_coordinate(pole.real), _clip_coordinate(-pole.imag)) for pole in poles]
 
 
-def _inside(part: float) -> float:
+def _clip_coordinate(part: float) -> float:
     """Clip a coordinate: poles far outside are shown at the edge."""
     return round(min(max(part, -EDGE), EDGE), 3) + 0.0  # no minus sign before a zero
 
 
-def _plane(stable: list[Prediction]) -> Plane | None:
+def _build_plane(stable: list[Prediction]) -> Plane | None:
     if not stable:
         return None
     longest = max(pole.settling_samples or MAX_SAMPLES for pole in stable)
@@ -177,7 +184,10 @@ def _draw_plane(
     samples = int(plane.right) + 1
     seconds = plane.right * interval_seconds
     return ResponseDrawing(
-        lines=[ResponseLine(kind, plane.path(enumerate(each.response[:samples]))) for kind, each in lines],
+        lines=[
+            ResponseLine(kind, plane.build_svg_path(enumerate(each.response[:samples])))
+            for kind, each in lines
+        ],
         levels=[PlaneLevel(value, round(plane.y(value), 2)) for value in (0.0, 0.5, 1.0)],
         rest=round(plane.y(lines[0][1].rests_at), 2),
         ticks=[

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.input.form_values import is_untouched, number_of
-from console.pages.queues.ladder_view import LadderSteps, ladder_of
+from console.input.form_values import is_untouched, parse_number
+from console.pages.queues.ladder_view import LadderSteps, build_ladder
 from controllers import catalog
 from controllers.framework.decision import Decision
 from controllers.shedding.inputs import ALL_SINKS
@@ -109,16 +109,16 @@ def shed_view(
     `BadInput` that names the form's field.
     """
     law, observation = LAW, load_observation(loop)
-    changes = changes_of(asked, effective, observation)
+    changes = read_changed_parameters(asked, effective, observation)
     made = _repeat_decision(law, (loop.state or {}).get("law") or {})
-    would = _would(law, {**effective, **changes}, observation) if changes else None
+    would = _simulate_decision(law, {**effective, **changes}, observation) if changes else None
     patterns = row.patterns if row else {}
     sinks = (observation or {}).get("sinks") or {}
     weights = {name: effective["sink_weights"].get(name, worth) for name, worth in sinks.items()}
     return ShownShedding(
-        types=sorted({name for pattern in patterns.values() for name in _types(pattern)}),
-        patterns=[_heat(name, row, would) for name in patterns] if row else [],
-        outputs=[*_outputs(patterns, made, would, weights)],
+        types=sorted({name for pattern in patterns.values() for name in _list_event_types(pattern)}),
+        patterns=[_build_heat_row(name, row, would) for name in patterns] if row else [],
+        outputs=[*_iterate_outputs(patterns, made, would, weights)],
         total=_total(patterns, weights, made, would),
         because=[*_explain_decision(made, effective)],
         would_because=[*_explain_decision(would, {**effective, **changes})],
@@ -131,13 +131,13 @@ def shed_view(
         shed_share=row.shed_share if row else None,
         shed_events=row.shed_events if row else None,
         application=loop.target.get("application"),
-        ladders=[ladder_of(queue) for queue in (row.queues if row else ())],
+        ladders=[build_ladder(queue) for queue in (row.queues if row else ())],
     )
 
 
 def load_observation(loop: Loop) -> dict[str, Any] | None:
     """Return the loop's last observation in the law's form; None until it has observed something to shed."""
-    entry = ledger.last_entry(loop)
+    entry = ledger.find_last_entry(loop)
     observation = dict(entry.observation or {}) if entry else {}
     if not observation.get("patterns"):
         return None
@@ -149,15 +149,19 @@ def _repeat_decision(law: Any, state: Mapping[str, Any]) -> Decision | None:
     solved = state.get("solved")
     if not solved:
         return None
-    return _decision(law, solved["parameters"], solved["observation"])
+    return _compute_decision(law, solved["parameters"], solved["observation"])
 
 
-def _would(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any] | None) -> Decision | None:
+def _simulate_decision(
+    law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any] | None
+) -> Decision | None:
     """Return what the law would decide now if it shed."""
-    return _decision(law, parameters, {**observation, "permitted": True}) if observation else None
+    return _compute_decision(law, parameters, {**observation, "permitted": True}) if observation else None
 
 
-def _decision(law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision | None:
+def _compute_decision(
+    law: Any, parameters: Mapping[str, Any], observation: Mapping[str, Any]
+) -> Decision | None:
     try:
         given = catalog.read_parameters(law, _drop_nulls(parameters))
         seen = catalog.read_observation(law, _drop_nulls(observation))
@@ -175,16 +179,16 @@ def _drop_nulls(document: Any) -> Any:
     return [_drop_nulls(item) for item in document] if isinstance(document, list) else document
 
 
-def _types(pattern: PatternStatus) -> list[str]:
+def _list_event_types(pattern: PatternStatus) -> list[str]:
     return sorted({*pattern.types, *pattern.shed_per_second})
 
 
-def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> PatternShares:
+def _build_heat_row(name: str, row: ApplicationStatus, would: Decision | None) -> PatternShares:
     """Return one row of the heat map."""
     pattern, now = row.patterns[name], row.controls.shed.get(name, {})
     then = ((would.action or {}).get("shed", {}) if would else {}).get(name)
-    types = {event_type for other in row.patterns.values() for event_type in _types(other)}
-    own = set(_types(pattern))
+    types = {event_type for other in row.patterns.values() for event_type in _list_event_types(other)}
+    own = set(_list_event_types(pattern))
     cells = [
         Cell(
             event_type,
@@ -196,7 +200,7 @@ def _heat(name: str, row: ApplicationStatus, would: Decision | None) -> PatternS
     return PatternShares(name=name, operator=pattern.operator, sheddable=pattern.sheddable, cells=cells)
 
 
-def _outputs(
+def _iterate_outputs(
     patterns: Mapping[str, PatternStatus],
     made: Decision | None,
     would: Decision | None,
@@ -294,14 +298,14 @@ def _format_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def changes_of(
+def read_changed_parameters(
     asked: Mapping[str, str], effective: Mapping[str, Any], observation: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the law's parameters that the form changes. Raises `BadInput` by field."""
     parameters = {parameter.name: parameter for parameter in LAW.parameters}
     changes: dict[str, Any] = {}
     if (text := asked.get(BOUND, "").strip()) and not is_untouched(asked, BOUND):
-        bound = _validate_parameter(parameters[BOUND], number_of(text, BOUND), BOUND)
+        bound = _validate_parameter(parameters[BOUND], parse_number(text, BOUND), BOUND)
         if bound != effective[BOUND]:
             changes[BOUND] = bound
     sinks = (observation or {}).get("sinks") or {}
@@ -309,7 +313,7 @@ def changes_of(
     for name, worth in sinks.items():
         field = WEIGHT + name
         if (text := asked.get(field, "").strip()) and not is_untouched(asked, field):
-            value = float(number_of(text, field))
+            value = float(parse_number(text, field))
             if value != weights.get(name, worth):
                 weights[name] = value
                 _validate_parameter(parameters["sink_weights"], weights, field)

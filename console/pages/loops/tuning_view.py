@@ -47,7 +47,7 @@ def build_proposal(loop: Loop, now: datetime) -> ShownTuning | None:
     tuning = learning.open_tuning(loop)
     if tuning is None:
         return None
-    units = {parameter.name: parameter.unit for parameter in catalog.law(loop.law).parameters}
+    units = {parameter.name: parameter.unit for parameter in catalog.get_law(loop.law).parameters}
     return ShownTuning(
         id=tuning.pk,
         hash=tuning.hash,
@@ -60,5 +60,5 @@ def build_proposal(loop: Loop, now: datetime) -> ShownTuning | None:
         improvement=tuning.improvement,
         confidence=tuning.confidence,
         days=[ShownDay(**day) for day in tuning.days],
-        drift=learning.drift(tuning, now),
+        drift=learning.describe_drift(tuning, now),
     )

@@ -12,15 +12,21 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.input.form_values import is_untouched, number_of
+from console.input.form_values import is_untouched, parse_number
 from console.pages.frame.page import FormPage, render_page
-from console.pages.loops.loop_view import DescribedLoop, ParameterRow, describe, guard_rows, parameter_rows
+from console.pages.loops.loop_view import (
+    DescribedLoop,
+    ParameterRow,
+    build_guard_rows,
+    build_parameter_rows,
+    describe,
+)
 from console.pages.loops.workbench import UNIT, WOULD, read_value
 from controllers import catalog
 from queues.errors import BadInput
-from queues.text.numbers import decimal_number
+from queues.text.numbers import parse_decimal_number
 from workers.control import what_if
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import find_display
 from workers.control.parts.kind import Lanes
 from workers.models import Loop
 from workers.steering import overrides
@@ -79,14 +85,16 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
     `was-would-NAME`.
     """
     loop, now = get_object_or_404(Loop, pk=loop_id), timezone.now()
-    law, held = catalog.law(loop.law), overrides.list_for_loop(loop, now)
+    law, held = catalog.get_law(loop.law), overrides.list_for_loop(loop, now)
     counted = overrides.select_effective(loop, held, now)
-    rows = parameter_rows(law, loop.parameters, counted, now) + guard_rows(law, loop.guard, counted, now)
+    rows = build_parameter_rows(law, loop.parameters, counted, now) + build_guard_rows(
+        law, loop.guard, counted, now
+    )
     errors: dict[str, list[str]] = {}
     changed: dict[str, Any] = {}
     rerun_result, hours = None, FIRST_HOURS
     try:
-        hours = hours_of(request.GET.get("hours", ""))
+        hours = parse_hours(request.GET.get("hours", ""))
         changed = _read_changed_values(loop, rows, request.GET)
         if changed:
             rerun_result = rerun(loop, changed, hours, now)
@@ -94,11 +102,11 @@ def page(request: HttpRequest, loop_id: int) -> HttpResponse:
         errors = {error.field: [error.message]}
     asked = WhatIfPage(
         loop=describe(loop, held, now),
-        lanes=display_of(loop.law, loop.target).lanes,
-        rows=[AskedParameter(**vars(row), would=_would(row, request.GET)) for row in rows],
+        lanes=find_display(loop.law, loop.target).lanes,
+        rows=[AskedParameter(**vars(row), would=_read_asked_value(row, request.GET)) for row in rows],
         changed=changed,
         rerun=rerun_result,
-        chart=chart_of(rerun_result.steps) if rerun_result and rerun_result.steps else None,
+        chart=build_chart(rerun_result.steps) if rerun_result and rerun_result.steps else None,
         hours=hours,
         presets=PRESETS,
         errors=errors,
@@ -111,22 +119,22 @@ def rerun(loop: Loop, changed: Mapping[str, Any], hours: float, now: datetime) -
     return what_if.rerun(loop, changed, now - timedelta(hours=hours), now, time.monotonic)
 
 
-def hours_of(text: str) -> float:
+def parse_hours(text: str) -> float:
     """Return hours back from now. Raises `BadInput`."""
-    hours = float(number_of(text, "hours")) if text.strip() else FIRST_HOURS
+    hours = float(parse_number(text, "hours")) if text.strip() else FIRST_HOURS
     if not 0.0 < hours <= what_if.MAXIMUM_HOURS:
         raise BadInput("hours", f"must be more than 0 and at most {what_if.MAXIMUM_HOURS:g}, not {hours:g}.")
     return hours
 
 
-def _would(row: ParameterRow, query: Mapping[str, str]) -> Any:
+def _read_asked_value(row: ParameterRow, query: Mapping[str, str]) -> Any:
     """Return an `AskedParameter`; the value in the address may be in the law's own unit."""
     text, unit = query.get(WOULD + row.name, "").strip(), query.get(UNIT + row.name, "")
     if not text or is_untouched(query, WOULD + row.name):
         return row.shown.effective
     if unit or row.shown.factor == 1.0:
         return text
-    value = decimal_number(text)
+    value = parse_decimal_number(text)
     return text if value is None else value * row.shown.factor
 
 
@@ -134,17 +142,17 @@ def _read_changed_values(
     loop: Loop, rows: Sequence[ParameterRow], query: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the values in the address that differ from those in force."""
-    law, changed = catalog.law(loop.law), {}
+    law, changed = catalog.get_law(loop.law), {}
     for row in rows:
         field = WOULD + row.name
         if query.get(field, "").strip() and not is_untouched(query, field):
-            value = read_value(catalog.parameter(law, row.name), query, row.name, row.effective)
+            value = read_value(catalog.get_parameter(law, row.name), query, row.name, row.effective)
             if value != row.effective:
                 changed[row.name] = value
     return changed
 
 
-def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:
+def build_chart(steps: Sequence[what_if.RerunStep]) -> RerunChart:
     """Return a chart from 0 (or the minimum) to the maximum of both lines."""
     first, last = steps[0].at.timestamp(), steps[-1].at.timestamp()
     low = min(0.0, *(min(step.did, step.would) for step in steps))
@@ -155,8 +163,8 @@ def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:
         return (at.timestamp() - first) / span * WIDTH, (high - size) / reach * HEIGHT
 
     return RerunChart(
-        did=_path([place(step.at, step.did) for step in steps]),
-        would=_path([place(step.at, step.would) for step in steps]),
+        did=_draw_step_path([place(step.at, step.did) for step in steps]),
+        would=_draw_step_path([place(step.at, step.would) for step in steps]),
         high=high,
         low=low,
         from_seconds=first,
@@ -164,7 +172,7 @@ def chart_of(steps: Sequence[what_if.RerunStep]) -> RerunChart:
     )
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
+def _draw_step_path(points: Sequence[tuple[float, float]]) -> str:
     """Return a step line as an SVG path; ranges without a change are one line."""
     parts, level = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"], points[0][1]
     for x, y in points[1:]:

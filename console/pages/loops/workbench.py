@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from console.display.formats import typed
-from console.display.human_units import human_unit
-from console.input.form_values import FLAGS, number_of
+from console.display.formats import format_for_input
+from console.display.human_units import get_human_unit
+from console.input.form_values import FLAGS, parse_number
 from console.pages.loops.loop_view import ParameterRow
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
@@ -36,7 +36,7 @@ class Workbench:
     topics: list[Topic]
 
 
-def workbench(
+def build_workbench(
     display: Display, parameters: Sequence[ParameterRow], guard: Sequence[ParameterRow]
 ) -> Workbench:
     """Sort the rows into the workbench."""
@@ -57,7 +57,7 @@ def parse_value(parameter: Parameter, text: str, field: str, unit: str = "") -> 
     unit: the typed unit, "" for the parameter's own. Raises `BadInput` that names the form's field.
     """
     value = _read(parameter, text, field)
-    human = human_unit(parameter.unit, parameter.kind)
+    human = get_human_unit(parameter.unit, parameter.kind)
     if unit and unit != human.name:
         raise BadInput(field, f"must be in {human.name or parameter.unit}, not in {unit[:40]}.")
     if unit and not isinstance(value, str | bool):
@@ -72,7 +72,7 @@ def _read(parameter: Parameter, text: str, field: str) -> int | float | bool | s
     words = text.strip()
     if parameter.kind == "choice":
         return words
-    return FLAGS.get(words, words) if parameter.kind == "flag" else number_of(words, field)
+    return FLAGS.get(words, words) if parameter.kind == "flag" else parse_number(words, field)
 
 
 def read_value(parameter: Parameter, values: Mapping[str, str], name: str, present: object) -> object:
@@ -82,8 +82,8 @@ def read_value(parameter: Parameter, values: Mapping[str, str], name: str, prese
     Raises `BadInput` that names the field.
     """
     text, unit = values[WOULD + name], values.get(UNIT + name, "")
-    human = human_unit(parameter.unit, parameter.kind)
+    human = get_human_unit(parameter.unit, parameter.kind)
     is_shown = unit == human.name or (not unit and human.factor == 1.0)
-    if is_shown and text.strip() == typed(human.convert(present)):
+    if is_shown and text.strip() == format_for_input(human.convert(present)):
         return present
     return parse_value(parameter, text, WOULD + name, unit)

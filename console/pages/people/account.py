@@ -19,9 +19,9 @@ from console.accounts import identity_provider, sessions, tokens
 from console.accounts.access import Actor, actor_of, requires, user_of
 from console.accounts.password_form import OwnPasswordForm
 from console.audit import audit_log
-from console.input.form_values import number_of
+from console.input.form_values import parse_number
 from console.models import ApiToken, UserSession
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import ConsolePage, Errors, Submitted, render_page
 from queues.errors import BadInput
 from queues.models import Queue
@@ -91,7 +91,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     """
     actor, posted = actor_of(request), request.POST
     try:
-        days = number_of(posted.get("days", ""), "days")
+        days = parse_number(posted.get("days", ""), "days")
         scope = tokens.TokenScope(
             posted.getlist("queues"), [part for part in posted.get("actions", "").split() if part]
         )
@@ -106,7 +106,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
     return page
 
 
-@action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
+@declare_action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
 def token_revoke(request: HttpRequest, token_id: int) -> Done:
     """Revoke a token. Nothing is posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
@@ -114,7 +114,9 @@ def token_revoke(request: HttpRequest, token_id: int) -> Done:
     return Done(f"Token {token.name} was revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
-@action("account.change", lambda request, errors, submitted: settings_page(request, errors, submitted))
+@declare_action(
+    "account.change", lambda request, errors, submitted: settings_page(request, errors, submitted)
+)
 def session_end(request: HttpRequest, session_id: int) -> Done:
     """End a session: a user's own, or with permission to manage users anybody's. Nothing is posted."""
     actor = actor_of(request)
@@ -135,10 +137,10 @@ def _password_form(request: HttpRequest) -> OwnPasswordForm:
     return OwnPasswordForm(request)
 
 
-def _queues_of(actor: Actor) -> list[str]:
+def _list_allowed_queues(actor: Actor) -> list[str]:
     """Return the queues that the actor may access."""
     names = Queue.objects.order_by("name").values_list("name", flat=True)
-    return [name for name in names if actor.reaches([name])]
+    return [name for name in names if actor.can_access_queues([name])]
 
 
 def _settings_page(
@@ -153,12 +155,12 @@ def _settings_page(
         token_errors=token_errors or {},
         submitted=request.POST if token_errors else {},
         submitted_queues=request.POST.getlist("queues") if token_errors else [],
-        queues=_queues_of(actor_of(request)),
+        queues=_list_allowed_queues(actor_of(request)),
         has_password=not identity_provider.is_of(request.user),
-        roles=tokens.grantable_roles(actor_of(request)),
-        most_days=plant_settings.value("token.maximum_days"),
+        roles=tokens.list_grantable_roles(actor_of(request)),
+        most_days=plant_settings.get_setting_value("token.maximum_days"),
         tokens=ApiToken.objects.filter(owner=user_of(request)).order_by("-created_at"),
-        sessions=sessions.alive(user_of(request)),
+        sessions=sessions.list_active_sessions(user_of(request)),
         session_digest=sessions.digest_of(request),
         new_token=new_token,
         now=timezone.now(),

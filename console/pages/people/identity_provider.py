@@ -78,7 +78,7 @@ def _report_failure(
 
     after: text that anybody may have made up; rejections that differ only in it are one audit entry.
     """
-    name, address = identity_provider.name(), request.META.get("REMOTE_ADDR")
+    name, address = identity_provider.get_provider_name(), request.META.get("REMOTE_ADDR")
     request_id = cast(WebRequest, request).request_id
     refusals.note(refusals.Refusal("unknown", "login", "", why[:300], address, request_id, after))
     return render_context(request, LoginFailedPage(message=message.format(name=name)), status)

@@ -79,7 +79,7 @@ class LogIn(LoginView):
         page = LoginPage(
             form=context["form"],
             next=context[self.redirect_field_name],
-            provider=identity_provider.name(),
+            provider=identity_provider.get_provider_name(),
         )
         return render_context(self.request, page)
 
@@ -89,7 +89,7 @@ class LogIn(LoginView):
             login.enter(self.request, user, login.PASSWORD_BACKEND, "password")
             return redirect(self.get_success_url())
         login.wait_for_code(self.request, user)
-        return redirect(login.address_with_next(reverse("login-code"), self.get_success_url()))
+        return redirect(login.add_next_parameter(reverse("login-code"), self.get_success_url()))
 
 
 @login_not_required
@@ -101,7 +101,7 @@ def code(request: HttpRequest) -> HttpResponse:
     following = login.next_of(request, reverse("overview"))
     user = login.find_pending_login(request)
     if user is None:
-        return redirect(login.address_with_next(reverse("login"), following))
+        return redirect(login.add_next_parameter(reverse("login"), following))
     if request.method != "POST":
         return render_context(request, LoginCodePage(next=following))
     throttled = second_factor.is_throttled(user)
@@ -128,7 +128,7 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD"])
 def confirm_logout(request: HttpRequest) -> HttpResponse:
     """Show that the provider's session is still open, and a link that ends it."""
-    provider = identity_provider.name()
+    provider = identity_provider.get_provider_name()
     if provider is None:
         return redirect("login")
     back = request.build_absolute_uri(reverse("login"))
@@ -156,7 +156,7 @@ def confirm(request: HttpRequest) -> HttpResponse:
             _note_wrong_code(actor_of(request), throttled)
         error = WRONG_CODE if way == "code" else "The password does not match."
         return render_context(request, ConfirmPage(next=following, proof=way, error=error), 422)
-    page = ConfirmPage(next=following, proof=way, provider=identity_provider.name())
+    page = ConfirmPage(next=following, proof=way, provider=identity_provider.get_provider_name())
     return render_context(request, page)
 
 

@@ -15,10 +15,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from console.accounts import identity_provider, people, second_factor, sessions
-from console.accounts.access import actor_of, queues_of, requires, role_of
+from console.accounts.access import actor_of, find_user_role, get_user_queues, requires
 from console.accounts.identity_settings import ROLES
 from console.models import ApiToken, UserSession
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from queues.models import Queue
@@ -77,10 +77,10 @@ def users_page(
 ) -> HttpResponse:
     everybody = User.objects.prefetch_related("groups").order_by("username")
     page = UsersPage(
-        users=[_row(user) for user in everybody],
+        users=[_build_row(user) for user in everybody],
         queues=Queue.objects.order_by("name").values_list("name", flat=True),
         roles=ROLES,
-        sessions=sessions.alive(),
+        sessions=sessions.list_active_sessions(),
         session_digest=sessions.digest_of(request),
         tokens=ApiToken.objects.select_related("owner").order_by("owner__username", "-created_at"),
         now=timezone.now(),
@@ -91,11 +91,11 @@ def users_page(
     return render_page(request, page)
 
 
-def _row(user: User) -> ListedUser:
+def _build_row(user: User) -> ListedUser:
     return ListedUser(
         user=user,
-        role=role_of(user),
-        queues=sorted(queues_of(user) or ()),
+        role=find_user_role(user),
+        queues=sorted(get_user_queues(user) or ()),
         second_factor=second_factor.find_confirmed(user) is not None,
         provider=identity_provider.is_of(user),
     )
@@ -142,7 +142,7 @@ def _show_password_once(request: HttpRequest, user: User, password: str) -> Http
     return page
 
 
-@action("user.manage", users_page)
+@declare_action("user.manage", users_page)
 def change(request: HttpRequest, user_id: int) -> Done:
     """Change a user. Posted: change (role, queues, second-factor, enable, disable), reason; role; queues
     (several).

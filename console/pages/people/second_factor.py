@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.accounts import identity_provider
 from console.accounts import second_factor as factor
-from console.accounts.access import actor_of, demand_confirmed, requires, user_of
+from console.accounts.access import actor_of, require_recent_confirmation, requires, user_of
 from console.audit import audit_log
 from console.pages.frame.page import ConsolePage, render_page
 from queues.errors import BadInput
@@ -48,7 +48,7 @@ def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
     if identity_provider.is_of(user):
         raise BadInput("account", "is managed by your identity provider; set up a second factor there.")
     # A person who finds an open browser must neither bind it to a phone nor remove the phone.
-    demand_confirmed(actor)
+    require_recent_confirmation(actor)
     if wanted == "confirm":
         codes = factor.confirm(user, request.POST.get("code", ""))
         audit_log.record(actor, "account.second_factor", actor.name, after={"on": True})
@@ -76,7 +76,9 @@ def _as_it_is(user: User) -> SecondFactorPage:
     if identity_provider.is_of(user):
         return SecondFactorPage(state="provider")
     if factor.find_confirmed(user):
-        return SecondFactorPage(state="on", codes_left=factor.codes_left(user))
+        return SecondFactorPage(state="on", codes_left=factor.count_unused_codes(user))
     if begun := factor.find_pending(user):
-        return SecondFactorPage(state="begun", picture=factor.picture_of(begun), key=factor.secret_of(begun))
+        return SecondFactorPage(
+            state="begun", picture=factor.render_qr_code(begun), key=factor.format_device_secret(begun)
+        )
     return SecondFactorPage(state="off")

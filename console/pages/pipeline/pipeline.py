@@ -15,12 +15,12 @@ from console.accounts.access import Actor, actor_of, requires
 from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
-from console.input.form_values import expiry_of, number_of
-from console.pages.frame.action import Done, action, text_of
+from console.input.form_values import parse_expiry, parse_number
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of
-from console.pages.pipeline.pipeline_declaration import versions_at_work
+from console.pages.pipeline.pipeline_declaration import list_running_versions
 from controllers.flow import admission, balance
 from controllers.framework.reason import format_count
 from controllers.shedding import law as shedding
@@ -42,10 +42,10 @@ from workers.documents.pipeline import (
 )
 from workers.documents.snapshot import Snapshot
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declaration import Application, application_of_text
+from workers.pipeline.declaration.declaration import Application, parse_application_text
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.status.recent_log import newest
+from workers.pipeline.status.recent_log import list_newest_lines
 from workers.pipeline.tiers.state import StateStore
 
 
@@ -169,7 +169,7 @@ def pipeline_page(
     rows, loops = get_snapshot(request).pipeline.applications, get_snapshot(request).loops
     # What the snapshot does not contain is only known for the present.
     present = past_of(request) is None
-    at_work = versions_at_work() if present else {}
+    at_work = list_running_versions() if present else {}
     # Without a snapshot, and while the process restarts, the page says so, whatever ran before.
     known = {*rows, *at_work} if snapshot_of(request) is not None else ()
     if name and known and name not in known:
@@ -187,14 +187,14 @@ def pipeline_page(
         flow=loops.get(f"{admission.LAW.name}/{name}"),
         balance=loops.get(f"{balance.LAW.name}/{name}"),
         shedding=loops.get(f"{shedding.LAW.name}/{name}"),
-        recent=_recent(name) if row and present and not hides_recent else [],
+        recent=_load_recent_events(name) if row and present and not hides_recent else [],
         hides_recent=hides_recent,
         operator=_build_operator(operator, row, declared) if operator and row else None,
-        criteria=_criteria(row, _holds(name) if present else {}) if row else [],
+        criteria=_list_criteria(row, _holds(name) if present else {}) if row else [],
         version=at_work.get(name),
         thresholds=StateThresholds(),
         order=_order(name) if present else NO_ORDER,
-        log=newest(control()) if present else [],
+        log=list_newest_lines(control()) if present else [],
         is_late=_is_late(get_snapshot(request)),
         errors=errors or {},
         submitted=submitted or {},
@@ -204,7 +204,7 @@ def pipeline_page(
 
 def reads_events(actor: Actor, declared: Application | None) -> bool:
     """Return whether an actor may read the events of an application's matches: it needs all of its queues."""
-    return actor.reaches(pipelines.queues_of(declared) if declared else None)
+    return actor.can_access_queues(pipelines.list_application_queues(declared) if declared else None)
 
 
 def _is_late(snapshot: Snapshot) -> bool:
@@ -213,10 +213,10 @@ def _is_late(snapshot: Snapshot) -> bool:
     return snapshot.pipeline.state is None and part is not None and part.state == "silent"
 
 
-def _recent(name: str) -> list[ComplexEvent]:
+def _load_recent_events(name: str) -> list[ComplexEvent]:
     """Return the newest complex events; none while the control server is unreachable."""
     try:
-        return StateStore(control(), name).recent()
+        return StateStore(control(), name).list_recent_events()
     except redis.RedisError:
         return []
 
@@ -237,14 +237,14 @@ def _holds(name: str) -> dict[str, CriterionHold]:
         return {}
 
 
-def _criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[ShownCriterion]:
+def _list_criteria(row: ApplicationStatus, held: dict[str, CriterionHold]) -> list[ShownCriterion]:
     names = sorted({*row.controls.criteria, *row.monitored})
     return [ShownCriterion(name, row.monitored.get(name), held.get(name)) for name in names]
 
 
 def _build_operator(operator: str, row: ApplicationStatus, declared: Application | None) -> OpenedOperator:
     patterns = {pattern.name: pattern for pattern in declared.patterns} if declared else {}
-    status, edges = row.operators[operator], _edges(row)
+    status, edges = row.operators[operator], _list_edges(row)
     reads = [edge for edge in edges if edge.target == operator]
     between = sum(edge.per_second or 0.0 for edge in reads)
     return OpenedOperator(
@@ -258,11 +258,11 @@ def _build_operator(operator: str, row: ApplicationStatus, declared: Application
         reads=reads,
         source_per_second=max(0.0, status.in_per_second - between),
         feeds=[edge for edge in edges if edge.source == operator],
-        sinks=_sinks(operator, row),
+        sinks=_list_sinks(operator, row),
     )
 
 
-def _edges(row: ApplicationStatus) -> list[ShownEdge]:
+def _list_edges(row: ApplicationStatus) -> list[ShownEdge]:
     """Return the edges between operators, with their rates."""
     emitted = {(pattern.operator, pattern.emits): pattern.out_per_second for pattern in row.patterns.values()}
     return [
@@ -271,7 +271,7 @@ def _edges(row: ApplicationStatus) -> list[ShownEdge]:
     ]
 
 
-def _sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
+def _list_sinks(operator: str, row: ApplicationStatus) -> list[ShownSink]:
     """Return the queues that receive an operator's complex events, by type."""
     own = {
         pattern.emits: pattern.out_per_second
@@ -287,19 +287,19 @@ def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Ap
     """Return the running declaration; None if it can't be read here."""
     running = at_work.get(name)
     try:
-        return application_of_text(running.text, pipelines.TABLES, name) if running else None
+        return parse_application_text(running.text, pipelines.TABLES, name) if running else None
     except BadInput:
         return None
 
 
-@action("pipeline.steer", operator_page)
+@declare_action("pipeline.steer", operator_page)
 def tasks(request: HttpRequest, name: str, operator: str) -> Done:
     """Set the number of tasks of an operator for some minutes."""
     reason = text_of(request, "reason", "give a reason for the audit log")
-    wanted = number_of(text_of(request, "tasks", "enter a whole number"), "tasks")
+    wanted = parse_number(text_of(request, "tasks", "enter a whole number"), "tasks")
     if wanted != int(wanted):
         raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
-    minutes = number_of(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
+    minutes = parse_number(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
     pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
     return Done(
         (
@@ -324,7 +324,7 @@ def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
     )
 
 
-@action("pipeline.steer", order_page)
+@declare_action("pipeline.steer", order_page)
 def order(request: HttpRequest, name: str) -> Done:
     """Order a restart, stop, or start. Posted: order (restart, stop, start), reason."""
     wanted = request.POST.get("order", "")
@@ -340,25 +340,25 @@ def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown
     return pipeline_page(request, name, **shown)
 
 
-@action("pipeline.steer", criterion_page)
+@declare_action("pipeline.steer", criterion_page)
 def hold_criterion(request: HttpRequest, name: str) -> Done:
     """Fix a criterion at a person's value until it expires."""
     reason = text_of(request, "reason", "give a reason for the audit log")
     criterion = text_of(request, "criterion", "choose a criterion")
-    value = number_of(text_of(request, "value", "enter a number"), "value")
-    expiry = expiry_of(request.POST)
+    value = parse_number(text_of(request, "value", "enter a number"), "value")
+    expiry = parse_expiry(request.POST)
     pipelines.hold_criterion(
         actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control()
     )
-    return Done(f"{criterion} will be fixed at {value:g} within two batches.", _criteria_url(name))
+    return Done(f"{criterion} will be fixed at {value:g} within two batches.", _build_criteria_url(name))
 
 
-@action("pipeline.steer", criterion_page)
+@declare_action("pipeline.steer", criterion_page)
 def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
     """Release a criterion, which gets its own value again."""
     pipelines.release_criterion(actor_of(request), name, criterion, control())
-    return Done(f"{criterion} was released and is no longer fixed.", _criteria_url(name))
+    return Done(f"{criterion} was released and is no longer fixed.", _build_criteria_url(name))
 
 
-def _criteria_url(name: str) -> str:
+def _build_criteria_url(name: str) -> str:
     return reverse("pipeline-application", args=[name])

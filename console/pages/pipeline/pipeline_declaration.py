@@ -12,11 +12,11 @@ from django.views.decorators.http import require_POST, require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import pipelines
 from console.connections.control_server import control
-from console.display.text_difference import MAX_LINES, TextDifference, text_difference
-from console.input.row_id import id_of
-from console.pages.frame.action import Done, action, text_of
+from console.display.text_difference import MAX_LINES, TextDifference, compute_text_difference
+from console.input.row_id import parse_row_id
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.frame.wrong_line import line_in, wrong_line
+from console.pages.frame.wrong_line import find_line_number, find_wrong_line
 from controllers.framework.reason import capitalize, format_count
 from queues.errors import BadInput
 from workers.documents.pipeline import ApplicationAtWork
@@ -52,7 +52,7 @@ class DeclarationPage(FormPage):
     versions: QuerySet[PipelineVersion]  # the newest first
 
 
-def versions_at_work() -> dict[str, ApplicationAtWork]:
+def list_running_versions() -> dict[str, ApplicationAtWork]:
     """Return the running version by application; nothing while the control server is unreachable."""
     return _load_running() or {}
 
@@ -87,7 +87,7 @@ def declaration_page(
     as_shipped = asked == AS_SHIPPED and shipped is not None
     shown = None if as_shipped else newest
     if asked and not as_shipped:
-        shown = get_object_or_404(versions, number=id_of(asked) or 0)
+        shown = get_object_or_404(versions, number=parse_row_id(asked) or 0)
     at_work_text = running.text if running else ""
     text = shown.text if shown else (shipped or "") if as_shipped else at_work_text
     text = submitted.get("text", text) if submitted else text
@@ -98,8 +98,8 @@ def declaration_page(
         shown=shown,
         as_shipped=as_shipped,
         has_shipped=shipped is not None,
-        wrong_line=wrong_line(errors or {}),
-        difference=text_difference(at_work_text, text) if running else TextDifference(),
+        wrong_line=find_wrong_line(errors or {}),
+        difference=compute_text_difference(at_work_text, text) if running else TextDifference(),
         version=running,
         is_answered=at_work is not None,
         of_file=OF_FILE,
@@ -127,22 +127,22 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     Posted: text. line: the line of the error, or None.
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
-    running = versions_at_work().get(name)
-    differs = text_difference(running.text, text) if running else None
+    running = list_running_versions().get(name)
+    differs = compute_text_difference(running.text, text) if running else None
     line = None
     try:
         wanted = pipelines.parse_application_for(actor_of(request), text)
         count = format_count(len(wanted.graph.operators), "operator")
         what = f"reads {' and '.join(wanted.queues)} and has {count}"
-        said = f"The declaration is valid: {wanted.name} {what}. {_changes(differs)}"
+        said = f"The declaration is valid: {wanted.name} {what}. {_describe_difference(differs)}"
     except BadInput as error:
-        said, line = f"{capitalize(error.field)}: {error.message}", line_in(error.message)
+        said, line = f"{capitalize(error.field)}: {error.message}", find_line_number(error.message)
     lines = differs.lines if differs else ()
     shown = [{"sign": text_line.sign, "text": text_line.text} for text_line in lines]
     return JsonResponse({"sentence": said, "rows": [], "line": line, "difference": shown})
 
 
-def _changes(differs: TextDifference | None) -> str:
+def _describe_difference(differs: TextDifference | None) -> str:
     if differs is None:
         return "No version is running."
     if differs.too_long:
@@ -153,7 +153,7 @@ def _changes(differs: TextDifference | None) -> str:
     return f"{format_count(differs.count, 'line')} {differ} from the running version."
 
 
-@action("pipeline.declare", declaration_page)
+@declare_action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> Done:
     """Declare a new version, which runs from now on. Posted: text, version (the newest when shown),
     reason.
@@ -166,11 +166,11 @@ def declare(request: HttpRequest, name: str) -> Done:
             "text",
             (f"must name the application {name}, not {declared}. Declare {declared} as a new application."),
         )
-    if name == NEW and declared in versions_at_work():
+    if name == NEW and declared in list_running_versions():
         raise BadInput(
             "text", (f"names the application {declared}, which already exists; open its declaration.")
         )
-    since = id_of(request.POST.get("version", "")) if "version" in request.POST else None
+    since = parse_row_id(request.POST.get("version", "")) if "version" in request.POST else None
     version = pipelines.declare(actor_of(request), text, reason, control(), since)
     return Done(
         f"Version {version.number} of {version.application} takes effect within seconds.",

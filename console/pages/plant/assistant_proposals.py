@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from console.accounts.access import actor_of, requires
 from console.actions.proposals import assistant_proposals
-from console.connections.control_server import latest_snapshot
+from console.connections.control_server import load_latest_snapshot
 from console.models import AssistantProposal
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 
 MAX_DECIDED = 50
@@ -90,7 +90,7 @@ def proposals_page(
     return render_page(request, page, "frame")
 
 
-@action("proposal.decide", proposals_page)
+@declare_action("proposal.decide", proposals_page)
 def decide(request: HttpRequest, proposal_id: int) -> Done:
     """Decide on a proposal. Posted: decision (approve, reject), hash, reason."""
     proposal = get_object_or_404(AssistantProposal, pk=proposal_id)
@@ -101,7 +101,7 @@ def decide(request: HttpRequest, proposal_id: int) -> Done:
         return Done(
             f"Proposal {proposal.pk} was rejected; nothing was changed.", url, {"proposal": proposal.pk}
         )
-    hash, snapshot = request.POST.get("hash", ""), latest_snapshot()
+    hash, snapshot = request.POST.get("hash", ""), load_latest_snapshot()
     made = assistant_proposals.approve(actor, proposal, hash, reason=reason, snapshot=snapshot, now=now)
     return Done(made.outcome, url, {"proposal": made.pk})
 
@@ -111,7 +111,9 @@ def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:
         id=proposal.pk,
         act=proposal.act,
         about=assistant_proposals.ACTS[proposal.act].about,
-        arguments=[ProposedArgument(name, _words(value)) for name, value in proposal.arguments.items()],
+        arguments=[
+            ProposedArgument(name, _format_value(value)) for name, value in proposal.arguments.items()
+        ],
         reason=proposal.reason,
         proposed_by=proposal.token.name,
         owner=proposal.token.owner.get_username(),
@@ -120,14 +122,14 @@ def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:
         short_hash=proposal.hash[:8],
         created_at=proposal.created_at,
         expires_at=proposal.expires_at,
-        state=assistant_proposals.state_at(proposal, now),
+        state=assistant_proposals.compute_proposal_state(proposal, now),
         decided_by=proposal.decided_by.get_username() if proposal.decided_by else "",
         note=proposal.note,
         outcome=proposal.outcome,
     )
 
 
-def _words(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return the value exactly as it is approved, with all digits."""
     if isinstance(value, float):
         return repr(value).removesuffix(".0")

@@ -8,9 +8,15 @@ from django.views.decorators.http import require_http_methods
 
 from console.accounts.access import actor_of, requires
 from console.actions import plant_registration
-from console.display.found_plant import sentences
+from console.display.found_plant import describe_discovered_plant
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, read_options
+from console.pages.plant.plant_form import (
+    FormOption,
+    PlantForm,
+    build_form,
+    iterate_form_options,
+    read_options,
+)
 from queues.errors import BadInput
 from workers.documents.plants import FoundPlant
 from workers.plants.foreign import adapters
@@ -56,11 +62,11 @@ def _page(
     request: HttpRequest, found: FoundPlant | None, errors: Errors, submitted: QueryDict | None
 ) -> HttpResponse:
     page = AttachPage(
-        kinds=list(adapters.kinds().values()),
-        options=list(options_of(None, submitted, errors, request.GET.get("example", ""))),
-        form=form_of(None, submitted, request.GET.get("kind", "weir")),
+        kinds=list(adapters.list_kinds().values()),
+        options=list(iterate_form_options(None, submitted, errors, request.GET.get("example", ""))),
+        form=build_form(None, submitted, request.GET.get("kind", "weir")),
         inspected=found,
-        said=sentences(found) if found else (),
+        said=describe_discovered_plant(found) if found else (),
         errors=errors,
         submitted=submitted or {},
     )

@@ -61,11 +61,11 @@ class ShownPlan(PlanDocument, frozen=True, kw_only=True):
     points_share: float
 
 
-def headline(plan: PlanDocument) -> str:
+def describe_plan(plan: PlanDocument) -> str:
     """Return what the plan does, in a sentence that a button may repeat."""
     points = f"{plan.points:,} points"
     if plan.kind == Plan.Kind.HAND:
-        return f"Change points of {_names(move.queue for move in plan.moves)}: move {points}"
+        return f"Change points of {_join_names(move.queue for move in plan.moves)}: move {points}"
     if plan.kind == Plan.Kind.ROLL_BACK:
         return f"Roll back plan {plan.undoes}: move {points} back"
     if plan.kind in (Plan.Kind.DRAIN, Plan.Kind.RELEASE):
@@ -86,14 +86,14 @@ def _rebalance_purpose(plan: PlanDocument) -> str:
 _PURPOSES: dict[str, Callable[[PlanDocument], str]] = {
     Plan.Kind.REBALANCE: _rebalance_purpose,
     Plan.Kind.BAND: lambda plan: "to balance the nodes",
-    Plan.Kind.USE: lambda plan: f"to put {_names(move.target for move in plan.moves)} into service",
+    Plan.Kind.USE: lambda plan: f"to put {_join_names(move.target for move in plan.moves)} into service",
     Plan.Kind.RESTORE: lambda plan: (
-        f"from {_names(move.source for move in plan.moves)}, which is lost, to live nodes"
+        f"from {_join_names(move.source for move in plan.moves)}, which is lost, to live nodes"
     ),
 }
 
 
-def _names(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
@@ -102,18 +102,18 @@ def build_view(plan: PlanDocument, snapshot: Snapshot) -> ShownPlan:
     rows = [_move(move, snapshot, bool(plan.empties)) for move in plan.moves]
     return ShownPlan(
         **copy_shared_values(replace_fields(plan, reason=format_applied(plan.reason)), PlanDocument),
-        headline=headline(plan),
+        headline=describe_plan(plan),
         state_words=STATES[plan.state],
-        dumbbells=dumbbells(plan, snapshot),
+        dumbbells=build_dumbbells(plan, snapshot),
         move_rows=rows,
-        events_per_second=_sum(row.events_per_second for row in rows),
+        events_per_second=_sum_known_values(row.events_per_second for row in rows),
         moved_points=sum(move.points_moved for move in plan.moves),
         took_seconds=_took_seconds(plan),
         blocks=sum(move.blocks for move in plan.moves),
         bytes=sum(move.bytes for move in plan.moves),
-        receivers=_names(move.target for move in plan.moves),
+        receivers=_join_names(move.target for move in plan.moves),
         others=sorted(set(snapshot.queues) - {move.queue for move in plan.moves}),
-        changes=_changes(plan.moves),
+        changes=_sum_point_changes(plan.moves),
         points_share=plan.points / (1000 * len(snapshot.queues) or 1000),
     )
 
@@ -123,7 +123,7 @@ def _took_seconds(plan: PlanDocument) -> float | None:
     return None if begun is None or ended is None else ended - begun
 
 
-def _changes(moves: Iterable[PlanMove]) -> dict[str, dict[str, int]]:
+def _sum_point_changes(moves: Iterable[PlanMove]) -> dict[str, dict[str, int]]:
     """Return {queue: {node: points gained}}."""
     changes: dict[str, dict[str, int]] = {}
     for move in moves:
@@ -150,21 +150,23 @@ def _move(move: PlanMove, snapshot: Snapshot, empties: bool) -> ShownMove:
     )
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
+def _sum_known_values(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
-def dumbbells(plan: PlanDocument, snapshot: Snapshot) -> list[Dumbbell]:
+def build_dumbbells(plan: PlanDocument, snapshot: Snapshot) -> list[Dumbbell]:
     """Return a row per node, the worst now first: utilization now and after, on one axis to 100 %."""
     rows = [
-        _dumbbell(name, before, plan.after.get(name, before), snapshot.nodes.get(name))
+        _build_dumbbell(name, before, plan.after.get(name, before), snapshot.nodes.get(name))
         for name, before in plan.before.items()
     ]
     return sorted(rows, key=lambda row: (-(row.now if row.now is not None else 2.0), row.name))
 
 
-def _dumbbell(name: str, before: NodeForecast, after: NodeForecast, limits: NodeStatus | None) -> Dumbbell:
+def _build_dumbbell(
+    name: str, before: NodeForecast, after: NodeForecast, limits: NodeStatus | None
+) -> Dumbbell:
     return Dumbbell(
         name=name,
         now=before.utilisation,

@@ -14,8 +14,8 @@ from console.accounts.access import Actor, actor_of, requires
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals import plans as planning
 from console.connections.control_server import control
-from console.input.form_values import number_of
-from console.pages.frame.action import Done, action, text_of
+from console.input.form_values import parse_number
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.plant.plan_view import ShownPlan, build_view
@@ -24,8 +24,8 @@ from console.pages.queues.queues import queue_page
 from queues.errors import BadInput
 from queues.models import Node, Queue
 from workers.models import Plan
-from workers.placement.plan_document import whole
-from workers.placement.plans import OPEN, another_refusal
+from workers.placement.plan_document import build_plan_document
+from workers.placement.plans import OPEN, explain_approval_refusal
 
 PER_PAGE = 25
 POINTS = "points-"  # the fields of a manual division: one for each node
@@ -89,11 +89,13 @@ def plans_page(
     ended = Paginator(rows.exclude(state__in=OPEN).order_by("-created_at", "-pk"), PER_PAGE)
     page_obj = ended.get_page(request.GET.get("page"))
     page = PlansPage(
-        open_plans=[build_view(whole(waiting_plan), snapshot) for waiting_plan in waiting],
-        ended=[build_view(whole(listed_plan), snapshot) for listed_plan in page_obj.object_list],
+        open_plans=[build_view(build_plan_document(waiting_plan), snapshot) for waiting_plan in waiting],
+        ended=[
+            build_view(build_plan_document(listed_plan), snapshot) for listed_plan in page_obj.object_list
+        ],
         page_obj=page_obj,
-        plan=build_view(whole(opened), snapshot) if opened else None,
-        approval=_approval(actor_of(request), opened) if opened else None,
+        plan=build_view(build_plan_document(opened), snapshot) if opened else None,
+        approval=_build_approval(actor_of(request), opened) if opened else None,
         undone_by=opened.undone_by.order_by("-pk").first() if opened else None,
         proposals_waiting=assistant_proposals.open_proposals(timezone.now()).count(),
         errors=errors or {},
@@ -102,11 +104,13 @@ def plans_page(
     return render_page(request, page)
 
 
-def _approval(actor: Actor, plan: Plan) -> VisitorApproval:
+def _build_approval(actor: Actor, plan: Plan) -> VisitorApproval:
     approvals = len(plan.approvals)
     if not actor.may("plan.approve"):
         return VisitorApproval(needed=1, approvals=approvals, refusal="")
-    return VisitorApproval(planning.approvals_needed(actor), approvals, another_refusal(plan, actor.user))
+    return VisitorApproval(
+        planning.count_required_approvals(actor), approvals, explain_approval_refusal(plan, actor.user)
+    )
 
 
 def _open_plan(made: Plan, message: str) -> Done:
@@ -114,7 +118,7 @@ def _open_plan(made: Plan, message: str) -> Done:
     return Done(message, url, {"plan": made.pk, "go": url})
 
 
-@action("plan.propose", plans_page)
+@declare_action("plan.propose", plans_page)
 def rebalance(request: HttpRequest) -> Done:
     """Propose a rebalancing and open the plan. Posted: goal (below-busy, band).
 
@@ -133,7 +137,7 @@ def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
     return nodes_page(request, **refusal)
 
 
-@action("node.use", use_page)
+@declare_action("node.use", use_page)
 def use(request: HttpRequest) -> Done:
     """Change the use of a node.
 
@@ -159,7 +163,7 @@ def use(request: HttpRequest) -> Done:
     raise BadInput("use", f"must be one of {', '.join(planning.USES)}, not {wanted[:40]!r}.")
 
 
-@action("plan.propose", queue_page)
+@declare_action("plan.propose", queue_page)
 def points(request: HttpRequest, name: str) -> Done:
     """Propose a manual division of points and open the plan.
 
@@ -167,7 +171,7 @@ def points(request: HttpRequest, name: str) -> Done:
     """
     get_object_or_404(Queue, name=name)
     wanted = {
-        field.removeprefix(POINTS): _whole(text, field)
+        field.removeprefix(POINTS): _parse_whole_number(text, field)
         for field in request.POST
         if field.startswith(POINTS) and (text := request.POST.get(field, "")).strip()
     }
@@ -187,8 +191,8 @@ def points(request: HttpRequest, name: str) -> Done:
     return _open_plan(made, f"Plan {made.pk} waits for approval.")
 
 
-def _whole(text: str, field: str) -> int:
-    value = number_of(text, field)
+def _parse_whole_number(text: str, field: str) -> int:
+    value = parse_number(text, field)
     if not isinstance(value, int):
         raise BadInput(field, "must be a whole number.")
     return value
@@ -204,7 +208,7 @@ def _find_plan(plan_id: int) -> Plan:
     return get_object_or_404(Plan, pk=plan_id)
 
 
-@action("plan.approve", plan_page)
+@declare_action("plan.approve", plan_page)
 def approve(request: HttpRequest, plan_id: int) -> Done:
     """Approve a plan. Posted: hash (of the plan as shown), reason."""
     posted = request.POST
@@ -224,21 +228,21 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
     return Done(said, reverse("plan", args=[plan_id]))
 
 
-@action("plan.approve", plan_page)
+@declare_action("plan.approve", plan_page)
 def reject(request: HttpRequest, plan_id: int) -> Done:
     """Reject a plan. Posted: reason."""
     planning.reject(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
     return Done(f"Plan {plan_id} was rejected; nothing was moved.", reverse("plan", args=[plan_id]))
 
 
-@action("plan.stop", plan_page)
+@declare_action("plan.stop", plan_page)
 def stop(request: HttpRequest, plan_id: int) -> Done:
     """Stop a plan. Posted: reason."""
     planning.stop(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
     return Done(f"Plan {plan_id} was stopped; completed moves stay.", reverse("plan", args=[plan_id]))
 
 
-@action("plan.propose", plan_page)
+@declare_action("plan.propose", plan_page)
 def roll_back(request: HttpRequest, plan_id: int) -> Done:
     """Roll back a plan: open a plan with the inverse moves. Posted: reason."""
     made = planning.roll_back(

@@ -12,10 +12,10 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.loops import THRESHOLDS, override_thresholds
 from console.connections.control_server import control
-from console.display.override_words import describe_end, instead_words
-from console.display.worst_first import RankedSubject, worst_first
-from console.input.form_values import expiry_of, is_untouched, number_of
-from console.pages.frame.action import Done, action
+from console.display.override_words import describe_end, describe_replaced_overrides
+from console.display.worst_first import RankedSubject, rank_subjects
+from console.input.form_values import is_untouched, parse_expiry, parse_number
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import time_shown
@@ -25,7 +25,7 @@ from queues.nodes.node_state import SILENT
 from workers.control.ledger import runs
 from workers.control.ledger.runs import TickRun
 from workers.documents.nodes import NodeStatus
-from workers.documents.parts import Parts, unready
+from workers.documents.parts import Parts, find_starting_parts
 from workers.models import LedgerEntry, Override
 from workers.placement import give_back
 from workers.steering.overrides import list_active_at
@@ -81,9 +81,9 @@ class WorkersPage(ConsolePage):
 @requires("plant.view")
 def overview(request: HttpRequest) -> HttpResponse:
     """Show what is worst, and the last actions of the loops."""
-    worst, attached = worst_first(snapshot_of(request)), list_attached(get_snapshot(request))
+    worst, attached = rank_subjects(snapshot_of(request)), list_attached(get_snapshot(request))
     page = OverviewPage(
-        decisions=runs.news(time_shown(request), LATEST_DECISIONS),
+        decisions=runs.list_news_lines(time_shown(request), LATEST_DECISIONS),
         worst=worst[:WORST],
         worst_queues=[row for row in worst if row.kind == "queue"][:WORST],
         starting=_list_starting_parts(get_snapshot(request).parts),
@@ -95,7 +95,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 def _list_starting_parts(parts: Parts) -> Parts:
     """Return the checklist of a start; empty once all parts have run."""
-    return dict(sorted(parts.items())) if unready(parts) else {}
+    return dict(sorted(parts.items())) if find_starting_parts(parts) else {}
 
 
 @require_safe
@@ -127,7 +127,9 @@ def node_page(
         name=name,
         node=node_row,
         row=row,
-        can_get_back=row is not None and row.state not in SILENT and give_back.offers(name, row.points),
+        can_get_back=row is not None
+        and row.state not in SILENT
+        and give_back.can_restore_points(name, row.points),
         queues_here=[queue for queue, shown in queues.items() if name in shown.containers],
         overrides=list_active_at(time_shown(request)).filter(node=node_row).select_related("owner"),
         errors=errors or {},
@@ -136,14 +138,14 @@ def node_page(
     return render_page(request, page, f"node:{name}")
 
 
-@action("node.thresholds", node_page)
+@declare_action("node.thresholds", node_page)
 def thresholds(request: HttpRequest, name: str) -> Done:
     """Override thresholds. Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason,
     expiry.
     """
     node_row = get_object_or_404(Node, name=name)
     wanted = {
-        key: number_of(request.POST[key], key)
+        key: parse_number(request.POST[key], key)
         for key in THRESHOLDS
         if request.POST.get(key, "").strip() and not is_untouched(request.POST, key)
     }
@@ -154,12 +156,12 @@ def thresholds(request: HttpRequest, name: str) -> Done:
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
         control=control(),
-        expiry=expiry_of(request.POST),
+        expiry=parse_expiry(request.POST),
     )
     what = " and ".join(
         f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made
     )
-    message = f"{name} is {what} of capacity {describe_end(made[0])}.{instead_words(made)}"
+    message = f"{name} is {what} of capacity {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     return Done(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
 
 

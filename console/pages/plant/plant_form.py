@@ -7,7 +7,7 @@ from django.http import QueryDict
 
 from console.input.form_values import fill_form
 from console.pages.frame.page import Errors
-from console.pages.frame.wrong_line import wrong_line
+from console.pages.frame.wrong_line import find_wrong_line
 from workers.plants.foreign import adapters
 from workers.plants.foreign.kind import PlantOption
 from workers.plants.models import RegisteredPlant
@@ -43,12 +43,12 @@ class FormOption:
         return f"{self.kind}.{self.name}"
 
 
-def form_of(editing: RegisteredPlant | None, submitted: QueryDict | None, kind: str = "weir") -> PlantForm:
+def build_form(editing: RegisteredPlant | None, submitted: QueryDict | None, kind: str = "weir") -> PlantForm:
     given = {"kind": kind} if editing is None else {name: getattr(editing, name) for name in REACHED}
     return fill_form(PlantForm, submitted or given)
 
 
-def options_of(
+def iterate_form_options(
     editing: RegisteredPlant | None,
     submitted: QueryDict | None,
     errors: Errors | None = None,
@@ -58,8 +58,8 @@ def options_of(
 
     errors: of a rejected form, whose text shows the line; example: name of a text to start from.
     """
-    wrong = wrong_line(errors or {})
-    for kind in adapters.kinds().values():
+    wrong = find_wrong_line(errors or {})
+    for kind in adapters.list_kinds().values():
         kept = editing.options if editing is not None and editing.kind == kind.name else {}
         for name, about in kind.options.items():
             option = FormOption(
@@ -75,5 +75,5 @@ def options_of(
 
 def read_options(posted: QueryDict, kind: str) -> dict[str, str]:
     """Return the posted options of a kind; an unknown kind has none."""
-    known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
+    known = adapters.list_kinds()[kind].options if kind in adapters.list_kinds() else {}
     return {name: posted.get(f"{kind}.{name}", "").strip() for name in known}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from console.display.first_report import ShownReport, report_of
 from controllers.framework.reason import format_count, format_names
-from controllers.parallelism.inputs import rate_per_second, service_seconds
+from controllers.parallelism.inputs import compute_rate_per_second, compute_service_seconds
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup
@@ -15,7 +15,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import Loop
 from workers.plants.orders import explain_unreached
 from workers.plants.registry import LOCAL, explain_unseen
-from workers.plants.topology import topology_of
+from workers.plants.topology import build_topology
 
 MAX_CHARTED, NAMED = 6, 3
 
@@ -128,13 +128,15 @@ class AttachedPlant:
 def list_attached(snapshot: Snapshot) -> list[AttachedPlant]:
     """Return the attached plants, those with problems first."""
     plants = [
-        AttachedPlant(name=name, shown=build_view(snapshot, name), status=row, wrong=_wrong(name, row))
+        AttachedPlant(
+            name=name, shown=build_view(snapshot, name), status=row, wrong=_list_problems(name, row)
+        )
         for name, row in snapshot.plants.items()
     ]
     return sorted(plants, key=lambda plant: (plant.status.state == "seen", not plant.wrong, plant.name))
 
 
-def _wrong(name: str, row: PlantStatus) -> list[str]:
+def _list_problems(name: str, row: PlantStatus) -> list[str]:
     """Return the current problems; a plant that does not answer comes first, as the others may be out of
     date.
     """
@@ -152,7 +154,7 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
         return ShownPlant(name, "weir", "unseen", None, "there is no snapshot yet", None, None, None)
     if name == LOCAL:
         held = snapshot.steered_by or PlantHolder()
-        topology, error = _local(snapshot)
+        topology, error = _find_local_topology(snapshot)
         return ShownPlant(name, "weir", "seen", 0.0, error, topology, held.holder, held.until)
     row = snapshot.plants.get(name)
     if row is None:
@@ -173,27 +175,27 @@ def build_view(snapshot: Snapshot | None, name: str) -> ShownPlant:
         holder,
         until,
         row.sections,
-        groups_of(row.groups),
+        list_groups(row.groups),
         [ShownSensor(each, status) for each, status in row.sensors.items()],
         row.orders,
         explain_unreached(row),
     )
 
 
-def groups_of(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:
+def list_groups(groups: Mapping[str, ConsumerGroup]) -> list[ShownGroup]:
     """Return the groups, the largest lag first; groups of unknown lag last."""
     groups_shown = [ShownGroup(name, status) for name, status in groups.items()]
     return sorted(groups_shown, key=lambda group: (-(group.status.lag_seconds or -1.0), group.name))
 
 
-def _local(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
+def _find_local_topology(snapshot: Snapshot) -> tuple[MeasuredTopology | None, str | None]:
     try:
-        return topology_of(snapshot), None
+        return build_topology(snapshot), None
     except BadInput as error:
         return None, str(error)
 
 
-def settable_tasks(plant: ShownPlant) -> int | None:
+def count_settable_tasks(plant: ShownPlant) -> int | None:
     """Return the operators whose tasks can be set."""
     if plant.topology is None:
         return None
@@ -202,12 +204,12 @@ def settable_tasks(plant: ShownPlant) -> int | None:
     )
 
 
-def operators_of(topology: MeasuredTopology) -> list[ShownOperator]:
+def list_operators(topology: MeasuredTopology) -> list[ShownOperator]:
     names = dict.fromkeys(name for path in topology.paths.values() for name in path)
-    return [_operator(topology.operators[name], topology.window_seconds) for name in names]
+    return [_build_operator(topology.operators[name], topology.window_seconds) for name in names]
 
 
-def _operator(operator: MeasuredOperator, window_seconds: float) -> ShownOperator:
+def _build_operator(operator: MeasuredOperator, window_seconds: float) -> ShownOperator:
     outputs = operator.measure("outputs")
     return ShownOperator(
         name=operator.name,
@@ -217,19 +219,19 @@ def _operator(operator: MeasuredOperator, window_seconds: float) -> ShownOperato
         maximum=operator.maximum,
         fixed=operator.fixed,
         settable=operator.fixed is None,
-        in_per_second=rate_per_second(operator, window_seconds),
+        in_per_second=compute_rate_per_second(operator, window_seconds),
         out_per_second=None if outputs is None else outputs / window_seconds,
-        service_seconds=service_seconds(operator) or operator.measure("service_seconds"),
+        service_seconds=compute_service_seconds(operator) or operator.measure("service_seconds"),
         utilisation=operator.aggregate("utilisation", "MAX"),
         latency_seconds=operator.measure("latency_seconds"),
         tasks=[
-            _task(name, operator.tasks[place] if place < len(operator.tasks) else {})
+            _build_task(name, operator.tasks[place] if place < len(operator.tasks) else {})
             for place, name in enumerate(operator.task_names)
         ],
     )
 
 
-def _task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
+def _build_task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
     return ShownTask(
         name=name,
         utilisation=measures.get("utilisation"),
@@ -240,7 +242,7 @@ def _task(name: str, measures: Mapping[str, float | None]) -> ShownTask:
     )
 
 
-def lanes_of(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> list[str]:
+def choose_lanes(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> list[str]:
     """Return the chart lanes: of all operators if tasks can be set, else of what is measured."""
     if any(operator.settable for operator in operators):
         return ["rate", "latency", "tasks"]
@@ -249,15 +251,16 @@ def lanes_of(operators: Sequence[ShownOperator], paths: Sequence[ShownPath]) -> 
     return [*rate, "latency"] if any(path.latency_seconds is not None for path in paths) else rate
 
 
-def paths_of(topology: MeasuredTopology) -> list[ShownPath]:
+def list_paths(topology: MeasuredTopology) -> list[ShownPath]:
     """Return the paths, the slowest first; those of unknown latency last."""
     paths = [
-        ShownPath(name, path, topology.path_latency_seconds(path)) for name, path in topology.paths.items()
+        ShownPath(name, path, topology.compute_path_latency_seconds(path))
+        for name, path in topology.paths.items()
     ]
     return sorted(paths, key=lambda each: -(each.latency_seconds or -1.0))
 
 
-def loops_of(snapshot: Snapshot, name: str) -> list[PlantLoop]:
+def list_loops(snapshot: Snapshot, name: str) -> list[PlantLoop]:
     """Return the loops that set the plant's tasks: an acting loop first, then loops of the whole plant."""
     loops = [
         PlantLoop(loop, row, None if name == LOCAL else report_of(row.id))

@@ -16,23 +16,29 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
-from console.input.form_values import number_of
+from console.input.form_values import parse_number
 from console.input.shown_digest import digest_of
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
-from console.pages.plant.plant_form import FormOption, PlantForm, form_of, options_of, read_options
+from console.pages.plant.plant_form import (
+    FormOption,
+    PlantForm,
+    build_form,
+    iterate_form_options,
+    read_options,
+)
 from console.pages.plant.plant_view import (
     PlantLoop,
     ShownOperator,
     ShownPath,
     ShownPlant,
     build_view,
-    lanes_of,
-    loops_of,
-    operators_of,
-    paths_of,
-    settable_tasks,
+    choose_lanes,
+    count_settable_tasks,
+    list_loops,
+    list_operators,
+    list_paths,
 )
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput
@@ -105,7 +111,10 @@ def plants_page(
     rows = {row.name: row for row in adapters.list_adapters()}
     plant_rows = [
         ListedPlant(
-            rows.get(name), each := build_view(snapshot, name), settable_tasks(each), _title(rows.get(name))
+            rows.get(name),
+            each := build_view(snapshot, name),
+            count_settable_tasks(each),
+            _get_kind_title(rows.get(name)),
         )
         for name in (LOCAL, *rows)
     ]
@@ -113,11 +122,11 @@ def plants_page(
     editing = rows.get(request.GET.get("edit", "") or changes)
     page = PlantsPage(
         plants=plant_rows,
-        kinds=list(adapters.kinds().values()),
-        options=list(options_of(editing, submitted, errors)),
+        kinds=list(adapters.list_kinds().values()),
+        options=list(iterate_form_options(editing, submitted, errors)),
         editing=editing,
         digest=digest_of(plant_registration.describe_registration(editing)) if editing else "",
-        form=form_of(editing, submitted),
+        form=build_form(editing, submitted),
         errors=errors or {},
         submitted=submitted or {},
     )
@@ -140,23 +149,23 @@ def plant_page(
     snapshot = snapshot_of(request)
     view = build_view(snapshot, name)
     topology = view.topology
-    operators = operators_of(topology) if topology else []
-    paths = paths_of(topology) if topology else []
+    operators = list_operators(topology) if topology else []
+    paths = list_paths(topology) if topology else []
     settable = [operator for operator in operators if operator.settable]
     page = PlantPage(
         shown=view,
         row=row,
-        title=_title(row),
+        title=_get_kind_title(row),
         is_local=name == LOCAL,
         operators=operators,
         tasks=sum(settable_operator.parallelism or 0 for settable_operator in settable),
         paths=paths,
         settable=settable,
-        lanes=lanes_of(operators, paths),
-        loops=loops_of(get_snapshot(request), name),
+        lanes=choose_lanes(operators, paths),
+        loops=list_loops(get_snapshot(request), name),
         hand_minutes=int(plant_control.HAND_MINUTES),
-        interventions=adapters.kinds()[row.kind].interventions
-        if row and row.kind in adapters.kinds()
+        interventions=adapters.list_kinds()[row.kind].interventions
+        if row and row.kind in adapters.list_kinds()
         else (),
         in_force=_list_active(name) if row else (),
         errors=errors or {},
@@ -172,11 +181,11 @@ def _list_active(name: str) -> Sequence[Intervention] | None:
         return None
 
 
-def _title(row: RegisteredPlant | None) -> str:
-    return "" if row is None else adapters.title_of(row.kind)
+def _get_kind_title(row: RegisteredPlant | None) -> str:
+    return "" if row is None else adapters.get_title(row.kind)
 
 
-@action("plant.register", plants_page)
+@declare_action("plant.register", plants_page)
 def register(request: HttpRequest) -> Done:
     """Register or change a plant.
 
@@ -184,7 +193,7 @@ def register(request: HttpRequest) -> Done:
     name again, if a registered plant is to be changed; digest: of the registration as shown.
     """
     name, kind = text_of(request, "name", "enter a name"), request.POST.get("kind", "")
-    known = adapters.kinds()[kind].options if kind in adapters.kinds() else {}
+    known = adapters.list_kinds()[kind].options if kind in adapters.list_kinds() else {}
     try:
         made = plant_registration.register(
             actor_of(request),
@@ -203,7 +212,7 @@ def register(request: HttpRequest) -> Done:
     return Done(f"{made.row.name} will be observed within seconds. {made.sentence}".strip(), url, {"go": url})
 
 
-@action("plant.register", plant_page)
+@declare_action("plant.register", plant_page)
 def remove(request: HttpRequest, name: str) -> Done:
     """Remove a plant. Posted: reason."""
     gone = plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
@@ -211,15 +220,15 @@ def remove(request: HttpRequest, name: str) -> Done:
     return Done(said, reverse("plants"), {"go": reverse("plants")})
 
 
-@action("plant.scale", plant_page)
+@declare_action("plant.scale", plant_page)
 def tasks(request: HttpRequest, name: str) -> Done:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
     operator = text_of(request, "operator", "choose an operator")
-    wanted = number_of(text_of(request, "tasks", "enter a whole number"), "tasks")
-    minutes = number_of(text_of(request, "minutes", "enter a duration"), "minutes")
+    wanted = parse_number(text_of(request, "tasks", "enter a whole number"), "tasks")
+    minutes = parse_number(text_of(request, "minutes", "enter a duration"), "minutes")
     if wanted != int(wanted):
         raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
-    with _refusals(), _adapter(request, name) as elastic:
+    with _convert_plant_errors(), _adapter(request, name) as elastic:
         plant_control.set_by_hand(
             actor_of(request),
             elastic,
@@ -233,25 +242,25 @@ def tasks(request: HttpRequest, name: str) -> Done:
     return Done(f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name]))
 
 
-@action("plant.scale", plant_page)
+@declare_action("plant.scale", plant_page)
 def release(request: HttpRequest, name: str) -> Done:
     """Release the tasks that were set by hand: the loops decide again. Nothing is posted."""
-    with _refusals(), _adapter(request, name) as elastic:
+    with _convert_plant_errors(), _adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
     return Done(f"The loops of {name} set tasks again.", reverse("plant", args=[name]))
 
 
-@action("plant.scale", plant_page)
+@declare_action("plant.scale", plant_page)
 def resume(request: HttpRequest, name: str) -> Done:
     """Resume a plant. Posted: reason."""
     plant_control.resume(actor_of(request), name, request.POST.get("reason", ""))
     return Done(f"The loops of {name} continue.", reverse("plant", args=[name]))
 
 
-@action("plant.scale", plant_page)
+@declare_action("plant.scale", plant_page)
 def intervene(request: HttpRequest, name: str) -> Done:
     """Intervene in a plant. Posted: kind, subject, value, minutes, reason."""
-    with _refusals():
+    with _convert_plant_errors():
         done = plant_control.intervene(
             actor_of(request),
             name,
@@ -259,20 +268,20 @@ def intervene(request: HttpRequest, name: str) -> Done:
             text_of(request, "subject", "enter a target"),
             request.POST.get("value", ""),
             control(),
-            minutes=number_of(text_of(request, "minutes", "enter a duration"), "minutes"),
+            minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
             reason=request.POST.get("reason", ""),
         )
     return Done(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
 
 
-@action("plant.scale", plant_page)
+@declare_action("plant.scale", plant_page)
 def undo(request: HttpRequest, name: str) -> Done:
     """Undo an intervention. Posted: kind, subject, reason."""
     kind, subject = (
         text_of(request, "kind", "choose an intervention"),
         text_of(request, "subject", "enter a target"),
     )
-    with _refusals():
+    with _convert_plant_errors():
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")
         )
@@ -280,7 +289,7 @@ def undo(request: HttpRequest, name: str) -> Done:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _convert_plant_errors() -> Iterator[None]:
     """Report errors of another plant, or of the process that holds it, at the form."""
     try:
         yield
@@ -295,10 +304,10 @@ def _find_topology(request: HttpRequest, name: str) -> MeasuredTopology:
     snapshot = snapshot_of(request)
     if snapshot is None:
         raise PlantUnavailable("There is no snapshot yet.")
-    if old := plant_control.too_old(snapshot, timezone.now()):
+    if old := plant_control.describe_staleness(snapshot, timezone.now()):
         raise PlantUnavailable(old)
     return find_topology(snapshot, name)
 
 
 def _adapter(request: HttpRequest, name: str) -> AbstractContextManager[Elastic]:
-    return adapters.plant_named(name, PublishedPlant(control(), time.time), actor_of(request).name)
+    return adapters.open_plant(name, PublishedPlant(control(), time.time), actor_of(request).name)

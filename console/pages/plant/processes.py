@@ -11,7 +11,7 @@ from console.accounts.access import actor_of, requires
 from console.actions.queues import processes as actions
 from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor, ProcessRow
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 
@@ -43,7 +43,7 @@ def processes_page(
     lines: list[str] = []
     said = dict(errors or {})
     try:
-        rows = actions.processes(actor) if supervisor.is_there() else []
+        rows = actions.list_processes(actor) if supervisor.is_there() else []
         lines = actions.log_lines(actor, opened) if opened and rows else []
     except NoSupervisor as error:
         said["supervisor"] = [str(error)]
@@ -60,7 +60,7 @@ def processes_page(
     return render_page(request, page, "frame")
 
 
-@action("process.restart", processes_page)
+@declare_action("process.restart", processes_page)
 def restart(request: HttpRequest) -> Done:
     """Restart a process. Posted: process, reason, at_once (1: it is killed)."""
     name, at_once = request.POST.get("process", ""), request.POST.get("at_once") == "1"

@@ -11,10 +11,10 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import describe_end, instead_words
+from console.display.override_words import describe_end, describe_replaced_overrides
 from console.display.subject_pages import is_known_host
-from console.input.form_values import expiry_of
-from console.pages.frame.action import Done, action
+from console.input.form_values import parse_expiry
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
@@ -68,7 +68,7 @@ def worker_host_page(
     return render_page(request, page, "frame")
 
 
-@action("host.drain", worker_host_page)
+@declare_action("host.drain", worker_host_page)
 def drain(request: HttpRequest, name: str) -> Done:
     """Drain a worker host. Posted: reason, expiry."""
     made = stops.drain_host(
@@ -76,9 +76,9 @@ def drain(request: HttpRequest, name: str) -> Done:
         name,
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        expiry=expiry_of(request.POST),
+        expiry=parse_expiry(request.POST),
         control=control(),
     )
     said = f"{name} accepts no new work {describe_end(made)}; running work is finished."
-    said += instead_words([made])
+    said += describe_replaced_overrides([made])
     return Done(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})

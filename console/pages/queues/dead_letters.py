@@ -12,14 +12,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import actor_of, admit, demand, requires
+from console.accounts.access import actor_of, admit, require_permission, requires
 from console.actions import dead_letter_steering, dead_letters
 from console.actions.dead_letter_steering import EDITABLE
 from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, FoundDeadLetters, Name, NamedDeadLetter
-from console.display.formats import typed
-from console.input.form_values import number_of, time_of
-from console.input.row_id import id_of
-from console.pages.frame.action import Done, action
+from console.display.formats import format_for_input
+from console.input.form_values import parse_number, parse_time
+from console.input.row_id import parse_row_id
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.keyset import read_filter, span_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
@@ -100,7 +100,7 @@ def letters_page(
         page_obj=page_obj,
         groups=[
             LinkedErrorGroup(**vars(group), query=_query(asked, queue=group.queue, error=group.error))
-            for group in found_letters.groups()
+            for group in found_letters.list_groups()
         ],
         filters=asked,
         carried={name: asked.get(name, "") for name in (*FILTER, "page") if asked.get(name)},
@@ -144,7 +144,9 @@ def letter_page(
 ) -> HttpResponse:
     get_object_or_404(Queue, name=queue)
     shown_letter, unreachable = _find_letter(request, queue, node, dead_id)
-    row = _row(request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), shown_letter)
+    row = _parse_row_index(
+        request.GET.get("event", "") or (submitted or QueryDict()).get("row", ""), shown_letter
+    )
     event = shown_letter.events[row] if shown_letter and shown_letter.events else None
     page = DeadLetterPage(
         queue=queue,
@@ -165,9 +167,13 @@ def letter_page(
 @requires("queue.peek")
 def download_bytes(request: HttpRequest, queue: str, node: str, dead_id: str) -> HttpResponse:
     """Return the letter's bytes as a file, even if unreadable; the letter's page if it is gone."""
-    demand(actor_of(request), "queue.peek", [queue])
+    require_permission(actor_of(request), "queue.peek", [queue])
     shown_letter, _ = _find_letter(request, queue, node, dead_id)
-    return dead_letters.download(shown_letter) if shown_letter else letter_page(request, queue, node, dead_id)
+    return (
+        dead_letters.build_download_response(shown_letter)
+        if shown_letter
+        else letter_page(request, queue, node, dead_id)
+    )
 
 
 def _find_letter(
@@ -181,8 +187,8 @@ def _find_letter(
         return None, True
 
 
-def _row(text: str, found: NamedDeadLetter | None) -> int:
-    row = id_of(text) or 0
+def _parse_row_index(text: str, found: NamedDeadLetter | None) -> int:
+    row = parse_row_id(text) or 0
     return row if found and row < len(found.events) else 0
 
 
@@ -192,14 +198,14 @@ def _as_text(event: Mapping[str, Any] | None) -> dict[str, str]:
         return {}
     cells = {field: "" if event[field] is None else event[field] for field in EDITABLE}
     time = event["time"].isoformat().replace("+00:00", "Z")
-    return {**cells, "time": time, "value": typed(event["value"])}
+    return {**cells, "time": time, "value": format_for_input(event["value"])}
 
 
 def _read_event(submitted: QueryDict) -> dict[str, str]:
     return {field: submitted.get(EVENT + field, "") for field in EDITABLE}
 
 
-@action("dead_letters.requeue", letters_page)
+@declare_action("dead_letters.requeue", letters_page)
 def act(request: HttpRequest) -> Done:
     """Requeue or discard letters.
 
@@ -215,9 +221,9 @@ def act(request: HttpRequest) -> Done:
         names = dead_letter_steering.list_matching(
             actor,
             filter_of(posted),
-            time_of(posted.get("through", ""), "through"),
+            parse_time(posted.get("through", ""), "through"),
             posted.get("digest", ""),
-            int(number_of(posted.get("count", ""), "count")),
+            int(parse_number(posted.get("count", ""), "count")),
         )
     else:
         names = dead_letters.parse_names(posted.getlist("letter"))
@@ -226,19 +232,19 @@ def act(request: HttpRequest) -> Done:
     )
     url = reverse("dead-letters") + f"?{_query(posted)}".rstrip("?")
     go = {"go": url} if posted.get("return") else {}
-    return Done(report.sentence(), url, {**vars(report), **go})
+    return Done(report.format_sentence(), url, {**vars(report), **go})
 
 
-@action("dead_letters.fix", letter_page)
+@declare_action("dead_letters.fix", letter_page)
 def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
     """Fix an event, then open the letter as it is now.
 
     Posted: digest (of the letter as shown), row, event-FIELD for each, reason.
     """
     posted, actor = request.POST, actor_of(request)
-    demand(actor, "dead_letters.fix", [queue])
+    require_permission(actor, "dead_letters.fix", [queue])
     name = Name(queue, node, dead_id, posted.get("digest", ""))
-    row = int(number_of(posted.get("row", "0"), "row"))
+    row = int(parse_number(posted.get("row", "0"), "row"))
     reason = posted.get("reason", "")
     fixed_letter = dead_letters.find(queue, node, dead_id)
     event = fixed_letter.events[row] if fixed_letter and 0 <= row < len(fixed_letter.events) else None
@@ -277,7 +283,7 @@ def _read(given: Mapping[str, str]) -> dict[str, Any]:
     for field in {"value", "time"} & event.keys():
         event[field] = (event[field] or "").strip() or None
     if event.get("value") is not None:
-        event["value"] = number_of(event["value"], "value")
+        event["value"] = parse_number(event["value"], "value")
     if "time" in event and event["time"] is None:
         raise BadInput("time", "is missing; enter the time of the event.")
     return event

@@ -6,12 +6,12 @@ from django.utils import timezone
 
 from console.accounts.access import actor_of
 from console.actions.queues import ladders
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.queues.queues import queue_page
 from controllers.shedding.ladder import LEVELS
 
 
-@action("ladder.cap", queue_page)
+@declare_action("ladder.cap", queue_page)
 def cap(request: HttpRequest, name: str) -> Done:
     """Limit a queue's ladder without expiry. Posted: cap (a level), reason."""
     reason = text_of(request, "reason", "give a reason for the audit log")

@@ -57,17 +57,17 @@ class LadderSteps:
         return f"{LAW.name}/{self.queue}"
 
 
-def ladder_of(queue: str) -> LadderSteps | None:
+def build_ladder(queue: str) -> LadderSteps | None:
     """Return the current ladder; None for a queue without one."""
     loop = Loop.objects.filter(name=f"{LAW.name}/{queue}").first()
     if loop is None:
         return None
     now = timezone.now()
     held = overrides.list_effective(loop, now)
-    cap = overrides.effective_parameters(LAW, loop.parameters, held, now)["cap"]
-    mode = overrides.mode_of(loop, held, now)
-    entry = ledger.last_entry(loop)
-    rung = int(_terms(entry).get("rung", 0))
+    cap = overrides.get_effective_parameters(LAW, loop.parameters, held, now)["cap"]
+    mode = overrides.get_effective_mode(loop, held, now)
+    entry = ledger.find_last_entry(loop)
+    rung = int(_merge_manual_terms(entry).get("rung", 0))
     saturated = ((entry.observation or {}) if entry else {}).get("saturated") or {}
     # A decision of another mode is not in force: the next decision is.
     is_done = mode in Loop.ACTING and entry is not None and entry.mode == mode
@@ -85,7 +85,7 @@ def ladder_of(queue: str) -> LadderSteps | None:
     )
 
 
-def _terms(entry: LedgerEntry | None) -> dict[str, Any]:
+def _merge_manual_terms(entry: LedgerEntry | None) -> dict[str, Any]:
     """Return the terms with the level in force: the guard limits a manual level, too."""
     return {**entry.terms.get("manual", {}), **entry.terms} if entry else {}
 

@@ -7,9 +7,9 @@ from django.utils import timezone
 from console.accounts.access import actor_of
 from console.actions.queues import stops
 from console.connections.control_server import control
-from console.display.override_words import describe_end, instead_words
-from console.input.form_values import expiry_of
-from console.pages.frame.action import Done, action, text_of
+from console.display.override_words import describe_end, describe_replaced_overrides
+from console.input.form_values import parse_expiry
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.queues.queues import queue_page
 from queues import pausing
 
@@ -19,7 +19,7 @@ MEANS = {
 }
 
 
-@action("queue.pause", queue_page)
+@declare_action("queue.pause", queue_page)
 def pause(request: HttpRequest, name: str) -> Done:
     """Pause a queue. Posted: part (intake or consumption), reason, expiry."""
     part = text_of(request, "part", f"choose {' or '.join(pausing.PARTS)}")
@@ -29,10 +29,9 @@ def pause(request: HttpRequest, name: str) -> Done:
         part,
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
-        expiry=expiry_of(request.POST),
+        expiry=parse_expiry(request.POST),
         control=control(),
     )
-    said = (
-        f"{part.capitalize()} of {name} is paused {describe_end(made)}: {MEANS[part]}.{instead_words([made])}"
-    )
+    replaced = describe_replaced_overrides([made])
+    said = f"{part.capitalize()} of {name} is paused {describe_end(made)}: {MEANS[part]}.{replaced}"
     return Done(said, reverse("queue", args=[name]), {"overrides": [made.pk]})

@@ -15,9 +15,9 @@ from console.accounts.access import ConfirmationNeeded, actor_of, requires
 from console.actions.queues import definitions as queue_definitions
 from console.actions.queues.definitions import FIELDS
 from console.connections.control_server import control
-from console.input.form_values import number_of
+from console.input.form_values import parse_number
 from console.input.shown_digest import digest_of
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from queues.models import Queue
@@ -50,7 +50,7 @@ def new(request: HttpRequest) -> HttpResponse:
 def new_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
-    empty = queue_definitions.definition_of(Queue())
+    empty = queue_definitions.get_queue_definition(Queue())
     return _page(request, "", Queue.Kind.JOBS, empty, errors, submitted)
 
 
@@ -65,7 +65,7 @@ def definition_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     queue = get_object_or_404(Queue, name=name)
-    return _page(request, name, queue.kind, queue_definitions.definition_of(queue), errors, submitted)
+    return _page(request, name, queue.kind, queue_definitions.get_queue_definition(queue), errors, submitted)
 
 
 def _page(
@@ -76,7 +76,7 @@ def _page(
     errors: Errors | None,
     submitted: QueryDict | None,
 ) -> HttpResponse:
-    shown = {field: _text(now[field]) for field in FIELDS}
+    shown = {field: _format_value(now[field]) for field in FIELDS}
     typed = {field: str(submitted[field]) for field in FIELDS if submitted and field in submitted}
     page = QueueDefinitionPage(
         name=name,
@@ -91,25 +91,25 @@ def _page(
     return render_page(request, page, "frame")
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
-def fields_of(posted: Mapping[str, str]) -> dict[str, Any]:
+def read_fields(posted: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields as typed; an empty field keeps its value. Raises `BadInput` that names the field."""
     given: dict[str, Any] = {}
     for name in FIELDS:
         text = posted.get(name, "").strip()
         if name == "handler_options":
-            given |= {name: _object(text)} if text else {}
+            given |= {name: _parse_json_object(text)} if text else {}
         elif name in NUMBERS:
-            given |= {name: number_of(text, name)} if text else {}
+            given |= {name: parse_number(text, name)} if text else {}
         elif text:
             given[name] = text
     return given
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_json_object(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -125,14 +125,14 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     """Return what the posted form would change, as {"sentence", "rows"}; nothing is changed."""
     queue = get_object_or_404(Queue, name=name)
     try:
-        previewed = queue_definitions.preview(actor_of(request), queue, fields_of(request.POST))
+        previewed = queue_definitions.preview(actor_of(request), queue, read_fields(request.POST))
     except ConfirmationNeeded as needed:
         return JsonResponse({"sentence": str(needed), "rows": []})
     except BadInput as error:
         return JsonResponse(
             {"sentence": f"{error.field.replace('_', ' ').capitalize()} {error.message}", "rows": []}
         )
-    lines = previewed.lines()
+    lines = previewed.list_changed_lines()
     said = (
         f"{len(lines)} field{'' if len(lines) == 1 else 's'} would change."
         if lines
@@ -141,23 +141,23 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     return JsonResponse({"sentence": said, "rows": [{"title": line} for line in lines]})
 
 
-@action("queue.define", definition_page)
+@declare_action("queue.define", definition_page)
 def change(request: HttpRequest, name: str) -> Done:
     """Change a queue. Posted: the fields, digest (of the queue as shown), reason."""
     changed = queue_definitions.change(
         actor_of(request),
         name,
-        fields_of(request.POST),
+        read_fields(request.POST),
         digest=request.POST.get("digest", ""),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return Done(f"{name} was changed: {'; '.join(changed.lines())}.", url, {"go": url})
+    return Done(f"{name} was changed: {'; '.join(changed.list_changed_lines())}.", url, {"go": url})
 
 
-@action("queue.define", new_page)
+@declare_action("queue.define", new_page)
 def create(request: HttpRequest) -> Done:
     """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields,
     reason.
@@ -167,7 +167,7 @@ def create(request: HttpRequest) -> Done:
         actor_of(request),
         name,
         request.POST.get("kind", ""),
-        fields_of(request.POST),
+        read_fields(request.POST),
         reason=request.POST.get("reason", ""),
         now=timezone.now(),
         control=control(),

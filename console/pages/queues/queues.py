@@ -16,7 +16,7 @@ from console.input.shown_digest import digest_of
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
-from console.pages.queues.ladder_view import LadderSteps, ladder_of
+from console.pages.queues.ladder_view import LadderSteps, build_ladder
 from controllers.shedding.ladder import LEVELS
 from queues.models import Node, Queue
 from queues.nodes.node_state import OFFLINE
@@ -82,18 +82,18 @@ def queue_page(
     request: HttpRequest, name: str, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     queue_row = get_object_or_404(Queue, name=name)
-    letters = dead_letters.newest(queue_row, LETTERS, actor_of(request))
-    division = division_of(queue_row, get_snapshot(request))
+    letters = dead_letters.read_newest_letters(queue_row, LETTERS, actor_of(request))
+    division = list_points_by_node(queue_row, get_snapshot(request))
     page = QueuePage(
         name=name,
         queue=queue_row,
         row=get_snapshot(request).queues.get(name),
-        pauses=pauses_of(name, time_shown(request)),
+        pauses=list_pauses(name, time_shown(request)),
         division=division,
         division_digest=digest_of({point.node: point.points for point in division if point.points}),
         dead_letters=letters.letters,
         unreachable=letters.unreachable,
-        ladder=ladder_of(name) if past_of(request) is None else None,  # as of now
+        ladder=build_ladder(name) if past_of(request) is None else None,  # as of now
         levels=LEVELS,
         errors=errors or {},
         submitted=submitted or {},
@@ -101,12 +101,12 @@ def queue_page(
     return render_page(request, page, f"queue:{name}")
 
 
-def pauses_of(name: str, now: datetime) -> QuerySet[Override]:
+def list_pauses(name: str, now: datetime) -> QuerySet[Override]:
     """Return the overrides that pause a queue."""
     return list_active_at(now).filter(queue=name, name__in=PARTS, law="", node=None).select_related("owner")
 
 
-def division_of(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
+def list_points_by_node(queue: Queue, snapshot: Snapshot) -> list[PointsOfNode]:
     """Return the queue's points by node.
 
     Plans are computed from the points in the database, not from those of the last snapshot.

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions.queues import waiting_events
 from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekRequest, WaitingEvents
-from console.input.form_values import number_of
+from console.input.form_values import parse_number
 from console.pages.frame.page import FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
 from queues.models import Queue
@@ -58,6 +58,6 @@ def show_waiting_events(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _read_options(request: HttpRequest, queue: str) -> PeekRequest:
-    events = number_of(request.GET.get("events", str(FEW_EVENTS)), "events")
+    events = parse_number(request.GET.get("events", str(FEW_EVENTS)), "events")
     order = request.GET.get("order", ORDERS[0])
     return PeekRequest(queue, request.GET["node"], order, events)  # type: ignore[arg-type]

@@ -12,15 +12,15 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.accounts.access import requires
-from console.connections.control_server import control, latest_snapshot
-from console.input.form_values import number_of
+from console.connections.control_server import control, load_latest_snapshot
+from console.input.form_values import parse_number
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from queues.errors import BadInput
 from workers.control import costs
 from workers.control.costs import CostPrices, LoopCosts, PlantCosts
 from workers.control.kinds.registry import KINDS
 from workers.models import Loop
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 FIRST_HOURS = 1.0
 
@@ -49,17 +49,17 @@ def page(request: HttpRequest) -> HttpResponse:
     errors: dict[str, list[str]] = {}
     plant, costs_of_loop, hours, now, status = None, None, FIRST_HOURS, timezone.now(), 200
     rivals = [name for name, kind in KINDS.items() if kind.replay is not None]
-    here = active_loops().filter(law__in=rivals).exclude(target__has_key="plant")
+    here = list_active_loops().filter(law__in=rivals).exclude(target__has_key="plant")
     loops = list(here.order_by("name"))
     loop = next(
         (loop_choice for loop_choice in loops if str(loop_choice.pk) == request.GET.get("loop", "")), None
     )
     try:
         text = request.GET.get("hours", "").strip()
-        hours = float(number_of(text, "hours")) if text else FIRST_HOURS
+        hours = float(parse_number(text, "hours")) if text else FIRST_HOURS
         if loop is not None:
-            costs_of_loop = costs.loop_costs(loop, hours, now, time.monotonic)
-        plant = costs.plant_costs(control(), settings.WEIR_DATA, latest_snapshot(), hours, now)
+            costs_of_loop = costs.compute_loop_costs(loop, hours, now, time.monotonic)
+        plant = costs.compute_plant_costs(control(), settings.WEIR_DATA, load_latest_snapshot(), hours, now)
     except BadInput as error:
         errors, status = {error.field: [error.message]}, 422
     except redis.RedisError as error:

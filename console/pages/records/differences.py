@@ -11,13 +11,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.accounts.access import Actor, actor_of, demand_contents, requires
+from console.accounts.access import Actor, actor_of, require_data_access, requires
 from console.actions.task_documents import DescribedRun, describe_run
-from console.connections.surroundings import surroundings
-from console.incidents.comparison_runs import begin_count, last_run
-from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, compare, stretches_of
-from console.input.form_values import iso, time_of
-from console.pages.frame.action import Done, action
+from console.connections.surroundings import build_job_context
+from console.incidents.comparison_runs import begin_count, find_last_run
+from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, build_compared_ranges, compare
+from console.input.form_values import format_iso_time, parse_time
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from controllers.diagnosis.differences import Difference
 from queues.errors import BadInput
@@ -52,7 +52,11 @@ class AskedComparison:
 
     def query(self) -> str:
         """Return the query of the same comparison, with its times."""
-        asked = {"from": iso(self.since), "to": iso(self.until), "against": self.against}
+        asked = {
+            "from": format_iso_time(self.since),
+            "to": format_iso_time(self.until),
+            "against": self.against,
+        }
         return urlencode({**asked, "queue": self.queue})
 
 
@@ -98,7 +102,7 @@ def differences_page(
     comparison, run, too_much, refused, status = None, None, "", errors or {}, 200
     try:
         asked = _read_window(given, now, actor)
-        demand_contents(actor, "plant.view", [asked.queue] if asked.queue else None)
+        require_data_access(actor, "plant.view", [asked.queue] if asked.queue else None)
         run = _run_of(asked)
         if not (refused or (run and run.state in runs.OPEN)):
             comparison = compare(asked.since, asked.until, asked.against, asked.queue, settings.WEIR_DATA)
@@ -116,7 +120,7 @@ def differences_page(
         queues=[
             name
             for name in Queue.objects.order_by("name").values_list("name", flat=True)
-            if actor.reaches([name])
+            if actor.can_access_queues([name])
         ],
         comparison=comparison,
         run=describe_run(run) if run else None,
@@ -124,19 +128,21 @@ def differences_page(
         too_much=too_much,
         rows=[format_row(row) for row in comparison.rows] if comparison else [],
         there_words=AGAINST.get(asked.against, ""),
-        timeline_query=urlencode({"from": iso(asked.since), "to": iso(asked.until)}),
+        timeline_query=urlencode({"from": format_iso_time(asked.since), "to": format_iso_time(asked.until)}),
         errors=refused,
     )
     return render_page(request, page, "frame", status)
 
 
-@action("task.run", differences_page)
+@declare_action("task.run", differences_page)
 def count(request: HttpRequest) -> Done:
     """Start a Spark run that counts the two ranges; the page shows its progress. Posted: from, to, against,
     queue.
     """
     asked = _read_window(request.POST, timezone.now(), actor_of(request))
-    run = begin_count(actor_of(request), asked.since, asked.until, asked.against, asked.queue, surroundings())
+    run = begin_count(
+        actor_of(request), asked.since, asked.until, asked.against, asked.queue, build_job_context()
+    )
     url = f"{reverse('differences')}?{asked.query()}"
     return Done(f"Run {run.pk} counts these time ranges in Spark.", url, {"run": run.pk, "go": url})
 
@@ -146,14 +152,14 @@ def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> Asked
     `BadInput`.
     """
     queue = given.get("queue", "").strip() or min(actor.queues or ("",))
-    until = min(time_of(given["to"], "to"), now) if given.get("to", "").strip() else now
-    since = time_of(given["from"], "from") if given.get("from", "").strip() else until - FIRST
+    until = min(parse_time(given["to"], "to"), now) if given.get("to", "").strip() else now
+    since = parse_time(given["from"], "from") if given.get("from", "").strip() else until - FIRST
     return AskedComparison(since, until, given.get("against", "before"), queue)
 
 
 def _run_of(asked: AskedComparison) -> Run | None:
     """Return the run of a comparison. Raises `BadInput` for ranges that can't be compared."""
-    return last_run(asked.queue, *stretches_of(asked.since, asked.until, asked.against))
+    return find_last_run(asked.queue, *build_compared_ranges(asked.since, asked.until, asked.against))
 
 
 def format_row(row: Difference) -> ShownDifference:

@@ -76,7 +76,7 @@ class EntryPage(ConsolePage):
 @requires("plant.view")
 def ledger(request: HttpRequest) -> HttpResponse:
     """Show the decisions that the address requests."""
-    pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.page
+    pages = list_ticks if any(request.GET.get(name) for name in NARROW) else runs.load_page
     page = LedgerListPage(
         **vars(
             build_listing(
@@ -100,15 +100,15 @@ def list_ticks(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> keyset.KeysetPage:
     """Return the selected ticks, each with its delay."""
-    page = keyset.page(chosen, lines, before, after)
-    return replace(page, rows=runs.entries_of([entry.pk for entry in page.rows]))
+    page = keyset.load_page(chosen, lines, before, after)
+    return replace(page, rows=runs.load_entries([entry.pk for entry in page.rows]))
 
 
 @require_safe
 @requires("plant.view")
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Show one decision, with its replay."""
-    ledger_entry = folds.entry(entry_id)
+    ledger_entry = folds.find_entry(entry_id)
     if ledger_entry is None:
         raise Http404(f"Decision {entry_id} does not exist.")
     page = EntryPage(

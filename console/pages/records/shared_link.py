@@ -23,13 +23,13 @@ from console.accounts.access import actor_of
 from console.actions.timeline import shared_links
 from console.connections.control_server import control
 from console.display import for_strangers
-from console.display.formats import formatted
-from console.display.plant_picture import PlantCard, png
-from console.display.state_words import health_word
-from console.input.form_values import number_of, time_of
-from console.input.row_id import id_of
+from console.display.formats import format_value
+from console.display.plant_picture import PlantCard, render_png
+from console.display.state_words import get_health_word
+from console.input.form_values import parse_number, parse_time
+from console.input.row_id import parse_row_id
 from console.models import SharedLink
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
 from console.web.template_context import TemplateContext, render_context
@@ -89,25 +89,25 @@ def show_shared_instant(request: HttpRequest, signed: str) -> HttpResponse:
     """Show the plant at the link's instant."""
     link, snapshot = _open_link(signed)
     if link is None or snapshot is None:
-        return _private(render_context(request, NoLinkPage(), status=404))
+        return _set_private_headers(render_context(request, NoLinkPage(), status=404))
     page = SharedLinkPage(
-        at=_instant(snapshot, link.at),
+        at=_get_shown_instant(snapshot, link.at),
         expires_at=link.expires_at,
         plant=snapshot.plant,
         state=snapshot.health.state,
-        word=health_word(snapshot.health),
-        worst=for_strangers.worst(snapshot),
+        word=get_health_word(snapshot.health),
+        worst=for_strangers.describe_worst_problem(snapshot),
         totals=snapshot.totals,
         nodes=snapshot.nodes,
         queues=snapshot.queues,
         alerts=[
-            replace_fields(alert, title=for_strangers.title_of(alert))
+            replace_fields(alert, title=for_strangers.get_public_title(alert))
             for alert in snapshot.alerts
             if alert.under is None
         ],
         picture=request.build_absolute_uri(reverse("shared-link-picture", args=[signed])),
     )
-    return _private(render_context(request, page))
+    return _set_private_headers(render_context(request, page))
 
 
 @login_not_required
@@ -122,8 +122,10 @@ def picture(request: HttpRequest, signed: str) -> HttpResponse:
     except (redis.RedisError, BadDocument, OSError, NoPicture):
         drawn = None
     if drawn is None:
-        return _private(HttpResponse("This link is not valid.\n", status=404, content_type="text/plain"))
-    return _private(HttpResponse(drawn, content_type="image/png"))
+        return _set_private_headers(
+            HttpResponse("This link is not valid.\n", status=404, content_type="text/plain")
+        )
+    return _set_private_headers(HttpResponse(drawn, content_type="image/png"))
 
 
 @functools.lru_cache(maxsize=MAX_PICTURES)
@@ -132,22 +134,22 @@ def _draw_picture(data: Path, asked: datetime) -> bytes:
     snapshot = snapshot_at(data, asked.timestamp())
     if snapshot is None:
         raise NoPicture
-    at, totals = _instant(snapshot, asked), snapshot.totals
+    at, totals = _get_shown_instant(snapshot, asked), snapshot.totals
     card = PlantCard(
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
         severity=snapshot.health.severity,
         state=WORDS[snapshot.health.severity],
-        sentence=for_strangers.worst(snapshot),
+        sentence=for_strangers.describe_worst_problem(snapshot),
         tiles=(
-            ("Events in", f"{formatted(totals.in_per_second, 'rate')} /s"),
-            ("Events out", f"{formatted(totals.out_per_second, 'rate')} /s"),
-            ("Latency, p95", f"{formatted(totals.latency_p95_seconds, 'fraction')} s"),
-            ("Waiting events", formatted(totals.backlog_events, "integer")),
+            ("Events in", f"{format_value(totals.in_per_second, 'rate')} /s"),
+            ("Events out", f"{format_value(totals.out_per_second, 'rate')} /s"),
+            ("Latency, p95", f"{format_value(totals.latency_p95_seconds, 'fraction')} s"),
+            ("Waiting events", format_value(totals.backlog_events, "integer")),
         ),
-        rates=_rates(data, at),
+        rates=_load_rates(data, at),
         about="Events/s in, previous two hours",
     )
-    return png(card)
+    return render_png(card)
 
 
 def _open_link(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
@@ -160,13 +162,13 @@ def _open_link(signed: str) -> tuple[SharedLink | None, Snapshot | None]:
         return link, None
 
 
-def _instant(snapshot: Snapshot, asked: datetime) -> datetime:
+def _get_shown_instant(snapshot: Snapshot, asked: datetime) -> datetime:
     return asked if snapshot.at is None else datetime.fromtimestamp(snapshot.at, UTC)
 
 
-def _rates(data: Path, at: datetime) -> list[float | None]:
+def _load_rates(data: Path, at: datetime) -> list[float | None]:
     since, until = (at - BEFORE).timestamp(), at.timestamp()
-    columns = metric_history.columns(control(), data, since, until, [RATE], means=True)
+    columns = metric_history.read_columns(control(), data, since, until, [RATE], means=True)
     return _thin_series(columns["at"], columns[RATE], since, until)
 
 
@@ -182,7 +184,7 @@ def _thin_series(
     return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def _private(response: HttpResponse) -> HttpResponse:
+def _set_private_headers(response: HttpResponse) -> HttpResponse:
     for name, value in PRIVATE_HEADERS.items():
         response[name] = value
     return response
@@ -192,20 +194,20 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict) 
     return timeline_page(request, errors, submitted)
 
 
-@action("link.make", _timeline_again)
+@declare_action("link.make", _timeline_again)
 def share(request: HttpRequest) -> Done:
     """Share an instant. Posted: at, hours, reason."""
-    at = time_of(text_of(request, "at", "choose the time that the link shows"), "at")
-    hours = number_of(text_of(request, "hours", "enter how long the link is valid"), "hours")
+    at = parse_time(text_of(request, "at", "choose the time that the link shows"), "at")
+    hours = parse_number(text_of(request, "hours", "enter how long the link is valid"), "hours")
     reason = request.POST.get("reason", "")
     shared_links.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
     return Done("Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links")
 
 
-@action("link.end", _timeline_again)
+@declare_action("link.end", _timeline_again)
 def end(request: HttpRequest) -> Done:
     """End a link. Posted: link (its number), reason."""
-    number = id_of(text_of(request, "link", "choose the link to end")) or 0
+    number = parse_row_id(text_of(request, "link", "choose the link to end")) or 0
     link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")
     shared_links.end(actor_of(request), link, reason=reason, now=timezone.now())

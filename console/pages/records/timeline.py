@@ -20,19 +20,19 @@ from console.actions.exports import CSV, format_query, record_export, stream_dow
 from console.actions.timeline import marks, shared_links
 from console.audit import audit_log
 from console.connections.control_server import control
-from console.input.form_values import time_of
-from console.input.row_id import id_of
+from console.input.form_values import parse_time
+from console.input.row_id import parse_row_id
 from console.models import Mark, SharedLink
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.timeline import export
 from console.timeline.style import style_sheet
-from console.timeline.view import PlantAt, Timeline, plant_at, timeline_of, zone_of
-from console.timeline.window import PRESETS, Window, window_of
-from console.web.template_context import TemplateContext, text_of_context
+from console.timeline.view import PlantAt, Timeline, build_timeline, load_plant_at, read_time_zone
+from console.timeline.window import PRESETS, Window, parse_window
+from console.web.template_context import TemplateContext, render_context_text
 from queues.errors import BadInput
-from queues.files.csv_text import csv_lines
+from queues.files.csv_text import iterate_csv_text
 
 # The picture moves by about a pixel in this share of its length, so it need not be drawn more often.
 REFRESH_SHARE = 1 / 720
@@ -89,15 +89,15 @@ def timeline_page(
     request: HttpRequest, errors: Errors | None = None, submitted: QueryDict | None = None
 ) -> HttpResponse:
     now, wrong = timezone.now(), dict(errors or {})
-    window = _window(request.GET, now, wrong)
-    listed, older = marks.newest(window.since, window.until, MAX_MARKS)
+    window = _read_window(request.GET, now, wrong)
+    listed, older = marks.list_newest_marks(window.since, window.until, MAX_MARKS)
     page = TimelinePage(
         window=window,
         presets=PRESETS,
         shown=_build_context(request, window),
-        plant=plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
+        plant=load_plant_at(window, settings.WEIR_DATA, snapshot_of(request)),
         refresh_seconds=max(MIN_REFRESH_SECONDS, round(window.seconds * REFRESH_SHARE)),
-        steps=_steps(window, now),
+        steps=_build_window_steps(window, now),
         resume_minutes=min(PRESETS, key=lambda minutes: abs(minutes * 60 - window.seconds)),
         marks=listed,
         older_marks=older,
@@ -113,28 +113,28 @@ def _links(request: HttpRequest, now: datetime) -> list[tuple[SharedLink, str]]:
     if not shared_links.may_share(actor_of(request)):
         return []
     return [
-        (link, request.build_absolute_uri(shared_links.address_of(link)))
+        (link, request.build_absolute_uri(shared_links.format_link_address(link)))
         for link in shared_links.open_at(now)
     ]
 
 
-def _window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequence[str]]) -> Window:
+def _read_window(query: Mapping[str, str], now: datetime, errors: dict[str, Sequence[str]]) -> Window:
     """Return the requested window; the default window and an error if the address is invalid."""
     try:
-        return window_of(query, now)
+        return parse_window(query, now)
     except BadInput as error:
         errors[error.field] = [error.message]
-        return window_of({}, now)
+        return parse_window({}, now)
 
 
 def _build_context(request: HttpRequest, window: Window) -> Timeline | None:
     try:
-        return timeline_of(window, control(), settings.WEIR_DATA, zone_of(request.COOKIES))
+        return build_timeline(window, control(), settings.WEIR_DATA, read_time_zone(request.COOKIES))
     except redis.RedisError:
         return None
 
 
-def _steps(window: Window, now: datetime) -> dict[str, Window]:
+def _build_window_steps(window: Window, now: datetime) -> dict[str, Window]:
     return {
         "earlier": window.shift(-0.5, now),
         "later": window.shift(0.5, now),
@@ -149,8 +149,8 @@ def table(request: HttpRequest) -> HttpResponseBase:
     """Return the window as CSV: `what` is figures or events."""
     what = request.GET.get("what", "figures")
     try:
-        window = window_of(request.GET, timezone.now())
-        header, pages = export.table(what, window, control(), settings.WEIR_DATA)
+        window = parse_window(request.GET, timezone.now())
+        header, pages = export.build_table(what, window, control(), settings.WEIR_DATA)
         # Checked before the file starts: a row that can't be read later only truncates the file.
         control().ping()
     except BadInput as error:
@@ -159,8 +159,10 @@ def table(request: HttpRequest) -> HttpResponseBase:
         return _report_refusal(
             request, {"control": [(f"is not responding ({error}); try again in a moment.")]}, 503
         )
-    listed = record_export(request, f"timeline-{what}", pages, window=_file_time(window))
-    return stream_download(request, csv_lines(header, listed), f"weir-{what}-{_file_time(window)}.csv", CSV)
+    listed = record_export(request, f"timeline-{what}", pages, window=_format_file_time(window))
+    return stream_download(
+        request, iterate_csv_text(header, listed), f"weir-{what}-{_format_file_time(window)}.csv", CSV
+    )
 
 
 @require_safe
@@ -168,12 +170,12 @@ def table(request: HttpRequest) -> HttpResponseBase:
 def document(request: HttpRequest) -> HttpResponse:
     """Return the window as one self-contained HTML file."""
     errors: dict[str, Sequence[str]] = {}
-    window = _window(request.GET, timezone.now(), errors)
+    window = _read_window(request.GET, timezone.now(), errors)
     if errors:
         return _report_refusal(request, errors)
-    zone = zone_of(request.COOKIES)
-    plant = plant_at(window, settings.WEIR_DATA, snapshot_of(request))
-    listed, older = marks.newest(window.since, window.until, MAX_MARKS)
+    zone = read_time_zone(request.COOKIES)
+    plant = load_plant_at(window, settings.WEIR_DATA, snapshot_of(request))
+    listed, older = marks.list_newest_marks(window.since, window.until, MAX_MARKS)
     with timezone.override(zone):
         context = TimelineDocument(
             window=window,
@@ -188,11 +190,11 @@ def document(request: HttpRequest) -> HttpResponse:
             origin=request.build_absolute_uri(reverse("timeline")),
             origin_root=request.build_absolute_uri("/").rstrip("/"),
         )
-        text = text_of_context(context)
-    said = {"filter": format_query(request), "window": _file_time(window), "bytes": len(text.encode())}
+        text = render_context_text(context)
+    said = {"filter": format_query(request), "window": _format_file_time(window), "bytes": len(text.encode())}
     audit_log.record(actor_of(request), "export.timeline-document", request.path, after=said)
     response = HttpResponse(text)
-    response["Content-Disposition"] = f'attachment; filename="weir-timeline-{_file_time(window)}.html"'
+    response["Content-Disposition"] = f'attachment; filename="weir-timeline-{_format_file_time(window)}.html"'
     return response
 
 
@@ -203,7 +205,7 @@ def _report_refusal(request: HttpRequest, errors: Errors, status: int = 422) -> 
     return response
 
 
-def _file_time(window: Window) -> str:
+def _format_file_time(window: Window) -> str:
     return f"{window.since:%Y%m%dT%H%M%S}-{window.until:%Y%m%dT%H%M%S}"
 
 
@@ -211,21 +213,23 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict, 
     return timeline_page(request, errors, submitted)
 
 
-@action("mark.add", _timeline_again)
+@declare_action("mark.add", _timeline_again)
 def mark_add(request: HttpRequest) -> Done:
     """Add a mark. Posted: kind, title, text, at, until (empty: an instant)."""
     posted = request.POST
     given: dict[str, Any] = {name: posted.get(name, "") for name in ("title", "text")}
-    given |= {name: time_of(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()}
+    given |= {
+        name: parse_time(posted[name], name) for name in ("at", "until") if posted.get(name, "").strip()
+    }
     kind = posted.get("kind") or Mark.Kind.NOTE
     mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given)
     return Done(f"Mark {mark.title} added.", reverse("timeline"), {"mark": mark.pk})
 
 
-@action("mark.remove", _timeline_again)
+@declare_action("mark.remove", _timeline_again)
 def mark_remove(request: HttpRequest) -> Done:
     """Remove a mark. Posted: mark (its number), reason."""
     number = text_of(request, "mark", "choose the mark to remove")
-    mark = get_object_or_404(Mark, pk=id_of(number) or 0)
+    mark = get_object_or_404(Mark, pk=parse_row_id(number) or 0)
     marks.remove(actor_of(request), mark, reason=request.POST.get("reason", ""), now=timezone.now())
     return Done(f"Mark {mark.title} removed.", reverse("timeline"))

@@ -16,22 +16,22 @@ from console.actions.lab import experiments as lab_steering
 from console.actions.lab.experiment_documents import (
     DescribedExperiment,
     ResultsTable,
+    build_results_table,
     describe_experiment,
     experiment_for,
-    experiments,
     list_changed_settings,
-    results_table,
-    series_names,
+    list_readable_experiments,
+    list_series_names,
 )
-from console.actions.lab.lab import Applicable, applicable
-from console.connections.surroundings import surroundings
-from console.display.override_words import describe_end, instead_words, short
-from console.input.form_values import expiry_of
-from console.input.row_id import id_of
-from console.pages.frame.action import Done, action
+from console.actions.lab.lab import Applicable, list_applicable_settings
+from console.connections.surroundings import build_job_context
+from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
+from console.input.form_values import parse_expiry
+from console.input.row_id import parse_row_id
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
-from console.pages.work.lab_form import LabForm, lab_form, read_experiment
+from console.pages.work.lab_form import LabForm, build_lab_form, read_experiment
 from controllers.framework.reason import format_count
 from controllers.simulation.catalog import SCENARIOS
 from workers.batch import runs
@@ -125,9 +125,11 @@ def lab_page(
     asked = (submitted or request.GET).get("scenario", "")
     actor = actor_of(request)
     scenario = SCENARIOS.get(asked) or next(iter(SCENARIOS.values()))
-    page_obj = Paginator(experiments(actor).order_by("-pk"), PER_PAGE).get_page(request.GET.get("page"))
+    page_obj = Paginator(list_readable_experiments(actor).order_by("-pk"), PER_PAGE).get_page(
+        request.GET.get("page")
+    )
     page = LabPage(
-        **vars(lab_form(actor, scenario, submitted)),
+        **vars(build_lab_form(actor, scenario, submitted)),
         listed=[describe_experiment(listed_experiment) for listed_experiment in page_obj.object_list],
         page_obj=page_obj,
         query=f"scenario={scenario.name}" if asked else "",
@@ -149,10 +151,10 @@ def experiment_page(
     actor = actor_of(request)
     shown_experiment = experiment_for(actor, "plant.view", experiment_id)
     page = ExperimentPage(
-        **vars(lab_form(actor, SCENARIOS.get(shown_experiment.scenario), submitted, shown_experiment)),
+        **vars(build_lab_form(actor, SCENARIOS.get(shown_experiment.scenario), submitted, shown_experiment)),
         experiment=describe_experiment(shown_experiment),
-        table=results_table([shown_experiment]),
-        series=series_names(settings.WEIR_DATA, [shown_experiment]),
+        table=build_results_table([shown_experiment]),
+        series=list_series_names(settings.WEIR_DATA, [shown_experiment]),
         is_open=shown_experiment.run is not None and shown_experiment.run.state in runs.OPEN,
         applied=_build_applied(shown_experiment),
         submitted=submitted or {},
@@ -165,32 +167,32 @@ def experiment_page(
 @requires("plant.view")
 def compare(request: HttpRequest) -> HttpResponse:
     """Compare two or more experiments, by `id` in the URL."""
-    ids = [known for text in request.GET.getlist("id") if (known := id_of(text)) is not None]
-    chosen = experiments(actor_of(request)).filter(pk__in=ids[:MAX_COMPARED])
+    ids = [known for text in request.GET.getlist("id") if (known := parse_row_id(text)) is not None]
+    chosen = list_readable_experiments(actor_of(request)).filter(pk__in=ids[:MAX_COMPARED])
     compared_experiments = sorted(chosen, key=lambda each: ids.index(each.pk))
     page = ComparePage(
         compared=[describe_experiment(compared_experiment) for compared_experiment in compared_experiments],
         differing=_list_differing(compared_experiments),
-        table=results_table(compared_experiments),
-        series=series_names(settings.WEIR_DATA, compared_experiments),
+        table=build_results_table(compared_experiments),
+        series=list_series_names(settings.WEIR_DATA, compared_experiments),
         most=MAX_COMPARED,
         too_many=len(ids) > MAX_COMPARED,
     )
     return render_page(request, page, "frame")
 
 
-@action("lab.run", lab_page)
+@declare_action("lab.run", lab_page)
 def begin(request: HttpRequest) -> Done:
     """Start an experiment and open it.
 
     Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
     number, or "upload" with file), column.
     """
-    made = lab_steering.begin(actor_of(request), read_experiment(request), surroundings())
+    made = lab_steering.begin(actor_of(request), read_experiment(request), build_job_context())
     return _open_experiment(made, f"Experiment {made.pk} started with {format_count(len(made.laws), 'law')}.")
 
 
-@action("lab.run", experiment_page)
+@declare_action("lab.run", experiment_page)
 def cancel(request: HttpRequest, experiment_id: int) -> Done:
     """Cancel an experiment. Nothing is posted."""
     chosen_experiment = experiment_for(actor_of(request), "lab.run", experiment_id)
@@ -200,7 +202,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
     )
 
 
-@action("override.set", experiment_page)
+@declare_action("override.set", experiment_page)
 def apply(request: HttpRequest, experiment_id: int) -> Done:
     """Apply a law. Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
     chosen_experiment = experiment_for(actor_of(request), "override.set", experiment_id)
@@ -213,15 +215,17 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
         posted.getlist("name"),
         reason=posted.get("reason", ""),
         now=timezone.now(),
-        expiry=expiry_of(posted),
+        expiry=parse_expiry(posted),
     )
-    what = ", ".join(f"{override.name.replace('_', ' ')} {short(override.value)}" for override in made)
-    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{instead_words(made)}"
+    what = ", ".join(
+        f"{override.name.replace('_', ' ')} {format_short_value(override.value)}" for override in made
+    )
+    message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     url = reverse("experiment", args=[chosen_experiment.pk])
     return Done(message, url, {"overrides": [override.pk for override in made]})
 
 
-@action("plan.propose", experiment_page)
+@declare_action("plan.propose", experiment_page)
 def propose(request: HttpRequest, experiment_id: int) -> Done:
     """Propose a law and open the plan. Posted: law (of the lab)."""
     chosen_experiment = experiment_for(actor_of(request), "plan.propose", experiment_id)
@@ -239,8 +243,8 @@ def _open_experiment(made: Experiment, message: str) -> Done:
 def _build_applied(found: Experiment) -> list[AppliedLaw]:
     now, shown = timezone.now(), []
     incidental = found.settings.keys() - list_changed_settings(found).keys()
-    for law, each in applicable(found).items():
-        loops = lab_steering.loops_of_law(each)
+    for law, each in list_applicable_settings(found).items():
+        loops = lab_steering.list_law_loops(each)
         held = [lab_steering.list_active_overrides(loop, now) for loop in loops]
         rows = [_build_applied_row(name, value, held, incidental) for name, value in each.values.items()]
         shown.append(AppliedLaw(law, each, loops, rows))

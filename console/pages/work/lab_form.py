@@ -8,16 +8,16 @@ from django.conf import settings
 from django.http import HttpRequest, QueryDict
 
 from console.accounts.access import Actor, actor_of
-from console.actions.lab.lab import WantedExperiment, parse_setting, read_wanted, scenario_named
+from console.actions.lab.lab import WantedExperiment, get_scenario, parse_setting, read_wanted
 from console.actions.lab.traces import (
     Trace,
-    experiments_trace,
     find_trace,
     list_traces,
+    load_experiment_trace,
     save_upload,
 )
-from console.input.form_values import number_of
-from console.input.row_id import id_of
+from console.input.form_values import parse_number
+from console.input.row_id import parse_row_id
 from controllers.framework.parameter import Parameter
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model.scenario import Scenario
@@ -66,7 +66,7 @@ class LabForm:
     traces: Sequence[str] = ()
 
 
-def lab_form(
+def build_lab_form(
     actor: Actor,
     scenario: Scenario | None,
     submitted: QueryDict | None,
@@ -77,13 +77,13 @@ def lab_form(
     """
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)
-    chosen, typed = _laws(scenario, submitted, experiment), submitted or QueryDict()
-    same = _same(actor, typed.get("trace", ""), experiment)
+    chosen, typed = _list_chosen_laws(scenario, submitted, experiment), submitted or QueryDict()
+    same = _find_trace_experiment(actor, typed.get("trace", ""), experiment)
     return LabForm(
         scenarios=SCENARIOS,
         scenario=scenario,
         laws=[LawChoice(law, law in chosen) for law in scenario.laws],
-        rows=[_row(setting, submitted, experiment) for setting in scenario.settings],
+        rows=[_build_setting(setting, submitted, experiment) for setting in scenario.settings],
         seed=typed.get("seed", experiment.seed if experiment else 1),
         title=typed.get("title", ""),
         column=typed.get("column", ""),
@@ -93,20 +93,22 @@ def lab_form(
     )
 
 
-def _same(actor: Actor, choice: str, experiment: Experiment | None) -> Experiment | None:
+def _find_trace_experiment(actor: Actor, choice: str, experiment: Experiment | None) -> Experiment | None:
     """Return the experiment whose arrivals are offered: the page's, or the one selected there."""
-    number = id_of(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
+    number = parse_row_id(choice.removeprefix(SAME)) if choice.startswith(SAME) else None
     shown = experiment if number is None else Experiment.objects.filter(pk=number).first()
-    return shown if shown is not None and shown.trace and actor.reaches(shown.queues) else None
+    return shown if shown is not None and shown.trace and actor.can_access_queues(shown.queues) else None
 
 
-def _laws(scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None) -> list[str]:
+def _list_chosen_laws(
+    scenario: Scenario, submitted: QueryDict | None, experiment: Experiment | None
+) -> list[str]:
     if submitted:
         return list(submitted.getlist("law"))
     return experiment.laws if experiment else list(scenario.laws)
 
 
-def _row(declared: Parameter, submitted: QueryDict | None, found: Experiment | None) -> LabSetting:
+def _build_setting(declared: Parameter, submitted: QueryDict | None, found: Experiment | None) -> LabSetting:
     value = found.settings.get(declared.name, declared.default) if found else declared.default
     if submitted:
         value = submitted.get(SET + declared.name, value)
@@ -116,14 +118,14 @@ def _row(declared: Parameter, submitted: QueryDict | None, found: Experiment | N
 def read_experiment(request: HttpRequest) -> WantedExperiment:
     """Read the posted form. Raises `BadInput` that names its field."""
     posted = request.POST
-    scenario = scenario_named(posted.get("scenario", ""))
+    scenario = get_scenario(posted.get("scenario", ""))
     declared = {setting.name: setting for setting in scenario.settings}
     try:
         given = {
             name: parse_setting(declared[name], text) if name in declared else text
-            for name, text in _settings(posted).items()
+            for name, text in _read_settings(posted).items()
         }
-        seed = number_of(posted.get("seed", ""), "seed")
+        seed = parse_number(posted.get("seed", ""), "seed")
         names, title = posted.getlist("law"), posted.get("title", "")
         if not names:
             raise BadInput("law", "choose at least one law.")
@@ -137,7 +139,7 @@ def read_experiment(request: HttpRequest) -> WantedExperiment:
     return WantedExperiment(wanted.scenario, wanted.laws, wanted.settings, wanted.seed, wanted.title, trace)
 
 
-def _settings(posted: QueryDict) -> dict[str, str]:
+def _read_settings(posted: QueryDict) -> dict[str, str]:
     return {
         field.removeprefix(SET): text
         for field in posted
@@ -151,7 +153,7 @@ def _trace(request: HttpRequest) -> Trace | None:
     if choice == OWN:
         return None
     if choice.startswith(SAME):
-        return experiments_trace(settings.WEIR_DATA, id_of(choice.removeprefix(SAME)) or 0, actor)
+        return load_experiment_trace(settings.WEIR_DATA, parse_row_id(choice.removeprefix(SAME)) or 0, actor)
     if choice != UPLOAD:
         return find_trace(settings.WEIR_DATA, choice, column, actor)
     file = request.FILES.get("file")

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import tasks as task_steering
 from console.actions.task_documents import DescribedChunk, DescribedRun, describe_chunk, describe_run
-from console.pages.frame.action import Done, action
+from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.batch import runs
 from workers.models import Chunk, Run
@@ -62,7 +62,7 @@ def run_page(
     return render_page(request, page, "frame")
 
 
-@action("task.cancel", run_page)
+@declare_action("task.cancel", run_page)
 def cancel(request: HttpRequest, run_id: int) -> Done:
     """Cancel a run. Posted: reason."""
     chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
@@ -70,7 +70,7 @@ def cancel(request: HttpRequest, run_id: int) -> Done:
     return open_run(made, f"Run {run_id} was canceled; finished work is kept.")
 
 
-@action("task.resume", run_page)
+@declare_action("task.resume", run_page)
 def resume(request: HttpRequest, run_id: int) -> Done:
     """Resume a run. Posted: reason."""
     chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from console.actions.task_documents import RunParameter, describe_task
 from console.actions.tasks import WantedTask
-from console.input.form_values import WAS, number_of
+from console.input.form_values import WAS, parse_number
 from queues.errors import BadInput
 from workers.models import Task
 
@@ -33,7 +33,7 @@ class TaskForm:
     enabled: bool
 
 
-def values_of(posted: QueryDict) -> dict[str, str]:
+def read_parameters(posted: QueryDict) -> dict[str, str]:
     """Return the typed parameters.
 
     An empty field keeps the task's own value or the default; a field that was filled and is now empty gets
@@ -53,21 +53,21 @@ def read_task(posted: QueryDict, job: str) -> WantedTask:
         raise BadInput("when", f"must be one of {', '.join(WHEN)}, not {when[:40]!r}.")
     return WantedTask(
         job=job,
-        parameters=values_of(posted),
-        parallel=_whole(posted.get("parallel", "1"), "parallel"),
+        parameters=read_parameters(posted),
+        parallel=_parse_whole_number(posted.get("parallel", "1"), "parallel"),
         requirements=posted.getlist("requirement"),
-        interval_seconds=_interval_seconds(posted) if when == "interval" else None,
+        interval_seconds=_parse_interval(posted) if when == "interval" else None,
         crontab=posted.get("crontab", "").strip() if when == "calendar" else None,
         deadline=_clock(posted.get("done_by", "").strip()),
         enabled=posted.get("enabled", "") == "1",
     )
 
 
-def _interval_seconds(posted: QueryDict) -> int:
+def _parse_interval(posted: QueryDict) -> int:
     unit = posted.get("unit", "seconds")
     if unit not in UNITS:
         raise BadInput("unit", f"must be one of {', '.join(UNITS)}, not {unit[:40]!r}.")
-    return _whole(posted.get("interval", "").strip(), "interval") * UNITS[unit]
+    return _parse_whole_number(posted.get("interval", "").strip(), "interval") * UNITS[unit]
 
 
 def _clock(text: str) -> time | None:
@@ -77,8 +77,8 @@ def _clock(text: str) -> time | None:
         raise BadInput("done_by", f"must be a time of day such as 06:00, not {text[:40]!r}.") from None
 
 
-def _whole(text: str, field: str) -> int:
-    value = number_of(text, field)
+def _parse_whole_number(text: str, field: str) -> int:
+    value = parse_number(text, field)
     if not isinstance(value, int):
         raise BadInput(field, f"must be a whole number, not {text[:40]!r}.")
     return value
@@ -100,7 +100,7 @@ def restore_typed_values(rows: list[RunParameter], submitted: QueryDict | None) 
     return [replace(row, value=submitted.get(SET + row.name, row.value)) for row in rows]
 
 
-def form_of(submitted: QueryDict | None) -> TaskForm:
+def build_form(submitted: QueryDict | None) -> TaskForm:
     """Return the schedule's fields as typed, or those of a new task."""
     posted = submitted or QueryDict("when=hand&unit=minutes&parallel=1&enabled=1")
     names = ("name", "job", "when", "interval", "unit", "crontab", "done_by", "parallel")
@@ -111,7 +111,7 @@ def form_of(submitted: QueryDict | None) -> TaskForm:
     )
 
 
-def form_of_task(task: Task) -> TaskForm:
+def build_form_from_task(task: Task) -> TaskForm:
     """Return the current schedule fields of the task."""
     described = describe_task(task, timezone.now())
     seconds = described.interval_seconds

@@ -20,23 +20,23 @@ from console.actions.task_documents import (
     RunParameter,
     describe_run,
     describe_task,
-    last_runs,
-    parameter_rows,
+    list_last_runs,
+    list_run_parameters,
 )
-from console.connections.surroundings import surroundings
-from console.input.form_values import time_of
+from console.connections.surroundings import build_job_context
+from console.input.form_values import parse_time
 from console.models import AuditEntry
-from console.pages.frame.action import Done, action, text_of
+from console.pages.frame.action import Done, declare_action, text_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.work.run import open_run
 from console.pages.work.task_form import (
     TaskForm,
-    form_of,
-    form_of_task,
+    build_form,
+    build_form_from_task,
     move_error_to_field,
+    read_parameters,
     read_task,
     restore_typed_values,
-    values_of,
 )
 from queues.errors import BadInput
 from workers.batch import catalog, runs
@@ -113,7 +113,7 @@ def tasks_page(
     page_obj = Paginator(chosen.order_by("-ended_at", "-pk"), RUNS_PER_PAGE).get_page(request.GET.get("page"))
     described = [_build_row(task, now) for task in Task.objects.select_related("periodic")]
     page = TasksPage(
-        tasks=sorted(described, key=_worst_first),
+        tasks=sorted(described, key=_rank_worst_first),
         coming=min(
             (described_task for described_task in described if described_task.next_at),
             key=_next_at,
@@ -124,16 +124,16 @@ def tasks_page(
         page_obj=page_obj,
         state=state if state in ENDED else "",
         query=f"state={state}" if state in ENDED else "",
-        lately=_lately(now),
+        lately=_count_recent_runs(now),
         jobs=catalog.JOBS,
-        form=form_of(submitted),
+        form=build_form(submitted),
         requirements=REQUIREMENTS,
         errors=errors or {},
     )
     return render_page(request, page, "frame")
 
 
-def _worst_first(task: TaskWithTrend) -> tuple[bool, str]:
+def _rank_worst_first(task: TaskWithTrend) -> tuple[bool, str]:
     failed = task.last is not None and task.last.state == Run.State.FAILED
     return task.sound and not failed, task.name
 
@@ -143,13 +143,13 @@ def _next_at(task: TaskWithTrend) -> str:
 
 
 def _build_row(task: Task, now: datetime) -> TaskWithTrend:
-    trend = [describe_run(run) for run in reversed(last_runs(task, TREND_RUNS))]
+    trend = [describe_run(run) for run in reversed(list_last_runs(task, TREND_RUNS))]
     longest = max((run.seconds for run in trend if run.seconds is not None), default=None)
     last = trend[-1] if trend else None
     return TaskWithTrend(**vars(describe_task(task, now)), trend=trend, last=last, longest_seconds=longest)
 
 
-def _lately(now: datetime) -> dict[str, int]:
+def _count_recent_runs(now: datetime) -> dict[str, int]:
     """Count runs that finished within a day, by result."""
     states = Run.objects.filter(ended_at__gt=now - DAY).values_list("state", flat=True)
     return {state.value: list(states).count(state) for state in ENDED}
@@ -168,7 +168,7 @@ def task_page(
     shown_task = get_object_or_404(Task.objects.select_related("periodic"), name=name)
     mine = shown_task.runs.select_related("task", "owner").order_by("-created_at", "-pk")
     page_obj = Paginator(mine, RUNS_PER_PAGE).get_page(request.GET.get("page"))
-    rows = parameter_rows(shown_task)
+    rows = list_run_parameters(shown_task)
     # There are two forms: what was typed for one run is neither the task's schedule nor a parameter of every
     # run.
     changes = submitted if submitted and "parallel" in submitted else None
@@ -178,7 +178,7 @@ def task_page(
         page_obj=page_obj,
         parameters=restore_typed_values(rows, changes),
         run_parameters=rows if changes else restore_typed_values(rows, submitted),
-        form=form_of(changes) if changes else form_of_task(shown_task),
+        form=build_form(changes) if changes else build_form_from_task(shown_task),
         proposals=second_person.list_waiting(name, timezone.now()),
         requirements=REQUIREMENTS,
         now_text=f"{timezone.now().astimezone(UTC):%H:%M}",
@@ -188,23 +188,23 @@ def task_page(
     return render_page(request, page, "frame")
 
 
-@action("task.run", task_page)
+@declare_action("task.run", task_page)
 def begin(request: HttpRequest, name: str) -> Done:
     """Start a run and open it. Posted: set-NAME for each parameter, deadline (UTC, optional), reason."""
     get_object_or_404(Task, name=name)
     text = request.POST.get("deadline", "").strip()
-    deadline_at = time_of(text, "deadline") if text else None
+    deadline_at = parse_time(text, "deadline") if text else None
     reason = request.POST.get("reason", "")
     try:
         made = task_steering.begin(
-            actor_of(request), name, values_of(request.POST), deadline_at, reason, surroundings()
+            actor_of(request), name, read_parameters(request.POST), deadline_at, reason, build_job_context()
         )
     except BadInput as error:
         raise move_error_to_field(error, request.POST) from None
     return open_run(made, f"Run {made.pk} of {name} is {made.state}.")
 
 
-@action("task.change", task_page)
+@declare_action("task.change", task_page)
 def change(request: HttpRequest, name: str) -> Done:
     """Change a task.
 
@@ -222,7 +222,7 @@ def change(request: HttpRequest, name: str) -> Done:
     return Done(f"{name} was changed.", url, {"go": url})
 
 
-@action("task.define", tasks_page)
+@declare_action("task.define", tasks_page)
 def define(request: HttpRequest) -> Done:
     """Create a task. Posted: name, job, and what `change` takes."""
     name = text_of(request, "name", "enter a name")

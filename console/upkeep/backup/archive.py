@@ -17,7 +17,7 @@ from typing import Any, cast
 import orjson
 
 from queues.errors import BadInput
-from queues.files.inside_folder import parts_inside
+from queues.files.inside_folder import split_relative_name
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -45,7 +45,7 @@ class Writer:
         self._target = target
         self.members: dict[str, int] = {}
 
-    def lines(self, name: str, lines: Iterable[bytes]) -> int:
+    def write_lines(self, name: str, lines: Iterable[bytes]) -> int:
         """Write a member of lines; return their number."""
         count = 0
         with self._target.open(name, "w", force_zip64=True) as member:
@@ -55,7 +55,7 @@ class Writer:
         self.members[name] = count
         return count
 
-    def pieces(self, name: str, pieces: Iterable[bytes]) -> int:
+    def write_pieces(self, name: str, pieces: Iterable[bytes]) -> int:
         """Write a member of bytes; return their number."""
         with self._target.open(name, "w", force_zip64=True) as member:
             size = sum(member.write(piece) for piece in pieces)
@@ -115,12 +115,12 @@ class Backup:
     def __init__(self, path: Path, source: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
         self.path, self._source, self.manifest = path, source, manifest
 
-    def lines(self, name: str) -> Iterator[bytes]:
+    def read_lines(self, name: str) -> Iterator[bytes]:
         with self._source.open(name) as member:
             for line in member:
                 yield line.rstrip(b"\n")
 
-    def pieces(self, name: str) -> Iterator[bytes]:
+    def read_pieces(self, name: str) -> Iterator[bytes]:
         with self._source.open(name) as member:
             while piece := member.read(2**20):
                 yield piece
@@ -159,7 +159,7 @@ def _check_source(source: zipfile.ZipFile) -> dict[str, Any]:
     if damaged or missing:
         raise BadInput("FILE", HALF.format(why=f"{damaged or missing[0]} is damaged or missing"))
     for name in sorted(members):
-        parts_inside(name, "FILE")
+        split_relative_name(name, "FILE")
         kind = stat.S_IFMT(source.getinfo(name).external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
             raise BadInput(

@@ -16,9 +16,9 @@ from console.upkeep.backup.rest import AGAIN, QuiesceFailed, Rest
 from queues import environment as variables
 from queues import projection
 from queues.errors import BadInput, WeirError
-from queues.files.inside_folder import path_inside, write_inside
+from queues.files.inside_folder import resolve_inside_folder, write_inside
 from queues.models import Node
-from queues.private_files import private_folder, write_private
+from queues.private_files import create_private_folder, write_private
 from workers.models import Override
 from workers.steering import overrides
 
@@ -46,18 +46,18 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
         before = passages.count_all(control, connect)
         # The nodes first: what is published in the meantime is in none of the parts.
         for node in Node.objects.order_by("name"):
-            writer.lines(f"nodes/{node.name}", servers.lines_of(connect(node.url), on_nodes=True))
+            writer.write_lines(f"nodes/{node.name}", servers.export_lines(connect(node.url), on_nodes=True))
         # The audit log grows in the meantime. Its recorded length precedes its rows, which may be more.
         heads = data / witness.FILE
-        writer.lines("control", servers.lines_of(control, on_nodes=False))
+        writer.write_lines("control", servers.export_lines(control, on_nodes=False))
         if heads.exists():
-            writer.pieces(f"files/{witness.FILE}", files.content(heads))
-        with _one_state():
-            for model in database.tables():
-                writer.lines(f"database/{model._meta.label_lower}", database.rows(model))
+            writer.write_pieces(f"files/{witness.FILE}", files.read_content(heads))
+        with _hold_database_state():
+            for model in database.list_models():
+                writer.write_lines(f"database/{model._meta.label_lower}", database.encode_rows(model))
         for inside in files.list_files(data, without=(path, archive.build_partial_path(path), heads)):
             written_at = (data / inside).stat().st_mtime
-            writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+            writer.write_pieces(f"files/{inside.as_posix()}", files.read_content(data / inside))
             modified[inside.as_posix()] = written_at
         # Within the block: if the plant was not at rest there is no file.
         rest.check()
@@ -67,7 +67,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
 
 
 @contextmanager
-def _one_state() -> Iterator[None]:
+def _hold_database_state() -> Iterator[None]:
     """Read from one state within the block, without blocking writers."""
     if connection.vendor == "postgresql":
         with transaction.atomic():
@@ -109,8 +109,8 @@ def check(
             f"is not restored: {data} contains data of another plant ({older[0]}); "
             "use an empty folder, or move everything except secret-key and backups/ out of it.",
         )
-    for inside in _kept_files(backup):
-        path_inside(data, inside, "FILE")
+    for inside in _list_kept_files(backup):
+        resolve_inside_folder(data, inside, "FILE")
 
 
 def _has_rows() -> bool:
@@ -137,21 +137,21 @@ def restore(
     If it is killed midway it leaves a partial plant, which no start accepts as complete.
     """
     check(backup, data, control, urls, connect)
-    private_folder(data)
+    create_private_folder(data)
     write_private(data / RESTORING, "")
     rows = _restore_database(backup)
     _end_pauses(backup)
     for name in backup.manifest["nodes"]:
         Node.objects.filter(name=name).update(url=urls[name])
     members = {
-        name: servers.load_node(connect(urls[name]), backup.lines(f"nodes/{name}"))
+        name: servers.load_node(connect(urls[name]), backup.read_lines(f"nodes/{name}"))
         for name in backup.list_members("nodes")
     }
-    members["control"] = servers.load(control, backup.lines("control"))
-    kept = _kept_files(backup)
+    members["control"] = servers.load(control, backup.read_lines("control"))
+    kept = _list_kept_files(backup)
     for inside in kept:
         _write(data, inside, backup)
-    projection.project(control, overrides.node_thresholds(timezone.now()))
+    projection.project(control, overrides.get_node_thresholds(timezone.now()))
     (data / RESTORING).unlink()
     return {"rows": rows, "keys": members, "files": len(kept), "made_at": backup.manifest["made_at"]}
 
@@ -160,7 +160,7 @@ def _restore_database(backup: archive.Backup) -> int:
     models_then = database.migrate_to(map(tuple, backup.manifest["migrations"]))
     tables = [
         model
-        for model in database.tables(models_then)
+        for model in database.list_models(models_then)
         if model._meta.label_lower in backup.list_members("database")
     ]
     with transaction.atomic():
@@ -168,7 +168,7 @@ def _restore_database(backup: archive.Backup) -> int:
         database.clear(tables)
         database.protect(True)
         count = sum(
-            database.load(model, backup.lines(f"database/{model._meta.label_lower}")) for model in tables
+            database.load(model, backup.read_lines(f"database/{model._meta.label_lower}")) for model in tables
         )
         database.count_on(tables)
     database.migrate_forward()
@@ -180,7 +180,7 @@ def _end_pauses(backup: archive.Backup) -> None:
     Override.objects.filter(pk__in=backup.manifest["pauses"], ended_at=None).update(ended_at=timezone.now())
 
 
-def _kept_files(backup: archive.Backup) -> list[str]:
+def _list_kept_files(backup: archive.Backup) -> list[str]:
     """Return the files that a backup keeps today.
 
     An older or a forged one may contain more, such as the folder from which Spark runs Python.
@@ -189,7 +189,7 @@ def _kept_files(backup: archive.Backup) -> list[str]:
 
 
 def _write(data: Path, inside: str, backup: archive.Backup) -> None:
-    pieces = backup.pieces(f"files/{inside}")
+    pieces = backup.read_pieces(f"files/{inside}")
     # A backup of an older version has no times.
     changed_at = backup.manifest.get("modified", {}).get(inside)
     try:

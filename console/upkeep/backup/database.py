@@ -49,7 +49,7 @@ def is_complete() -> bool:
     return not executor.migration_plan(executor.loader.graph.leaf_nodes())
 
 
-def tables(models_of: Any = apps) -> list[type[models.Model]]:
+def list_models(models_of: Any = apps) -> list[type[models.Model]]:
     """Return the models whose rows a backup contains, referenced ones first."""
     table_names = [
         model
@@ -76,19 +76,19 @@ def _needs(model: type[models.Model]) -> set[str]:
     return related - {model._meta.label}
 
 
-def rows(model: type[models.Model]) -> Iterator[bytes]:
+def encode_rows(model: type[models.Model]) -> Iterator[bytes]:
     """Yield the names of the fields, then each row as a list of their values."""
-    columns = fields(model)
+    columns = list_fields(model)
     yield orjson.dumps([field.attname for field in columns])
     for row in model._base_manager.order_by("pk").iterator(chunk_size=AT_ONCE):
-        yield orjson.dumps([_value_text(field, row) for field in columns])
+        yield orjson.dumps([_format_value(field, row) for field in columns])
 
 
-def fields(model: type[models.Model]) -> list[Field]:
+def list_fields(model: type[models.Model]) -> list[Field]:
     return list(model._meta.local_concrete_fields)
 
 
-def _value_text(field: Field, row: models.Model) -> Any:
+def _format_value(field: Field, row: models.Model) -> Any:
     """Return a value as the text of Django's serializers; a document as a document's text."""
     value = field.value_from_object(row)
     if value is None:
@@ -150,7 +150,7 @@ def load(model: type[models.Model], lines: Iterator[bytes]) -> int:
     """Write the rows that `rows` returned; return their number. Raises `KeyError` if a field is not the
     model's.
     """
-    by_name = {field.attname: field for field in fields(model)}
+    by_name = {field.attname: field for field in list_fields(model)}
     names, count = orjson.loads(next(lines)), 0
     columns = [by_name[name] for name in names]
     made = (model(**dict(zip(names, map(_read, columns, orjson.loads(line)), strict=True))) for line in lines)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from queues.text.numbers import digits
+from queues.text.numbers import parse_digits
 
 # What is in the backup otherwise, is made anew by a start, or belongs to this machine.
 PASSING = {
@@ -45,10 +45,10 @@ def list_files(data: Path, without: Collection[Path] = ()) -> Iterator[Path]:
 
 def is_kept(inside: Path) -> bool:
     """Return whether a backup contains this file of the data folder."""
-    return not _passes(inside)
+    return not _is_transient(inside)
 
 
-def _passes(inside: Path) -> bool:
+def _is_transient(inside: Path) -> bool:
     first, name = inside.parts[0], inside.name
     if first in PASSING or first.startswith(("supervisor.", OWN_DATABASE)):
         return True
@@ -73,10 +73,10 @@ def list_leftovers(data: Path, without: Collection[Path] = ()) -> list[Path]:
     return leftovers + [inside for inside in logs if not inside.name.startswith(OWN_DATABASE)]
 
 
-def content(path: Path) -> Iterator[bytes]:
+def read_content(path: Path) -> Iterator[bytes]:
     """Return the file's content; for a SQLite database a consistent copy. Raises `OSError`."""
     if path.suffix != ".sqlite3":
-        yield from _pieces(path)
+        yield from _read_chunks(path)
         return
     # Beside it: the folder for temporary files may be far too small (in Compose it is memory).
     copy = path.with_name(f"{path.name}{TEMPORARY}")
@@ -85,7 +85,7 @@ def content(path: Path) -> Iterator[bytes]:
         copy.touch(mode=0o600)
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
-        yield from _pieces(copy)
+        yield from _read_chunks(copy)
     except sqlite3.Error as error:
         raise OSError(
             f"{path} can't be copied ({error}); check that the disk has space for a second copy"
@@ -99,7 +99,7 @@ def _remove(database: Path) -> None:
         database.with_name(database.name + end).unlink(missing_ok=True)
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
+def _read_chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(2**20):
             yield piece
@@ -109,12 +109,12 @@ def list_unsettled(data: Path) -> list[str]:
     """Return queries of the pipeline with a batch that has started and is not committed, by their folder."""
     folders = []
     for offsets in sorted((data / "pipeline").glob("*/spark/*/offsets")):
-        begun, committed = _newest(offsets), _newest(offsets.parent / "commits")
+        begun, committed = _find_newest_number(offsets), _find_newest_number(offsets.parent / "commits")
         if begun > committed:
             folders.append(str(offsets.parent.relative_to(data / "pipeline")))
     return folders
 
 
-def _newest(folder: Path) -> int:
-    numbers = (digits(path.name) for path in folder.glob("*"))
+def _find_newest_number(folder: Path) -> int:
+    numbers = (parse_digits(path.name) for path in folder.glob("*"))
     return max((number for number in numbers if number is not None), default=-1)

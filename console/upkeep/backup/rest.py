@@ -25,11 +25,11 @@ from queues import keys, pausing
 from queues.errors import BadInput, WeirError
 from queues.models import Queue
 from queues.stored_document import BadDocument, decode_document
-from workers.coordination.backup_lease import backup_lease, list_transfer_leases
+from workers.coordination.backup_lease import create_backup_lease, list_transfer_leases
 from workers.coordination.leases import Lease
 from workers.documents.pipeline import PipelineReport
 from workers.models import Override
-from workers.pool.reports import host_reports
+from workers.pool.reports import read_host_reports
 from workers.steering import overrides
 
 MAX_SECONDS = 120.0
@@ -65,7 +65,7 @@ class Rest:
             raise QuiesceFailed(f"The lease of the backup was lost. {AGAIN}")
         if awake := _list_unpaused(self.control):
             raise QuiesceFailed(f"Consumption of {awake[0]} continued during the copy. {AGAIN}")
-        if busy := list(_pipeline(self.control, self.data)):
+        if busy := list(_describe_pipeline_work(self.control, self.data)):
             raise QuiesceFailed(f"The pipeline ran during the copy: {busy[0]}. {AGAIN}")
 
 
@@ -82,7 +82,7 @@ def quiesce(
 
     Raises `QuiesceFailed` that says what is still in progress, after ending the pauses.
     """
-    lease = backup_lease(control)
+    lease = create_backup_lease(control)
     with lease as fence:
         if fence is None:
             raise QuiesceFailed("Another backup is in progress; try again when it is done.")
@@ -180,10 +180,10 @@ def prolong(pauses: list[Override], now: datetime, control: redis.Redis) -> None
 
 def list_active_work(control: redis.Redis, data: Path) -> list[str]:
     """Return what is still in progress, in words."""
-    return [*_workers(control), *_transfers(control), *_pipeline(control, data)]
+    return [*_describe_active_workers(control), *_transfers(control), *_describe_pipeline_work(control, data)]
 
 
-def _workers(control: redis.Redis) -> Iterator[str]:
+def _describe_active_workers(control: redis.Redis) -> Iterator[str]:
     """Return active workers.
 
     A worker without a sign of life for a while is dead: its blocks are given to another one. The signs have
@@ -199,7 +199,7 @@ def _workers(control: redis.Redis) -> Iterator[str]:
 
 def _compute_clock_lag(control: redis.Redis) -> float:
     """Return the maximum by which a worker host's clock is behind the control server's."""
-    ahead = [report.ahead_seconds or 0.0 for report in host_reports(control).values()]
+    ahead = [report.ahead_seconds or 0.0 for report in read_host_reports(control).values()]
     return max(0.0, -min(ahead, default=0.0))
 
 
@@ -208,11 +208,11 @@ def _transfers(control: redis.Redis) -> Iterator[str]:
         yield f"blocks may be moving between nodes ({name})"
 
 
-def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
+def _describe_pipeline_work(control: redis.Redis, data: Path) -> Iterator[str]:
     """Return the pipeline's work; while it does not run nothing moves: its last batch is repeated with the
     same effect.
     """
-    if not _pipeline_runs(control):
+    if not _is_pipeline_running(control):
         return
     for name in sorted(control.scan_iter(keys.PIPELINE_ROOM.pattern)):
         if count := int(control.hget(name, "in_flight_events") or 0):
@@ -222,7 +222,7 @@ def _pipeline(control: redis.Redis, data: Path) -> Iterator[str]:
         yield f"the pipeline's query {query} has not committed its batch"
 
 
-def _pipeline_runs(control: redis.Redis) -> bool:
+def _is_pipeline_running(control: redis.Redis) -> bool:
     """Return whether it runs, by its report's own time: the key is read each second, which says nothing about
     its writer.
     """

@@ -50,7 +50,7 @@ def list_key_patterns(on_nodes: bool) -> list[str]:
     return [key.pattern for key in keys.KEYS if key.on_nodes == on_nodes and key.pattern not in PASSING]
 
 
-def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
+def export_lines(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
     """Yield all persistent data of this server. Raises `redis.RedisError`."""
     names = {name for pattern in list_key_patterns(on_nodes) for name in server.scan_iter(pattern, AT_ONCE)}
     for name in sorted(names):
@@ -58,13 +58,17 @@ def lines_of(server: redis.Redis, on_nodes: bool) -> Iterator[bytes]:
         if kind == "none":  # it ended in the meantime
             continue
         expires_ms = server.pexpiretime(name)
-        head = {"key": _text(name), "type": kind, "expires_ms": expires_ms if expires_ms > 0 else None}
+        head = {
+            "key": _encode_base64(name),
+            "type": kind,
+            "expires_ms": expires_ms if expires_ms > 0 else None,
+        }
         about = _stream_head(server, name) if kind == "stream" else {}
         yield orjson.dumps({**head, **about})
         # Entries keep arriving: a stream is copied up to its recorded head, and gets that last id.
         content = _stream(server, name, about["last_id"]) if about else CONTENT[kind](server, name)
-        for items in _chunks(content):
-            yield orjson.dumps([[_text(part) for part in item] for item in items])
+        for items in _split_into_chunks(content):
+            yield orjson.dumps([[_encode_base64(part) for part in item] for item in items])
 
 
 def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
@@ -149,12 +153,12 @@ def _stream_head(server: redis.Redis, name: bytes) -> dict[str, Any]:
         first = "-"
         while page := cast(list[Any], server.xpending_range(name, group["name"], first, "+", AT_ONCE)):
             pending += [
-                [entry["message_id"].decode(), _text(entry["consumer"]), entry["times_delivered"]]
+                [entry["message_id"].decode(), _encode_base64(entry["consumer"]), entry["times_delivered"]]
                 for entry in page
             ]
             first = f"({pending[-1][0]}"
         given = cast(bytes, group["last-delivered-id"]).decode()
-        groups.append({"name": _text(group["name"]), "given": given, "pending": pending})
+        groups.append({"name": _encode_base64(group["name"]), "given": given, "pending": pending})
     return {"last_id": about["last-generated-id"].decode(), "groups": groups}
 
 
@@ -202,7 +206,7 @@ def _finish_stream(server: redis.Redis, name: bytes, head: dict[str, Any]) -> No
             )
 
 
-def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+def _split_into_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
     chunk: list[Item] = []
     size = 0
     for item in items:
@@ -215,5 +219,5 @@ def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _text(part: bytes | str) -> str:
+def _encode_base64(part: bytes | str) -> str:
     return b64encode(part if isinstance(part, bytes) else part.encode()).decode()

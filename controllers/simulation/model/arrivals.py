@@ -6,12 +6,12 @@ from controllers.simulation.model.scenario import Floats
 from queues.errors import BadInput
 
 
-def day_sine(steps: int) -> Floats:
+def compute_day_sine(steps: int) -> Floats:
     """Return one day from its minimum, 0, over its peak, 1, and back: (1 - cos 2πt) / 2."""
     return np.asarray((1 - np.cos(2 * np.pi * np.arange(steps) / steps)) / 2)
 
 
-def jump(steps: int, at: int, size: float) -> Floats:
+def build_jump(steps: int, at: int, size: float) -> Floats:
     """Return 1 - size until the step `at`, and 1 from there on."""
     return np.where(np.arange(steps) < at, 1.0 - size, 1.0)
 
@@ -46,7 +46,7 @@ def _check(trace: Floats) -> None:
         raise BadInput("--trace", "must be numbers of at least 0, with at least one above 0")
 
 
-def noisy(rates: Floats, noise: float, chance: np.random.Generator) -> Floats:
+def add_noise(rates: Floats, noise: float, chance: np.random.Generator) -> Floats:
     """Return rates times 1 + noise * N(0, 1), independently for each value, and never below 0."""
     if noise == 0:
         return rates

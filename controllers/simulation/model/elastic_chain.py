@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controllers.rivals.parallelism_rules import MeasuredInterval
-from controllers.simulation.model.scenario import Floats, generator
+from controllers.simulation.model.scenario import Floats, create_random_generator
 
 TIMEOUT_SECONDS, BUFFER_EVENTS = 60, 300_000.0
 # Noise of a measured service time; all other values are exact.
@@ -54,7 +54,7 @@ class _Window:
     held_up: list[int]
 
     @classmethod
-    def empty(cls) -> "_Window":
+    def create_empty(cls) -> "_Window":
         return cls(0, [0.0] * len(KINDS), [0.0] * len(KINDS), [0] * len(KINDS))
 
 
@@ -69,8 +69,8 @@ class Chain:
         self.waits, self.counts = np.zeros(seconds), np.zeros(seconds)
         self._came, self._gone = np.zeros(seconds), np.zeros(seconds)
         self._queues = [0.0] * len(KINDS)
-        self._window = _Window.empty()
-        self._chance = generator(seed, "measured")
+        self._window = _Window.create_empty()
+        self._chance = create_random_generator(seed, "measured")
 
     def run(self, fresh_events: float) -> None:
         """Run one second."""
@@ -113,13 +113,13 @@ class Chain:
             window.executed[index] += flow
             self._queues[index] = waiting - flow
             window.held_up[index] += waiting - flow > capacity
-            wait += _kingman(self.tasks[index], flow, service, KINDS[index].service_seconds)
+            wait += _compute_kingman_seconds(self.tasks[index], flow, service, KINDS[index].service_seconds)
         self.waits[self.second] = wait
         return flow
 
     def start_measurement(self) -> None:
         """Start a new measurement."""
-        self._window = _Window.empty()
+        self._window = _Window.create_empty()
 
     def rescale(self, tasks: Mapping[str, int], pause_seconds: int) -> None:
         """Set the tasks; if they change, stop everything for the pause."""
@@ -146,7 +146,7 @@ class Chain:
             for at, kind in enumerate(KINDS)
         ]
 
-    def latencies(self) -> tuple[Floats, Floats]:
+    def compute_latencies(self) -> tuple[Floats, Floats]:
         """Return, for the departures of each second, the latency (s) and the events that were not overdue."""
         at = np.arange(self.second, dtype=float)
         middle = self._gone - self.left / 2
@@ -155,7 +155,9 @@ class Chain:
         return latency, np.where(latency <= TIMEOUT_SECONDS, self.left, 0.0)
 
 
-def _kingman(tasks: int, flow: float, service_per_event: float, service_seconds: float) -> float:
+def _compute_kingman_seconds(
+    tasks: int, flow: float, service_per_event: float, service_seconds: float
+) -> float:
     """Return the waiting and service time in s if tasks keep up, with c² of arrivals and service of 1.
 
     A task that is always busy waits no longer than a fluid does: that queue is counted event by event.

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from controllers import catalog
-from controllers.design.forecast import Forecaster, averages, compute_missed_events, is_rejected
+from controllers.design.forecast import (
+    Forecaster,
+    compute_bucket_averages,
+    compute_missed_events,
+    is_rejected,
+)
 from controllers.framework.decision import Decision, Json
 from controllers.parallelism.forecast_law import ParallelismForecast
 from controllers.parallelism.joint_law import ParallelismJoint
@@ -18,11 +23,11 @@ from controllers.rivals.parallelism_rules import (
     MeasuredInterval,
     SeenPath,
     Tasks,
-    dhalion,
-    ds2,
-    static_peak,
+    apply_dhalion,
+    apply_ds2,
+    apply_static_peak,
 )
-from controllers.rivals.thesis_queueing import wt
+from controllers.rivals.thesis_queueing import apply_wt
 from controllers.rivals.thesis_regression import Record, ThesisRegression
 from controllers.simulation.model.elastic_chain import KINDS, SHARES, TIMEOUT_SECONDS, Chain
 from controllers.simulation.model.scenario import Floats
@@ -53,10 +58,10 @@ Steered = Callable[[Law, Course], Chain]
 
 
 def _wt(course: Course, steered: Steered) -> Law:
-    return lambda seen, past: wt(seen, course.settings["bound_seconds"])
+    return lambda seen, past: apply_wt(seen, course.settings["bound_seconds"])
 
 
-def _rg(course: Course, steered: Steered) -> Law:
+def _build_rg_law(course: Course, steered: Steered) -> Law:
     """Return RG, trained on WT's decisions on the same events, as in the thesis (9.6)."""
     records: dict[str, list[Record]] = {kind.name: [] for kind in KINDS}
     window = float(course.settings["interval_seconds"])
@@ -66,15 +71,15 @@ def _rg(course: Course, steered: Steered) -> Law:
             records[operator.name].append(
                 Record(seen.at_seconds, operator.tasks, operator.executed_events, operator.emitted_events)
             )
-        return wt(seen, course.settings["bound_seconds"])
+        return apply_wt(seen, course.settings["bound_seconds"])
 
     steered(record, replace(course, seed=course.seed + 1))
     trained = ThesisRegression(records, window)
     return lambda seen, past: trained.decide(seen)
 
 
-def _ds2(course: Course, steered: Steered) -> Law:
-    return lambda seen, past: ds2(seen)
+def _build_ds2_law(course: Course, steered: Steered) -> Law:
+    return lambda seen, past: apply_ds2(seen)
 
 
 def _hpa(course: Course, steered: Steered) -> Law:
@@ -83,10 +88,10 @@ def _hpa(course: Course, steered: Steered) -> Law:
 
 
 def _dhalion(course: Course, steered: Steered) -> Law:
-    return lambda seen, past: dhalion(seen)
+    return lambda seen, past: apply_dhalion(seen)
 
 
-def _static_peak(course: Course, steered: Steered) -> Law:
+def _build_static_peak_law(course: Course, steered: Steered) -> Law:
     greatest = float(course.fresh.max())
     peaks = {kind.name: greatest * share for kind, share in zip(KINDS, SHARES, strict=True)}
     set_once: dict[str, int] = {}
@@ -94,7 +99,7 @@ def _static_peak(course: Course, steered: Steered) -> Law:
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         # Its peak does not depend on later measurements.
         if not set_once:
-            set_once.update(static_peak(seen, peaks))
+            set_once.update(apply_static_peak(seen, peaks))
         return set_once
 
     return decide
@@ -116,7 +121,7 @@ def _decide_queueing(course: Course, steered: Steered) -> Law:
         rows = {
             operator.name: {
                 "tasks": operator.tasks,
-                "arrival_interval_seconds": _interval_seconds(operator, course),
+                "arrival_interval_seconds": _compute_interval_seconds(operator, course),
                 "service_seconds": operator.service_seconds,
                 "latency_seconds": operator.service_seconds,
             }
@@ -124,12 +129,12 @@ def _decide_queueing(course: Course, steered: Steered) -> Law:
         }
         observation = {"paths": [list(rows)], "operators": rows}
         _, decision = law.decide(parameters, {}, catalog.read_observation(law, observation))
-        return _tasks_of(seen, decision)
+        return _apply_decision(seen, decision)
 
     return decide
 
 
-def _interval_seconds(of: MeasuredInterval, course: Course) -> float:
+def _compute_interval_seconds(of: MeasuredInterval, course: Course) -> float:
     """Return the time between arrivals at one task; without arrivals, the interval lies between two."""
     rate = of.rate_per_second or 1 / float(course.settings["interval_seconds"])
     return of.tasks / rate
@@ -143,12 +148,12 @@ def _forecast(course: Course, steered: Steered) -> Law:
     law, foresee = ParallelismForecast(), _Forecasts(course)
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
-        mean, deviation = foresee.windows(past)
+        mean, deviation = foresee.compute_window_maxima(past)
         if is_rejected(mean, deviation, MAX_DEVIATION):
-            return ds2(seen)
-        return {operator.name: one(seen, operator, mean, deviation) for operator in seen.operators}
+            return apply_ds2(seen)
+        return {operator.name: choose_tasks(seen, operator, mean, deviation) for operator in seen.operators}
 
-    def one(seen: SeenPath, of: MeasuredInterval, mean: Floats, deviation: Floats) -> int:
+    def choose_tasks(seen: SeenPath, of: MeasuredInterval, mean: Floats, deviation: Floats) -> int:
         share = SHARE_OF[of.name]
         counts = np.arange(seen.minimum, seen.maximum + 1, dtype=float)
         rate = TARGET_UTILISATION / of.service_seconds
@@ -168,9 +173,9 @@ def _forecast(course: Course, steered: Steered) -> Law:
     return decide
 
 
-def _joint(course: Course, steered: Steered) -> Law:
+def _build_joint_law(course: Course, steered: Steered) -> Law:
     law, foresee = ParallelismJoint(), _Forecasts(course)
-    state = law.initial_state({})
+    state = law.build_initial_state({})
     given = {
         **JOINT,
         "window_seconds": foresee.window_seconds / INSTANTS,
@@ -181,7 +186,7 @@ def _joint(course: Course, steered: Steered) -> Law:
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         nonlocal state
-        mean, deviation = foresee.steps(past)
+        mean, deviation = foresee.build_steps(past)
         limits = {"minimum": seen.minimum, "maximum": seen.maximum}
         state, tasks = decide_jointly(law, {**given, **limits}, state, seen, mean, deviation)
         return tasks
@@ -219,7 +224,7 @@ def decide_jointly(
     }
     parameters = catalog.read_parameters(law, law_parameters)
     state, decision = law.decide(parameters, state, catalog.read_observation(law, observation))
-    return state, _tasks_of(seen, decision)
+    return state, _apply_decision(seen, decision)
 
 
 class _Forecasts:
@@ -231,35 +236,35 @@ class _Forecasts:
         self._count = min(MAX_WINDOWS, max(2, math.ceil(course.day_seconds / self.window_seconds)))
         self._forecaster = Forecaster(course.day_seconds)
 
-    def steps(self, past: Floats) -> tuple[Floats, Floats]:
+    def build_steps(self, past: Floats) -> tuple[Floats, Floats]:
         """Return the mean and deviation of each step, `INSTANTS` per window."""
         # A short past has finer buckets: a handful of values doesn't show the variability.
-        at, rates = averages(past, min(self._bucket, max(1, past.size // MIN_POINTS)))
+        at, rates = compute_bucket_averages(past, min(self._bucket, max(1, past.size // MIN_POINTS)))
         steps = (np.arange(self._count * INSTANTS) + 0.5) * self.window_seconds / INSTANTS
-        return self._forecaster.ahead(at, rates, past.size + steps)
+        return self._forecaster.predict_ahead(at, rates, past.size + steps)
 
-    def windows(self, past: Floats) -> tuple[Floats, Floats]:
+    def compute_window_maxima(self, past: Floats) -> tuple[Floats, Floats]:
         """Return the maximum of each window."""
-        mean, deviation = self.steps(past)
+        mean, deviation = self.build_steps(past)
         rows = mean.reshape(-1, INSTANTS), deviation.reshape(-1, INSTANTS)
         greatest = (rows[0] + rows[1]).argmax(axis=1)[:, None]
         picked = [np.take_along_axis(row, greatest, axis=1)[:, 0] for row in rows]
         return picked[0], picked[1]
 
 
-def _tasks_of(seen: SeenPath, decision: Decision) -> Tasks:
+def _apply_decision(seen: SeenPath, decision: Decision) -> Tasks:
     now = {operator.name: operator.tasks for operator in seen.operators}
     return now if decision.action is None else {**now, **decision.action["tasks"]}
 
 
 LAWS: Mapping[str, Callable[[Course, Steered], Law]] = {
-    "joint": _joint,
+    "joint": _build_joint_law,
     "queueing": _decide_queueing,
     "forecast": _forecast,
     "wt": _wt,
-    "rg": _rg,
-    "ds2": _ds2,
+    "rg": _build_rg_law,
+    "ds2": _build_ds2_law,
     "hpa": _hpa,
     "dhalion": _dhalion,
-    "static-peak": _static_peak,
+    "static-peak": _build_static_peak_law,
 }

@@ -18,9 +18,17 @@ import numpy as np
 
 from controllers.parallelism.joint_law import ParallelismJoint
 from controllers.parallelism.scaling_curve import ScalingCurve
-from controllers.rivals.parallelism_rules import TARGET, Hpa, MeasuredInterval, SeenPath, Tasks, dhalion, ds2
+from controllers.rivals.parallelism_rules import (
+    TARGET,
+    Hpa,
+    MeasuredInterval,
+    SeenPath,
+    Tasks,
+    apply_dhalion,
+    apply_ds2,
+)
 from controllers.simulation.model.elastic_laws import decide_jointly
-from controllers.simulation.model.scenario import generator
+from controllers.simulation.model.scenario import create_random_generator
 
 STEP_SECONDS, BEFORE, AFTER, TIMES = 60.0, 10, 20, 3.0
 CONTENTION, NOISE, LOAD_PER_SECOND, MAXIMUM = 0.04, 0.02, 1_000.0, 60
@@ -48,25 +56,31 @@ class Taken:
     reversals: int
 
 
-def curve(alone_per_second: float) -> ScalingCurve:
+def build_scaling_curve(alone_per_second: float) -> ScalingCurve:
     """Return the cost of an event for r events/s of a single task."""
     slope = CONTENTION / alone_per_second
     return ScalingCurve(1 / alone_per_second - slope, slope)
 
 
-def fewest_tasks(load_per_second: float) -> dict[str, int]:
+def compute_fewest_tasks(load_per_second: float) -> dict[str, int]:
     """Return the fewest tasks busy for at most .7 of their time."""
-    return {name: int(curve(alone).tasks_for(load_per_second, TARGET)) for name, alone in ALONE.items()}
+    return {
+        name: int(build_scaling_curve(alone).compute_fewest_tasks(load_per_second, TARGET))
+        for name, alone in ALONE.items()
+    }
 
 
 def run_step(law: str, seed: int) -> Taken:
     """Run the step under one law."""
-    chance, decide = generator(seed, "load step"), LAWS[law]()
-    tasks, backlog = fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
+    chance, decide = create_random_generator(seed, "load step"), LAWS[law]()
+    tasks, backlog = compute_fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
     history, violated = [tasks], 0
     for step in range(BEFORE + AFTER):
         load = LOAD_PER_SECOND * (TIMES if step >= BEFORE else 1.0)
-        capacity = {name: curve(alone).capacity_per_second(tasks[name]) for name, alone in ALONE.items()}
+        capacity = {
+            name: build_scaling_curve(alone).compute_capacity_per_second(tasks[name])
+            for name, alone in ALONE.items()
+        }
         violated += any(rate < load for rate in capacity.values())
         piled = {name: backlog[name] + (load - capacity[name]) * STEP_SECONDS for name in ALONE}
         backlog = {name: max(0.0, each) for name, each in piled.items()}
@@ -82,7 +96,7 @@ def _observe(
     rows = []
     for name, alone in ALONE.items():
         offered, service = 1 + NOISE * chance.standard_normal(2)
-        true = curve(alone).service_seconds(tasks[name])
+        true = build_scaling_curve(alone).compute_service_seconds(tasks[name])
         busy = load * true > tasks[name]
         row = MeasuredInterval(
             name,
@@ -104,14 +118,14 @@ def _summarize(history: list[dict[str, int]], violated: int) -> Taken:
         moves = np.sign(np.diff([step[name] for step in since]))
         moves = moves[moves != 0]
         reversals += int((moves[1:] != moves[:-1]).sum())
-    best = sum(fewest_tasks(LOAD_PER_SECOND * TIMES).values())
+    best = sum(compute_fewest_tasks(LOAD_PER_SECOND * TIMES).values())
     changes = sum(before != after for before, after in itertools.pairwise(since))
     return Taken(changes, violated, sum(history[-1].values()) / best, reversals)
 
 
-def _joint() -> Callable[[SeenPath], Tasks]:
+def _build_joint_law() -> Callable[[SeenPath], Tasks]:
     law = ParallelismJoint()
-    state = law.initial_state({})
+    state = law.build_initial_state({})
 
     def decide(seen: SeenPath) -> Tasks:
         nonlocal state
@@ -122,8 +136,8 @@ def _joint() -> Callable[[SeenPath], Tasks]:
 
 
 LAWS: Mapping[str, Callable[[], Callable[[SeenPath], Tasks]]] = {
-    "joint": _joint,
-    "ds2": lambda: ds2,
+    "joint": _build_joint_law,
+    "ds2": lambda: apply_ds2,
     "hpa": lambda: Hpa().decide,
-    "dhalion": lambda: dhalion,
+    "dhalion": lambda: apply_dhalion,
 }

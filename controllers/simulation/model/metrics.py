@@ -78,19 +78,19 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def metric(name: str) -> Metric:
+def get_metric(name: str) -> Metric:
     return METRICS.get(name, UNKNOWN)
 
 
-def best(name: str, values: Iterable[float | None]) -> float | None:
+def find_best_value(name: str, values: Iterable[float | None]) -> float | None:
     """Return the best of the known values; None if there are none, or if all are equal."""
     known = [value for value in values if value is not None]
-    better = metric(name).better
+    better = get_metric(name).better
     if better == "none" or len(set(known)) < 2:
         return None
     return min(known) if better == "lower" else max(known)
 
 
-def names_of(outcomes: Iterable[Mapping[str, object]]) -> list[str]:
+def list_metric_names(outcomes: Iterable[Mapping[str, object]]) -> list[str]:
     """Return all metrics of some outcomes, in order of appearance."""
     return list(dict.fromkeys(name for metrics in outcomes for name in metrics))

@@ -75,6 +75,6 @@ class Scenario:
         return list(dict.fromkeys(names)) or list(self.laws)
 
 
-def generator(seed: int, *names: str) -> np.random.Generator:
+def create_random_generator(seed: int, *names: str) -> np.random.Generator:
     """Return a random generator for a seed and some names, so that laws don't share one."""
     return np.random.default_rng([seed, *(byte for name in names for byte in name.encode())])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.simulation.model.scenario import Floats, generator
+from controllers.simulation.model.scenario import Floats, create_random_generator
 
 Flags = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ class Stream:
     seconds: float
 
 
-def rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
+def compute_event_rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
     """Return the events/s of O2's types, and of Q11 and Q12."""
     scale = float(settings["load_percent"]) / WORK_PERCENT
     scarce = {"q11-scarce": "Q11", "q12-scarce": "Q12"}.get(str(settings["balance"]))
@@ -46,21 +46,24 @@ def rates(settings: dict[str, float | str]) -> tuple[Floats, dict[str, float]]:
 
 def generate(settings: dict[str, float | str], seed: int, profile: Floats | None) -> Stream:
     """Return Poisson arrivals with exponential processing times; `profile` scales the rates per second."""
-    seconds, (inside, outside) = float(settings["seconds"]), rates(settings)
-    per_type = [_poisson(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)]
+    seconds, (inside, outside) = float(settings["seconds"]), compute_event_rates(settings)
+    per_type = [
+        _draw_poisson_times(seed, f"type-{at}", rate, seconds, profile) for at, rate in enumerate(inside)
+    ]
     order = np.argsort(np.concatenate(per_type), kind="stable")
     times = np.concatenate(per_type)[order]
     types = np.repeat(np.arange(len(inside)), [len(times_of_type) for times_of_type in per_type])[order]
     work = {
-        name: generator(seed, "work", name).exponential(mean, len(times)) for name, mean in SECONDS.items()
+        name: create_random_generator(seed, "work", name).exponential(mean, len(times))
+        for name, mean in SECONDS.items()
     }
-    chance = {name: generator(seed, "fate", name).random(len(times)) for name in SECONDS}
-    joined = {name: _poisson(seed, name, rate, seconds, None) for name, rate in outside.items()}
+    chance = {name: create_random_generator(seed, "fate", name).random(len(times)) for name in SECONDS}
+    joined = {name: _draw_poisson_times(seed, name, rate, seconds, None) for name, rate in outside.items()}
     return Stream(times, types, work, chance, joined, seconds)
 
 
-def _poisson(seed: int, name: str, rate: float, seconds: float, profile: Floats | None) -> Floats:
-    chance = generator(seed, "arrivals", name)
+def _draw_poisson_times(seed: int, name: str, rate: float, seconds: float, profile: Floats | None) -> Floats:
+    chance = create_random_generator(seed, "arrivals", name)
     times = np.sort(chance.uniform(0, seconds, chance.poisson(rate * seconds)))
     if profile is None:
         return np.asarray(times)
@@ -76,7 +79,7 @@ class SequenceMatcher:
         self.opened: deque[float] = deque()  # start times of machines with one 0
         self.paired: deque[float] = deque()  # start times of machines with two
 
-    def helps(self, kind: int, now: float) -> bool:
+    def needs_event(self, kind: int, now: float) -> bool:
         """Return whether an open machine would take the event."""
         waiting = self.opened if kind == 0 else self.paired
         _expire(waiting, now - self.window)
@@ -84,7 +87,7 @@ class SequenceMatcher:
 
     def take(self, kind: int, now: float) -> bool:
         """Return whether the event completes a match."""
-        if not self.helps(kind, now):
+        if not self.needs_event(kind, now):
             if kind == 0:
                 self.opened.append(now)
             return False
@@ -106,7 +109,7 @@ class SetMatcher:
         self.window = window_seconds
         self.waiting: dict[int, deque[float]] = {kind: deque() for kind in kinds}
 
-    def helps(self, kind: int, now: float) -> bool:
+    def needs_event(self, kind: int, now: float) -> bool:
         """Return whether fewer events of its kind wait than of another, so that it is a missing partner."""
         for queue in self.waiting.values():
             _expire(queue, now - self.window)
@@ -144,7 +147,7 @@ def join_events(left: Floats, right: Floats, window_seconds: float) -> Floats:
     return np.asarray(matches)
 
 
-def departures(times: Floats, work: Floats) -> Floats:
+def compute_departures(times: Floats, work: Floats) -> Floats:
     """Return when each event leaves a first-come, first-served queue: D_i = max(A_i, D_{i-1}) + S_i."""
     done = np.cumsum(work)
     return np.asarray(done + np.maximum.accumulate(times - done + work))

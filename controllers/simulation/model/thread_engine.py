@@ -73,7 +73,7 @@ class ThreadEngine:
         there.target_threads = threads
         while there.alive < threads:
             there.alive += 1
-            thread = self._thread(pool)
+            thread = self._allocate_thread(pool)
             self._enter(thread, 0)
 
     def compete(self, per_second: float) -> None:
@@ -93,7 +93,7 @@ class ThreadEngine:
                 self._leave(thread, stage)
         self.now = until
 
-    def _thread(self, pool: int) -> int:
+    def _allocate_thread(self, pool: int) -> int:
         if self.free:
             thread = self.free.pop()
             self.of_thread[thread] = pool

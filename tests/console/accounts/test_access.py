@@ -23,11 +23,11 @@ from console.accounts.access import (
     OF_THE_PLANT,
     ROLES,
     Actor,
-    actor_of_token,
+    choose_lower_role,
     create_token,
     digest_of,
-    least_role,
-    role_of,
+    find_token_actor,
+    find_user_role,
 )
 from console.models import ApiToken
 from tests.console.accounts.doors import BY_SECRET, DOORS, EVERYBODY, knock, of_api, routes, taken_back
@@ -176,18 +176,18 @@ def test_only_the_digest_of_a_token_is_kept(people):
 def test_a_token_that_has_ended_is_nobody(end, people):
     now = timezone.now()
     token, secret = create_token(people["viewer"], "t", "viewer", now + timedelta(days=1))
-    assert actor_of_token(secret, now).name == "token:t"
+    assert find_token_actor(secret, now).name == "token:t"
     if end == "owner inactive":
         User.objects.filter(pk=people["viewer"].pk).update(is_active=False)
     if end == "revoked":
         ApiToken.objects.filter(pk=token.pk).update(revoked_at=now)
-    assert actor_of_token(secret, now + timedelta(days=1 if end == "expired" else 0)) is None
+    assert find_token_actor(secret, now + timedelta(days=1 if end == "expired" else 0)) is None
 
 
 def test_a_token_falls_with_its_owners_role(people):
     _, secret = create_token(people["operator"], "t", "operator", timezone.now() + timedelta(days=1))
     people["operator"].groups.set([Group.objects.get(name="viewer")])
-    actor = actor_of_token(secret, timezone.now())
+    actor = find_token_actor(secret, timezone.now())
     assert actor.role == "viewer"
     assert not actor.may("override.set")
 
@@ -203,14 +203,14 @@ def test_a_token_falls_with_its_owners_role(people):
     ],
 )
 def test_a_token_never_has_more_than_its_owner(token, owner, least):
-    assert least_role(token, owner) == least
+    assert choose_lower_role(token, owner) == least
 
 
 def test_the_highest_group_counts_and_a_superuser_is_an_administrator(people):
     people["viewer"].groups.add(Group.objects.get(name="operator"))
-    assert role_of(people["viewer"]) == "operator"
-    assert role_of(User(username="root", is_superuser=True)) == "administrator"
-    assert role_of(people["stranger"]) is None
+    assert find_user_role(people["viewer"]) == "operator"
+    assert find_user_role(User(username="root", is_superuser=True)) == "administrator"
+    assert find_user_role(people["stranger"]) is None
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -231,8 +231,8 @@ def test_what_is_of_the_whole_plant_is_shown_to_nobody_who_is_limited_to_queues(
                 asked[call.args[1].value].add(len(call.args) > 2)
     whole = {action for action, with_queues in asked.items() if with_queues == {False}}
     assert whole - OF_NO_QUEUE == OF_THE_PLANT
-    limited = Actor("ada", "administrator", queues=frozenset({"orders"})).permissions()
-    everywhere = Actor("ada", "administrator").permissions()
+    limited = Actor("ada", "administrator", queues=frozenset({"orders"})).list_permissions()
+    everywhere = Actor("ada", "administrator").list_permissions()
     offered = {action for action in ACTIONS if limited[action.replace(".", "_")]}
     assert offered == set(ACTIONS) - OF_THE_PLANT and all(everywhere.values())
 
@@ -281,4 +281,4 @@ def test_a_locked_out_page_says_so(people, control):
 def test_a_request_has_one_actor(people):
     request = HttpRequest()
     request.user = people["operator"]
-    assert role_of(request.user) == "operator"
+    assert find_user_role(request.user) == "operator"

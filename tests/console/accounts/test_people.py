@@ -8,7 +8,7 @@ from django.db import transaction
 from django.test import Client
 
 from console.accounts import people
-from console.accounts.access import actor_of_user, role_of
+from console.accounts.access import build_user_actor, find_user_role
 from console.models import AuditEntry, UserSession
 from queues.errors import BadInput
 from tests.console.conftest import PASSWORD
@@ -173,10 +173,12 @@ def test_each_setting_is_shown_with_its_help_and_range_and_is_changed_within_it(
     assert fetch(administrator, address, {"value": declared.maximum * 2, **WHY}).status_code == 422
     unset = "" if declared.default is None else declared.default
     assert fetch(administrator, address, {"value": unset, **WHY}).status_code == 422
-    assert plant_settings.value(declared.name) == declared.default and not Setting.objects.exists()
+    assert (
+        plant_settings.get_setting_value(declared.name) == declared.default and not Setting.objects.exists()
+    )
     wanted = declared.maximum if declared.default != declared.maximum else declared.minimum
     assert fetch(administrator, address, {"value": wanted, **WHY}).status_code == 200
-    assert plant_settings.value(declared.name) == wanted
+    assert plant_settings.get_setting_value(declared.name) == wanted
     noted = AuditEntry.objects.get()
     assert (noted.before, noted.after, noted.target) == (declared.default, wanted, declared.name)
 
@@ -236,7 +238,7 @@ def test_of_two_administrators_who_take_the_role_from_each_other_at_once_one_kee
     group = Group.objects.get_or_create(name="administrator")[0]
     ann, bob = (django_user_model.objects.create(username=name) for name in ("ann", "bob"))
     group.user_set.set([ann, bob])
-    as_ann, as_bob = actor_of_user(ann), actor_of_user(bob)
+    as_ann, as_bob = build_user_actor(ann), build_user_actor(bob)
     with another_thread() as begin:
         with transaction.atomic():
             people.change_role(as_ann, bob, "viewer", "A test.")
@@ -244,11 +246,11 @@ def test_of_two_administrators_who_take_the_role_from_each_other_at_once_one_kee
             until_another_waits()
         with pytest.raises(BadInput, match="ann is the last administrator"):
             other.result()
-    assert [role_of(each) for each in (ann, bob)] == ["administrator", "viewer"]
+    assert [find_user_role(each) for each in (ann, bob)] == ["administrator", "viewer"]
 
 
 def test_a_superuser_who_gets_another_role_has_no_more_than_that(administrator):
     root = User.objects.create_superuser("root", password=PASSWORD)
     answer = fetch(administrator, f"/settings/users/{root.pk}", {"change": "role", "role": "viewer", **WHY})
     assert answer.status_code == 200
-    assert role_of(User.objects.get(username="root")) == "viewer"
+    assert find_user_role(User.objects.get(username="root")) == "viewer"

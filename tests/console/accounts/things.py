@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from console.accounts.access import create_token
-from console.actions.timeline.shared_links import address_of as address_of_link
+from console.actions.timeline.shared_links import format_link_address
 from console.models import AssistantProposal, Mark, SharedLink, UserSession
 from queues.models import Container, Node, Queue
 from tests.console.pipeline_sample import DECLARATION
@@ -117,7 +117,7 @@ def link_things() -> dict[str, Any]:
     link = SharedLink.objects.create(
         at=now, reason="a test", author="ada", expires_at=now + timedelta(hours=1)
     )
-    return {"<link_id>": link.pk, "<str:signed>": address_of_link(link).split("/")[2]}
+    return {"<link_id>": link.pk, "<str:signed>": format_link_address(link).split("/")[2]}
 
 
 def alert_things(people: dict[str, User]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import redis
 from django.test import Client
 from django.utils import timezone
 
-from console.accounts.access import actor_of_user
+from console.accounts.access import build_user_actor
 from console.actions import loops
 from console.embedded.seeding import seed
 from console.models import AuditEntry
@@ -425,7 +425,7 @@ def test_two_who_extend_and_end_at_once_take_nothing_from_each_other(people, loo
     held = Override.objects.create(
         loop=loop, name="upper_limit", value=1, owner=people["operator"], reason="x", expires_at=end
     )
-    actor, now = actor_of_user(people["operator"]), timezone.now()
+    actor, now = build_user_actor(people["operator"]), timezone.now()
     first, second = (Override.objects.get(pk=held.pk) for _ in range(2))  # read before either writes
     for seen, minutes in ((first, 60), (second, 5)):
         loops.extend_override(actor, seen, now=now, minutes=minutes, control=control)

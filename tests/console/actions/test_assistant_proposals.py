@@ -11,7 +11,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from console.accounts.access import Actor, actor_of_token, create_token
+from console.accounts.access import Actor, create_token, find_token_actor
 from console.actions.proposals import assistant_proposals
 from console.actions.proposals.assistant_proposals import (
     MAX_OPEN,
@@ -51,7 +51,7 @@ def person(people) -> Actor:
 
 def assistant_of(owner: Any, name: str, role: str) -> Actor:
     _, secret = create_token(owner, name, role, timezone.now() + timedelta(days=1))
-    found = actor_of_token(secret, timezone.now())
+    found = find_token_actor(secret, timezone.now())
     assert found is not None
     return found
 

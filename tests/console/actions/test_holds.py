@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from console.accounts.access import actor_of_user
+from console.accounts.access import build_user_actor
 from console.actions import loops
 from queues.errors import BadInput
 from workers.models import Loop
@@ -25,7 +25,7 @@ def loop(db) -> Loop:
 @pytest.fixture
 def hold(people, loop):
     def hold(role: str, mode: str = "hold", now=NOW, **expiry):
-        actor = actor_of_user(people[role])
+        actor = build_user_actor(people[role])
         return loops.set_mode(actor, loop, mode, reason="a test", now=now, expiry=Expiry(**expiry))
 
     return hold

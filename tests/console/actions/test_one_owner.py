@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from console.accounts.access import actor_of_user
+from console.accounts.access import build_user_actor
 from console.actions import loops
 from queues.errors import BadInput
 from workers.models import Loop, Override
@@ -25,7 +25,7 @@ def both():
 @pytest.fixture
 def put(people):
     def put(loop: Loop, mode: str) -> None:
-        actor = actor_of_user(people["operator"])
+        actor = build_user_actor(people["operator"])
         loops.set_mode(actor, loop, mode, reason="a test", now=timezone.now())
 
     return put
@@ -93,12 +93,12 @@ def test_what_lets_all_loops_of_a_law_act_lets_none_act_that_began_to_advise_at_
 
     put_all(mode)
     held = overrides.group_by_loop([there, own], now)
-    modes = {loop.name: overrides.mode_of(loop, held[loop.pk], now) for loop in (there, own)}
+    modes = {loop.name: overrides.get_effective_mode(loop, held[loop.pk], now) for loop in (there, own)}
     assert modes == {there.name: "advise", own.name: mode}
     put(both[WHOLE], "auto")  # and nothing has the plant's tasks
     put_all("hold")
     held = overrides.group_by_loop([there], now)[there.pk]
-    assert overrides.mode_of(there, held, now) == "hold"
+    assert overrides.get_effective_mode(there, held, now) == "hold"
 
 
 def test_to_let_all_loops_of_a_law_act_is_refused_where_all_are_of_pools(people, both):

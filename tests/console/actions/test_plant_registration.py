@@ -130,10 +130,10 @@ def test_what_is_held_is_let_go_when_the_plant_is_forgotten(control, let_go):
 def test_who_holds_the_plant_while_its_registration_ends_lets_it_go(control, let_go, end):
     registered()
     local = MemoryPlant(clock=float, containers=[])
-    with adapters.plant_named("shop", local, "loop joint", by_loop=True) as plant:
+    with adapters.open_plant("shop", local, "loop joint", by_loop=True) as plant:
         plant.hold(60.0)
     assert let_go == []
-    with adapters.plant_named("shop", local, "loop joint", by_loop=True) as plant:
+    with adapters.open_plant("shop", local, "loop joint", by_loop=True) as plant:
         end()
         let_go.clear()  # by who ended it
         plant.hold(60.0)

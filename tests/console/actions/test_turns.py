@@ -57,7 +57,7 @@ def end_threshold(actor: Actor, control: Any) -> None:
 
 
 def change_queue(actor: Actor, control: Any) -> None:
-    shown = definitions.difference(actor, Queue.objects.get(name="alert"), {"priority": 7})
+    shown = definitions.build_queue_change(actor, Queue.objects.get(name="alert"), {"priority": 7})
     given = {"digest": shown.digest, "reason": "a test", "now": timezone.now(), "control": control}
     definitions.change(actor, "alert", {"priority": 7}, **given)
 

@@ -33,8 +33,8 @@ Nodes = dict[str, Server]
 def publishing(plant_topology) -> Iterator[None]:
     """The process's client, closed afterwards: the next test has other servers."""
     yield
-    publisher.publisher().close()
-    publisher._client.cache_clear()
+    publisher.get_publisher_client().close()
+    publisher._get_client.cache_clear()
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def producer(secrets, publishing) -> Any:
 
 
 def stored_events(nodes: Nodes, queue: str = "alert") -> int:
-    return sum(Segment(server.client(), queue).counters()["inserted_events"] for server in nodes.values())
+    return sum(Segment(server.client(), queue).get_counters()["inserted_events"] for server in nodes.values())
 
 
 def stored_rows(nodes: Nodes, queue: str = "alert") -> list[dict[str, Any]]:
@@ -201,8 +201,8 @@ def test_before_the_plant_is_seeded_nothing_is_taken(secrets, control):
     token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['producer']}"}
     address = "/api/v1/queues/alert/events"
     answer = Browser().post(address, b"{}", content_type=LINES, **token)
-    publisher.publisher().close()
-    publisher._client.cache_clear()
+    publisher.get_publisher_client().close()
+    publisher._get_client.cache_clear()
     assert (answer.status_code, "Retry-After" in answer) == (503, True)
 
 

@@ -232,7 +232,7 @@ def test_whatever_is_posted_is_read_or_refused_in_words(headers, body):
         message = read(headers, body, SECRET, time.time())
     except (Unproven, BadInput):
         return
-    number, words = message.alert()
+    number, words = message.parse_alert_reference()
     assert number is None or 0 <= number < 10**12
     assert isinstance(words, str) and isinstance(message.who, str) and isinstance(message, ChatMessage)
     assert message.reply("ok")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from console.actions.timeline import marks
 from console.api.ingestion import cloud_event
-from console.api.ingestion.cloud_event import EventIgnored, outside_change
+from console.api.ingestion.cloud_event import EventIgnored, read_outside_change
 from console.models import AuditEntry, Mark
 from queues.errors import BadInput
 from queues.models import Queue
@@ -54,7 +54,7 @@ def test_a_deploy_becomes_a_mark_on_the_timeline(secrets):
 )
 def test_a_type_that_says_one_of_the_usual_words_is_a_deploy(word):
     event = {**EVENT, "type": f"com.example.service.{word}.v1"}
-    assert outside_change({}, event, NOW).kind == "deploy"
+    assert read_outside_change({}, event, NOW).kind == "deploy"
 
 
 def test_sent_again_it_is_the_same(secrets):
@@ -119,7 +119,7 @@ def test_a_name_that_is_too_long_is_refused_before_a_title_is_made_of_it(name, m
     monkeypatch.setattr(cloud_event, "_title", lambda *read: pytest.fail("it was read"))
     wrong = {**EVENT, "data": None, name: "a" + ".1" * 30_000 + "x"}
     with pytest.raises(BadInput, match="must have 1 to") as refused:
-        outside_change({}, wrong, NOW)
+        read_outside_change({}, wrong, NOW)
     assert refused.value.field == name
 
 
@@ -149,7 +149,7 @@ json_values = st.recursive(
 @given(st.dictionaries(st.sampled_from([*EVENT, "other"]), json_values))
 def test_any_document_is_read_or_refused_by_name(document):
     try:
-        found = outside_change({}, document, NOW)
+        found = read_outside_change({}, document, NOW)
     except EventIgnored as error:
         assert error.reason
     except BadInput as error:

@@ -8,7 +8,7 @@ from django.test import Client as Browser
 from django.utils import timezone
 
 from console.accounts.access import create_token
-from console.api.routes.plant_control import tasks_of
+from console.api.routes.plant_control import parse_operator_tasks
 from console.models import AuditEntry
 from queues import keys
 from queues.errors import BadInput
@@ -131,9 +131,9 @@ def test_what_cannot_be_set_is_refused_by_name_and_changes_nothing(call, control
 
 
 def test_a_map_names_each_operator_once():
-    assert tasks_of(" a/b:2; c:3;") == {"a/b": 2, "c": 3}
+    assert parse_operator_tasks(" a/b:2; c:3;") == {"a/b": 2, "c": 3}
     with pytest.raises(BadInput, match="twice"):
-        tasks_of("a:1;a:2")
+        parse_operator_tasks("a:1;a:2")
 
 
 def test_the_answer_to_a_second_controller_names_who_holds_the_plant(call, people, control):

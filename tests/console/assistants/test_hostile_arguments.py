@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.api.request.calls import Refused
-from console.assistants.server import ToolError, server_of
+from console.assistants.server import ToolError, build_server
 from tests.console.assistants.test_tools import LOOP
 from tests.console.assistants.test_tools import assistant as assistant
 from tests.console.assistants.test_tools import loop as loop
@@ -71,7 +71,7 @@ def test_a_hostile_argument_is_answered_by_a_sentence(case, tools, loop, caplog)
     name, arguments = HOSTILE[case]
     with caplog.at_level(logging.WARNING):
         try:
-            answer = asyncio.run(server_of(tools).call_tool(name, arguments))
+            answer = asyncio.run(build_server(tools).call_tool(name, arguments))
             said = str(answer)
         except ToolError as error:
             said = str(error)

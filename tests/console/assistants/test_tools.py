@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from console.accounts.access import Actor, actor_of_token, create_token
+from console.accounts.access import Actor, create_token, find_token_actor
 from console.api.request.calls import Calls, InProcess, Refused
 from console.assistants import server as server_module
 from console.assistants.tools import Tools
@@ -24,7 +24,7 @@ LOOP = "worker_rate/alert/n1"
 @pytest.fixture
 def assistant(people) -> Actor:
     _, secret = create_token(people["operator"], "assistant", "viewer", timezone.now() + timedelta(days=1))
-    found = actor_of_token(secret, timezone.now())
+    found = find_token_actor(secret, timezone.now())
     assert found is not None
     return found
 
@@ -104,7 +104,7 @@ def test_a_database_that_is_away_is_a_sentence_of_the_tool():
         def send(self, *asked):
             raise OperationalError("connection to 10.0.0.5 failed for user weir_application")
 
-    tool = server_module._tool(Tools(Away()).plant_state)
+    tool = server_module._wrap_tool(Tools(Away()).plant_state)
     with pytest.raises(server_module.ToolError, match="The database is not responding") as answered:
         asyncio.run(tool())
     assert "10.0.0.5" not in str(answered.value)

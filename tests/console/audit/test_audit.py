@@ -13,7 +13,7 @@ from django.urls import get_resolver
 
 from console.accounts.access import Actor
 from console.audit import audit_log, chain, witness
-from console.audit.chain import content_of, is_genuine
+from console.audit.chain import get_entry_content, is_genuine
 from console.audit.check import Checker
 from console.audit.watch import AuditWatch
 from console.models import AuditEntry
@@ -130,7 +130,10 @@ def test_a_target_longer_than_a_row_takes_is_noted_by_its_beginning():
 
 
 def test_what_failed_is_noted_also_where_another_service_says_why_with_a_nul():
-    with pytest.raises(RuntimeError), audit_log.attempt(Actor("desk-2", "operator"), "plant.order", "shop"):
+    with (
+        pytest.raises(RuntimeError),
+        audit_log.record_attempt(Actor("desk-2", "operator"), "plant.order", "shop"),
+    ):
         raise RuntimeError("shop answers 400: a\0b")
     failed = AuditEntry.objects.get(action="failed.plant.order")
     assert failed.after == {"error": "shop answers 400: a\ufffdb"}
@@ -145,10 +148,10 @@ GIVEN_BACK = {**LARGE, "criterion": 10**23, "stamp": [1760000000123456800, -(2**
 def test_a_large_number_is_no_alteration_whatever_the_database_makes_of_it(read):
     entry = AuditEntry.objects.get(pk=note("desk-2", before=LARGE, after=LARGE).pk)
     place = entry.sequence, entry.previous, entry.digest
-    assert is_genuine(content_of(entry), *place)
-    assert is_genuine({**content_of(entry), "before": read, "after": read}, *place)
+    assert is_genuine(get_entry_content(entry), *place)
+    assert is_genuine({**get_entry_content(entry), "before": read, "after": read}, *place)
     for other in ({**read, "count": 2**70 + 2}, {**read, "criterion": 10**23 + 1}, {**read, "half": 1}):
-        assert not is_genuine({**content_of(entry), "after": other}, *place)
+        assert not is_genuine({**get_entry_content(entry), "after": other}, *place)
 
 
 def test_what_somebody_did_is_on_the_disk_before_the_control_server_knows_of_it(
@@ -203,4 +206,4 @@ def test_a_head_that_a_full_disk_cut_short_is_no_forgery(control, tmp_path):
     kept.write_text(whole + whole[:40])
     note("desk-3")
     assert watch.step(now).sound and watch.step(now).sound
-    assert [head.sequence for head in witness.heads_on_disk(tmp_path)] == [1, 2]
+    assert [head.sequence for head in witness.read_disk_heads(tmp_path)] == [1, 2]

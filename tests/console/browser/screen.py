@@ -16,7 +16,7 @@ from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.waiting import until
 from tests.workers.snapshots import judged_document
-from workers.coordination.merge_patch import difference
+from workers.coordination.merge_patch import compute_patch
 
 BROWSER = [pytest.mark.browser, pytest.mark.skipif(EXECUTABLE is None, reason=MISSING)]
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
@@ -39,7 +39,7 @@ class Observer:
         change(after)
         after |= {"seq": self.snapshot["seq"] + 1 + skip, "at": time.time()}
         after = judged_document(after)
-        delta = difference(self.snapshot, after)
+        delta = compute_patch(self.snapshot, after)
         message = {
             "seq": after["seq"],
             "at": after["at"],

@@ -19,7 +19,7 @@ from tests.console.served import Served
 from tests.waiting import until
 from tests.workers.snapshots import snapshot_of
 from workers.history import metrics
-from workers.history.metric_files import rollup_file
+from workers.history.metric_files import get_rollup_path
 
 pytestmark = BROWSER
 SERIES = "loops.worker_rate/alert/n1.measured"
@@ -48,7 +48,7 @@ def archive(served: Served) -> datetime:
                 "maximum": values,
             }
         )
-        path = data / rollup_file("1m", day)
+        path = data / get_rollup_path("1m", day)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path)
     return now
@@ -138,7 +138,7 @@ def test_what_a_page_has_missed_is_in_its_charts_once_it_is_back(
     expect(page.locator("figure.chart .js-plotly-plot").first).to_be_visible()
     now = time.time()
     for second in range(-600, 1):
-        row = metrics.row(snapshot_of({**observer.snapshot, "at": now + second}))
+        row = metrics.build_stream_entry(snapshot_of({**observer.snapshot, "at": now + second}))
         control.xadd(keys.METRICS, row, id=f"{round((now + second) * 1000)}-0")
     shift(0)
 

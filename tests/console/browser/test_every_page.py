@@ -14,7 +14,7 @@ import redis
 from django.urls import resolve, reverse
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
-from console.input.form_values import iso
+from console.input.form_values import format_iso_time
 from console.pages.frame.frame import on_rail
 from tests.console.accounts.doors import DOORS
 from tests.console.browser.furnished import clear, furnish, recorded, with_objective
@@ -175,7 +175,7 @@ def test_a_shared_link_is_made_on_the_timeline_and_can_be_used_by_everybody_with
     )
     page = open_page("/timeline/")
     form = page.locator("form[data-share]")
-    form.get_by_label("Time shown (UTC)").fill(iso(then + timedelta(seconds=1)))
+    form.get_by_label("Time shown (UTC)").fill(format_iso_time(then + timedelta(seconds=1)))
     form.get_by_label("Reason").fill("for the mail room")
     form.get_by_role("button", name="Create link").click()
     expect(page.locator("#toasts")).to_contain_text("Link created")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from console.display.formats import FORMATS, formatted
+from console.display.formats import FORMATS, format_value
 from tests.console.browser.screen import BROWSER
-from workers.coordination.merge_patch import difference
+from workers.coordination.merge_patch import compute_patch
 
 pytestmark = BROWSER
 VALUES = (
@@ -35,7 +35,7 @@ def test_the_browser_writes_numbers_as_the_server_does(open_page, observer):
       return names.map((name) => values.map((value) => formatted(value, name)));
     }"""
     assert page.evaluate(script, [names, list(VALUES)]) == [
-        [formatted(v, name) for v in VALUES] for name in names
+        [format_value(v, name) for v in VALUES] for name in names
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_patch_in_the_browser_gives_what_the_observer_meant(open_page, observe
       return [result, JSON.stringify(document) === kept];
     }"""
     for before, after in DOCUMENTS:
-        assert page.evaluate(script, [before, difference(before, after)]) == [after, True]
+        assert page.evaluate(script, [before, compute_patch(before, after)]) == [after, True]
 
 
 def test_a_name_with_dots_is_found_in_the_snapshot(open_page, observer):

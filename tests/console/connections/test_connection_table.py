@@ -2,12 +2,12 @@
 
 import pytest
 
-from console.connections.client_addresses import counted_address, networks_of
+from console.connections.client_addresses import normalize_address, parse_networks
 from console.connections.connection_table import (
     MAX_CLOSING_SECONDS,
     MAX_HEAD_SECONDS,
     ConnectionTable,
-    connection_limit,
+    compute_connection_limit,
 )
 
 ATTACKER, SOMEBODY, PROXY = "198.51.100.9", "203.0.113.7", "10.0.3.4"
@@ -45,7 +45,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def table(clock: Clock) -> ConnectionTable:
-    return ConnectionTable(8, 4, networks_of("10.0.3.0/24"), clock)
+    return ConnectionTable(8, 4, parse_networks("10.0.3.0/24"), clock)
 
 
 def connect(table: ConnectionTable, address: str) -> FakeTransport:
@@ -57,7 +57,7 @@ def connect(table: ConnectionTable, address: str) -> FakeTransport:
 def work(table: ConnectionTable, address: str) -> FakeTransport:
     """Connect, and send a whole request."""
     transport = connect(table, address)
-    table.head_received(transport)
+    table.record_received_head(transport)
     table.request_received(transport)
     return transport
 
@@ -77,7 +77,7 @@ def work(table: ConnectionTable, address: str) -> FakeTransport:
     ],
 )
 def test_limits_count_an_ipv4_address_or_an_ipv6_network(address, counted):
-    assert counted_address(address) == counted
+    assert normalize_address(address) == counted
 
 
 def test_a_request_head_that_is_late_ends_its_connection(table, clock):
@@ -160,4 +160,4 @@ def test_a_connection_that_ended_leaves_its_place(table):
 
 @pytest.mark.parametrize(("open_files", "limit"), [(1024, 768), (20_000, 4096), (300, 64), (65_536, 4096)])
 def test_the_limit_of_the_process_stays_below_its_open_files(open_files, limit):
-    assert connection_limit(4096, open_files) == limit
+    assert compute_connection_limit(4096, open_files) == limit

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from console.embedded.launch import LOADING_SECONDS
-from console.embedded.processes import plant_processes
+from console.embedded.processes import list_plant_processes
 from queues.nodes.server import ServerConfig, write_config
-from queues.nodes.server_roles import ROLES, variable
+from queues.nodes.server_roles import ROLES, get_role_variable
 
 SECRETS = {
     "WEIR_SECRET_KEY",
@@ -23,7 +23,7 @@ SECRETS = {
     "WEIR_DATABASE_PASSWORD",
     "WEIR_DATABASE_PASSWORD_WORKERS",
     "POSTGRES_PASSWORD",
-    *map(variable, ROLES),
+    *map(get_role_variable, ROLES),
 }
 # What each service's work needs, and nothing else.
 APPLICATION = {"WEIR_DATABASE_PASSWORD"}
@@ -31,7 +31,7 @@ WORKER_DATABASE = {"WEIR_DATABASE_PASSWORD_WORKERS"}
 WORKER = WORKER_DATABASE | {"WEIR_PASSWORD_WORKERS"}
 NEEDED = {
     "database": {"POSTGRES_PASSWORD"},
-    "access": set(map(variable, ROLES)),
+    "access": set(map(get_role_variable, ROLES)),
     "setup": {
         "POSTGRES_PASSWORD",
         "WEIR_DATABASE_PASSWORD",
@@ -78,7 +78,7 @@ def test_the_file_is_valid_under_the_compose_schema():
 
 
 def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(services):
-    for process in plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
+    for process in list_plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
         command = [
             re.sub(r"\$\{JOB_SLOTS:-(\d+)\}", r"\1", part) for part in services[process.name]["command"]
         ]
@@ -86,7 +86,7 @@ def test_every_process_of_the_local_plant_is_a_service_with_the_same_command(ser
 
 
 def test_a_service_may_take_as_long_to_stop_as_its_process_of_the_local_plant(services):
-    for process in plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
+    for process in list_plant_processes(["n1", "n2", "n3"], 8, "0.0.0.0", 8000):
         grace = services[process.name].get("stop_grace_period", "10s")  # Compose's own
         assert grace == f"{process.stop_seconds}s", process.name
 
@@ -255,7 +255,9 @@ def test_every_login_at_the_servers_is_a_users_of_the_access_list(services):
         if url := environment.get("REDIS_URL"):
             users.add(url.removeprefix("redis://").split(":")[0])
         assert users <= roles and len(users) < 2, name
-        assert all(f"${{{variable(role)}" in str(service) for role in ROLES if role.name in users), name
+        assert all(f"${{{get_role_variable(role)}" in str(service) for role in ROLES if role.name in users), (
+            name
+        )
     assert services["control"]["command"][3] == "control"
     for node in ("n1", "n2", "n3"):
         assert '--aclfile "/access/$$0.acl"' in services[node]["command"][2]

@@ -14,7 +14,7 @@ import pytest
 from console.embedded import launch
 from console.embedded.listening import PageAddress
 from console.embedded.local import EmbeddedServers
-from console.embedded.processes import Process, plant_processes
+from console.embedded.processes import Process, list_plant_processes
 from console.embedded.supervision import Supervisor
 from queues import environment as variables
 from queues.nodes.server import ServerConfig, free_port
@@ -92,8 +92,8 @@ def test_links_in_messages_lead_to_the_port_that_the_page_has(said, link, monkey
     for variable in (variables.PUBLIC_URL, variables.CONSOLE_URL):
         monkeypatch.setenv(variable.name, said)
     launch.lead_to(PageAddress("127.0.0.1", 8091))
-    assert variables.PUBLIC_URL.text() == (link or said)
-    assert variables.CONSOLE_URL.text() == (said or "http://127.0.0.1:8091")
+    assert variables.PUBLIC_URL.get_text() == (link or said)
+    assert variables.CONSOLE_URL.get_text() == (said or "http://127.0.0.1:8091")
 
 
 @pytest.mark.parametrize("inside", ["", "below", "lock"])
@@ -173,7 +173,7 @@ def test_a_plant_and_then_its_servers_have_20_seconds_to_stop(tmp_path):
     """What takes longer is killed; how long it took on a busy host is no verdict."""
     servers = EmbeddedServers(tmp_path)
     launch.choose_ports(servers, ["n1"])
-    plant = plant_processes(["n1"], 2, "127.0.0.1", 8000)
+    plant = list_plant_processes(["n1"], 2, "127.0.0.1", 8000)
     server = launch.start_server(servers, "n1")
     assert max(process.stop_seconds for process in plant) + server.stop_seconds <= 20
 

@@ -56,7 +56,7 @@ def test_on_all_addresses_it_answers_by_each_of_them_and_prints_the_host_s_name(
     page = PageAddress("0.0.0.0", 8000)
     assert page.announced == f"http://{socket.gethostname()}:8000/"
     assert page.probed == "http://127.0.0.1:8000"
-    assert set(OWN) <= set(page.names())
+    assert set(OWN) <= set(page.list_names())
 
 
 def test_what_weir_hosts_says_holds(process):

@@ -11,8 +11,8 @@ from django.core.management import call_command
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from console.accounts.access import actor_of_token, role_of
-from console.embedded.seeding import FIRST_LOGIN, first_password, seed, seed_plant
+from console.accounts.access import find_token_actor, find_user_role
+from console.embedded.seeding import FIRST_LOGIN, read_first_password, seed, seed_plant
 from console.models import ApiToken, AuditEntry
 from queues import keys
 from queues.errors import BadInput
@@ -45,7 +45,7 @@ def test_a_first_start_makes_everything_a_plant_needs(control, data):
     assert Loop.objects.filter(law="worker_rate").count() == 6
     assert Loop.objects.get(law="rebalancing").target == {}
     assert PeriodicTask.objects.filter(task="workers.tasks.tick").exists()
-    assert role_of(User.objects.get(username="admin")) == "administrator"
+    assert find_user_role(User.objects.get(username="admin")) == "administrator"
 
 
 def test_a_second_start_changes_no_count_and_no_setting(control):
@@ -75,7 +75,7 @@ def test_a_changed_password_is_never_shown_nor_kept(control, data):
     administrator = User.objects.get(username="admin")
     administrator.set_password("another long pass phrase")
     administrator.save()
-    assert first_password(data) is None
+    assert read_first_password(data) is None
     assert not (data / FIRST_LOGIN).exists()
     seed(control, {"WEIR_NODES": NODES})
     assert User.objects.get(username="admin").check_password("another long pass phrase")
@@ -140,7 +140,7 @@ def token(*arguments: str) -> dict[str, str]:
 
 def test_a_token_is_printed_once_and_works(people):
     made = token("shop", "--role", "producer", "--days", "7", "--owner", "operator")
-    actor = actor_of_token(made["token"], timezone.now())
+    actor = find_token_actor(made["token"], timezone.now())
     assert (actor.name, actor.role) == ("token:shop", "producer")
     assert AuditEntry.objects.get().target == "shop"
     assert made["token"] not in str(list(AuditEntry.objects.values()))
@@ -174,5 +174,5 @@ def test_a_plant_that_nobody_administers_starts_and_gives_nobody_a_role(control,
     User.objects.get(username="admin").groups.clear()
     kept = (data / FIRST_LOGIN).read_text()
     seed(control, {"WEIR_NODES": NODES})
-    assert role_of(User.objects.get(username="admin")) is None
+    assert find_user_role(User.objects.get(username="admin")) is None
     assert (data / FIRST_LOGIN).read_text() == kept

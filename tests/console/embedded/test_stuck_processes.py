@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from console import release
-from console.embedded.processes import Process, plant_processes
+from console.embedded.processes import Process, list_plant_processes
 from queues.nodes.process_watchdog import STUCK
 from queues.nodes.server import free_port
 
@@ -35,7 +35,7 @@ threading.Thread.start = start_one_more
 # Those of their pools are killed and seen to otherwise (tests/workers/coordination/test_pool_watchdog.py).
 OF_CELERY = ("worker-jobs", "worker-spark")
 WATCHED = [
-    each for each in plant_processes(["n1"], 1, "127.0.0.1", free_port()) if each.name not in OF_CELERY
+    each for each in list_plant_processes(["n1"], 1, "127.0.0.1", free_port()) if each.name not in OF_CELERY
 ]
 
 

@@ -18,7 +18,7 @@ from console.embedded.leftovers import end_leftovers
 from console.embedded.listening import PageAddress
 from console.embedded.processes import Process
 from console.embedded.supervision import FIRST_NICE, Supervisor, may_go_first
-from console.timeline.restarts import PLANT, restarts
+from console.timeline.restarts import PLANT, list_restarts
 from queues import environment as variables
 from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
@@ -44,7 +44,7 @@ def supervised(tmp_path, monkeypatch):
     script.write_text(TALK)
     made = Supervisor(tmp_path, tmp_path)
     made.start([Process("talker", (sys.executable, str(script)), first=True)], [])
-    reader = threading.Thread(target=lambda: list(made.events()), daemon=True)
+    reader = threading.Thread(target=lambda: list(made.iterate_process_events()), daemon=True)
     reader.start()
     until(lambda: _state() == "RUNNING")
     yield made
@@ -54,7 +54,7 @@ def supervised(tmp_path, monkeypatch):
 
 def _state():
     try:
-        return supervisor.process("talker").state
+        return supervisor.get_process("talker").state
     except (supervisor.NoSupervisor, BadInput):
         return None
 
@@ -268,27 +268,27 @@ def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch
     made.start([Process("a", (sys.executable, str(script), "a", str(said)))], [])
     until(lambda: said.exists())
     made.child.kill()
-    assert list(made.events()) == []  # the launcher sees its end, and stops
+    assert list(made.iterate_process_events()) == []  # the launcher sees its end, and stops
     made.stop()
     assert "ended a" in said.read_text()
 
 
 def test_what_people_wait_for_comes_before_the_work_where_the_user_may_say_so(supervised):
-    pid = supervisor.process("talker").pid
+    pid = supervisor.get_process("talker").pid
     assert psutil.Process(pid).nice() - os.nice(0) == (FIRST_NICE if may_go_first() else 0)
 
 
 def test_a_process_is_shown_and_comes_back_with_its_restarts_counted(supervised):
-    before = supervisor.process("talker")
+    before = supervisor.get_process("talker")
     assert (before.is_well, before.restarts, before.ended_at) == (True, 0, None)
     assert before.pid and before.since
     supervisor.restart("talker", at_once=False)
-    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 1)
-    after = supervisor.process("talker")
+    until(lambda: _state() == "RUNNING" and supervisor.get_process("talker").restarts == 1)
+    after = supervisor.get_process("talker")
     assert after.pid != before.pid and after.ended_at and "SIGTERM" in after.how_it_ended
     supervisor.restart("talker", at_once=True)
-    until(lambda: _state() == "RUNNING" and supervisor.process("talker").restarts == 2)
-    assert "SIGKILL" in supervisor.process("talker").how_it_ended
+    until(lambda: _state() == "RUNNING" and supervisor.get_process("talker").restarts == 2)
+    assert "SIGKILL" in supervisor.get_process("talker").how_it_ended
 
 
 def test_a_log_is_read_without_the_secret_in_it(supervised):
@@ -306,7 +306,7 @@ def test_a_log_is_read_whatever_a_program_writes_into_it(supervised, tmp_path, s
 
 
 def test_another_name_is_refused_with_the_known_ones(supervised):
-    for ask in (supervisor.log_lines, supervisor.process, lambda name: supervisor.restart(name, True)):
+    for ask in (supervisor.log_lines, supervisor.get_process, lambda name: supervisor.restart(name, True)):
         with pytest.raises(BadInput) as refused:
             ask("../../etc/passwd")
         assert "talker" in refused.value.message
@@ -320,13 +320,13 @@ def test_a_frozen_supervisor_keeps_no_page_waiting(tmp_path, monkeypatch):
         frozen.listen()
         monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, str(address))
         with pytest.raises(supervisor.NoSupervisor, match="is not responding"):
-            supervisor.processes()
+            supervisor.list_processes()
 
 
 def test_without_a_supervisor_it_is_said_so(monkeypatch):
     monkeypatch.setitem(variables.PROCESS, variables.SUPERVISOR.name, "")
     with pytest.raises(supervisor.NoSupervisor):
-        supervisor.processes()
+        supervisor.list_processes()
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_start_is_at_its_time_in_whatever_zone_the_host_is(tmp_path, monkeypat
     made = Supervisor(tmp_path, tmp_path)
     made.start([Process("s", ("sleep", "600"))], [])
     try:
-        found = until(lambda: restarts(tmp_path, now - minute, now + minute))
+        found = until(lambda: list_restarts(tmp_path, now - minute, now + minute))
         assert [each.name for each in found] == [PLANT]
     finally:
         made.stop()
@@ -372,9 +372,9 @@ def test_a_start_is_at_its_time_in_whatever_zone_the_host_is(tmp_path, monkeypat
 
 def test_a_process_that_a_signal_stopped_is_not_called_running(supervised):
     """The supervisor knows no such state: a server that was frozen stood there as running."""
-    talker = psutil.Process(supervisor.process("talker").pid)
+    talker = psutil.Process(supervisor.get_process("talker").pid)
     talker.suspend()
-    until(lambda: not supervisor.process("talker").is_well)
-    assert supervisor.process("talker").word == "suspended"
+    until(lambda: not supervisor.get_process("talker").is_well)
+    assert supervisor.get_process("talker").word == "suspended"
     talker.resume()
-    until(lambda: supervisor.process("talker").is_well)
+    until(lambda: supervisor.get_process("talker").is_well)

@@ -31,7 +31,7 @@ def test_help_begins_with_the_four_parts_and_the_reference(viewer):
 
 def test_every_page_of_help_is_shown_and_all_its_links_lead_somewhere(viewer):
     known = {f"/help/{address}" for address in contents.index_by_address()}
-    known |= {f"/help/{picture}" for picture in contents.pictures()}
+    known |= {f"/help/{picture}" for picture in contents.list_pictures()}
     for address in contents.index_by_address():
         answer = viewer.get(f"/help/{address}")
         assert answer.status_code == 200, address
@@ -41,14 +41,14 @@ def test_every_page_of_help_is_shown_and_all_its_links_lead_somewhere(viewer):
 
 
 def test_a_page_of_help_brings_no_script_and_nothing_from_elsewhere():
-    for source in contents.pages():
+    for source in contents.load_pages():
         body = render_markdown(source, "/help/").body
         assert "<script" not in body and "style=" not in body, source
         assert not re.search(r'src="(?!/help/)', body), source
 
 
 def test_code_of_every_page_scrolls_by_itself_also_from_the_keyboard():
-    bodies = [str(render_markdown(source, "/help/").body) for source in contents.pages()]
+    bodies = [str(render_markdown(source, "/help/").body) for source in contents.load_pages()]
     assert sum(body.count("<pre>") for body in bodies) > 20
     for body in bodies:
         assert len(
@@ -87,19 +87,19 @@ def test_every_shipped_rule_has_its_runbook_in_help():
 
 @pytest.mark.parametrize("condition", [*CONDITIONS, "one of an extension"])
 def test_a_rule_without_a_runbook_of_its_own_links_a_page_that_is_there(condition):
-    link = runbook.path(AlertRule(name="mine", condition=condition))
+    link = runbook.get_help_path(AlertRule(name="mine", condition=condition))
     assert link.removeprefix("/help/") in contents.index_by_address()
 
 
 def test_a_rule_may_name_another_runbook(settings):
     settings.WEIR_PUBLIC_URL = "https://weir.example"
     own = AlertRule(name="mine", condition="node_lost", runbook="https://wiki/nodes")
-    assert runbook.path(own) == runbook.address(own) == "https://wiki/nodes"
+    assert runbook.get_help_path(own) == runbook.get_runbook_url(own) == "https://wiki/nodes"
     shipped = AlertRule(name="node-lost", condition="node_lost")
-    assert runbook.address(shipped) == "https://weir.example/help/operate/alerts/node-lost/"
+    assert runbook.get_runbook_url(shipped) == "https://weir.example/help/operate/alerts/node-lost/"
 
 
 def test_every_command_of_ours_is_on_the_page_of_commands():
     ours = {name for name, application in get_commands().items() if str(application).startswith("console")}
     assert {"weir", "top", "assistant"} <= ours
-    assert ours == set(re.findall(r"^\| `(\w+)` \|", reference.commands(), re.MULTILINE))
+    assert ours == set(re.findall(r"^\| `(\w+)` \|", reference.build_commands_page(), re.MULTILINE))

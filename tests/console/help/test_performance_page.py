@@ -8,7 +8,7 @@ import pytest
 
 from bench import performance_page
 from bench.performance_page import SECTIONS, human, page
-from console.management.commands.bench import BENCHES, module_of
+from console.management.commands.bench import BENCHES, get_module_name
 
 ROWS = [row for rows in SECTIONS.values() for row in rows]
 MACHINE = {"cores": 2, "memory_bytes": 24 * 2**30, "python": "3.11", "system": "Linux", "load1": 0.5}
@@ -75,7 +75,7 @@ def test_every_figure_is_one_that_its_bench_knows():
     """Names that a bench puts together stand in its source in pieces."""
     for row in ROWS:
         assert row.bench in BENCHES
-        source = inspect.getsource(importlib.import_module(module_of(row.bench)))
+        source = inspect.getsource(importlib.import_module(get_module_name(row.bench)))
         pieces = [row.figure, *(row.figure.split("_", n)[n] for n in range(1, row.figure.count("_") + 1))]
         assert any(piece in source for piece in pieces) or row.bench in ("shedding", "tick"), row.figure
 

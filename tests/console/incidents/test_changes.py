@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.accounts.access import Actor
 from console.audit import audit_log
 from console.incidents import changes
-from console.incidents.change_sources import _appearance_words, find_changes
+from console.incidents.change_sources import _describe_appearance, find_changes
 from console.incidents.keeper import ChangeKeeper
 from console.models import AuditEntry, Mark
 from console.pages.alerts.incident_changes import build_change_rows
@@ -24,7 +24,7 @@ from workers.alerts.lifecycle.models import Alert, AlertRule, Incident
 from workers.history.appearances import Appearance
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop, Override, PipelineVersion, Plan
-from workers.plants.influences import influences_of, parts_of_labels
+from workers.plants.influences import build_influences, list_alert_parts
 from workers.steering import plant_settings
 
 pytestmark = pytest.mark.django_db
@@ -74,21 +74,24 @@ def plant(**parts) -> dict:
 
 
 def test_what_acts_on_a_queue_is_where_it_is_who_works_it_and_what_steers_it():
-    found = influences_of(snapshot_of(plant()))
+    found = build_influences(snapshot_of(plant()))
     assert {"node/n1", "host/jobs@h1", "loop/worker_rate/alert/n1", "application/flow"} <= found[
         "queue/alert"
     ]
     assert {"queue/telemetry"} <= found["application/flow"]
     assert "producer/host" in found["queue/telemetry"]
-    assert parts_of_labels({"rule": "x", "queue": "alert", "pipeline": "main"}) == ["queue/alert", "pipeline"]
+    assert list_alert_parts({"rule": "x", "queue": "alert", "pipeline": "main"}) == [
+        "queue/alert",
+        "pipeline",
+    ]
 
 
 def test_what_acts_on_an_attached_plant_is_what_steers_it():
     loops = {"parallelism_joint/plant:shop": {"target": {"plant": "shop"}}}
-    found = influences_of(snapshot_of(plant(loops=loops)))
+    found = build_influences(snapshot_of(plant(loops=loops)))
     assert found["plant/shop"] == {"loop/parallelism_joint/plant:shop"}
-    assert parts_of_labels({"plant": "shop", "sensor": "waiting"}) == ["plant/shop"]
-    assert parts_of_labels({"plant": "kafka", "group": "orders"}) == [], "its consumers may run anywhere"
+    assert list_alert_parts({"plant": "shop", "sensor": "waiting"}) == ["plant/shop"]
+    assert list_alert_parts({"plant": "kafka", "group": "orders"}) == [], "its consumers may run anywhere"
 
 
 def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: Path):
@@ -112,9 +115,9 @@ def test_tasks_set_by_hand_and_a_producers_revoked_token_are_changes(tmp_path: P
 
 def test_what_failed_hides_nothing_that_the_same_person_had_done_shortly_before(tmp_path: Path):
     by = Actor("token:east", "operator")
-    with audit_log.attempt(by, "plant.intervene", "shop", reason="once"):
+    with audit_log.record_attempt(by, "plant.intervene", "shop", reason="once"):
         pass
-    with pytest.raises(BadInput), audit_log.attempt(by, "plant.intervene", "shop", reason="once"):
+    with pytest.raises(BadInput), audit_log.record_attempt(by, "plant.intervene", "shop", reason="once"):
         raise BadInput("subject", "is not there.")
     now = timezone.now()
     (change,) = find_changes(now - MINUTE, now, tmp_path)
@@ -125,7 +128,7 @@ def test_what_failed_changed_nothing_and_what_a_controller_repeats_is_one_change
     by = Actor("token:east", "operator")
     for tasks in (2, 3, 4):
         audit_log.record(by, "plant.scale", "shop", before={"score": tasks - 1}, after={"score": tasks})
-    with pytest.raises(BadInput), audit_log.attempt(by, "plant.intervene", "shop"):
+    with pytest.raises(BadInput), audit_log.record_attempt(by, "plant.intervene", "shop"):
         raise BadInput("subject", "is not known.")
     now = timezone.now()
     found = {each.words for each in find_changes(now - MINUTE, now, tmp_path)}
@@ -192,7 +195,7 @@ def test_advice_is_no_change(loop, tmp_path: Path):
     ],
 )
 def test_what_appeared_or_left_is_said_in_the_number_of_its_subject(part, how, said):
-    assert _appearance_words(Appearance(part, how, 0.0)) == said
+    assert _describe_appearance(Appearance(part, how, 0.0)) == said
 
 
 def test_the_nearest_is_first_by_the_snapshot_of_the_onset(people, loop, tmp_path: Path):
@@ -239,7 +242,7 @@ def test_what_is_found_is_kept_and_counted_for_the_next(people, loop, tmp_path: 
     Incident.objects.create(alert=first, changes_at=NOW, changes=kept)
     rows = changes.keep_changes(an_alert(), tmp_path, NOW)
     assert [(row.before, row.incidents) for row in rows] == [(1, 1)]
-    assert changes.changes_of(Alert.objects.order_by("pk").last()) == rows
+    assert changes.load_changes(Alert.objects.order_by("pk").last()) == rows
 
 
 def test_alerts_of_the_same_outage_say_nothing_of_how_often_a_change_came_before(
@@ -271,7 +274,7 @@ def test_what_was_found_at_the_start_stays_where_the_snapshots_of_then_are_gone_
     shutil.rmtree(tmp_path / "snapshots")
     end = NOW + timedelta(days=15, minutes=1)
     assert ChangeKeeper(tmp_path).step(end) == 1
-    assert changes.changes_of(alert) == first and Incident.objects.get().changes_at == end
+    assert changes.load_changes(alert) == first and Incident.objects.get().changes_at == end
 
 
 def test_while_it_is_young_a_late_deploy_is_found_without_a_snapshot_too(tmp_path: Path):
@@ -288,7 +291,7 @@ def test_a_change_counts_for_the_first_incident_that_it_came_before(people, loop
     for minutes in (50, 40, 30):
         ended = an_alert(minutes * MINUTE, state="resolved", resolved_at=NOW)
         Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
-    records = changes.kind_records(an_alert().condition, {"deploy": 1}, 0, NOW, tmp_path)
+    records = changes.compute_kind_records(an_alert().condition, {"deploy": 1}, 0, NOW, tmp_path)
     assert (records["deploy"].before, records["deploy"].incidents) == (1, 3)
 
 
@@ -298,7 +301,7 @@ def test_what_came_before_incidents_far_away_says_nothing_of_those_near(tmp_path
         deploy = {"kind": "deploy", "steps": steps, "at": NOW.isoformat(), "ref": f"mark:{steps}"}
         ended = an_alert(30 * MINUTE, state="resolved", resolved_at=NOW)
         Incident.objects.create(alert=ended, changes_at=NOW, changes=[deploy])
-    records = changes.kind_records(an_alert().condition, {"deploy": 1}, 0, NOW, tmp_path)
+    records = changes.compute_kind_records(an_alert().condition, {"deploy": 1}, 0, NOW, tmp_path)
     assert (records["deploy"].before, records["deploy"].incidents) == (2, 4)
 
 
@@ -315,15 +318,17 @@ def test_what_came_after_an_incident_is_no_earlier_one(people, loop, tmp_path: P
 
 def test_nodes_of_a_queue_are_a_step_away_and_other_queues_there_two():
     touched = an_alert(touches={"nodes": ["n1"]})
-    steps = changes.steps_upstream(touched, snapshot_of(plant()))
+    steps = changes.compute_steps_upstream(touched, snapshot_of(plant()))
     assert (steps["queue/alert"], steps["node/n1"]) == (0, 1)
     shared = {"alert": queue(nodes=("n1",)), "mail": queue(nodes=("n1",))}
-    assert changes.steps_upstream(touched, snapshot_of(plant(queues=shared)))["queue/mail"] == 2
+    assert changes.compute_steps_upstream(touched, snapshot_of(plant(queues=shared)))["queue/mail"] == 2
 
 
 def test_what_came_and_went_several_times_of_late_is_less_news(tmp_path: Path):
     def chance(count: int) -> float:
-        return changes.kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)["node left"].chance
+        return changes.compute_kind_records("queue_wait", {"node left": count}, 0, NOW, tmp_path)[
+            "node left"
+        ].chance
 
     assert chance(1) == changes.APPEARANCE_CHANCE < chance(4) < chance(20) < 0.5
 
@@ -360,7 +365,7 @@ def test_who_holds_the_loops_of_a_queue_one_a_node_has_acted_once(people, loop, 
         for each in ago:
             an_override(people["operator"], loop, each, name="mode", value="hold")
         kind = "override mode"
-        return changes.kind_records("queue_wait", {kind: 1}, 0, NOW, tmp_path)[kind].chance
+        return changes.compute_kind_records("queue_wait", {kind: 1}, 0, NOW, tmp_path)[kind].chance
 
     together, apart = 2.1 * MINUTE, 9 * MINUTE
     assert chance(together) == chance(together, together, together) < chance(together, apart)
@@ -377,7 +382,7 @@ def test_four_deploys_say_more_than_forty_and_those_of_an_old_plant_more_than_of
     AuditEntry.objects.create(at=NOW - timedelta(hours=hours), **first)
     for minute in range(deploys):
         Mark.objects.create(kind="deploy", title="a", at=NOW - (10 + minute) * MINUTE, author="ci")
-    chance = changes.kind_records("queue_wait", {"deploy": 1}, 0, NOW, tmp_path)["deploy"].chance
+    chance = changes.compute_kind_records("queue_wait", {"deploy": 1}, 0, NOW, tmp_path)["deploy"].chance
     assert least <= chance <= most
 
 
@@ -470,7 +475,7 @@ def test_an_override_that_is_over_has_no_undo(browsers, people, loop, stored_sna
 
 def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_snapshot, tmp_path):
     name, administrator = "quota.bytes_per_second", browsers["administrator"]
-    before = plant_settings.value(name)
+    before = plant_settings.get_setting_value(name)
     posted = {"value": "1000000", "reason": "a test"}
     assert administrator.post(f"/settings/plant/{name}", posted).status_code == 302
     onset = timezone.now() + MINUTE  # the change has the clock's time
@@ -480,7 +485,7 @@ def test_a_setting_is_set_back_to_exactly_what_it_was(browsers, people, stored_s
     assert "Reset to 33,554,432" in page
     (value,) = re.findall(r'name="value"\s+value="([^"]+)">Reset to', page)
     assert administrator.post(f"/settings/plant/{name}", {**posted, "value": value}).status_code == 302
-    assert plant_settings.value(name) == before
+    assert plant_settings.get_setting_value(name) == before
     assert "Reset to" not in administrator.get(f"/alerts/{alert.pk}/").content.decode()
 
 

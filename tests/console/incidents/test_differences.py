@@ -15,7 +15,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.batch.jobs.files import show, write_table
 from workers.batch.task_definitions import ensure_tasks
 from workers.history import stretches
-from workers.history.stretch_counts import counts_file, counts_table
+from workers.history.stretch_counts import build_counts_table, get_counts_path
 from workers.history.stretches import count_archived
 from workers.models import Run
 
@@ -144,8 +144,8 @@ def test_a_stretch_that_can_not_be_compared_is_refused_by_name(since, until, aga
 
 def test_a_day_is_compared_with_the_day_before_at_most(tmp_path: Path):
     with pytest.raises(BadInput, match="1 minute to 1 day after from"):
-        differences.stretches_of(SINCE, SINCE + timedelta(hours=25), "day")
-    here, there = differences.stretches_of(SINCE, SINCE + timedelta(hours=25), "week")
+        differences.build_compared_ranges(SINCE, SINCE + timedelta(hours=25), "day")
+    here, there = differences.build_compared_ranges(SINCE, SINCE + timedelta(hours=25), "week")
     assert here.since - there.since == 7 * 86_400 and here.until - here.since == 90_000
 
 
@@ -174,10 +174,10 @@ def test_what_is_too_much_for_a_page_spark_counts_and_the_page_shows(
     assert Run.objects.count() == 1  # it goes on: nothing is counted twice
     assert AuditEntry.objects.filter(action="task.run").count() == 1
 
-    here, there = differences.stretches_of(SINCE, SINCE + timedelta(hours=9), "before")
+    here, there = differences.build_compared_ranges(SINCE, SINCE + timedelta(hours=9), "before")
     ours, theirs = (count_archived(each, tmp_path) for each in (here, there))
-    table = counts_table(ours, theirs)
-    written = write_table(tmp_path, counts_file("", here, there), "1-1-1", table)
+    table = build_counts_table(ours, theirs)
+    written = write_table(tmp_path, get_counts_path("", here, there), "1-1-1", table)
     show(tmp_path, written)
     Run.objects.update(state=Run.State.DONE)
     page = browsers["viewer"].get("/differences/", long_comparison).content.decode()

@@ -8,7 +8,7 @@ import pytest
 
 from console.accounts.access import Actor
 from console.actions import incidents as acting
-from console.incidents.incident_timeline import timeline_of
+from console.incidents.incident_timeline import list_timeline_events
 from console.incidents.review_draft import draft
 from console.models import AuditEntry, Mark
 from tests.console.incidents.test_changes import MINUTE, NOW, an_alert, an_override, loop  # noqa: F401
@@ -56,33 +56,33 @@ def post(browser: Any, address: str, **posted: str) -> Any:
 
 
 def test_its_timeline_has_what_changed_what_loops_did_and_what_people_did_in_order(night, tmp_path: Path):
-    rows = timeline_of(night, tmp_path)
+    rows = list_timeline_events(night, tmp_path)
     assert [row.kind for row in rows] == ["change", "alert", "loop", "alert", "person"]
     assert [row.at for row in rows] == sorted(row.at for row in rows)
     assert "(effective)" in rows[2].words and rows[4].by == "operator"
 
 
 def test_a_loop_that_acts_first_while_the_timeline_is_read_spoils_no_page(loop, tmp_path, monkeypatch):  # noqa: F811
-    counted = history.outcome
+    counted = history.summarize_outcome
 
     def acts_first(alert: Alert) -> history.AlertOutcome:
         acted(loop, MINUTE, "Start 2 workers")
         return counted(alert)
 
     monkeypatch.setattr(history, "outcome", acts_first)
-    words = [row.words for row in timeline_of(an_alert(9 * MINUTE), tmp_path)]
+    words = [row.words for row in list_timeline_events(an_alert(9 * MINUTE), tmp_path)]
     assert len(words) == 2 and words[1].startswith("Start 2 workers"), "nothing is left out"
 
 
 def test_its_times_are_those_of_its_events(night):
     incidents.mitigate(night.pk, None, NOW - 2 * MINUTE)
     night = Alert.objects.get(pk=night.pk)
-    assert incidents.times(night) == incidents.IncidentTimes(60.0, 240.0, 420.0, 480.0)
+    assert incidents.compute_incident_times(night) == incidents.IncidentTimes(60.0, 240.0, 420.0, 480.0)
 
 
 def test_what_nobody_said_is_not_made_up():
     alert = an_alert(state="resolved", resolved_at=NOW)
-    assert incidents.times(alert) == incidents.IncidentTimes(0.0, None, None, 60.0)
+    assert incidents.compute_incident_times(alert) == incidents.IncidentTimes(0.0, None, None, 60.0)
 
 
 def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tmp_path: Path):
@@ -136,7 +136,7 @@ def test_of_too_many_changes_the_newest_of_every_kind_are_there_and_how_many_mor
     for number in range(62):
         an_override(people["operator"], loop, (80 - number) * MINUTE, reason=f"try {number}")
     Mark.objects.create(kind="deploy", title="the fix", at=NOW - 3 * MINUTE, author="ci")
-    rows = timeline_of(alert, tmp_path)
+    rows = list_timeline_events(alert, tmp_path)
     assert rows[-1].words == "Deploy: the fix" and sum(row.kind == "person" for row in rows) == 60
     assert [row.words for row in rows[:2]][1] == "Omitted here: 3 changes."
     assert "ci: Deploy: the fix" in helped(alert, tmp_path)
@@ -151,7 +151,7 @@ def test_of_too_many_events_the_first_and_the_newest_are_in_the_timeline(tmp_pat
         AlertEvent(alert=alert, kind=kind, at=alert.fired_at + timedelta(seconds=number))
         for number, kind in enumerate(kinds)
     )
-    words = [row.words for row in timeline_of(alert, tmp_path)]
+    words = [row.words for row in list_timeline_events(alert, tmp_path)]
     assert words[0].startswith("Onset") and words[1] == "Fired" and words[-1] == "Resolved"
     assert "Omitted here: 52 events." in words and len(words) == 202
 
@@ -163,7 +163,7 @@ def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, l
     an_override(people["operator"], loop, 120 * MINUTE, **ran_out)
     ended = {"ended_at": NOW - 8 * MINUTE, "ended_by": people["administrator"]}
     an_override(people["operator"], loop, 119 * MINUTE, name="lower_limit", **ended)
-    rows = [each for each in timeline_of(alert, tmp_path) if each.words.startswith("Override")]
+    rows = [each for each in list_timeline_events(alert, tmp_path) if each.words.startswith("Override")]
     assert [(each.kind, each.by, each.words.split()[-1]) for each in rows] == [
         ("change", "", "out"),
         ("person", "administrator", "ended"),
@@ -214,7 +214,7 @@ def test_mitigated_is_said_once(browsers, night):
 
 def test_retention_leaves_its_data_until_somebody_lets_them_go(browsers, night, stored_snapshot):
     def due() -> int:
-        later = retention.due_entries(NOW + timedelta(days=400))
+        later = retention.select_due_entries(NOW + timedelta(days=400))
         return later.filter(at__gte=night.began_at - 3 * HOUR, at__lte=night.resolved_at).count()
 
     before = LedgerEntry.objects.create(
@@ -350,6 +350,8 @@ def test_of_an_incident_during_which_the_clock_was_set_back_no_time_is_made_up(p
     alert = an_alert(state="resolved", resolved_at=NOW - HOUR)
     alert.events.create(kind="acknowledged", at=NOW - HOUR, by=people["operator"])
     incidents.mitigate(alert.pk, None, NOW - HOUR)
-    assert incidents.times(Alert.objects.get(pk=alert.pk)) == incidents.IncidentTimes(0.0, None, None, None)
-    (row,) = review.rows(NOW - 3 * HOUR, NOW)
+    assert incidents.compute_incident_times(Alert.objects.get(pk=alert.pk)) == incidents.IncidentTimes(
+        0.0, None, None, None
+    )
+    (row,) = review.iterate_review_rows(NOW - 3 * HOUR, NOW)
     assert row.acknowledged_by == "operator" and row.acknowledged_after_seconds is None

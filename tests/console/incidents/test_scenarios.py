@@ -24,7 +24,7 @@ def found_for(
     made = scenario(seed, owner)
     monkeypatch.setattr(appearances, "snapshot_at", made.world.snapshot)
     monkeypatch.setattr(changes, "snapshot_at", made.world.snapshot)
-    appearances._appearances.cache_clear()
+    appearances._load_appearances.cache_clear()
     return made, changes.search_changes(made.alert, Path("nowhere"))
 
 

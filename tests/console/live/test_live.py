@@ -20,7 +20,7 @@ from console.live.consumer import LiveConsumer
 from console.live.fanout import Fanout
 from console.live.listener import QUEUE_MESSAGES, Listener
 from console.live.message import LiveMessage
-from console.live.view import view_named
+from console.live.view import find_view
 from console.models import ApiToken
 from queues import keys
 from tests.console.conftest import sample_snapshot
@@ -129,7 +129,7 @@ async def test_a_socket_gets_the_view_it_asks_for_packed_if_it_can(
 ):
     viewer = cookie_of(browsers["viewer"])
     async with opened(application, OUR_ORIGIN, viewer, query=b"of=flow&packed=1") as socket:
-        narrow = view_named("flow").narrow(stored_snapshot)
+        narrow = find_view("flow").narrow(stored_snapshot)
         assert (await socket.receive())["snapshot"] == narrow != stored_snapshot
         change = {"nodes": {"n1": {"state": "BUSY", "raw": 0.8}}}
         store(control, {**stored_snapshot, "seq": 2}, change)
@@ -293,7 +293,7 @@ async def until_seq(listener, seq: int) -> None:
 
 
 async def next_of(listener: Listener) -> dict[str, Any]:
-    return orjson.loads(await asyncio.wait_for(listener.next(), MAX_SECONDS))
+    return orjson.loads(await asyncio.wait_for(listener.take_next(), MAX_SECONDS))
 
 
 async def test_an_old_snapshot_is_sent_as_old_each_second(control, control_server, snapshot):
@@ -375,6 +375,6 @@ async def test_a_slow_listener_loses_the_oldest_only():
     listener = Listener()
     for number in range(QUEUE_MESSAGES + 3):
         listener.put(LiveMessage({"seq": number}))
-    assert [await listener.next() for _ in range(QUEUE_MESSAGES)] == [
+    assert [await listener.take_next() for _ in range(QUEUE_MESSAGES)] == [
         LiveMessage({"seq": number}).text for number in range(3, QUEUE_MESSAGES + 3)
     ]

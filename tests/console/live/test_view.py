@@ -10,12 +10,12 @@ from django.test import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.live.view import VIEWS, view_named
+from console.live.view import VIEWS, find_view
 from queues import keys
 from queues.errors import BadInput
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import judged_document
-from workers.coordination.merge_patch import apply_patch, difference
+from workers.coordination.merge_patch import apply_patch, compute_patch
 
 NAMES = (*VIEWS, "queue:alert", "node:n1")
 PATH = re.compile(r'data-(?:bind|spark)="([^"]+)"')
@@ -58,8 +58,8 @@ def known(document: Any) -> Any:
 @settings(max_examples=25)
 @given(before=snapshots, after=snapshots)
 def test_narrowed_patches_lead_to_the_narrowed_snapshot(name, before, after):
-    view = view_named(name)
-    followed = apply_patch(view.narrow(before), view.narrow(difference(before, after)))
+    view = find_view(name)
+    followed = apply_patch(view.narrow(before), view.narrow(compute_patch(before, after)))
     assert known(followed) == known(view.narrow(after))
 
 
@@ -71,7 +71,7 @@ def shown(value: Any) -> Any:
 @pytest.mark.parametrize("name", ["", "everything", "queue:", "loop:1"])
 def test_a_view_that_is_not_there_is_refused_by_name(name):
     with pytest.raises(BadInput, match="whole"):
-        view_named(name)
+        find_view(name)
 
 
 def value_at(document: Any, path: str) -> Any:
@@ -109,7 +109,7 @@ def test_the_overview_shows_a_loop_that_stands_still_as_it_is_judged(browsers, p
     control.set(keys.SNAPSHOT, json.dumps(whole))
     page = browsers["administrator"].get("/").content.decode()
     (view,) = re.findall(r'data-view="([^"]+)"', page)
-    seen, subject = view_named(view).narrow(whole), f"loop/{LOOP}"
+    seen, subject = find_view(view).narrow(whole), f"loop/{LOOP}"
     assert f'data-bind="states.{subject}" data-format="judged"' in page
     assert {name: seen["states"][subject].get(name) for name in DRAWN} == {
         name: whole["states"][subject][name] for name in DRAWN
@@ -125,7 +125,7 @@ def missed(browser: Client, whole: dict[str, Any]) -> dict[str, list[str]]:
 def missing(page: str, whole: dict[str, Any]) -> list[str]:
     """The paths bound on a page that its view has not as the whole snapshot has them."""
     (view,) = re.findall(r'data-view="([^"]+)"', page)
-    narrow = view_named(view).narrow(whole)
+    narrow = find_view(view).narrow(whole)
     return [
         path for path in PATH.findall(page) if shown(value_at(narrow, path)) != shown(value_at(whole, path))
     ]

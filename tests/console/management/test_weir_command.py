@@ -15,7 +15,7 @@ from console.accounts.access import ACTIONS
 from console.api.v1 import api
 from console.management.commands import publish, weir
 from console.management.commands.weir import format_answer
-from console.management.operations import Operation, find_operation, operations
+from console.management.operations import Operation, find_operation, list_operations
 from console.models import AuditEntry
 from queues.errors import BadInput
 from queues.models import Queue
@@ -37,7 +37,7 @@ def loop(people, control) -> Loop:
 
 def found() -> list[Operation]:
     """Every operation of the API."""
-    return operations(api.get_openapi_schema(path_prefix="/api/"))
+    return list_operations(api.get_openapi_schema(path_prefix="/api/"))
 
 
 def run(line: str) -> Any:

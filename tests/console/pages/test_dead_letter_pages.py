@@ -36,8 +36,8 @@ def many(poisoned: dict[str, Server]) -> dict[str, Server]:
     segment = Segment(poisoned["n1"].client(), "orders")
     segment.publish(blocks_of(240))
     for each in segment.claim("worker-7", 1_000, 60):
-        segment.dead_letter(
-            each, "worker-7", [(each.block().explicit(), "Timeout: the shop does not answer")]
+        segment.move_to_dead_letters(
+            each, "worker-7", [(each.block().build_explicit_batch(), "Timeout: the shop does not answer")]
         )
     return poisoned
 
@@ -61,7 +61,7 @@ def all_of(browser: Client, query: str) -> dict[str, Any]:
 
 
 def waiting(server: Server, queue: str) -> int:
-    counters = Segment(server.client(), queue).counters()
+    counters = Segment(server.client(), queue).get_counters()
     return counters["inserted_events"] - counters["removed_events"]
 
 
@@ -131,7 +131,7 @@ def test_all_that_fit_are_put_in_again_and_later_ones_are_not_meant(operator, ma
     segment = Segment(many["n1"].client(), "orders")
     segment.publish(blocks_of(4, first=1_000))
     (late,) = segment.claim("worker-9", 10, 60)
-    segment.dead_letter(late, "worker-9", [(late.block().explicit(), "later")])
+    segment.move_to_dead_letters(late, "worker-9", [(late.block().build_explicit_batch(), "later")])
     answer = fetch(operator, ACT, posted).json()
     assert (answer["letters"], answer["events"]) == (60, 240)
     assert answer["message"] == "60 dead letters (240 events) requeued."
@@ -280,7 +280,7 @@ def add_odd(server: Server, value: float | None) -> None:
     event = {"id": "odd", **ODD, "value": value}
     segment.publish(cut(from_events([event], now_us=1_000_000), BlockIds()))
     (claimed,) = segment.claim("a worker", 10, 60)
-    segment.dead_letter(claimed, "a worker", [(claimed.block().explicit(), "odd")])
+    segment.move_to_dead_letters(claimed, "a worker", [(claimed.block().build_explicit_batch(), "odd")])
 
 
 @pytest.mark.parametrize("value", [0.30000000000000004, 1_790_000_000_123_456.0, 5.0, None])

@@ -15,7 +15,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
 from django.test import Client
 
-from console.actions.lab.experiment_documents import command_of, results_table
+from console.actions.lab.experiment_documents import build_results_table, format_experiment_command
 from console.models import AuditEntry
 from controllers.simulation.catalog import SCENARIOS
 from controllers.simulation.model import metrics
@@ -183,7 +183,7 @@ def test_the_best_of_each_metric_is_marked_and_what_says_nothing_is_not(operator
             "thesis": {"worker_runs": 12, "waiting_1s_post": None, "minimum_runs": 9.5},
         },
     )
-    table = results_table([found])
+    table = build_results_table([found])
     best = {
         (row.law, metric.name)
         for row in table.rows
@@ -195,10 +195,10 @@ def test_the_best_of_each_metric_is_marked_and_what_says_nothing_is_not(operator
 
 
 def test_more_is_better_where_the_metric_says_so():
-    assert metrics.best("recall", [0.2, None, 0.9]) == 0.9
-    assert metrics.best("worker_runs", [3, 2]) == 2
-    assert metrics.best("worker_runs", [2, 2]) is None
-    assert metrics.best("somebody_elses", [1, 2]) is None
+    assert metrics.find_best_value("recall", [0.2, None, 0.9]) == 0.9
+    assert metrics.find_best_value("worker_runs", [3, 2]) == 2
+    assert metrics.find_best_value("worker_runs", [2, 2]) is None
+    assert metrics.find_best_value("somebody_elses", [1, 2]) is None
 
 
 def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_gone(
@@ -208,7 +208,7 @@ def test_an_experiment_is_run_again_on_the_same_arrivals_though_their_file_has_g
     file = SimpleUploadedFile("shop.csv", text.encode())
     found = begun(operator, trace="upload", column="rate", file=file)
     path = tmp_path / "traces" / str(people["operator"].pk) / "shop.csv"
-    assert f"--trace {path} --column rate" in command_of(found)
+    assert f"--trace {path} --column rate" in format_experiment_command(found)
     path.unlink()
     page = operator.get(f"/lab/{found.pk}/")
     form = form_of(page, "/lab/begin")
@@ -243,7 +243,7 @@ def test_experiments_are_compared_side_by_side_with_what_differs(operator):
 
 def test_the_command_gives_the_same_results(operator):
     found = begun(operator, scenario="crash", law=["thesis"], **{"set-at": "400", "set-upper_limit": ""})
-    command = command_of(found)
+    command = format_experiment_command(found)
     assert command == "manage.py lab run crash --law thesis --set at=400 --seed 3"
     printed = json.loads(_printed(*command.split()[1:], "--json"))
     assert printed["parameters"] == found.settings

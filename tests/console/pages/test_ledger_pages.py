@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from console.actions.exports import newest_first, stream_download
+from console.actions.exports import iterate_newest_first, stream_download
 from console.templatetags.filters import ticks_of
 from tests.console.page_form import form_of
 from workers.models import LedgerEntry, Loop
@@ -191,7 +191,7 @@ def test_an_export_reads_a_page_at_a_time(viewer, loop):
     LedgerEntry.objects.bulk_create(
         LedgerEntry(loop=loop, mode="auto", parameters={}, reason="calm " * 40) for _ in range(5_000)
     )
-    pages = newest_first(LedgerEntry.objects.all(), rows=1_000)
+    pages = iterate_newest_first(LedgerEntry.objects.all(), rows=1_000)
     with CaptureQueriesContext(
         connection,
     ) as queries:

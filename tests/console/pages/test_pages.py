@@ -13,12 +13,12 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.display.worst_first import worst_first
+from console.display.worst_first import rank_subjects
 from console.embedded.seeding import seed
 from console.models import ApiToken
 from queues import keys
 from queues.models import Node, Queue
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from tests.console.conftest import PASSWORD, sample_snapshot
 from tests.console.page_text import source_of
 from tests.workers.snapshots import snapshot_of
@@ -209,7 +209,7 @@ def test_the_worst_comes_first():
     snapshot = sample_snapshot()
     snapshot["nodes"]["n2"] = {**snapshot["nodes"]["n1"], "state": "OFFLINE", "utilisation": None}
     snapshot["queues"]["late"] = {**snapshot["queues"]["alert"], "wait_seconds": 35.0}
-    names = [row.name for row in worst_first(snapshot_of(snapshot))]
+    names = [row.name for row in rank_subjects(snapshot_of(snapshot))]
     assert names[:2] == ["n2", "late"]
 
 
@@ -218,7 +218,7 @@ def test_an_unknown_wait_stands_before_a_known_one_that_is_well():
     late = {**snapshot["queues"]["alert"], "wait_seconds": 25.0}
     stuck = {**late, "wait_seconds": None}
     snapshot["queues"] = {"empty": {**stuck, "waiting_events": 0}, "late": late, "stuck": stuck}
-    rows = worst_first(snapshot_of(snapshot))
+    rows = rank_subjects(snapshot_of(snapshot))
     assert [row.name for row in rows if row.kind == "queue"] == ["stuck", "late", "empty"]
 
 
@@ -227,7 +227,7 @@ def test_a_queue_that_waits_longer_never_stands_behind(waits):
     snapshot = {**sample_snapshot(), "nodes": {}}
     template = snapshot["queues"]["alert"]
     snapshot["queues"] = {f"q{n}": {**template, "wait_seconds": wait} for n, wait in enumerate(waits)}
-    rows = [row for row in worst_first(snapshot_of(snapshot)) if row.kind == "queue"]
+    rows = [row for row in rank_subjects(snapshot_of(snapshot)) if row.kind == "queue"]
     known = [(row.figure, row.rank) for row in rows if row.figure is not None]
     for (one, first), (other, second) in pairwise(known):
         assert first >= second and (one >= other or first == second)
@@ -248,7 +248,7 @@ def test_a_nodes_page_shows_its_overrides(viewer, people, stored_snapshot):
     )
     context = viewer.get("/nodes/n1/").context
     assert list(context["overrides"]) == [shown]
-    assert plain(context["row"]) == stored_snapshot["nodes"]["n1"]
+    assert convert_to_plain(context["row"]) == stored_snapshot["nodes"]["n1"]
 
 
 def test_a_nodes_url_is_on_no_page(viewer, stored_snapshot):
@@ -391,7 +391,7 @@ def test_every_loop_of_a_seeded_plant_has_a_page_that_says_its_law(viewer, contr
 def test_a_node_that_nobody_ever_heard_of_has_neither_a_use_nor_a_time():
     silent = {"state": None, "stale": True, "utilisation": None}
     snapshot = snapshot_of({"at": 1_000.0, "nodes": {"n1": silent}})
-    (row, *_) = [each for each in worst_first(snapshot) if each.kind == "node"]
+    (row, *_) = [each for each in rank_subjects(snapshot) if each.kind == "node"]
     assert not row.has_reported
     shown = render_to_string("plant/parts/worst.html", {"row": row, "snapshot": snapshot})
     assert "since" not in shown and 'data-format="percent"' not in shown

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from django.test import Client
 
-from console.input.form_values import iso
+from console.input.form_values import format_iso_time
 from queues import keys
 from queues.models import Node, Queue
 from queues.stored_document import encode_document
@@ -133,7 +133,7 @@ def test_where_nothing_was_retained_the_nearest_instant_is_offered(page, viewer,
     text = answer.content.decode()
     assert "No snapshot for this time" in text and "Alerts unknown" in text
     assert "The plant is starting" not in text and "No alerts" not in text
-    assert f"?at={iso(datetime.fromtimestamp(past['at'], UTC))}" in text
+    assert f"?at={format_iso_time(datetime.fromtimestamp(past['at'], UTC))}" in text
 
 
 @pytest.mark.parametrize("page", [*PAGES, "/timeline/"])

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.actions.proposals.plans import points_of
+from console.actions.proposals.plans import count_moved_points
 from console.models import AuditEntry
-from console.pages.plant.plan_view import dumbbells, headline
+from console.pages.plant.plan_view import build_dumbbells, describe_plan
 from queues import keys, projection
 from queues.models import Node
 from queues.stored_document import replace_fields
@@ -100,7 +100,7 @@ def test_a_division_that_was_made_from_other_points_is_refused(operator, plant, 
     assert not Plan.objects.exists()
     page = form_of(operator.get("/queues/alert/"), "/queues/alert/points")
     fetch(operator, "/queues/alert/points", {**page, "points-n1": "200", "points-n2": "467", **REASON})
-    assert points_of(Plan.objects.get()) == 100
+    assert count_moved_points(Plan.objects.get()) == 100
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_the_worst_node_is_first_and_an_unknown_one_before_it():
         "n2": replace_fields(row, utilisation=None),
         "n3": replace_fields(row, utilisation=0.9),
     }
-    rows = dumbbells(PlanDocument(id=1, state="proposed", before=before, after=before), NOTHING_SEEN)
+    rows = build_dumbbells(PlanDocument(id=1, state="proposed", before=before, after=before), NOTHING_SEEN)
     assert [each.name for each in rows] == ["n2", "n3", "n1"]
     assert not any(each.draws_line for each in rows)
 
@@ -357,13 +357,13 @@ def test_the_worst_node_is_first_and_an_unknown_one_before_it():
 def test_every_kind_of_plan_has_a_headline(kind):
     move = PlanMove(queue="alert", source="n1", target="n2", points=120)
     plan = PlanDocument(id=4, state="proposed", kind=kind, points=120, moves=[move], empties="n1", undoes=3)
-    assert "120 points" in headline(plan)
+    assert "120 points" in describe_plan(plan)
 
 
 def test_a_plan_that_saves_a_lost_nodes_points_names_the_node():
     move = PlanMove(queue="alert", source="n1", target="n2", points=120)
     plan = PlanDocument(id=4, state="done", kind=Plan.Kind.RESTORE, points=120, moves=[move])
-    assert headline(plan) == "Move 120 points from n1, which is lost, to live nodes"
+    assert describe_plan(plan) == "Move 120 points from n1, which is lost, to live nodes"
 
 
 def test_two_persons_approve_where_their_role_is_set_so(browsers, people, plant, calm):

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from console.actions import plant_control
 from console.models import AuditEntry
-from console.pages.plant.plant_view import loops_of
+from console.pages.plant.plant_view import list_loops
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import keys
 from tests.console.page_text import source_of
@@ -18,7 +18,7 @@ from tests.console.pipeline_sample import DECLARATION
 from tests.workers.snapshots import snapshot_of
 from workers.models import FirstReport, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
-from workers.plants.holding import hold, holder_of, release
+from workers.plants.holding import find_holder, hold, release
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import PlantUnavailable
 from workers.plants.published import PublishedPlant
@@ -117,12 +117,12 @@ def test_tasks_are_set_by_hand_for_a_while_in_which_loops_hold(browsers, stored_
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
     assert fetch(browsers["operator"], "/plants/main/tasks", posted).json()["ok"]
     assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("performance")))["tasks"] == {"hosts": 4}
-    held = holder_of(control, "main")
+    held = find_holder(control, "main")
     assert held.holder == "operator" and held.until - timezone.now().timestamp() > 290
     noted = AuditEntry.objects.get()
     assert (noted.action, noted.reason, noted.after) == ("plant.scale", "a burst", {HOSTS: 4})
     assert fetch(browsers["operator"], "/plants/main/release", {}).json()["ok"]
-    assert holder_of(control, "main") is None
+    assert find_holder(control, "main") is None
 
 
 def test_nothing_is_set_by_hand_on_what_was_seen_long_ago(browsers, stored_snapshot, control):
@@ -132,7 +132,7 @@ def test_nothing_is_set_by_hand_on_what_was_seen_long_ago(browsers, stored_snaps
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert answer.status_code == 422 and "s ago" in answer.json()["errors"]["plant"][0]
     assert not control.exists(keys.PIPELINE_CONTROLS.build("performance"))
-    assert holder_of(control, "main") is None
+    assert find_holder(control, "main") is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_cannot_be_set_by_hand_is_refused_and_nothing_is_held(
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst", **changed}
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert answer.status_code == 422 and list(answer.json()["errors"]) == [field]
-    assert holder_of(control, "main") is None and not AuditEntry.objects.exists()
+    assert find_holder(control, "main") is None and not AuditEntry.objects.exists()
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -168,7 +168,7 @@ def test_a_plant_whose_own_controllers_go_on_is_held_no_longer_than_it_was(
     posted = {"operator": HOSTS, "tasks": "4", "minutes": "5", "reason": "a burst"}
     answer = fetch(browsers["operator"], "/plants/main/tasks", posted)
     assert answer.status_code == 422 and "did not answer" in answer.json()["errors"]["plant"][0]
-    assert (holder_of(control, "main") is not None) == before
+    assert (find_holder(control, "main") is not None) == before
     assert not AuditEntry.objects.exists()
 
 
@@ -195,10 +195,10 @@ def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     )
     release(control, "main", "token:weir-2")
     assert fetch(browsers["operator"], address, {**posted, "tasks": "99"}).status_code == 422
-    assert holder_of(control, "main") is None
+    assert find_holder(control, "main") is None
     assert fetch(browsers["operator"], address, posted).json()["ok"]
     assert json.loads(control.get(keys.PIPELINE_CONTROLS.build("performance")))["tasks"] == {"hosts": 3}
-    assert holder_of(control, "main").holder == "operator"
+    assert find_holder(control, "main").holder == "operator"
 
 
 def test_a_plant_is_registered_changed_and_removed_and_all_of_it_is_audited(
@@ -380,9 +380,9 @@ def test_the_page_of_a_plant_lists_the_loops_of_its_pools_after_those_of_all_of_
             "target": {"plant": "west", "operator": "w"},
         },
     }
-    assert [row.status.id for row in loops_of(snapshot_of({"loops": loops}), "east")] == [2, 1]
+    assert [row.status.id for row in list_loops(snapshot_of({"loops": loops}), "east")] == [2, 1]
     loops["concurrency/plant:east/celery@one"]["mode"] = "auto"
-    assert [row.status.id for row in loops_of(snapshot_of({"loops": loops}), "east")] == [1, 2]
+    assert [row.status.id for row in list_loops(snapshot_of({"loops": loops}), "east")] == [1, 2]
 
 
 def test_the_forecast_of_another_plant_stands_on_its_loop_s_page_and_whether_the_loop_plans_by_it(

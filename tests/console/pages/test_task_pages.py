@@ -62,7 +62,7 @@ def worked(run: Run, control: redis.Redis, data: Path) -> Run:
         batch_worker.work_at(number, worker, control, data, now)
 
     while run.state in runs.OPEN:
-        run = task_managers.manage(run, control, now(), work)
+        run = task_managers.manage_run(run, control, now(), work)
     return run
 
 

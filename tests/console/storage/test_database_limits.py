@@ -13,7 +13,7 @@ import pytest
 from django.conf import settings
 from django.db import IntegrityError, OperationalError, ProgrammingError
 
-from console.storage.database_address import settings_of
+from console.storage.database_address import parse_database_url
 from console.storage.database_limits import hold_limits, is_away
 from tests.postgres import postgres_url as postgres_url  # a fixture of the tests here
 
@@ -91,7 +91,7 @@ print(json.dumps([[each.status_code, each.content.decode(), each.get("Retry-Afte
 
 
 def limited(url: str, **limits: int) -> dict[str, Any]:
-    found = settings_of(url)
+    found = parse_database_url(url)
     hold_limits(found, LIMITS | limits)
     return found["OPTIONS"]
 
@@ -104,7 +104,7 @@ def test_a_page_waits_for_so_long_and_no_longer_unless_it_is_set_otherwise() -> 
     own = limited(URL + "?options=-c%20lock_timeout%3D200", statement_timeout=0, lock_timeout=5)["options"]
     assert own == "-c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000 -c lock_timeout=200"
     assert "options" not in limited(URL, **dict.fromkeys(LIMITS, 0))
-    found = settings_of("sqlite:////srv/weir.sqlite3")
+    found = parse_database_url("sqlite:////srv/weir.sqlite3")
     hold_limits(found, LIMITS)
     assert "options" not in found.get("OPTIONS", {})
 

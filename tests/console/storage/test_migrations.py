@@ -19,7 +19,7 @@ def test_one_of_a_newer_version_is_refused_by_what_it_has():
     MigrationRecorder.Migration.objects.create(app="console", name="9999_of_tomorrow")
     with pytest.raises(SystemExit, match=r"newer version of Weir \(migration console\.9999_of_tomorrow\)"):
         refuse_a_newer_database()
-    assert "console.9999_of_tomorrow" in next(doctor.database()).text
+    assert "console.9999_of_tomorrow" in next(doctor.check_database()).text
 
 
 def test_what_another_package_has_dropped_since_is_no_newer_weir():

@@ -14,9 +14,9 @@ from console.storage.worker_tables import (
     READ,
     WRITTEN,
     TableUndeclaredError,
-    access_by_table,
-    declared_access,
-    tables_with,
+    get_declared_access,
+    list_table_access,
+    list_tables_by_access,
 )
 from tests.worker_role import ROOT, refused_table
 
@@ -33,11 +33,11 @@ OF_ACCOUNTS = {
 
 
 def test_workers_may_write_every_table_but_those_of_accounts():
-    assert set(access_by_table()) - set(tables_with(WRITTEN)) == OF_ACCOUNTS
+    assert set(list_table_access()) - set(list_tables_by_access(WRITTEN)) == OF_ACCOUNTS
 
 
 def test_each_declared_name_is_that_of_a_table_or_an_app():
-    assert CONSOLE_TABLES.keys() <= access_by_table().keys()
+    assert CONSOLE_TABLES.keys() <= list_table_access().keys()
     assert {*APPS.values(), *CONSOLE_TABLES.values()} == {WRITTEN, READ, HIDDEN}
 
 
@@ -50,13 +50,13 @@ def test_each_declared_name_is_that_of_a_table_or_an_app():
     ],
 )
 def test_a_new_table_of_a_known_app_has_the_access_of_its_app(app: str, table: str, access: str):
-    assert declared_access(app, table) == access
+    assert get_declared_access(app, table) == access
 
 
 @pytest.mark.parametrize(("app", "table"), [("console", "console_invented"), ("invented", "invented_row")])
 def test_a_new_table_of_the_console_or_a_new_app_needs_a_declaration(app: str, table: str):
     with pytest.raises(TableUndeclaredError, match=f"Add {table} to"):
-        declared_access(app, table)
+        get_declared_access(app, table)
 
 
 @pytest.mark.parametrize(

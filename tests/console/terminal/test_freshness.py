@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.terminal.freshness import Seen, freshness
-from console.terminal.plain_text import cell, plain_text
+from console.terminal.freshness import Seen, describe_connection
+from console.terminal.plain_text import build_cell, format_plain_text
 from workers.documents.snapshot import Snapshot
 
 
@@ -14,26 +14,26 @@ def snapshot(seq: int, at: float) -> Snapshot:
 
 
 def test_before_the_first_answer_nothing_is_live_and_the_error_is_said():
-    assert freshness(Seen(0.0), 2.0).sentence == "no response for 2.0 s"
-    assert freshness(Seen(0.0).add_error("The console does not answer."), 2.0).sentence.startswith(
+    assert describe_connection(Seen(0.0), 2.0).sentence == "no response for 2.0 s"
+    assert describe_connection(Seen(0.0).add_error("The console does not answer."), 2.0).sentence.startswith(
         "The console"
     )
-    assert not freshness(Seen(0.0), 0.0).is_live
+    assert not describe_connection(Seen(0.0), 0.0).is_live
 
 
 def test_what_is_new_is_live_and_says_how_old_it_is_at_most():
     first = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
-    assert freshness(first, 5.0).sentence == "1.0 s old"  # the console's clock names whole seconds
+    assert describe_connection(first, 5.0).sentence == "1.0 s old"  # the console's clock names whole seconds
     second = first.add_snapshot(snapshot(2, 1001.0), 1002.0, 5.5)
-    assert second.age_at(5.5) == 0.5  # the older one was the newest half a second before
-    assert freshness(second, 5.7).is_live
+    assert second.compute_age(5.5) == 0.5  # the older one was the newest half a second before
+    assert describe_connection(second, 5.7).is_live
 
 
 def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answers():
     seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1060.0, 5.0)
     again = seen.add_snapshot(snapshot(1, 1000.0), 1061.0, 6.0)
-    assert freshness(again, 6.0).word == "Observer not responding"
-    assert "1 min old" in freshness(again, 6.0).sentence
+    assert describe_connection(again, 6.0).word == "Observer not responding"
+    assert "1 min old" in describe_connection(again, 6.0).sentence
 
 
 @pytest.mark.parametrize("behind_seconds", [60.0, 86_400.0])
@@ -41,17 +41,17 @@ def test_a_console_whose_clock_is_behind_makes_no_silent_observer_live(behind_se
     seen = Seen(0.0)
     for now in range(5, 12):  # the console answers each second, and has nothing newer
         seen = seen.add_snapshot(snapshot(1, 1000.0), 1000.0 + now - behind_seconds, float(now))
-    assert freshness(seen, 11.0).word == "Observer not responding"
+    assert describe_connection(seen, 11.0).word == "Observer not responding"
     newer = seen.add_snapshot(snapshot(2, 1007.0), 1012.0 - behind_seconds, 12.0)
-    assert freshness(newer, 12.0).is_live
+    assert describe_connection(newer, 12.0).is_live
 
 
 def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_its_age():
     seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
-    failed = freshness(seen.add_error("The console does not answer (ConnectError)."), 16.0)
+    failed = describe_connection(seen.add_error("The console does not answer (ConnectError)."), 16.0)
     assert (failed.word, failed.is_live) == ("Disconnected", False)
     assert failed.sentence == "all data shown is 12 s old. The console does not answer (ConnectError)."
-    assert freshness(seen, 8.1).sentence.endswith("No response for 3.1 s.")
+    assert describe_connection(seen, 8.1).sentence.endswith("No response for 3.1 s.")
 
 
 @given(
@@ -68,7 +68,7 @@ def test_the_age_is_never_less_than_the_true_one(true_age, fraction, passed):
         if is_new:  # made somewhere since the last answer
             seq, made = seq + 1, (before + now) / 2
         seen = seen.add_snapshot(snapshot(seq, made), float(int(now)), now)
-        assert seen.age_at(now) >= now - made - 1e-6
+        assert seen.compute_age(now) >= now - made - 1e-6
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_the_age_is_never_less_than_the_true_one(true_age, fraction, passed):
     ],
 )
 def test_text_from_outside_is_plain_characters(given_text, shown):
-    assert plain_text(given_text) == shown
-    assert cell(given_text).plain == shown and cell(given_text).spans == []
+    assert format_plain_text(given_text) == shown
+    assert build_cell(given_text).plain == shown and build_cell(given_text).spans == []

@@ -20,9 +20,9 @@ from console.actions.timeline import marks
 from console.models import Mark
 from console.timeline import bars as bars_of_a_lane
 from console.timeline import happenings
-from console.timeline.axis import MAX_TIMES, time_ticks, value_ticks
-from console.timeline.strips import PATHS, figures_of, state_path
-from console.timeline.window import PRESETS, Window, window_of
+from console.timeline.axis import MAX_TIMES, compute_time_ticks, compute_value_ticks
+from console.timeline.strips import PATHS, build_figures, format_state_path
+from console.timeline.window import PRESETS, Window, parse_window
 from queues import keys
 from queues.errors import BadInput
 from queues.models import Node
@@ -42,16 +42,18 @@ FIXED = {"from": "2026-11-20T02:50:00Z", "to": "2026-11-20T03:40:00Z"}
 
 
 def test_a_window_is_live_until_its_address_says_when():
-    assert window_of({}, NOW) == Window(NOW - 60 * MINUTE, NOW, 60)
-    assert window_of({"minutes": "15"}, NOW).live
-    window = window_of({**FIXED, "at": "2026-11-20T03:12:00Z"}, NOW)
+    assert parse_window({}, NOW) == Window(NOW - 60 * MINUTE, NOW, 60)
+    assert parse_window({"minutes": "15"}, NOW).live
+    window = parse_window({**FIXED, "at": "2026-11-20T03:12:00Z"}, NOW)
     assert not window.live and window.seconds == 3_000
     assert window.share(window.at) == pytest.approx(22 / 50)
 
 
 def test_an_instant_alone_stands_in_the_middle_of_its_window_but_never_beyond_now():
-    assert window_of({"at": "2026-11-20T02:00:00Z"}, NOW).share(datetime(2026, 11, 20, 2, tzinfo=UTC)) == 0.5
-    assert window_of({"at": "2026-11-20T03:39:00Z"}, NOW).until == NOW
+    assert (
+        parse_window({"at": "2026-11-20T02:00:00Z"}, NOW).share(datetime(2026, 11, 20, 2, tzinfo=UTC)) == 0.5
+    )
+    assert parse_window({"at": "2026-11-20T03:39:00Z"}, NOW).until == NOW
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_an_instant_alone_stands_in_the_middle_of_its_window_but_never_beyond_no
 )
 def test_a_window_that_can_not_be_is_refused_by_its_field(query, field):
     with pytest.raises(BadInput) as error:
-        window_of(query, NOW)
+        parse_window(query, NOW)
     assert error.value.field == field
 
 
@@ -88,7 +90,7 @@ def test_an_address_leads_back_to_its_window(since, seconds, share):
     at = (since + share * (until - since)).replace(microsecond=0)
     window = Window(since, until, at=max(at, since))
     query = dict(pair.split("=") for pair in window.fixed_query.replace("%3A", ":").split("&"))
-    assert window_of(query, NOW) == window
+    assert parse_window(query, NOW) == window
 
 
 @given(st.integers(10, 100 * 86_400), st.sampled_from([-1.0, -0.5, 0.5, 1.0, 3.0]))
@@ -110,7 +112,7 @@ def test_moving_keeps_the_length_and_never_leads_beyond_now(seconds, shares):
 def test_ticks_are_few_and_round_in_the_readers_zone(since, seconds, name):
     zone = ZoneInfo(name)
     window = Window(since, since + timedelta(seconds=seconds))
-    ticks = time_ticks(window, zone)
+    ticks = compute_time_ticks(window, zone)
     assert 1 <= len(ticks) <= MAX_TIMES + 1 or seconds < 60
     assert all(0 <= tick.share <= 1 for tick in ticks)
     for tick in ticks:
@@ -121,16 +123,16 @@ def test_ticks_are_few_and_round_in_the_readers_zone(since, seconds, name):
 
 def test_days_begin_at_midnight_also_when_the_clocks_change():
     window = Window(datetime(2026, 10, 22, 12, tzinfo=UTC), datetime(2026, 10, 27, 12, tzinfo=UTC))
-    hours = [tick.at.astimezone(UTC).hour for tick in time_ticks(window, ZoneInfo("Europe/Berlin"))]
+    hours = [tick.at.astimezone(UTC).hour for tick in compute_time_ticks(window, ZoneInfo("Europe/Berlin"))]
     assert hours == [22, 22, 22, 23, 23]  # the clocks go back in the night to the 25th
 
 
 @given(st.floats(1e-6, 1e12))
 def test_values_have_few_round_ticks_from_nothing_to_above_the_highest(highest):
-    ticks = value_ticks(highest)
+    ticks = compute_value_ticks(highest)
     assert ticks[0] == 0 and ticks[-1] >= highest * (1 - 1e-6)
     assert 2 <= len(ticks) <= 5
-    assert value_ticks(0) == [0, 1]
+    assert compute_value_ticks(0) == [0, 1]
 
 
 # Figures
@@ -138,7 +140,7 @@ def test_values_have_few_round_ticks_from_nothing_to_above_the_highest(highest):
 
 def columns_of(rows: dict[float, dict[str, float]], nodes: tuple[str, ...] = ()) -> dict[str, list[Any]]:
     """Rows by their second before NOW, as `metric_history` gives them."""
-    names = [*PATHS, *map(state_path, nodes)]
+    names = [*PATHS, *map(format_state_path, nodes)]
     at = sorted(NOW.timestamp() + second for second in rows)
     by_time = {NOW.timestamp() + second: row for second, row in rows.items()}
     return {"at": at, **{name: [by_time[each].get(name) for each in at] for name in names}}
@@ -147,16 +149,16 @@ def columns_of(rows: dict[float, dict[str, float]], nodes: tuple[str, ...] = ())
 def test_a_line_is_lifted_where_nothing_was_measured():
     seconds = [*range(-600, -300), *range(-200, 0)]
     found = columns_of({second: {"totals.in_per_second": 10.0} for second in seconds})
-    (rate, *_) = figures_of(Window(NOW - 10 * MINUTE, NOW), found, []).strips
+    (rate, *_) = build_figures(Window(NOW - 10 * MINUTE, NOW), found, []).strips
     assert rate.lines[0].path.count("M") == 2
     assert rate.lines[1].path == ""
 
 
 def test_nodes_are_bands_of_their_states_and_unknown_where_nothing_was_heard():
-    state = state_path("n1")
+    state = format_state_path("n1")
     rows = {second: {state: 1.0 if second < -300 else 3.0} for second in range(-600, -60)}
     window = Window(NOW - 10 * MINUTE, NOW)
-    (node,) = figures_of(window, columns_of(rows, ("n1",)), ["n1"]).nodes
+    (node,) = build_figures(window, columns_of(rows, ("n1",)), ["n1"]).nodes
     assert [band.state for band in node.bands] == ["NORMAL", "TOOBUSY"]
     assert node.bands[0].end == pytest.approx(0.5) == node.bands[1].begin
     assert node.bands[1].end == pytest.approx(0.9, abs=0.01)
@@ -165,9 +167,9 @@ def test_nodes_are_bands_of_their_states_and_unknown_where_nothing_was_heard():
 
 def test_of_many_nodes_the_worst_are_shown_in_their_order_and_the_rest_counted():
     names = [f"n{number:03}" for number in range(200)]
-    states = {state_path(name): 3.0 if name in ("n007", "n150") else 1.0 for name in names}
+    states = {format_state_path(name): 3.0 if name in ("n007", "n150") else 1.0 for name in names}
     rows = dict.fromkeys(range(-60, 0, 10), states)
-    figures = figures_of(Window(NOW - MINUTE, NOW), columns_of(rows, tuple(names)), names)
+    figures = build_figures(Window(NOW - MINUTE, NOW), columns_of(rows, tuple(names)), names)
     shown = [node.name for node in figures.nodes]
     assert {"n007", "n150"} <= set(shown) and shown == sorted(shown)
     assert len(shown) + figures.calm_nodes == 200
@@ -191,7 +193,7 @@ def test_a_decision_alone_leads_to_its_entry_and_says_its_reason(loop):
     entry = act(loop, 30 * MINUTE)
     act(loop, 20 * MINUTE, "no action", action=None)
     act(loop, 90 * MINUTE)
-    ((lane, (sign,)),) = [(lane.law, lane.triangles) for lane in happenings.lanes_of(HOUR)]
+    ((lane, (sign,)),) = [(lane.law, lane.triangles) for lane in happenings.build_law_lanes(HOUR)]
     assert lane == "worker_rate"
     assert (sign.url, sign.title, sign.verdict) == (f"/ledger/{entry.pk}/", entry.reason, "effective")
     assert sign.share == pytest.approx(0.5)
@@ -201,7 +203,7 @@ def test_decisions_too_near_to_one_another_are_one_sign_as_grave_as_the_worst(lo
     place = timedelta(seconds=NOW.timestamp() % (3_600 // happenings.BUCKETS)) + 11 * MINUTE
     for second in range(5):
         act(loop, place - timedelta(seconds=20 + second), "harmful" if second == 2 else "effective")
-    (lane,) = happenings.lanes_of(HOUR)
+    (lane,) = happenings.build_law_lanes(HOUR)
     (sign,) = lane.triangles
     assert (sign.count, sign.verdict, lane.decisions) == (5, "harmful", 5)
     assert sign.url.startswith("/ledger/?law=worker_rate&acted=1&from=2026-11-20T03%3A2")
@@ -228,7 +230,7 @@ def test_what_the_guard_limited_is_counted_by_stretches_and_leads_to_its_decisio
     LedgerEntry.objects.create(
         loop=loop, at=HOUR.since + timedelta(seconds=100), mode="auto", parameters={}, reason="free"
     )
-    events = happenings.guard_events(HOUR, loop.pk)
+    events = happenings.list_guard_events(HOUR, loop.pk)
     assert sum(each.count for each in events) == 4 and events == sorted(events, key=lambda each: each.at)
     assert all(each.title.startswith("Guard: slew, ") for each in events)
     page = browsers["viewer"].get(events[-1].url)
@@ -280,7 +282,7 @@ def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch)
     (tmp_path / "logs" / "supervisor.log").write_text(LOG)
     local = datetime(2026, 11, 20, 2, 0, 0).astimezone(UTC)
     window = Window(local - MINUTE, local + 30 * MINUTE)
-    marks = happenings.restarts_of(window, tmp_path).bars
+    marks = happenings.build_restart_bars(window, tmp_path).bars
     assert [(bar.label, bar.title) for bar in marks] == [
         ("Weir started", "Weir started"),
         ("pipeline", "pipeline restarted after terminated by SIGKILL"),
@@ -289,7 +291,7 @@ def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch)
 
 
 def test_without_a_supervisor_s_log_there_are_no_restarts(tmp_path):
-    assert happenings.restarts_of(HOUR, tmp_path).bars == []
+    assert happenings.build_restart_bars(HOUR, tmp_path).bars == []
 
 
 def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
@@ -310,8 +312,8 @@ def test_overrides_and_alerts_are_as_long_as_they_were(people, loop):
         fingerprint="b", severity="warning", title="its queue", under=whole, **fields, **fired
     )
     Alert.objects.create(fingerprint="c", severity="warning", title="pending", began_at=NOW, **fields)
-    (override,) = happenings.overrides_of(HOUR).bars
-    (alert,) = happenings.alerts_of(HOUR).bars
+    (override,) = happenings.build_override_bars(HOUR).bars
+    (alert,) = happenings.build_alert_bars(HOUR).bars
     assert (override.begin, override.end) == (0.5, 0.75)
     assert "upper limit 500" in override.label and "a burst" in override.title
     assert (alert.label, alert.begin, alert.end, alert.state) == ("n2 lost", 0.0, 1.0, "TOOBUSY")
@@ -331,10 +333,10 @@ def test_of_more_than_there_is_room_for_the_newest_are_shown_and_how_many_there_
         Alert.objects.create(fingerprint=str(place), title=f"a{place}", **fields, **times)
         Override.objects.create(**held, created_at=at, ended_at=ended, expires_at=NOW + MINUTE)
         Mark.objects.create(title=f"m{place}", at=at, author="a", kind=Mark.Kind.NOTE)
-    alerts, found = happenings.alerts_of(HOUR), happenings.marks_of(HOUR)
+    alerts, found = happenings.build_alert_bars(HOUR), happenings.build_mark_bars(HOUR)
     assert ([bar.label for bar in alerts.bars], alerts.count) == (["a0", "a4", "a5"], 6)
     assert ([bar.label for bar in found.bars], found.count) == (["m3", "m4", "m5"], 6)
-    overrides = happenings.overrides_of(HOUR)
+    overrides = happenings.build_override_bars(HOUR)
     assert [bar.at for bar in overrides.bars] == [NOW - (50 - place) * MINUTE for place in (0, 4, 5)]
     page = browsers["viewer"].get("/timeline/", FIXED)
     assert " ".join(page.content.decode().split()).count("newest 3 of 6") == 3
@@ -382,7 +384,7 @@ def past(control: redis.Redis, settings, tmp_path, snapshot) -> None:
     recorder = Recorder(tmp_path)
     for second in range(-600, 0):
         at = NOW.timestamp() + second
-        values = {"totals.in_per_second": 100 + second / 100, state_path("n1"): 1}
+        values = {"totals.in_per_second": 100 + second / 100, format_state_path("n1"): 1}
         control.xadd(keys.METRICS, values, id=f"{round(at * 1000)}-0")
         recorder.add(at, orjson.dumps({**snapshot, "at": at}))
     marks.add(

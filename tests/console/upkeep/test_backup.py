@@ -43,7 +43,7 @@ CHECKPOINT = "pipeline/performance/spark/iap1/offsets/3"
 
 
 def of(server: redis.Redis, on_nodes: bool) -> list[bytes]:
-    return list(servers.lines_of(server, on_nodes))
+    return list(servers.export_lines(server, on_nodes))
 
 
 def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
@@ -51,12 +51,12 @@ def test_a_segment_comes_back_with_what_was_claimed_and_how_often(node, fresh):
     segment.publish(blocks_of(40, 8))
     (first, *_) = segment.claim("a worker", 10, 60)
     segment.retry(first, "a worker", 30)
-    segment.dead_letter(segment.claim("another", 8, 60)[0], "another", [])
+    segment.move_to_dead_letters(segment.claim("another", 8, 60)[0], "another", [])
     target = fresh("node").client()
     assert servers.load_node(target, of(node, on_nodes=True)) > 2
     assert of(target, on_nodes=True) == of(node, on_nodes=True)
     again = Segment(target, "alert")
-    assert again.counters() == segment.counters()
+    assert again.get_counters() == segment.get_counters()
     assert (
         again.claim("a third", 100, 0)
         and again.measure()["length_blocks"] == segment.measure()["length_blocks"]
@@ -78,7 +78,7 @@ def test_a_segment_that_is_empty_goes_on_with_its_ids(node, fresh):
 def copied(server: redis.Redis, on_nodes: bool, meanwhile: Callable[[], object]) -> list[bytes]:
     """The lines, where something happens after each of them: between a stream's head and its entries, too."""
     lines = []
-    for line in servers.lines_of(server, on_nodes):
+    for line in servers.export_lines(server, on_nodes):
         lines.append(line)
         meanwhile()
     return lines
@@ -91,13 +91,13 @@ def test_what_arrives_while_a_node_is_copied_spoils_nothing_and_what_was_copied_
     lines = copied(node, True, lambda: segment.publish(blocks_of(8, 8)))
     servers.load_node(target, lines)
     again = Segment(target, "alert")
-    held, counters = again.scan("0-0"), again.counters()
+    held, counters = again.scan("0-0"), again.get_counters()
     assert len(held) > 4, "the blocks that came between the counters and the segment"
     assert counters["inserted_blocks"] - counters["removed_blocks"] == len(held)
     assert counters["inserted_events"] - counters["removed_events"] == 8 * len(held)
     assert counters["inserted_events"] > 40
     again.acknowledge([each.entry_id for each in held])
-    counters = again.counters()
+    counters = again.get_counters()
     assert [counters[f"inserted_{unit}"] - counters[f"removed_{unit}"] for unit in UNITS] == [0, 0, 0]
 
 
@@ -106,7 +106,7 @@ def test_what_a_pipeline_trims_while_a_node_is_copied_does_not_wait_for_ever_in_
     segment.publish(blocks_of(40, 8))
     last = segment.scan("0-0")[-1].entry_id
     servers.load_node(target, copied(node, True, lambda: segment.trim(last)))
-    counters = Segment(target, "alert").counters()
+    counters = Segment(target, "alert").get_counters()
     assert Segment(target, "alert").scan("0-0") == []
     assert [counters[f"inserted_{unit}"] for unit in UNITS] == [counters[f"removed_{unit}"] for unit in UNITS]
     assert counters["inserted_events"] == 40, "no counter goes back"
@@ -142,8 +142,8 @@ def test_of_the_control_server_what_lasts_comes_back_and_what_passes_stays_behin
 def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_model):
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
     audit_log.record(Actor(name="ada", role=None), "test", "plant", after={"big": 2**70})
-    tables = database.tables()
-    before = {model._meta.label_lower: list(database.rows(model)) for model in tables}
+    tables = database.list_models()
+    before = {model._meta.label_lower: list(database.encode_rows(model)) for model in tables}
     assert sum(len(rows) > 1 for rows in before.values()) > 10
     database.protect(False)
     database.clear(tables)
@@ -151,7 +151,7 @@ def test_every_table_comes_back_row_by_row(control, nodes, data, django_user_mod
     assert not User.objects.exists()
     for model in tables:
         database.load(model, iter(before[model._meta.label_lower]))
-    assert {model._meta.label_lower: list(database.rows(model)) for model in tables} == before
+    assert {model._meta.label_lower: list(database.encode_rows(model)) for model in tables} == before
     assert Checker(data).step().sound
 
 
@@ -159,10 +159,10 @@ def test_failed_logins_come_back_as_long_ago_as_they_were():
     """Else whoever was locked out long before the backup would be so again, right when it is needed."""
     attempt = AccessAttempt.objects.create(username="ann", failures_since_start=20)
     AccessAttempt.objects.filter(pk=attempt.pk).update(attempt_time=timezone.now() - timedelta(hours=9))
-    before = list(database.rows(AccessAttempt))
+    before = list(database.encode_rows(AccessAttempt))
     AccessAttempt.objects.all().delete()
     database.load(AccessAttempt, iter(before))
-    assert list(database.rows(AccessAttempt)) == before
+    assert list(database.encode_rows(AccessAttempt)) == before
 
 
 def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant(data):
@@ -183,7 +183,7 @@ def test_of_the_folder_what_lasts_is_kept_and_a_database_in_it_is_of_one_instant
         effects.commit()
         kept = [inside.as_posix() for inside in files.list_files(data)]
         copy = data / "copy"
-        copy.write_bytes(b"".join(files.content(data / "handled.sqlite3")))
+        copy.write_bytes(b"".join(files.read_content(data / "handled.sqlite3")))
     assert kept == [
         "archive/queue=alert/a.parquet",
         "handled.sqlite3",
@@ -216,7 +216,7 @@ def clients(url: str) -> redis.Redis:
 
 def emptied() -> None:
     """A database without entries, as a new plant has it."""
-    tables = database.tables()
+    tables = database.list_models()
     database.protect(False)
     database.clear(tables)
     database.protect(True)
@@ -227,7 +227,7 @@ def test_while_the_tables_are_copied_others_write_and_the_copy_is_of_one_instant
     control, nodes, data, tmp_path, monkeypatch
 ):
     seed(control, {"WEIR_NODES": " ".join(f"{name}={server.url}" for name, server in nodes.items())})
-    rows, path = database.rows, tmp_path / "weir.backup"
+    rows, path = database.encode_rows, tmp_path / "weir.backup"
     with another_thread() as call, rest.quiesce(control, data, User.objects.get(username="admin")) as still:
 
         def rows_then(model):
@@ -239,12 +239,12 @@ def test_while_the_tables_are_copied_others_write_and_the_copy_is_of_one_instant
         backup.make(path, data, control, clients, still)
     assert Mark.objects.get().title == "Somebody writes"
     with archive.open_backup(path) as found:
-        assert len(list(found.lines("database/console.mark"))) == 1, "the names of the fields alone"
+        assert len(list(found.read_lines("database/console.mark"))) == 1, "the names of the fields alone"
 
 
 def test_an_empty_plant_becomes_the_one_of_the_backup(made, nodes, control, data, fresh, tmp_path):
     waiting = of(nodes["n2"].client(), on_nodes=True)
-    rows = {model: list(database.rows(model))[1:] for model in database.tables()}
+    rows = {model: list(database.encode_rows(model))[1:] for model in database.list_models()}
     emptied()
     shutil.rmtree(data)
     target, urls = fresh("control").client(), {name: fresh(name).url for name in nodes}
@@ -382,7 +382,7 @@ def test_a_damaged_byte_is_found(made):
 def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
     path, random = tmp_path / "a.backup", Random(1)
     with archive.write_backup(path, {}) as writer:
-        writer.lines("control", [random.randbytes(50).hex().encode() for _ in range(500)])
+        writer.write_lines("control", [random.randbytes(50).hex().encode() for _ in range(500)])
     whole = path.read_bytes()
     for place in [*range(0, len(whole), 97), *range(len(whole) - 300, len(whole))]:
         damaged = bytearray(whole)
@@ -390,7 +390,7 @@ def test_whichever_byte_is_damaged_the_backup_is_refused_in_words(tmp_path):
         path.write_bytes(damaged)
         with suppress(BadInput), archive.open_backup(path) as found:
             # What no reader looks at may be another.
-            assert list(found.lines("control"))
+            assert list(found.read_lines("control"))
 
 
 def test_a_backup_of_a_newer_weir_is_refused_and_says_so(made, nodes, data, fresh):
@@ -414,7 +414,7 @@ def test_a_file_that_is_there_is_not_overwritten_and_a_failed_backup_leaves_none
     with pytest.raises(BadInput, match="already exists"), archive.write_backup(made, {}):
         pass
     with pytest.raises(RuntimeError), archive.write_backup(tmp_path / "other", {}) as writer:
-        writer.lines("control", [b"{}"])
+        writer.write_lines("control", [b"{}"])
         raise RuntimeError
     assert not list(tmp_path.glob("other*"))
 
@@ -426,13 +426,13 @@ def test_who_laid_something_at_a_backup_s_place_before_reads_nothing_of_it(tmp_p
     laid.touch(mode=0o666)
     with laid.open("rb") as opened:
         with archive.write_backup(path, {}) as writer:
-            writer.pieces("files/secret-key", [b"word"])
+            writer.write_pieces("files/secret-key", [b"word"])
         assert opened.read() == b"" and path.stat().st_mode & 0o077 == 0
     path.unlink()
     theirs.write_text("mine")
     laid.symlink_to(theirs)
     with archive.write_backup(path, {}) as writer:
-        writer.pieces("files/secret-key", [b"word"])
+        writer.write_pieces("files/secret-key", [b"word"])
     assert theirs.read_text() == "mine" and not path.is_symlink()
 
 
@@ -489,7 +489,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
             entry = audit_log.record(Actor(name="ada", role=None), "mark.add", "plant", after={})
         witness.keep(data, witness.Head(entry.sequence, entry.digest))
 
-    lines_of, rows, content = servers.lines_of, database.rows, files.content
+    lines_of, rows, content = servers.export_lines, database.encode_rows, files.read_content
 
     def lines_then(server, on_nodes):
         if place == "the control server" and not on_nodes:

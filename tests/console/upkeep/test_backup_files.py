@@ -28,7 +28,7 @@ def test_a_backup_into_the_data_folder_is_not_in_itself(data):
     path = data / "here.backup"
     with archive.write_backup(path, {}) as writer:
         for inside in files.list_files(data, without=(path, archive.build_partial_path(path))):
-            writer.pieces(f"files/{inside.as_posix()}", files.content(data / inside))
+            writer.write_pieces(f"files/{inside.as_posix()}", files.read_content(data / inside))
         assert list(writer.members) == ["files/archive/a.parquet"]
 
 
@@ -83,7 +83,7 @@ def test_what_a_killed_worker_had_archived_but_not_shown_is_shown_after_a_restor
         parquet.Parquet(Place("alert", data), Options("parquet", {})).handle([block])
     for inside in files.list_files(data):
         (target / inside).parent.mkdir(parents=True, exist_ok=True)
-        (target / inside).write_bytes(b"".join(files.content(data / inside)))
+        (target / inside).write_bytes(b"".join(files.read_content(data / inside)))
     again = parquet.Parquet(Place("alert", target), Options("parquet", {}))
     assert again.handle([block]) == Outcome(duplicates=3)
     assert len(list(target.glob("archive/queue=alert/day=*/[!.]*.parquet"))) == 1
@@ -93,10 +93,10 @@ def test_a_database_is_copied_beside_itself_and_nothing_of_the_copy_stays(data, 
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     with closing(sqlite3.connect(data / "handled.sqlite3")) as database:
         database.execute("CREATE TABLE handled (id)")
-    assert b"".join(files.content(data / "handled.sqlite3")).startswith(b"SQLite format 3")
+    assert b"".join(files.read_content(data / "handled.sqlite3")).startswith(b"SQLite format 3")
     (data / "handled.sqlite3.tmp").write_text("what a killed backup left")
     assert [*files.list_files(data)] == [Path("handled.sqlite3")]
-    assert list(files.content(data / "handled.sqlite3"))
+    assert list(files.read_content(data / "handled.sqlite3"))
     assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]
 
 
@@ -109,7 +109,7 @@ def test_a_database_that_can_t_be_copied_is_said_and_leaves_nothing(data):
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, hard))
     try:
         with pytest.raises(OSError, match="space for a second copy"):
-            list(files.content(data / "handled.sqlite3"))
+            list(files.read_content(data / "handled.sqlite3"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert [path.name for path in data.iterdir()] == ["handled.sqlite3"]

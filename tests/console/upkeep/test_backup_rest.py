@@ -18,7 +18,7 @@ from queues import keys, pausing
 from queues.segments.segment import Segment
 from tests.queues.samples import blocks_of
 from tests.workers.placement.plan_plant import Plant, loaded
-from workers.coordination.backup_lease import backup_lease, is_copied
+from workers.coordination.backup_lease import create_backup_lease, is_copied
 from workers.coordination.leases import Lease
 from workers.models import Override, Plan
 from workers.placement import draining, execution, plans, proposals
@@ -54,7 +54,7 @@ def emptying(plant, django_user_model) -> Plan:
 
 
 def test_a_plan_that_empties_a_node_transfers_nothing_while_a_backup_is_made(plant, emptying):
-    with backup_lease(plant.control):
+    with create_backup_lease(plant.control):
         for _ in range(3):
             plan = execution.advance(emptying, plant.control, plant.now)
             plant.pass_seconds(1)
@@ -69,7 +69,7 @@ def test_a_transfer_that_was_broken_off_is_brought_to_its_end_after_the_backup(p
     segment = plant.segment("alert", "n3")
     segment.publish(blocks_of(8, 8))
     segment.depart({"n1": 1}, 10, 10**6)
-    with backup_lease(plant.control):
+    with create_backup_lease(plant.control):
         draining.tidy(plant.control, plant.pass_seconds(1), plant.now)
         assert segment.measure()["leaving_blocks"] == 1
     draining.tidy(plant.control, plant.pass_seconds(1), plant.now)

@@ -49,18 +49,18 @@ def rows_of(name: str) -> list[dict]:
 
 def test_nothing_is_wrong_with_servers_as_weir_starts_them(plant_topology) -> None:
     assert texts(doctor.control_server) == []
-    assert texts(doctor.nodes) == []
-    assert texts(doctor.python) == texts(doctor.audit) == []
+    assert texts(doctor.check_nodes) == []
+    assert texts(doctor.check_python_version) == texts(doctor.audit) == []
     # Tests own their tables, which on PostgreSQL is worth a warning.
     owner = ["The console connects as the owner of its tables: it could drop the audit log's triggers."]
-    assert texts(doctor.database) == (owner if connection.vendor == "postgresql" else [])
+    assert texts(doctor.check_database) == (owner if connection.vendor == "postgresql" else [])
 
 
 def test_a_node_that_does_not_persist_drops_keys_or_has_no_limit_is_named(control, bare) -> None:
     with_node(control, bare.url)
     bare.client().config_set("maxmemory-policy", "allkeys-lru")
     bare.client().config_set("maxmemory", 0)
-    persists, policy, limit = doctor.nodes()
+    persists, policy, limit = doctor.check_nodes()
     assert (persists.severity, persists.subject) == ("error", "node n9")
     assert "appendonly yes" in persists.remedy
     assert "allkeys-lru" in policy.text
@@ -77,7 +77,7 @@ def test_a_server_whose_memory_is_full_is_an_error_and_one_that_fills_a_warning(
     control.config_set("maxmemory", 0)
     for used, severities in ((89, []), (90, ["warning"]), (99, ["warning"]), (100, ["error"])):
         about = {"used_memory": used + 5, "mem_not_counted_for_evict": 5, "maxmemory": 100}
-        assert [each.severity for each in doctor._memory("n1", about)] == severities
+        assert [each.severity for each in doctor._check_memory_limit("n1", about)] == severities
 
 
 def test_a_server_whose_snapshot_fails_is_named_before_anybody_reads_its_log(bare, tmp_path) -> None:
@@ -89,7 +89,7 @@ def test_a_server_whose_snapshot_fails_is_named_before_anybody_reads_its_log(bar
     until(lambda: client.info("persistence")["rdb_last_bgsave_status"] != "ok")
     with pytest.raises(redis.RedisError, match="snapshot"):
         client.set("weir:x", "z")
-    found = [each for each in doctor._server("node n1", client) if "snapshot" in each.text]
+    found = [each for each in doctor._check_server("node n1", client) if "snapshot" in each.text]
     assert [each.severity for each in found] == ["error"] and "save" in found[0].remedy
 
 
@@ -140,7 +140,7 @@ def test_a_worker_host_whose_clock_is_off_is_named_whichever_way_and_one_that_en
         ("jobs@ended", now - 3600, 0.0),
     ):
         control.hset(keys.HOSTS, name, json.dumps({"at": at, "ahead_seconds": ahead}))
-    found = {each.subject: each for each in doctor.worker_hosts()}
+    found = {each.subject: each for each in doctor.check_worker_clocks()}
     assert set(found) == {"worker host jobs@ahead", "worker host jobs@behind"}
     assert "600 s behind" in found["worker host jobs@behind"].text
     assert "NTP" in found["worker host jobs@behind"].remedy
@@ -149,41 +149,41 @@ def test_a_worker_host_whose_clock_is_off_is_named_whichever_way_and_one_that_en
 def test_each_node_whose_agent_is_not_heard_is_named_though_its_server_answers(
     control, stored_snapshot
 ) -> None:
-    assert texts(doctor.agents) == []
+    assert texts(doctor.check_node_agents) == []
     stored_snapshot["nodes"]["n1"].update(state="OFFLINE", age_seconds=90.0)
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
-    (silent,) = doctor.agents()
+    (silent,) = doctor.check_node_agents()
     assert (silent.severity, silent.subject) == ("error", "node n1")
     assert silent.text == "The agent of node n1 has not reported for 90 s."
     assert "queues.nodes.agent n1" in silent.remedy
     stored_snapshot["at"] -= 60
     control.set(keys.SNAPSHOT, json.dumps(stored_snapshot))
-    assert texts(doctor.agents) == [], "what nobody observes is not known"
+    assert texts(doctor.check_node_agents) == [], "what nobody observes is not known"
 
 
 def test_a_guessable_secret_is_named_by_its_variable_only(monkeypatch) -> None:
     monkeypatch.setenv("WEIR_SPARK_SECRET", "hunter2")
-    (symptom,) = doctor.secrets()
+    (symptom,) = doctor.check_secrets()
     assert symptom.subject == "WEIR_SPARK_SECRET"
     assert "hunter2" not in repr(symptom)
 
 
 def test_a_pass_phrase_of_short_words_is_no_guessable_secret(monkeypatch) -> None:
     monkeypatch.setenv("WEIR_ADMIN_PASSWORD", "correct horse battery staple")
-    assert texts(doctor.secrets) == []
+    assert texts(doctor.check_secrets) == []
 
 
 @pytest.mark.parametrize(("address", "found"), [("", ["WEIR_PUBLIC_URL"]), ("https://weir.example", [])])
 def test_in_production_links_that_lead_nowhere_are_named(address, found, monkeypatch) -> None:
     monkeypatch.setenv("WEIR_PRODUCTION", "1")
     monkeypatch.setenv("WEIR_PUBLIC_URL", address)
-    assert [each.subject for each in doctor.links()] == found
+    assert [each.subject for each in doctor.check_message_links()] == found
 
 
 def test_files_that_others_may_open_are_named_with_the_command_that_closes_them(data) -> None:
     (data / "secret-key").write_text("k" * 50)
     (data / "secret-key").chmod(0o644)
-    named = [each for each in doctor.data_folder() if each.subject == "secret-key"]
+    named = [each for each in doctor.check_data_folder() if each.subject == "secret-key"]
     assert [each.remedy for each in named] == [f"chmod 600 {data / 'secret-key'}"]
 
 
@@ -191,7 +191,7 @@ def test_a_full_disk_is_an_error_and_one_that_fills_a_warning(monkeypatch) -> No
     usage = type(doctor.shutil.disk_usage("/"))
     for free, severity in ((1, "error"), (5, "warning")):
         monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _, free=free: usage(100, 100 - free, free))
-        assert [each.severity for each in doctor.data_folder()] == [severity]
+        assert [each.severity for each in doctor.check_data_folder()] == [severity]
 
 
 def test_the_command_ends_with_1_and_says_what_does_not_run(control, monkeypatch) -> None:

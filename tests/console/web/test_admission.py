@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.web.admission import LINES, Admission, Line, count_refusals, line_of
+from console.web.admission import LINES, Admission, Line, choose_waiting_line, count_refusals
 from tests.virtual_time import in_virtual_time
 
 PEOPLE, PROGRAMS, EVENTS = "/", "/api/v1/snapshot", "/api/v1/queues/alert/events"
@@ -209,7 +209,7 @@ async def test_how_the_console_is_can_be_asked_while_pages_overload_it():
     ],
 )
 def test_a_request_waits_in_the_line_of_its_address(method, path, line):
-    assert line_of({"method": method, "path": path}) == line
+    assert choose_waiting_line({"method": method, "path": path}) == line
     assert line in {each.name for each in LINES}
 
 

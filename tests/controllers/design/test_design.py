@@ -30,8 +30,8 @@ def test_the_papers_poles_need_an_integral_gain_below_zero():
     gains = placement.place(PAPER, PAIR)
     assert gains.kp == pytest.approx(-0.006141, rel=1e-3)
     assert gains.ki == pytest.approx(-0.007986, rel=1e-3)
-    assert placement.spectral_radius(PAPER, gains) == pytest.approx(0.4026, rel=1e-3)
-    assert placement.spectral_radius(PAPER, Gains(-0.00614, 0.02168)) == pytest.approx(4.03, rel=1e-3)
+    assert placement.compute_spectral_radius(PAPER, gains) == pytest.approx(0.4026, rel=1e-3)
+    assert placement.compute_spectral_radius(PAPER, Gains(-0.00614, 0.02168)) == pytest.approx(4.03, rel=1e-3)
 
 
 def test_the_papers_model_gains_8933_and_settles_in_264_samples():
@@ -85,7 +85,7 @@ def test_the_proportional_term_on_the_measurement_overshoots_17_percent_where_pi
 )
 def test_poles_are_where_they_were_placed(a, b, delay, wanted):
     model = Model(a, b, delay)
-    found = placement.poles(model, placement.place(model, wanted))
+    found = placement.compute_poles(model, placement.place(model, wanted))
     # As polynomials: roots that lie close together can't be told apart as sharply.
     close(np.poly(found)[:4], np.poly(wanted), 1e-6)
 
@@ -98,7 +98,7 @@ def test_the_loop_is_stable_below_its_gain_margin_and_not_above(a, poles, delay)
     if margin is None:
         return
     for factor, stable in ((1 + 0.98 * (margin - 1), True), (margin * 1.02, False)):
-        radius = placement.spectral_radius(Model(a, -134.0 * factor, delay), gains)
+        radius = placement.compute_spectral_radius(Model(a, -134.0 * factor, delay), gains)
         assert (radius < 1) == stable
 
 
@@ -148,7 +148,7 @@ def test_a_regulator_stabilises_and_solves_its_equation(data, states, inputs):
     chance = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     a, b = chance.normal(size=(states, states)), chance.normal(size=(states, inputs))
     q, r = np.eye(states), np.eye(inputs) * 10 ** data.draw(entries)
-    found = lqr.regulator(a, b, q, r)
+    found = lqr.design_regulator(a, b, q, r)
     x, k = found.cost, found.gain
     assert found.spectral_radius < 1
     close(a.T @ x @ a - a.T @ x @ b @ k + q, x, 1e-6 * max(1.0, np.abs(x).max()))
@@ -156,7 +156,7 @@ def test_a_regulator_stabilises_and_solves_its_equation(data, states, inputs):
 
 
 def test_doubling_gives_way_to_the_pencil_where_an_unstable_state_costs_nothing():
-    found = lqr.regulator(np.array([[2.0]]), np.array([[1.0]]), np.array([[0.0]]), np.array([[1.0]]))
+    found = lqr.design_regulator(np.array([[2.0]]), np.array([[1.0]]), np.array([[0.0]]), np.array([[1.0]]))
     close(found.gain, [[1.5]])  # the pole is mirrored into the circle: 2 becomes 1/2
     assert found.spectral_radius == pytest.approx(0.5)
 

@@ -8,11 +8,11 @@ from controllers.design.error_budget import (
     PAIRS,
     Counted,
     MinuteCounts,
-    burn_rate,
     compute_allowed,
+    compute_burn_rate,
     compute_left_share,
+    compute_window_budget,
     pair_rate,
-    window_budget,
 )
 
 WINDOW = 4_400  # minutes: more than the longest of the pairs
@@ -84,7 +84,7 @@ def test_a_gap_counts_neither_way():
         watched.add(minute, 0.6, 60.0)
         if not 100 <= minute < 300:
             unwatched.add(minute, 0.6, 60.0)
-    rates = [burn_rate(each.sum_newest(400), 0.99) for each in (watched, unwatched)]
+    rates = [compute_burn_rate(each.sum_newest(400), 0.99) for each in (watched, unwatched)]
     assert rates == [pytest.approx(1.0)] * 2
     assert unwatched.sum_newest(400).minutes == 200
 
@@ -116,7 +116,7 @@ def test_a_burn_that_is_over_is_seen_in_the_short_window_first():
     counts = MinuteCounts(WINDOW, 0)
     for minute in range(60):
         counts.add(minute, 60.0 if minute < 50 else 0.0, 60.0)
-    assert burn_rate(counts.sum_newest(60), 0.999) == pytest.approx(50 / 60 * 1_000)
+    assert compute_burn_rate(counts.sum_newest(60), 0.999) == pytest.approx(50 / 60 * 1_000)
     assert pair_rate(counts, PAIRS[0], 0.999) == 0.0
 
 
@@ -125,25 +125,27 @@ def test_the_budget_of_a_window_is_that_of_what_was_counted_for_all_its_minutes(
     counts = MinuteCounts(WINDOW, 0)
     for minute in range(minutes):
         counts.add(minute, min(bad, total), total)
-    whole = counts.whole()
-    assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
+    whole = counts.sum_window()
+    assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(0.01 * total * WINDOW)
     if minutes == WINDOW:
-        assert window_budget(whole, 0.99, counts.minutes) == pytest.approx(compute_allowed(whole, 0.99))
+        assert compute_window_budget(whole, 0.99, counts.minutes) == pytest.approx(
+            compute_allowed(whole, 0.99)
+        )
 
 
 def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():
     counts = MinuteCounts(30 * 1_440, 0)
     for minute in range(5):
         counts.add(minute, 20.0 if minute == 3 else 0.0, 60.0)
-    whole = counts.whole()
+    whole = counts.sum_window()
     assert compute_left_share(whole, 0.99) < 0
-    assert whole.bad / window_budget(whole, 0.99, counts.minutes) < 0.001
+    assert whole.bad / compute_window_budget(whole, 0.99, counts.minutes) < 0.001
 
 
 def test_nothing_counted_is_no_budget_and_no_rate():
-    assert burn_rate(Counted(0.0, 0.0, 0), 0.99) is None
+    assert compute_burn_rate(Counted(0.0, 0.0, 0), 0.99) is None
     assert compute_left_share(Counted(0.0, 0.0, 0), 0.99) is None
-    assert window_budget(Counted(0.0, 0.0, 0), 0.99, WINDOW) is None
+    assert compute_window_budget(Counted(0.0, 0.0, 0), 0.99, WINDOW) is None
     assert compute_left_share(Counted(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
 
 

@@ -12,7 +12,7 @@ from controllers.design.expected_band import (
     BandForecaster,
     ForecastBand,
     PastRanges,
-    stretch_seconds,
+    compute_period_seconds,
 )
 
 DAYS = 4
@@ -33,19 +33,19 @@ def test_what_is_usual_is_inside_and_a_stop_or_twice_as_much_is_outside(shape):
     rates, forecaster = counted(SHAPES[shape]), BandForecaster()
     outside, gone, twice = [], [], []
     for minute in range(3 * 1440, AT.size - 16, 197):
-        band = forecaster.band(AT[: minute + 1], rates[: minute + 1], float(AT[minute] + 30))
+        band = forecaster.predict_limits(AT[: minute + 1], rates[: minute + 1], float(AT[minute] + 30))
         then = minute + 15
-        outside.append(band.outside(rates[then]) > 1)
-        gone.append(band.outside(0.0))
-        twice.append(band.outside(2.2 * SHAPES[shape][then]))
+        outside.append(band.compute_relative_distance(rates[then]) > 1)
+        gone.append(band.compute_relative_distance(0.0))
+        twice.append(band.compute_relative_distance(2.2 * SHAPES[shape][then]))
     assert np.mean(outside) <= 0.02
     assert np.median(gone) > 1 and np.median(twice) > 1
 
 
 def test_a_first_day_is_uncertain_and_a_known_one_is_not():
     rates = counted(SHAPES["flat"])
-    young = BandForecaster().band(AT[:120], rates[:120], float(AT[120]))
-    old = BandForecaster().band(AT, rates, float(AT[-1]))
+    young = BandForecaster().predict_limits(AT[:120], rates[:120], float(AT[120]))
+    old = BandForecaster().predict_limits(AT, rates, float(AT[-1]))
     assert young.high - young.low > 3 * (old.high - old.low)
     assert young.days < 0.1 < DAYS - 0.1 < old.days
 
@@ -53,13 +53,13 @@ def test_a_first_day_is_uncertain_and_a_known_one_is_not():
 def test_outbursts_now_and_then_stay_outside():
     """One minute in a hundred: the means of stretches vary with them, the minutes' own spread does not."""
     bursts = counted(SHAPES["flat"]) + np.where(np.arange(AT.size) % 100 == 50, 300.0, 0.0)
-    band = BandForecaster().band(AT, bursts, float(AT[-1]))
+    band = BandForecaster().predict_limits(AT, bursts, float(AT[-1]))
     assert band.high < 100
 
 
 def test_of_too_short_a_past_there_is_none():
-    assert BandForecaster().band(AT[:3], np.ones(3), float(AT[3])) is None
-    assert BandForecaster().band(AT[:0], AT[:0], 0.0) is None
+    assert BandForecaster().predict_limits(AT[:3], np.ones(3), float(AT[3])) is None
+    assert BandForecaster().predict_limits(AT[:0], AT[:0], 0.0) is None
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 2e6))
@@ -67,7 +67,7 @@ def test_outside_is_more_than_one_exactly_beyond_the_edges(one, other, rate):
     band = ForecastBand(min(one, other), max(one, other), 1.0)
     inside = band.low <= rate <= band.high
     if band.high - band.low > 1e-6 and min(abs(rate - band.low), abs(rate - band.high)) > 1e-6:
-        assert (band.outside(rate) < 1) is inside
+        assert (band.compute_relative_distance(rate) < 1) is inside
 
 
 @given(
@@ -85,5 +85,5 @@ def test_stretches_keep_the_mean_and_stand_in_their_order(rows):
     stretches = PastRanges.build(at, rates)
     assert (np.diff(stretches.at_seconds) > 0).all() and stretches.spread_within >= 0
     assert rates.min() - 1e-6 <= stretches.means.min() and stretches.means.max() <= rates.max() + 1e-6
-    assert MINUTE_SECONDS <= stretch_seconds(float(at[-1] - at[0])) <= DAY_SECONDS / 32
+    assert MINUTE_SECONDS <= compute_period_seconds(float(at[-1] - at[0])) <= DAY_SECONDS / 32
     assert AHEAD_SECONDS % MINUTE_SECONDS == 0

@@ -10,10 +10,10 @@ from controllers.design.forecast import (
     Forecaster,
     Kernel,
     PointProcess,
-    averages,
+    compute_bucket_averages,
     compute_missed_events,
+    find_likeliest_process,
     is_rejected,
-    likeliest,
 )
 from queues.errors import BadInput
 
@@ -27,7 +27,7 @@ def daily(at):
 @given(st.lists(st.floats(0, 30), min_size=2, max_size=12, unique=True))
 def test_the_kernel_is_symmetric_and_a_covariance(days):
     at = np.asarray(days)
-    covariance = Kernel().covariance(at, at)
+    covariance = Kernel().compute_covariance(at, at)
     assert np.allclose(covariance, covariance.T)
     assert np.linalg.eigvalsh(covariance).min() > -1e-9
     assert np.allclose(np.diag(covariance), 1.0)
@@ -37,14 +37,14 @@ def test_three_days_foretell_the_fourth():
     at = np.arange(0, 3 * DAY, 25.0)
     noise = np.random.default_rng(1).normal(0, 2, at.size)
     ahead = 3 * DAY + np.arange(25, DAY, 50.0)
-    mean, deviation = Forecaster(DAY).ahead(at, daily(at) + noise, ahead)
+    mean, deviation = Forecaster(DAY).predict_ahead(at, daily(at) + noise, ahead)
     assert np.abs(mean - daily(ahead)).mean() < 5
     assert (np.abs(mean - daily(ahead)) < 3 * deviation).mean() > 0.95
 
 
 def test_what_was_never_seen_is_less_certain_than_what_was():
     at = np.arange(0, 0.4 * DAY, 25.0)
-    _, deviation = Forecaster(DAY).ahead(at, daily(at), 0.4 * DAY + np.asarray([10.0, 500.0]))
+    _, deviation = Forecaster(DAY).predict_ahead(at, daily(at), 0.4 * DAY + np.asarray([10.0, 500.0]))
     assert deviation[1] > deviation[0]
 
 
@@ -53,7 +53,7 @@ def test_climbing_makes_the_data_likelier():
     values = daily(at * DAY)
     start = Kernel(day=2.0, now=0.01, noise=1.0)
     assert (
-        likeliest(at, values, start).log_likelihood
+        find_likeliest_process(at, values, start).log_likelihood
         > PointProcess.fit_variance(start, at, values).log_likelihood + 10
     )
 
@@ -61,20 +61,20 @@ def test_climbing_makes_the_data_likelier():
 def test_only_the_newest_points_are_solved_for():
     at = np.arange(0.0, 3 * MAX_POINTS)
     rates = np.where(at < 2 * MAX_POINTS, 1e6, 5.0)
-    mean, _ = Forecaster(DAY).ahead(at, rates, at[-1] + np.asarray([1.0, 2.0]))
+    mean, _ = Forecaster(DAY).predict_ahead(at, rates, at[-1] + np.asarray([1.0, 2.0]))
     assert mean == pytest.approx([5.0, 5.0])
 
 
 def test_a_past_that_does_not_match_is_refused_by_name():
     with pytest.raises(BadInput) as refused:
-        Forecaster(DAY).ahead(np.arange(2.0), np.arange(3.0), np.asarray([9.0]))
+        Forecaster(DAY).predict_ahead(np.arange(2.0), np.arange(3.0), np.asarray([9.0]))
     assert refused.value.field == "rates_per_second"
 
 
 @given(st.integers(1, 200), st.integers(1, 40))
 def test_averages_keep_what_came_in_whole_buckets_up_to_now(seconds, bucket):
     rates = np.arange(float(seconds))
-    at, means = averages(rates, bucket)
+    at, means = compute_bucket_averages(rates, bucket)
     whole = seconds // bucket * bucket
     assert means.sum() * bucket == pytest.approx(
         rates[seconds - whole :].sum() if whole else rates.mean() * bucket
@@ -101,7 +101,7 @@ def test_an_hour_of_calm_is_no_day_and_its_forecast_stays_in_doubt_until_one_is_
     doubts = []
     for days in (0.1, 0.5, 1.0, 2.0):
         at = np.arange(0, days * DAY, DAY / 40)
-        mean, deviation = Forecaster(DAY).ahead(at, np.full(at.size, 50.0), np.asarray([days * DAY]))
+        mean, deviation = Forecaster(DAY).predict_ahead(at, np.full(at.size, 50.0), np.asarray([days * DAY]))
         doubts.append(float(deviation[0] / mean[0]))
     assert doubts[0] > 0.25 and doubts[1] == pytest.approx(0.15, abs=0.02) and max(doubts[2:]) < 0.02
 
@@ -115,6 +115,6 @@ def test_a_young_plants_forecast_learns_from_each_quarter_more_that_it_has_seen(
     )
     forecaster, kernels = Forecaster(86_400.0), set()
     for size in range(4, at.size + 1, 4):
-        forecaster.ahead(at[:size], rates[:size], at[size - 1 : size] + 300.0)
+        forecaster.predict_ahead(at[:size], rates[:size], at[size - 1 : size] + 300.0)
         kernels.add(str(forecaster._kernels))
     assert 5 <= len(kernels) <= 14

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers.concurrency.throughput_curve import station_throughput
+from controllers.concurrency.throughput_curve import compute_station_throughput
 from controllers.design.network import answer
-from controllers.design.queueing_models import Station, erlang_c, open_network, solve_closed, throughput
+from controllers.design.queueing_models import (
+    Station,
+    compute_throughput,
+    erlang_c,
+    open_network,
+    solve_closed,
+)
 from queues.errors import BadInput
 from tests.shared_data import DATA
 
@@ -127,7 +133,9 @@ def test_customers_are_somewhere_and_no_server_is_used_more_than_wholly(rows, cu
     for station in stations:
         if station.servers:
             assert found.stations[station.name].utilisation <= 1 + 1e-9
-    assert throughput(stations, customers, think)[-1] == pytest.approx(found.throughput_per_second, rel=1e-9)
+    assert compute_throughput(stations, customers, think)[-1] == pytest.approx(
+        found.throughput_per_second, rel=1e-9
+    )
 
 
 def test_many_customers_at_many_servers_do_not_drift():
@@ -135,7 +143,7 @@ def test_many_customers_at_many_servers_do_not_drift():
     for customers in (50, 200, 1000):
         network = solve_closed([Station("a", 8, 1.0)], customers, 10.0)
         assert network.throughput_per_second == pytest.approx(
-            station_throughput(customers, 8, 8.0, 11.0), rel=1e-9
+            compute_station_throughput(customers, 8, 8.0, 11.0), rel=1e-9
         )
     assert solve_closed([Station("a", 8, 1.0)], 1000, 10.0).throughput_per_second == pytest.approx(
         8.0, rel=1e-9

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.design.tuning import SearchRange, improvement, search
+from controllers.design.tuning import SearchRange, compute_improvement, search
 from controllers.framework.parameter import Parameter
 
 SHARE = Parameter("share", "share", "A share.", 0.5, 0.0, 1.0)
@@ -55,19 +55,19 @@ days = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=20)
 
 @given(days)
 def test_days_that_cost_the_same_are_no_improvement_and_give_no_confidence(costs):
-    found = improvement(costs, costs, seed=1)
+    found = compute_improvement(costs, costs, seed=1)
     assert (found.share, found.confidence) == (0.0, 0.0)
 
 
 @given(days, st.floats(0.01, 0.99))
 def test_days_that_all_cost_less_are_sure_and_the_share_is_what_is_gone(costs, factor):
-    found = improvement(costs, [cost * factor for cost in costs], seed=1)
+    found = compute_improvement(costs, [cost * factor for cost in costs], seed=1)
     assert found.confidence == 1.0
     assert found.share == pytest.approx(1 - factor)
 
 
 def test_one_good_day_among_many_as_bad_is_not_sure():
-    found = improvement([2.0] * 6 + [20.0], [2.5] * 6 + [15.0], seed=1)
+    found = compute_improvement([2.0] * 6 + [20.0], [2.5] * 6 + [15.0], seed=1)
     assert found.share > 0
     assert found.confidence < 0.95
 
@@ -75,4 +75,4 @@ def test_one_good_day_among_many_as_bad_is_not_sure():
 def test_days_without_a_partner_are_refused():
     for before, after in (([], []), ([1.0], [])):
         with pytest.raises(ValueError, match="as many days"):
-            improvement(before, after, seed=1)
+            compute_improvement(before, after, seed=1)

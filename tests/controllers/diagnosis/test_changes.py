@@ -10,14 +10,14 @@ from controllers.diagnosis.changes import (
     SLACK_SECONDS,
     KindRecord,
     PlantChange,
-    chance_of,
+    compute_change_probability,
     rank_changes,
 )
-from controllers.diagnosis.influence import distances
+from controllers.diagnosis.influence import compute_distances
 
 ONSET = 10_000.0
 CHAIN = {"queue/b": ["queue/a"], "queue/a": ["producer/p"]}
-STEPS = distances(CHAIN, ["queue/b"])
+STEPS = compute_distances(CHAIN, ["queue/b"])
 parts = st.sampled_from(["queue/b", "queue/a", "producer/p", "node/elsewhere"])
 changes = st.builds(
     PlantChange,
@@ -37,11 +37,11 @@ def order(*of: PlantChange, **records: KindRecord) -> list[int]:
 
 def test_steps_go_upstream_alone():
     assert STEPS == {"queue/b": 0, "queue/a": 1, "producer/p": 2}
-    assert distances(CHAIN, ["producer/p"]) == {"producer/p": 0}
+    assert compute_distances(CHAIN, ["producer/p"]) == {"producer/p": 0}
 
 
 def test_a_circle_ends():
-    assert distances({"a": ["b"], "b": ["a", "c"], "c": ["a"]}, ["a"]) == {"a": 0, "b": 1, "c": 2}
+    assert compute_distances({"a": ["b"], "b": ["a", "c"], "c": ["a"]}, ["a"]) == {"a": 0, "b": 1, "c": 2}
 
 
 def test_the_nearer_of_two_comes_first():
@@ -107,13 +107,13 @@ def test_few_incidents_say_little():
 
 
 def test_a_chance_is_that_of_a_poisson_process():
-    assert chance_of(0, 60, 5_000, 1_000) == pytest.approx(1 - math.exp(-0.005))
-    assert chance_of(100, 600, 5_000, 1_000) == pytest.approx(1 - math.exp(-10.05))
+    assert compute_change_probability(0, 60, 5_000, 1_000) == pytest.approx(1 - math.exp(-0.005))
+    assert compute_change_probability(100, 600, 5_000, 1_000) == pytest.approx(1 - math.exp(-10.05))
 
 
 def test_the_first_hour_of_a_plant_makes_no_kind_of_change_usual():
     hour, week, window = 3_600.0, 7 * 86_400.0, 10_800.0
-    young = [chance_of(count, window, hour, week) for count in (0, 1, 5, 40)]
+    young = [compute_change_probability(count, window, hour, week) for count in (0, 1, 5, 40)]
     assert young == sorted(young) and young[2] < 0.1 < young[3] < 0.6
-    old = chance_of(40, window, 30 * 86_400.0, week)
-    assert old == pytest.approx(chance_of(40, window, 37 * 86_400.0, 0.0))
+    old = compute_change_probability(40, window, 30 * 86_400.0, week)
+    assert old == pytest.approx(compute_change_probability(40, window, 37 * 86_400.0, 0.0))

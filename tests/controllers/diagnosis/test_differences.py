@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from controllers.diagnosis.differences import (
     RATE,
-    differences,
-    mean_test,
+    compare_means,
+    find_differences,
     select_significant,
     share_tests,
 )
@@ -37,7 +37,7 @@ def drawn(
 @pytest.mark.thorough
 @given(tables, tables)
 def test_each_is_beyond_chance_and_falls_in_effect(here, there):
-    found = differences({"type": (here, there)}, {})
+    found = find_differences({"type": (here, there)}, {})
     effects = [abs(each.effect) for each in found]
     assert effects == sorted(effects, reverse=True), "of one dimension"
     for each in found:
@@ -54,7 +54,7 @@ def test_what_comes_in_stands_beside_what_a_queue_that_falls_behind_has_more_to_
         ("queue", "orders", measure): ([base + each for each in rates], rates)
         for measure, base in (("events in, /s", 900.0), ("events out, /s", 300.0))
     }
-    found = differences({"key": (here, there)}, means)
+    found = find_differences({"key": (here, there)}, means)
     assert [each.value for each in found] == ["hot", "orders", "l", "orders", "k"]
     assert [each.is_share for each in found] == [True, False, True, False, True]
 
@@ -63,7 +63,7 @@ def test_what_falls_beside_what_has_risen_comes_after_the_first_of_other_dimensi
     def of(share: float) -> dict[str, list[float]]:
         return {"a": [1_000 * share] * 12, "b": [1_000 * (1 - share)] * 12}
 
-    found = differences({"operator": (of(0.9), of(0.1)), "producer": (of(0.6), of(0.2))}, {})
+    found = find_differences({"operator": (of(0.9), of(0.1)), "producer": (of(0.6), of(0.2))}, {})
     rows = [(each.dimension, each.effect > 0) for each in found]
     assert {dimension for dimension, _ in rows[:2]} == {"operator", "producer"} and len(rows) == 4
 
@@ -80,7 +80,7 @@ def test_the_other_way_round_the_signs_turn(here, there):
 
 @given(tables)
 def test_a_stretch_does_not_differ_from_itself(here):
-    assert differences({"type": (here, here)}, {}) == []
+    assert find_differences({"type": (here, here)}, {}) == []
 
 
 def test_without_bursts_it_is_the_g_test():
@@ -107,7 +107,11 @@ def test_where_nothing_differs_hardly_anything_is_found(burst):
     random = np.random.default_rng(7)
     shares = list(random.dirichlet(np.ones(40)))
     wrong = sum(
-        bool(differences({"key": (drawn(random, shares, 400, burst), drawn(random, shares, 400, burst))}, {}))
+        bool(
+            find_differences(
+                {"key": (drawn(random, shares, 400, burst), drawn(random, shares, 400, burst))}, {}
+            )
+        )
         for _ in range(150)
     )
     assert wrong / 150 <= 0.03
@@ -122,34 +126,34 @@ def test_a_value_that_became_three_times_as_frequent_is_first(burst, least):
     for _ in range(20):
         changed = [0.15, *shares[1:]]
         here, there = drawn(random, changed, 400, burst), drawn(random, shares, 400, burst)
-        first += [each.value for each in differences({"key": (here, there)}, {})[:1]]
+        first += [each.value for each in find_differences({"key": (here, there)}, {})[:1]]
     assert first.count("v0") >= least
 
 
 def test_a_measure_that_doubled_is_found_with_its_ratio():
     random = np.random.default_rng(3)
     here, there = random.normal(0.02, 0.001, 12), random.normal(0.01, 0.001, 12)
-    found = differences({}, {("handler", "alert", "seconds per event"): (list(here), list(there))})
+    found = find_differences({}, {("handler", "alert", "seconds per event"): (list(here), list(there))})
     assert [(each.value, round(each.effect, 1)) for each in found] == [("alert", 0.7)]
 
 
 @pytest.mark.parametrize(("here", "there"), [([1.0], [1.0] * 9), ([0.0] * 9, [0.0] * 9), ([], [])])
 def test_too_few_slices_and_means_of_nothing_say_nothing(here, there):
-    assert mean_test("handler", "alert", "seconds per event", here, there) == []
+    assert compare_means("handler", "alert", "seconds per event", here, there) == []
 
 
 def test_what_stopped_or_has_just_begun_differs_the_most():
     random = np.random.default_rng(4)
     came, nothing = list(random.normal(500.0, 20.0, 12)), [0.0] * 12
     queue = ("queue", "orders", "events/s in")
-    (stopped,) = differences({}, {queue: (nothing, came)})
-    (begun,) = differences({}, {queue: (came, nothing)})
+    (stopped,) = find_differences({}, {queue: (nothing, came)})
+    (begun,) = find_differences({}, {queue: (came, nothing)})
     assert stopped.effect == -begun.effect < -2 and (stopped.here, begun.there) == (0.0, 0.0)
 
 
 def test_a_constant_that_changed_is_no_chance():
-    assert mean_test("host", "a", "slots", [2.0] * 5, [1.0] * 5)[0].probability == 0.0
-    assert mean_test("host", "a", "slots", [2.0] * 5, [2.0] * 5)[0].probability == 1.0
+    assert compare_means("host", "a", "slots", [2.0] * 5, [1.0] * 5)[0].probability == 0.0
+    assert compare_means("host", "a", "slots", [2.0] * 5, [2.0] * 5)[0].probability == 1.0
 
 
 @pytest.mark.parametrize(("here", "there"), [({}, {"a": [9.0] * 5}), ({"a": [9.0] * 5}, {"a": [9.0] * 5})])

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog, request
-from controllers.design.lqr import regulator
+from controllers.design.lqr import design_regulator
 from controllers.flow import balance
 from queues.errors import BadInput
 
-LAW = catalog.law("balance")
+LAW = catalog.get_law("balance")
 WEIGHTS = {"q": 1.0, "integral": 0.25, "r": 4.0}
 models = st.tuples(st.floats(0, 1.1), st.floats(0.05, 20))
 
@@ -29,18 +29,18 @@ def shares_after(times, shares, **parameters):
 @given(model=models, q=st.floats(0, 10), integral=st.floats(0.01, 10), r=st.floats(0.01, 100))
 def test_the_closed_form_of_alike_replicas_is_the_regulator_of_one_loop(model, q, integral, r):
     a, b = model
-    got = balance.alike(a, b, q=q, integral=integral, r=r)
+    got = balance.compute_decoupled_gains(a, b, q=q, integral=integral, r=r)
     system = np.array([[a, 0], [1, 1]]), np.array([[b], [0.0]]), np.diag([q, integral]), np.array([[r]])
-    assert np.allclose(got, regulator(*system).gain[0], rtol=1e-5, atol=1e-7)
+    assert np.allclose(got, design_regulator(*system).gain[0], rtol=1e-5, atol=1e-7)
 
 
 @settings(max_examples=30)
 @given(model=models, replicas=st.integers(2, 6))
 def test_replicas_that_are_alike_decouple(model, replicas):
     a, b = (np.full(replicas, each) for each in model)
-    closed = balance.design(a, b, **WEIGHTS)
-    gain = regulator(*balance.difference_system(a, b, **WEIGHTS)).gain
-    basis, states = balance.differences(replicas), replicas - 1
+    closed = balance.design_balance_gains(a, b, **WEIGHTS)
+    gain = design_regulator(*balance.build_difference_system(a, b, **WEIGHTS)).gain
+    basis, states = balance.build_difference_basis(replicas), replicas - 1
     for scalar, part in ((closed.difference, gain[:, :states]), (closed.lasting, gain[:, states:])):
         assert np.allclose(part, float(scalar) * np.eye(states), rtol=1e-5, atol=1e-7)
         spread = np.arange(replicas) - np.arange(replicas).mean()
@@ -60,7 +60,7 @@ def test_unlike_replicas_come_to_one_response_time(replicas):
     shares, response, state = (
         np.full(replicas, 1 / replicas),
         np.ones(replicas),
-        LAW.initial_state(parameters),
+        LAW.build_initial_state(parameters),
     )
     for _ in range(60):
         seen = {

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from controllers import catalog, request
 from controllers.design import placement
 from controllers.design.placement import Gains, Model
-from controllers.design.recursive import first, follow
+from controllers.design.recursive import build_initial_estimate, follow
 from controllers.framework import guard
 from controllers.framework.guard import Measured
 from queues.errors import BadInput
 from workers.control.kinds import flow
 
-LAW = catalog.law("flow")
+LAW = catalog.get_law("flow")
 GAINS = {"kp": -0.006141, "ki": -0.007986}
 MODEL = {"a": 0.985, "b": -134.0}
 bytes_free = st.floats(0, 1e6)
@@ -127,7 +127,7 @@ class GuardedQueue:
 
     def __init__(self):
         self.parameters = catalog.read_parameters(LAW, dict(flow.KIND.parameters))
-        self.state, self.guard_state = LAW.initial_state(self.parameters), guard.initial_state()
+        self.state, self.guard_state = LAW.build_initial_state(self.parameters), guard.build_initial_state()
         self.limit, self.now, self.came = None, 0.0, 3_000.0
 
     def tick(self, manual=None, applies=True, **settings):
@@ -273,7 +273,7 @@ def test_a_broken_state_is_refused_by_key(field, state):
 
 def run(model, parameters, samples, at_change, disturbed):
     """(free space, radius of the loop on the plant as it is) from 400 kB and 300 events at rest."""
-    state, y, u, chance = LAW.initial_state(parameters), 4e5, [300.0, 300.0], np.random.default_rng(5)
+    state, y, u, chance = LAW.build_initial_state(parameters), 4e5, [300.0, 300.0], np.random.default_rng(5)
     series, radii = [], []
     for k in range(samples):
         if k == at_change[0]:
@@ -284,7 +284,7 @@ def run(model, parameters, samples, at_change, disturbed):
         u.append(decision.action["admit"])
         y = 4e5 + model.a * (y - 4e5) + model.b * (u[-1 - model.delay] - 300.0) + disturbed(k, chance)
         gains = Gains(*(decision.terms[name] for name in ("kp", "ki", "kd")))
-        radii.append(placement.spectral_radius(model, gains))
+        radii.append(placement.compute_spectral_radius(model, gains))
         series.append(y)
     return np.array(series), np.array(radii)
 
@@ -326,7 +326,7 @@ def test_given_gains_stay_while_they_do_well():
 
 def test_the_estimate_learns_nothing_from_noise_nor_from_a_queue_that_does_not_answer():
     start, rest = Model(0.985, -134.0), {"setpoint": 4e5, "noise": 1_000.0, "forgetting": 0.97}
-    before = first(start)
+    before = build_initial_estimate(start)
     for y, u in (
         ((400_300.0, 400_000.0, 399_500.0), (300.0, 299.0)),
         ((500_000.0, 500_000.0, 500_000.0), (300.0, 0.0)),
@@ -339,7 +339,7 @@ def test_the_estimate_learns_nothing_from_noise_nor_from_a_queue_that_does_not_a
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e4)), min_size=5, max_size=40))
 def test_whatever_is_measured_the_estimate_stays_in_bounds_and_its_covariance_positive(seen):
     start = Model(0.985, -134.0)
-    estimate = first(start)
+    estimate = build_initial_estimate(start)
     for k in range(3, len(seen)):
         y, u = [each[0] for each in seen[k - 3 : k][::-1]], [each[1] for each in seen[k - 3 : k][::-1]]
         estimate = follow(estimate, start, y, u, setpoint=4e5, noise=100.0, forgetting=0.9)

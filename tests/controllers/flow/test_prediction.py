@@ -25,11 +25,11 @@ def flow(**changed):
         "kd": GAINS.kd,
         **changed,
     }
-    return {each.name: each.default for each in catalog.law("flow").parameters} | given_
+    return {each.name: each.default for each in catalog.get_law("flow").parameters} | given_
 
 
 def balanced(**changed):
-    return catalog.read_parameters(catalog.law("balance"), changed)
+    return catalog.read_parameters(catalog.get_law("balance"), changed)
 
 
 def test_flow_promises_what_design_check_reports_and_draws_its_way_to_the_setpoint():
@@ -54,7 +54,7 @@ def test_without_a_model_nothing_is_promised():
 @given(a=st.floats(0, 1), b=st.floats(0.1, 10), r=st.floats(0.1, 50))
 def test_a_difference_comes_to_nothing_as_the_law_itself_moves_shares(a, b, r):
     found = predict_balance(balanced(a=a, b=b, r=r))
-    gains = balance.design(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r)
+    gains = balance.design_balance_gains(np.full(2, a), np.full(2, b), q=1.0, integral=0.25, r=r)
     x, shares, before = np.array([0.5, -0.5]), np.zeros(2), np.array([0.5, -0.5])
     for value in found.response[:50]:
         assert x[0] - x[1] == pytest.approx(value, abs=1e-9)

@@ -78,7 +78,7 @@ def test_in_no_hour_more_than_the_cap_is_spent(wanted, seconds, cap):
 def test_what_was_spent_counts_for_an_hour_also_where_the_clock_was_set_back(at_seconds, left):
     spent, slot = cost_cap.roll_forward({"spent": [0.0] * 12 + [4.0], "spent_slot": 33}, 10_000.0)
     kept, _ = cost_cap.roll_forward({"spent": spent, "spent_slot": slot}, at_seconds)
-    assert cost_cap.most(10.0, 1.0, kept) == left
+    assert cost_cap.compute_allowed_units(10.0, 1.0, kept) == left
 
 
 def test_a_clock_that_was_ahead_for_once_makes_no_cap_of_a_day_out_of_that_of_an_hour():
@@ -86,7 +86,10 @@ def test_a_clock_that_was_ahead_for_once_makes_no_cap_of_a_day_out_of_that_of_an
     kept, slot = cost_cap.roll_forward({"spent": ahead, "spent_slot": slot}, 10_010.0)
     kept = cost_cap.add_spent(kept, 9.0)
     later, _ = cost_cap.roll_forward({"spent": kept, "spent_slot": slot}, 10_010.0 + 3_900.0)
-    assert cost_cap.most(10.0, 1.0, kept) == 1.0 and cost_cap.most(10.0, 1.0, later) == 10.0
+    assert (
+        cost_cap.compute_allowed_units(10.0, 1.0, kept) == 1.0
+        and cost_cap.compute_allowed_units(10.0, 1.0, later) == 10.0
+    )
 
 
 def test_a_state_of_an_older_version_begins_with_nothing_spent():
@@ -95,7 +98,7 @@ def test_a_state_of_an_older_version_begins_with_nothing_spent():
 
 
 def test_what_was_spent_counts_on_after_a_time_in_which_no_price_was_known():
-    settings, state, values = guard.read_settings(Echo(), {"cost_cap": 5.0}), guard.initial_state(), []
+    settings, state, values = guard.read_settings(Echo(), {"cost_cap": 5.0}), guard.build_initial_state(), []
     for at, (wanted, measured) in enumerate([(10, PRICED), (0, Measured(0.4)), (10, PRICED)]):
         result = guard.decide(
             Echo(),

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from controllers.framework import code
-from controllers.framework.reason import are, format_count, format_names, percent
+from controllers.framework.reason import are, format_count, format_names, format_percent
 from controllers.framework.sensed import count_growth
 
 
@@ -24,11 +24,14 @@ def test_a_counter_grows_by_what_is_new_also_after_a_reset(before, now, growth):
 
 
 def test_the_code_that_decides_has_a_short_name_that_stays():
-    assert re.fullmatch("[0-9a-f]{12}", code.version()) and code.version() == code.version()
+    assert (
+        re.fullmatch("[0-9a-f]{12}", code.compute_code_version())
+        and code.compute_code_version() == code.compute_code_version()
+    )
 
 
 def test_reasons_count_and_list_in_plain_words():
     assert format_count(1, "worker") == "1 worker" and format_count(1_200, "worker") == "1,200 workers"
-    assert percent(0.925) == "92 %" and percent(0.925, 1) == "92.5 %"
+    assert format_percent(0.925) == "92 %" and format_percent(0.925, 1) == "92.5 %"
     assert format_names(["n1", "n2"]) == "n1, n2" and are(["n1"]) == "is" and are(["n1", "n2"]) == "are"
     assert format_names([f"n{at}" for at in range(9)]) == "n0, n1, n2, n3, n4 and 4 more"

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import threading
 
-from controllers.framework.solver import print_to_standard_error
+from controllers.framework.solver import redirect_standard_output
 
 C = ctypes.CDLL(None)
 
 
 def test_what_c_code_prints_goes_to_standard_error_and_standard_output_comes_back(capfd):
-    with print_to_standard_error():
+    with redirect_standard_output():
         C.puts(b"transformNewIntegerFeasibleSolution")
     os.write(1, b"document\n")
     out, err = capfd.readouterr()
@@ -24,7 +24,7 @@ def test_what_c_code_prints_goes_to_standard_error_and_standard_output_comes_bac
 def test_two_threads_at_once_leave_standard_output_where_it_was(capfd):
     def chatter():
         for _ in range(50):
-            with print_to_standard_error():
+            with redirect_standard_output():
                 C.puts(b"chatter")
 
     threads = [threading.Thread(target=chatter) for _ in range(2)]

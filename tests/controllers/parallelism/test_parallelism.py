@@ -11,10 +11,10 @@ from scipy.optimize import Bounds, LinearConstraint
 
 from controllers import catalog, request
 from controllers.framework.solver import minimise
-from controllers.parallelism.forecast_law import ParallelismForecast, cheapest
+from controllers.parallelism.forecast_law import ParallelismForecast, find_cheapest_path
 from controllers.parallelism.queueing_law import ParallelismQueueing
 from controllers.parallelism.queueing_topology import QueueingOperator
-from controllers.parallelism.task_allocation import Path, fewest_tasks, find_lacking_path
+from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
 from queues.errors import BadInput
 
 QUEUEING, FORECAST = ParallelismQueueing(), ParallelismForecast()
@@ -92,7 +92,7 @@ def test_one_path_gets_the_best_plan(count):
         names = [f"o{at}" for at in range(int(chance.integers(1, 4)))]
         found = operators(chance, names, 25)
         path = Path(tuple(names), budget(found, names, 25, float(chance.uniform(1.05, 8))))
-        tasks = fewest_tasks(found, [path])
+        tasks = allocate_fewest_tasks(found, [path])
         assert path.holds(found, tasks)
         assert sum(tasks.values()) == fewest_by_trying(found, path)
 
@@ -126,7 +126,7 @@ def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_best(coun
             Path(names, budget(found, names, 30, float(chance.uniform(1.1, 8))))
             for names in (("o0", "o1", "o2", "o3"), ("o0", "o4", "o2", "o5"))
         ]
-        tasks = fewest_tasks(found, paths)
+        tasks = allocate_fewest_tasks(found, paths)
         assert all(path.holds(found, tasks) for path in paths)
         ours += sum(tasks.values())
         best_solution += fewest_by_program(found, paths, 30)
@@ -136,7 +136,7 @@ def test_two_paths_that_share_operators_are_within_a_thousandth_of_the_best(coun
 @given(st.floats(0.001, 100), st.floats(0.001, 50), st.floats(1e-3, 100))
 def test_the_tasks_for_a_wait_are_the_fewest_that_keep_it(weight, load, wait):
     each = QueueingOperator("x", 1, weight, load, 0.0, 1, 10**9)
-    tasks = each.tasks_for(wait)
+    tasks = each.compute_fewest_tasks(wait)
     assert each.wait_seconds(tasks) <= wait * (1 + 1e-6)
     assert tasks == each.fewest or each.wait_seconds(tasks - 1) > wait * (1 - 1e-6)
 
@@ -259,7 +259,7 @@ def test_the_reason_counts_windows_as_one_says_it(windows, words):
 def test_no_other_way_is_cheaper(missed, costs, data):
     table = np.asarray(missed, dtype=float)
     start = data.draw(st.integers(0, table.shape[1] - 1))
-    path, cost = cheapest(table, start, *costs)
+    path, cost = find_cheapest_path(table, start, *costs)
 
     def cost_of(way):
         changes = sum(left != right for left, right in zip([start, *way], way, strict=False))

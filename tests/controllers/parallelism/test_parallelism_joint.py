@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.parallelism.fluid_backlog import Demand, Lateness, cost_of_waiting
+from controllers.parallelism.fluid_backlog import Demand, Lateness, compute_waiting_cost
 from controllers.parallelism.joint_law import ParallelismJoint
-from controllers.parallelism.plan import PlanRanges, cheapest_plan
+from controllers.parallelism.plan import PlanRanges, find_cheapest_plan
 from controllers.parallelism.scaling_curve import ScalingCurve, remember
 from queues.errors import BadInput
 
@@ -53,20 +53,22 @@ def test_two_points_far_apart_say_what_any_number_of_tasks_passes(service, conte
     curve = ScalingCurve.fit({few: true(few), many: true(many)}, many)
     # The slope is drawn a little towards 0, the closer the points are the more.
     drawn = 1 / (1 + 1 / ((many - few) ** 2 / 2))
-    assert curve.service_seconds(many) == pytest.approx(true(many))
+    assert curve.compute_service_seconds(many) == pytest.approx(true(many))
     assert curve.slope_seconds == pytest.approx(min(drawn * service * contention, 0.9 * true(many) / many))
-    assert curve.capacity_per_second(asked) == pytest.approx(asked / curve.service_seconds(asked))
+    assert curve.compute_capacity_per_second(asked) == pytest.approx(
+        asked / curve.compute_service_seconds(asked)
+    )
 
 
 @given(st.floats(1e-4, 1), st.floats(0, 0.5), st.floats(0.01, 1e4), st.floats(0.1, 1))
 def test_the_tasks_for_a_rate_are_the_fewest_that_pass_it(base, part, rate, utilisation):
     curve = ScalingCurve(base, base * part)
-    tasks = curve.tasks_for(rate, utilisation)
+    tasks = curve.compute_fewest_tasks(rate, utilisation)
     if math.isinf(tasks):
-        assert curve.capacity_per_second(1e12) * utilisation <= rate * (1 + 1e-6)
+        assert curve.compute_capacity_per_second(1e12) * utilisation <= rate * (1 + 1e-6)
         return
-    assert curve.capacity_per_second(tasks) * utilisation >= rate * (1 - 1e-6)
-    assert tasks == 1 or curve.capacity_per_second(tasks - 1) * utilisation < rate * (1 + 1e-6)
+    assert curve.compute_capacity_per_second(tasks) * utilisation >= rate * (1 - 1e-6)
+    assert tasks == 1 or curve.compute_capacity_per_second(tasks - 1) * utilisation < rate * (1 + 1e-6)
 
 
 def test_the_newest_points_are_remembered_and_one_seen_again_is_averaged():
@@ -103,7 +105,9 @@ def test_the_plan_is_as_cheap_as_the_cheapest_of_all_ways(seed):
                 for at, level in enumerate(levels)
             )
         costs.append(cost)
-    plan = cheapest_plan(current, keeps, waiting_now, PlanRanges(needs, levels, waiting, 2.0, change_cost))
+    plan = find_cheapest_plan(
+        current, keeps, waiting_now, PlanRanges(needs, levels, waiting, 2.0, change_cost)
+    )
     assert plan.cost == pytest.approx(min(costs))
 
 
@@ -116,7 +120,7 @@ NOW = np.zeros(1, dtype=np.int64)
 
 
 def test_a_capacity_that_is_enough_makes_nobody_wait_and_one_that_is_not_makes_all_late_in_the_end():
-    late, left = cost_of_waiting(DEMAND, LATENESS, np.asarray([50.0, 100.0]), NOW, 0.0)
+    late, left = compute_waiting_cost(DEMAND, LATENESS, np.asarray([50.0, 100.0]), NOW, 0.0)
     assert late[0, :, 1].max() == left[0, :, 1].max() == 0.0
     # After four minutes at half of what comes 12 000 wait, the last of them for four minutes.
     assert left[0, -1, 0] == pytest.approx(12_000 * 0.01 * (1 + 10.0))
@@ -131,15 +135,15 @@ def test_what_a_pause_costs_is_what_those_wait_who_come_until_all_is_worked_off(
         rest = max(0.0, pause - at)
         cost += 10.0 * 0.01 * 10.0 * min(1.0, (rest + backlog / capacity) / 60.0) ** 2
         backlog = max(0.0, backlog + 10.0 - (capacity / 10 if at >= pause else 0.0))
-    late, left = cost_of_waiting(DEMAND, LATENESS, np.asarray([capacity]), NOW, pause)
+    late, left = compute_waiting_cost(DEMAND, LATENESS, np.asarray([capacity]), NOW, pause)
     assert late[0, -1, 0] + left[0, -1, 0] == pytest.approx(cost, rel=0.35, abs=1.0)
 
 
 def test_a_stretch_that_begins_later_costs_nothing_before_and_does_not_get_what_waits_now():
     full = Demand(DEMAND.rates, DEMAND.chances, 60.0, 100.0, 50_000.0)
-    late, _ = cost_of_waiting(full, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
+    late, _ = compute_waiting_cost(full, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
     assert late[0, 0, 0] > 0 and late[1, :2, 0].max() == 0.0
-    alone, _ = cost_of_waiting(DEMAND, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
+    alone, _ = compute_waiting_cost(DEMAND, LATENESS, np.asarray([150.0]), np.asarray([0, 2]), 20.0)
     assert late[1, -1, 0] == pytest.approx(alone[1, -1, 0])
 
 
@@ -148,7 +152,7 @@ def test_what_fails_comes_again_until_the_wait_is_below_the_deadline():
     storm = Demand(np.full((1, 8), 100.0), np.ones(1), 60.0, 100.0, 30_000.0, again_per_second=300.0)
     alone = Demand(np.full((1, 8), 100.0), np.ones(1), 60.0, 100.0, 30_000.0)
     (stormy, _), (calm, _) = (
-        cost_of_waiting(each, LATENESS, np.asarray([200.0, 900.0]), NOW, 0.0) for each in (storm, alone)
+        compute_waiting_cost(each, LATENESS, np.asarray([200.0, 900.0]), NOW, 0.0) for each in (storm, alone)
     )
     new_each_minute = np.diff(stormy[0], axis=0)
     assert new_each_minute[-1, 0] == pytest.approx(400 * 60 * 0.01 * 10.0)
@@ -160,7 +164,7 @@ def test_while_much_waits_at_least_as_much_comes_as_now():
     calm = np.full((1, 4), 10.0)
     for backlog, goes_on in ((0.0, False), (60_000.0, True)):
         costs = [
-            cost_of_waiting(
+            compute_waiting_cost(
                 Demand(calm, np.ones(1), 60.0, present, backlog), LATENESS, np.asarray([300.0]), NOW, 0.0
             )[1][0, -1, 0]
             for present in (400.0, 10.0)

@@ -13,11 +13,11 @@ from controllers.patterns.expression import (
     Repeat,
     Sequence,
     Symbol,
-    least_events,
+    count_minimum_events,
+    iterate_symbol_names,
     parse,
     read,
     render,
-    symbols,
 )
 from queues.errors import BadInput
 
@@ -89,7 +89,7 @@ def test_what_is_no_pattern_or_can_never_match_is_refused_with_its_place(text, s
 def repeated(item):
     return st.builds(
         lambda part, least, more, greedy: Repeat(part, least, None if more is None else least + more, greedy),
-        item.filter(lambda part: not isinstance(part, (Repeat, Absent)) and least_events(part)),
+        item.filter(lambda part: not isinstance(part, (Repeat, Absent)) and count_minimum_events(part)),
         st.integers(0, 3),
         st.none() | st.integers(1, 3),
         st.booleans(),
@@ -112,4 +112,4 @@ TREES = st.recursive(
 @given(TREES)
 def test_a_tree_is_the_same_after_it_was_written_and_read(tree):
     assert read(render(tree)) == tree
-    assert list(symbols(read(render(tree)))) == list(symbols(tree))
+    assert list(iterate_symbol_names(read(render(tree)))) == list(iterate_symbol_names(tree))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.patterns.needs import needs_of
-from controllers.patterns.selectivity import answer, bottleneck_types, output_rate
+from controllers.patterns.selectivity import answer, compute_output_rate, find_bottleneck_types
 from queues.errors import BadInput
 
 RATES = {"A": 9.0, "B": 7.0, "C": 2.0}
@@ -28,8 +28,8 @@ RATES = {"A": 9.0, "B": 7.0, "C": 2.0}
 )
 def test_the_output_rate_and_what_limits_it(expression, rate, limiting):
     needs, rates = needs_of(expression), {**RATES, "D": 0.0}
-    assert output_rate(needs, rates) == pytest.approx(rate)
-    assert sorted(bottleneck_types(needs, rates)) == limiting
+    assert compute_output_rate(needs, rates) == pytest.approx(rate)
+    assert sorted(find_bottleneck_types(needs, rates)) == limiting
 
 
 expressions = st.recursive(
@@ -45,10 +45,10 @@ some_rates = st.fixed_dictionaries({name: st.floats(0, 100) for name in "ABC"})
 @given(expressions, some_rates, st.floats(1, 3))
 def test_more_events_never_mean_fewer_matches_and_all_scaled_scale_the_matches(expression, rates, factor):
     needs = needs_of(expression)
-    before = output_rate(needs, rates)
-    assert output_rate(needs, {**rates, "A": rates["A"] * factor}) >= before * (1 - 1e-9) - 1e-9
+    before = compute_output_rate(needs, rates)
+    assert compute_output_rate(needs, {**rates, "A": rates["A"] * factor}) >= before * (1 - 1e-9) - 1e-9
     scaled = {name: rate * factor for name, rate in rates.items()}
-    assert output_rate(needs, scaled) == pytest.approx(before * factor, rel=1e-7, abs=1e-7)
+    assert compute_output_rate(needs, scaled) == pytest.approx(before * factor, rel=1e-7, abs=1e-7)
 
 
 @given(st.lists(st.sampled_from("ABC"), min_size=1, max_size=8))

@@ -39,7 +39,7 @@ def plant(chance, filled, holders):
 def decide(seen, goal):
     parameters = catalog.read_parameters(LAW, {"busy": BUSY, "toobusy": 450, "goal": goal})
     read = catalog.read_observation(LAW, seen)
-    _, decision = LAW.decide(parameters, LAW.initial_state(parameters), read)
+    _, decision = LAW.decide(parameters, LAW.build_initial_state(parameters), read)
     return [] if decision.action is None else decision.action["moves"]
 
 

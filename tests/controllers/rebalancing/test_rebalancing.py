@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.rebalancing.law import Rebalancing, minimum_containers
+from controllers.rebalancing.law import Rebalancing, compute_minimum_containers
 from controllers.request import answer
 from queues.errors import BadInput
 from tests.controllers.rebalancing.plants import after, loads, node, observation, observations, queue
@@ -258,7 +258,9 @@ def test_without_a_minimum_a_queue_keeps_two_containers():
         "nodes": [node("n1"), node("n2"), node("n3")],
         "queues": [queue("q", 0.1, {"n1": 500, "n2": 500})],
     }
-    assert minimum_containers(catalog.read_parameters(LAW, {}), catalog.read_observation(LAW, seen)) == 2
+    assert (
+        compute_minimum_containers(catalog.read_parameters(LAW, {}), catalog.read_observation(LAW, seen)) == 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.rivals.parallelism_rules import Hpa, MeasuredInterval, SeenPath, dhalion, ds2, static_peak
-from controllers.rivals.thesis_queueing import wt
+from controllers.rivals.parallelism_rules import (
+    Hpa,
+    MeasuredInterval,
+    SeenPath,
+    apply_dhalion,
+    apply_ds2,
+    apply_static_peak,
+)
+from controllers.rivals.thesis_queueing import apply_wt
 from controllers.rivals.thesis_regression import Record, ThesisRegression
 
 
@@ -39,11 +46,11 @@ def chains(draw):
 def test_every_rule_names_each_operator_and_keeps_the_range(chain, bound_seconds):
     peaks = {each.name: each.rate_per_second for each in chain.operators}
     answers = [
-        ds2(chain),
+        apply_ds2(chain),
         Hpa().decide(chain),
-        dhalion(chain),
-        static_peak(chain, peaks),
-        wt(chain, bound_seconds),
+        apply_dhalion(chain),
+        apply_static_peak(chain, peaks),
+        apply_wt(chain, bound_seconds),
     ]
     for tasks in answers:
         assert set(tasks) == {each.name for each in chain.operators}
@@ -51,13 +58,13 @@ def test_every_rule_names_each_operator_and_keeps_the_range(chain, bound_seconds
 
 
 def test_ds2_goes_to_its_target_in_one_step_and_stays_inside_its_band():
-    assert ds2(seen(measured("o", 2, 7.0))) == {"o": 10}
-    assert ds2(seen(measured("o", 10, 4.1))) == {"o": 10}
-    assert ds2(seen(measured("o", 10, 3.9))) == {"o": 6}
+    assert apply_ds2(seen(measured("o", 2, 7.0))) == {"o": 10}
+    assert apply_ds2(seen(measured("o", 10, 4.1))) == {"o": 10}
+    assert apply_ds2(seen(measured("o", 10, 3.9))) == {"o": 6}
 
 
 def test_ds2_adds_tasks_for_what_piled_up():
-    assert ds2(seen(measured("o", 7, 7.1, backlog_events=600_000.0))) == {"o": 13}
+    assert apply_ds2(seen(measured("o", 7, 7.1, backlog_events=600_000.0))) == {"o": 13}
 
 
 def test_the_autoscaler_tolerates_a_tenth_and_is_slow_on_the_way_down():
@@ -73,25 +80,25 @@ def test_the_autoscaler_sees_no_more_than_all_tasks_busy():
 
 def test_dhalion_scales_the_operator_that_holds_the_others_up_and_shrinks_the_idlest_when_none_does():
     slow, calm = measured("slow", 4, 6.0, held_up_share=0.5), measured("calm", 10, 2.0)
-    assert dhalion(seen(slow, calm)) == {"slow": 8, "calm": 10}
-    assert dhalion(seen(replace(slow, held_up_share=0.0), calm)) == {"slow": 4, "calm": 8}
+    assert apply_dhalion(seen(slow, calm)) == {"slow": 8, "calm": 10}
+    assert apply_dhalion(seen(replace(slow, held_up_share=0.0), calm)) == {"slow": 4, "calm": 8}
 
 
 def test_the_thesis_doubles_a_bottleneck_and_leaves_the_rest():
-    assert wt(seen(measured("a", 2, 3.0), measured("b", 9, 1.0)), 0.1) == {"a": 6, "b": 9}
+    assert apply_wt(seen(measured("a", 2, 3.0), measured("b", 9, 1.0)), 0.1) == {"a": 6, "b": 9}
 
 
 def test_the_thesis_changes_nothing_where_a_bottleneck_is_at_its_maximum_or_the_bound_cannot_be_kept():
     full = seen(measured("a", 20, 21.0), measured("b", 2, 3.0))
-    assert wt(full, 0.1) == {"a": 20, "b": 2}
-    assert wt(seen(measured("a", 9, 8.0)), 0.0011) == {"a": 9}
+    assert apply_wt(full, 0.1) == {"a": 20, "b": 2}
+    assert apply_wt(seen(measured("a", 9, 8.0)), 0.0011) == {"a": 9}
 
 
 @pytest.mark.parametrize(("correction", "tasks"), [(1.0, 6), (0.5, 3)])
 def test_the_thesis_multiplies_by_e_and_ends_with_too_few_tasks(correction, tasks):
     # E31: a = 1 s, b = 4.5 tasks, a wait of 1 s; with e = .5 it takes 5.
     one = MeasuredInterval("o", 5, 20.25, 1 / 4.5, **NOTHING)
-    assert wt(seen(one), 1.0 + one.service_seconds, correction) == {"o": tasks}
+    assert apply_wt(seen(one), 1.0 + one.service_seconds, correction) == {"o": tasks}
 
 
 def test_the_thesis_regression_never_scales_the_last_operator_and_scales_others_where_out_lags_behind():

@@ -11,7 +11,7 @@ from controllers import catalog
 from controllers.design.error_budget import MinuteCounts, compute_allowed, compute_left_share
 from controllers.shedding.budget_cut import cut, shed_per_second
 from controllers.shedding.budgets import MIN_TO_KEEP, compute_allowed_per_second, find_exhausted_objective
-from controllers.shedding.inputs import SheddingInputs, application
+from controllers.shedding.inputs import SheddingInputs, build_application
 from controllers.shedding.ladder import LEVELS, SHED, THROTTLE, Ladder
 from controllers.shedding.law import Shedding
 
@@ -35,7 +35,7 @@ def ladder_decision(
     parameters = catalog.read_parameters(LADDER, given)
     seen = {"demand_per_second": demand, "capacity_per_second": capacity, "saturated": saturated}
     observed = catalog.read_observation(LADDER, {**seen, "budgets": rows})
-    return LADDER.decide(parameters, state or LADDER.initial_state(parameters), observed)
+    return LADDER.decide(parameters, state or LADDER.build_initial_state(parameters), observed)
 
 
 def shedding(rate: float, rows: list[dict[str, Any]], state: Any = None, **given: Any) -> Any:
@@ -52,8 +52,8 @@ def shedding(rate: float, rows: list[dict[str, Any]], state: Any = None, **given
     }
     observed = catalog.read_observation(LAW, seen)
     LAW.check_observation(parameters, observed, "observation")
-    after, decision = LAW.decide(parameters, state or LAW.initial_state(parameters), observed)
-    inputs = SheddingInputs(application(parameters, observed, "observation"), parameters, observed)
+    after, decision = LAW.decide(parameters, state or LAW.build_initial_state(parameters), observed)
+    inputs = SheddingInputs(build_application(parameters, observed, "observation"), parameters, observed)
     return after, decision, inputs
 
 
@@ -110,7 +110,7 @@ def test_a_budget_that_does_not_limit_changes_no_decision(demand, capacity, back
         "saturated": dict.fromkeys(saturated, True),
     }
     plenty = [budget(1e12, 1.0), budget(1e12, 1.0, "throttle")]
-    state = {**LADDER.initial_state(parameters), "rung": rung}
+    state = {**LADDER.build_initial_state(parameters), "rung": rung}
     decided = [
         LADDER.decide(parameters, state, catalog.read_observation(LADDER, {**seen, **more}))
         for more in ({}, {"budgets": plenty})
@@ -152,7 +152,7 @@ def test_a_cut_of_tables_up_and_down_the_stream_keeps_to_what_is_allowed(above, 
     ]
     seen = {"arrivals": {"o": {"a": 100.0}}, "patterns": patterns, "sinks": {"n": 1.0}}
     observed = catalog.read_observation(LAW, seen)
-    inputs = SheddingInputs(application(parameters, observed, "observation"), parameters, observed)
+    inputs = SheddingInputs(build_application(parameters, observed, "observation"), parameters, observed)
     table = {"p": {"a": above}, "r": {"m": below}}
     found = cut(inputs, table, most)
     assert shed_per_second(inputs, found) <= most or found is table
@@ -170,7 +170,7 @@ class Run:
         self.law_state, self.beyond, self.shed = None, 0.0, 0.0
 
     def rows(self) -> list[dict[str, Any]]:
-        whole = self.counts.whole()
+        whole = self.counts.sum_window()
         return [
             budget(compute_allowed(whole, self.target) - whole.bad, compute_left_share(whole, self.target))
         ]
@@ -197,7 +197,7 @@ class Run:
             self.counts.advance(self.second // 60)
             self.shed += bad
             if bad:
-                whole = self.counts.whole()
+                whole = self.counts.sum_window()
                 self.beyond = max(self.beyond, whole.bad - compute_allowed(whole, self.target))
 
 

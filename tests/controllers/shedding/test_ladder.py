@@ -15,7 +15,7 @@ LAW = Ladder()
 def run(observations, **parameters):
     """The rung after each observation, and the decisions."""
     given = catalog.read_parameters(LAW, parameters)
-    state, rungs, decisions = LAW.initial_state(given), [], []
+    state, rungs, decisions = LAW.build_initial_state(given), [], []
     for seen in observations:
         observed = catalog.read_observation(LAW, seen)
         LAW.check_observation(given, observed, "observation")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from controllers import catalog
 from controllers.patterns.application import arrange
 from controllers.rivals import full_shedding_program
-from controllers.shedding.inputs import SheddingInputs, application
-from controllers.shedding.knapsack import piecewise
-from controllers.shedding.latency_bound import time_in_operator_seconds, utilisation_budget
+from controllers.shedding.inputs import SheddingInputs, build_application
+from controllers.shedding.knapsack import solve_piecewise
+from controllers.shedding.latency_bound import compute_operator_budget, compute_operator_seconds
 from controllers.shedding.law import Shedding, shed_tables
 from controllers.shedding.problem import Overload, SheddingProblem
 from controllers.shedding.program import solve, solve_by_programs
@@ -128,7 +128,7 @@ def test_several_bottlenecks_are_relieved_upstream_first():
 
 
 def arrange_rows(observed):
-    return application({"needs": "expression"}, observed, "observation")
+    return build_application({"needs": "expression"}, observed, "observation")
 
 
 def overloads(count: int):
@@ -155,7 +155,7 @@ def value_at_the_affected_sinks(inputs: SheddingInputs, overload: Overload) -> f
 def test_random_nested_applications_get_the_value_of_the_full_program(count):
     shed = 0
     for inputs, overload in overloads(count):
-        full, load = full_shedding_program.best_solution(overload)
+        full, load = full_shedding_program.find_best_solution(overload)
         tables = solve(overload)
         ours = value_at_the_affected_sinks(inputs, overload)
         assert ours == pytest.approx(full, rel=1e-9, abs=1e-9)
@@ -171,11 +171,11 @@ def test_piece_by_piece_and_by_programs_the_same_load_buys_the_same_value():
     compared = 0
     for _, overload in overloads(60):
         problem = SheddingProblem(overload)
-        flows = piecewise(problem)
-        if flows is not None and sum(table.load for table in problem.whole()) > overload.budget:
+        flows = solve_piecewise(problem)
+        if flows is not None and sum(table.load for table in problem.build_full_tables()) > overload.budget:
             compared += 1
             loads = [
-                sum(table.load for table in problem.tables(each))
+                sum(table.load for table in problem.build_tables(each))
                 for each in (flows, solve_by_programs(problem))
             ]
             assert loads[0] == pytest.approx(loads[1], abs=1e-8)
@@ -201,21 +201,21 @@ def test_a_chain_of_any_number_of_operators_is_cut_at_its_bottleneck(length):
 
 
 def test_for_exponential_service_the_budget_is_that_of_the_paper():
-    assert utilisation_budget(0.05, 115.0) == pytest.approx(115 / (115 + 1 / 0.05), rel=1e-12)
+    assert compute_operator_budget(0.05, 115.0) == pytest.approx(115 / (115 + 1 / 0.05), rel=1e-12)
 
 
 @given(st.floats(1e-3, 10), st.floats(1e-3, 1e6), st.floats(0, 50))
 def test_the_budget_is_the_greatest_that_keeps_the_bound(bound, rate, cv2):
-    budget = utilisation_budget(bound, rate, cv2)
-    assert time_in_operator_seconds(budget, rate, cv2) <= bound
+    budget = compute_operator_budget(bound, rate, cv2)
+    assert compute_operator_seconds(budget, rate, cv2) <= bound
     assert (
-        time_in_operator_seconds(min(1.0, budget * (1 + 1e-9) + 1e-12), rate, cv2) > bound
+        compute_operator_seconds(min(1.0, budget * (1 + 1e-9) + 1e-12), rate, cv2) > bound
         or budget > 1 - 1e-9
     )
 
 
 def test_more_variable_service_leaves_less_budget():
-    budgets = [utilisation_budget(0.05, 115.0, cv2) for cv2 in (0.0, 1.0, 3.0)]
+    budgets = [compute_operator_budget(0.05, 115.0, cv2) for cv2 in (0.0, 1.0, 3.0)]
     assert budgets == sorted(budgets, reverse=True)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from controllers.rebalancing.allocation import Allocation
-from controllers.simulation.churn import SCENARIO, NodeChurn, place_initially, profile
+from controllers.simulation.churn import SCENARIO, NodeChurn, build_load_profile, place_initially
 from queues.points import TOTAL
 
 SMALL = {"nodes": 60, "containers": 300, "hours": 3}
@@ -60,7 +60,7 @@ def test_at_first_each_queue_has_two_halves_and_none_is_too_great_for_its_nodes(
 
 
 def test_the_peak_is_in_the_middle_and_the_valley_half_a_day_from_it():
-    shape = profile(SCENARIO.read_settings({"hours": 24, "valley": 0.3}), None)
+    shape = build_load_profile(SCENARIO.read_settings({"hours": 24, "valley": 0.3}), None)
     assert shape.argmax() == 12 * 60 and shape.max() == 1 and shape[0] == pytest.approx(0.3)
 
 

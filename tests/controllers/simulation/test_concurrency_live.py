@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from controllers.concurrency.throughput_curve import station_throughput
+from controllers.concurrency.throughput_curve import compute_station_throughput
 from controllers.simulation.concurrency_live import SCENARIO
-from controllers.simulation.model.scenario import generator
+from controllers.simulation.model.scenario import create_random_generator
 from controllers.simulation.model.thread_engine import EnginePool, EngineStation, ThreadEngine
 
 
@@ -23,17 +23,17 @@ def test_the_drifting_box_is_followed_to_its_new_peak():
 
 def test_an_engine_completes_what_the_queueing_model_says():
     pools = [EnginePool(EngineStation(2, 0.001))]
-    engine = ThreadEngine(pools, [EngineStation(2, 0.0013)], 0.007, generator(1, "engine"))
+    engine = ThreadEngine(pools, [EngineStation(2, 0.0013)], 0.007, create_random_generator(1, "engine"))
     engine.resize(0, 6)
     engine.run(30.0)
     # Six threads hardly queue: a pass takes the delay and both services.
     assert pools[0].completed / 30 == pytest.approx(6 / 0.0093, rel=0.04)
-    assert pools[0].completed / 30 < station_throughput(6, 2, 2 / 0.0013, 0.0093) * 1.03
+    assert pools[0].completed / 30 < compute_station_throughput(6, 2, 2 / 0.0013, 0.0093) * 1.03
 
 
 def test_a_pool_that_shrinks_loses_its_threads_as_they_end_their_events():
     pools = [EnginePool(EngineStation(2, 0.001))]
-    engine = ThreadEngine(pools, [EngineStation(2, 0.001)], 0.01, generator(1, "engine"))
+    engine = ThreadEngine(pools, [EngineStation(2, 0.001)], 0.01, create_random_generator(1, "engine"))
     engine.resize(0, 10)
     engine.run(1.0)
     engine.resize(0, 3)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.actions.lab.trace_files import read_trace
-from controllers.rivals.thesis_queueing import wt
+from controllers.rivals.thesis_queueing import apply_wt
 from controllers.rivals.thesis_regression import Record, ThesisRegression
 from controllers.simulation import elasticity
 from controllers.simulation.elasticity import SCENARIO
@@ -224,7 +224,12 @@ def test_on_a_bursty_hour_nobody_fails_less_with_about_as_many_tasks(seed):
 
 def course_of(trace, **given_):
     settings_ = SCENARIO.read_settings(given_)
-    return Course(settings_, elasticity._fresh(settings_, 1, trace), 86_400 / settings_["compression"], 1)
+    return Course(
+        settings_,
+        elasticity._generate_new_arrivals(settings_, 1, trace),
+        86_400 / settings_["compression"],
+        1,
+    )
 
 
 def last_weeks(file, column, days):
@@ -243,7 +248,7 @@ def rg_of_what_came(course, steered):
         for each in seen.operators:
             record = Record(seen.at_seconds, each.tasks, each.executed_events, each.emitted_events)
             windows.append((each.name, record))
-        return wt(seen, course.settings["bound_seconds"])
+        return apply_wt(seen, course.settings["bound_seconds"])
 
     steered(recorded, replace(course, seed=course.seed + 1))
 
@@ -261,7 +266,9 @@ def assert_only_knowledge_of_it_wins(trace, **given_):
     """RG fails less than the joint law with about as many tasks; trained on what came so far, it does not."""
     course = course_of(trace, **given_)
     ours, trained_on_it, causal = (
-        elasticity._outcome(elasticity.run_with_law(make(course, elasticity.run_with_law), course)).metrics
+        elasticity._build_outcome(
+            elasticity.run_with_law(make(course, elasticity.run_with_law), course)
+        ).metrics
         for make in (LAWS_OF_THE_LAB["joint"], LAWS_OF_THE_LAB["rg"], rg_of_what_came)
     )
     lost = trained_on_it["error_rate"] < ours["error_rate"]

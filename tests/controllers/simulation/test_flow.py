@@ -62,7 +62,7 @@ class Believing(flow.ShippedFlow):
 def test_after_a_starvation_nothing_is_dropped_since_the_law_counts_from_what_was_admitted(delay):
     settings = SCENARIO.read_settings({"starvation": 100, "delay": delay, "noise": 0})
     assert run("i-p", starvation=100, delay=delay, noise=0).metrics["drops"] == 0
-    believing = flow.simulate(Believing("i-p", "fixed", delay), flow.course(settings, 1, None), delay)
+    believing = flow.simulate(Believing("i-p", "fixed", delay), flow.build_course(settings, 1, None), delay)
     flooded = believing.dropped[flow.STARVED_FROM :] > 0
     assert flooded.sum() > 20
 

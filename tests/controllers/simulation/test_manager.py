@@ -165,7 +165,7 @@ def test_workers_counted_at_once_are_those_counted_one_by_one(inflow, size, wait
 def test_the_greatest_rate_takes_no_longer_to_count():
     began = time.process_time()
     settings = SCENARIO.read_settings({"max_rate": 1e6, "events_per_worker": 1})
-    inflow = manager.events_per_second(settings, 1, None)
+    inflow = manager.generate_events_per_second(settings, 1, None)
     assert manager.runs_in_time(inflow, 1, 300) == pytest.approx(inflow.sum(), abs=12_000)
     assert time.process_time() - began < 5
 
@@ -207,8 +207,8 @@ def test_all_laws_of_a_seed_meet_the_same_arrivals():
 
 def test_the_longest_wait_is_that_of_the_oldest_event():
     inflow, waiting = np.array([2.0, 0, 0, 1, 0]), np.array([2.0, 2, 2, 1, 0])
-    assert manager.longest_wait_seconds(inflow, waiting) == 2
-    assert manager.longest_wait_seconds(inflow, np.zeros(5)) == 0
+    assert manager.compute_longest_wait_seconds(inflow, waiting) == 2
+    assert manager.compute_longest_wait_seconds(inflow, np.zeros(5)) == 0
 
 
 def drained(method, events, slots=2, events_per_second=5_000.0):
@@ -218,8 +218,8 @@ def drained(method, events, slots=2, events_per_second=5_000.0):
     """
     law, size, started, busy_events = WorkerRate(), 5_000, 0, 0.0
     values = catalog.read_parameters(law, {"method": method})
-    settings, guard_state = guard.read_settings(law, None), guard.initial_state()
-    state, length, removed, began, runs = law.initial_state(values), float(events), 0.0, 0, 0
+    settings, guard_state = guard.read_settings(law, None), guard.build_initial_state()
+    state, length, removed, began, runs = law.build_initial_state(values), float(events), 0.0, 0, 0
     pool: list[float] = []
     for second in range(2_000):
         if length <= 0:

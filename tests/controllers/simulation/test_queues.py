@@ -100,8 +100,8 @@ def test_a_trace_without_a_flow_is_refused(trace):
 
 
 def test_the_longest_time_is_the_longest_unbroken_run():
-    assert queues.longest([0, 1, 1, 0, 1, 1, 1, 0]) == 3
-    assert queues.longest([]) == 0
+    assert queues.measure_longest_run([0, 1, 1, 0, 1, 1, 1, 0]) == 3
+    assert queues.measure_longest_run([]) == 0
 
 
 def test_a_crash_loses_events_of_the_thesis_and_none_of_ours():
@@ -109,7 +109,7 @@ def test_a_crash_loses_events_of_the_thesis_and_none_of_ours():
     ours, thesis = (crash.SCENARIO.run(law, values, 1, None).metrics for law in ("rebalancing", "thesis"))
     assert ours["events_lost"] == 0 < thesis["events_lost"]
     assert ours["seconds_to_divert"] <= 1.0
-    assert ours["points_restored"] == sum(held[1] for held in crash.plant_at_start().points)
+    assert ours["points_restored"] == sum(held[1] for held in crash.build_initial_plant().points)
 
 
 def test_no_crash_loses_and_restores_nothing():

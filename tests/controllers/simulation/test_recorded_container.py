@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers import catalog
-from controllers.simulation.recorded_container import arrivals, cost
+from controllers.simulation.recorded_container import compute_arrivals, compute_mean_cost
 
-LAW = catalog.law("worker_rate")
+LAW = catalog.get_law("worker_rate")
 VALUES = catalog.read_parameters(
     LAW,
     {"events_per_worker": 1_000, "upper_limit": 2_000, "max_wait_seconds": 60.0, "interval_seconds": 2.0},
@@ -25,32 +25,32 @@ def test_all_that_was_removed_or_waits_has_come(ticks, begin):
     lengths = list(itertools.accumulate((came - gone for came, gone in ticks), initial=20_000))
     removed = [0, *(gone for _, gone in ticks)]
     at = [float(begin + 2 * number) for number in range(len(lengths))]
-    found = arrivals(at, lengths, removed)
+    found = compute_arrivals(at, lengths, removed)
     assert found.size == 2 * len(ticks)
     assert found.sum() == pytest.approx(sum(came for came, _ in ticks))
 
 
 def test_what_comes_to_an_empty_queue_came_just_before_it_was_seen():
     """A manager at rest is not recorded until something waits."""
-    found = arrivals([0.0, 20.0, 21.0], [0, 600, 900], [0, 0, 100])
+    found = compute_arrivals([0.0, 20.0, 21.0], [0, 600, 900], [0, 0, 100])
     assert found.size == 21
     assert found[:18].sum() == 0.0
     assert found[18:].tolist() == [300.0, 300.0, 400.0]
 
 
 def test_one_observation_says_nothing():
-    assert arrivals([1.0], [5.0], [0.0]).size == 0
+    assert compute_arrivals([1.0], [5.0], [0.0]).size == 0
 
 
 def test_full_workers_cost_nothing_and_those_that_start_all_but_empty_cost_their_runs():
-    assert 0.0 <= cost(VALUES, EVEN) < 0.15
+    assert 0.0 <= compute_mean_cost(VALUES, EVEN) < 0.15
     # Every 4 s one that takes 1,000 finds 120: eight runs in place of one.
-    assert cost({**VALUES, "max_wait_seconds": 4.0}, EVEN) == pytest.approx(7.3, abs=0.5)
+    assert compute_mean_cost({**VALUES, "max_wait_seconds": 4.0}, EVEN) == pytest.approx(7.3, abs=0.5)
 
 
 def test_more_waiting_than_people_want_has_its_price():
-    assert cost({**VALUES, "upper_limit": 100.0}, EVEN) > cost(VALUES, EVEN) + 1.0
+    assert compute_mean_cost({**VALUES, "upper_limit": 100.0}, EVEN) > compute_mean_cost(VALUES, EVEN) + 1.0
 
 
 def test_a_stretch_without_events_costs_nothing():
-    assert cost(VALUES, [np.zeros(400)]) == 0.0
+    assert compute_mean_cost(VALUES, [np.zeros(400)]) == 0.0

@@ -5,7 +5,7 @@ import pytest
 
 from controllers import catalog
 from controllers.flow.admission import LAW
-from controllers.simulation.recorded_queue import REFUSED, cost, replay, samples
+from controllers.simulation.recorded_queue import REFUSED, compute_mean_cost, replay, resample_observations
 
 A, B, DELAY, CAPACITY = 1.0, -100.0, 1, 2e7
 SETPOINT = CAPACITY / 2
@@ -23,7 +23,7 @@ def values(**gains):
 def recorded(gains, seed=1, ticks=400, offered=9_000.0):
     """[free, admitted] of a plant under these gains: 4,000 events a sample are worked, by a hog 2,000."""
     chance, parameters = np.random.default_rng(seed), values(**gains)
-    state, free, waiting, rows = LAW.initial_state(parameters), CAPACITY, 0.0, []
+    state, free, waiting, rows = LAW.build_initial_state(parameters), CAPACITY, 0.0, []
     admitted = [0.0, 0.0]
     for tick in range(ticks):
         rows.append((free, admitted[-1]))
@@ -48,26 +48,26 @@ def test_the_gains_that_made_a_record_give_it_again():
 
 def test_what_the_replay_prefers_is_better_on_the_plant_itself():
     rows = recorded(SLUGGISH)
-    assert cost(values(**GOOD), [rows]) < 0.8 * cost(values(**SLUGGISH), [rows])
+    assert compute_mean_cost(values(**GOOD), [rows]) < 0.8 * compute_mean_cost(values(**SLUGGISH), [rows])
     assert wrong(recorded(GOOD, seed=2)) < 0.8 * wrong(recorded(SLUGGISH, seed=2))
 
 
 def test_gains_that_are_unstable_on_the_model_are_never_the_cheapest():
     unstable = {**values(**GOOD), "kp": -0.2}
-    assert cost(unstable, [recorded(GOOD)]) == REFUSED
+    assert compute_mean_cost(unstable, [recorded(GOOD)]) == REFUSED
 
 
 def test_a_queue_that_is_never_short_costs_nothing_however_little_is_admitted():
     idle = np.column_stack([np.full(100, CAPACITY), np.full(100, 10.0)])
-    assert cost(values(**GOOD), [idle]) == pytest.approx(0.0, abs=0.01)
+    assert compute_mean_cost(values(**GOOD), [idle]) == pytest.approx(0.0, abs=0.01)
     # Also where the limit stands, and most decisions are none.
-    assert cost(values(**GOOD, deadband=0.2), [idle]) == pytest.approx(0.0, abs=0.01)
+    assert compute_mean_cost(values(**GOOD, deadband=0.2), [idle]) == pytest.approx(0.0, abs=0.01)
 
 
 def test_ticks_that_are_missing_are_filled_in_and_no_event_is_lost():
     at = [0.0, 2.0, 4.0, 8.0, *range(10, 60, 2)]
     admitted = [5.0] * len(at)
-    rows = samples(at, [1e6] * len(at), admitted)
+    rows = resample_observations(at, [1e6] * len(at), admitted)
     assert rows[:, 1].sum() == pytest.approx(sum(admitted))
     assert len(rows) == 30
-    assert len(samples(at[:5], [1e6] * 5, admitted[:5])) == 0
+    assert len(resample_observations(at[:5], [1e6] * 5, admitted[:5])) == 0

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from controllers.simulation.model.shed_stream import SequenceMatcher, SetMatcher, departures, join_events
+from controllers.simulation.model.shed_stream import (
+    SequenceMatcher,
+    SetMatcher,
+    compute_departures,
+    join_events,
+)
 from controllers.simulation.shedding import SCENARIO
 
 LOADS = (110, 150, 200, 300)
@@ -127,5 +132,5 @@ def test_a_join_pairs_the_oldest_of_both_sides_within_the_window():
 
 
 def test_a_queue_is_left_in_order_and_never_before_the_work_is_done():
-    left = departures(np.asarray([0.0, 1.0, 1.5, 10.0]), np.asarray([2.0, 1.0, 0.0, 1.0]))
+    left = compute_departures(np.asarray([0.0, 1.0, 1.5, 10.0]), np.asarray([2.0, 1.0, 0.0, 1.0]))
     assert left.tolist() == [2.0, 3.0, 3.0, 11.0]

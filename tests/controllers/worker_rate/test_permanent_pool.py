@@ -12,7 +12,7 @@ from controllers import catalog
 from controllers.worker_rate import arrival_rate
 from controllers.worker_rate.arrival_rate import ArrivalRate
 
-LAW = catalog.law("worker_rate")
+LAW = catalog.get_law("worker_rate")
 SECONDS, MOST = 5.0, 200
 POOL = {
     "workers": "permanent",
@@ -133,7 +133,7 @@ def test_without_knowing_what_an_event_takes_nothing_is_decided_unless_nothing_c
     parameters = read()
     state, decision = decided(parameters, None, queue_length=3, running=2)
     assert (decision.action, decision.limited_by) == (None, "unmeasured")
-    assert state == LAW.initial_state(parameters)
+    assert state == LAW.build_initial_state(parameters)
     for seconds in ({}, {"service_seconds": 0.0}):
         state, decision = decided(parameters, None, queue_length=0, running=2, **seconds)
         assert (decision.action, decision.limited_by) == (None, "unmeasured"), "one check knows no rate"
@@ -170,5 +170,5 @@ def test_what_comes_in_very_many_intervals_is_summed_as_what_comes_in_few(level,
     """A life of 1e9 s in intervals of a second is answered at once."""
     rate, many = ArrivalRate(level, trend), arrival_rate.ONE_BY_ONE + 7_000
     each = sum(max(0.0, level + number * trend) for number in range(1, many + 1))
-    assert rate.ahead(many) == pytest.approx(each, rel=1e-9, abs=1e-6)
-    assert math.isfinite(rate.ahead(1e10))
+    assert rate.predict_ahead(many) == pytest.approx(each, rel=1e-9, abs=1e-6)
+    assert math.isfinite(rate.predict_ahead(1e10))

@@ -23,7 +23,7 @@ def observe(length, **given_values):
 
 
 def run(values, *observations, state=None):
-    state = state or LAW.initial_state(values)
+    state = state or LAW.build_initial_state(values)
     decisions = []
     for each in observations:
         state, decision = LAW.decide(values, state, observe(**each))
@@ -152,7 +152,7 @@ def test_a_pool_that_runs_far_fewer_than_are_submitted_stops_submissions():
 def saturated(intervals, **values):
     """A pool that runs two workers an interval while 200 events arrive, which would need four."""
     chosen = parameters(**values)
-    state, length, waiting, most = LAW.initial_state(chosen), 1_000.0, 0, 0
+    state, length, waiting, most = LAW.build_initial_state(chosen), 1_000.0, 0, 0
     for _ in range(intervals):
         ran = min(2, waiting)
         waiting, removed = waiting - ran, min(length, ran * 50.0)
@@ -248,7 +248,7 @@ def test_a_person_may_change_the_method_at_any_time():
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=60), st.integers(1, 5_000))
 def test_what_waits_is_served_at_once_or_within_the_bound_whatever_comes(lengths, size):
     values = parameters(events_per_worker=size, maximum_rate=1e4)
-    state, quiet = LAW.initial_state(values), 0
+    state, quiet = LAW.build_initial_state(values), 0
     for length in lengths:
         state, decision = LAW.decide(values, state, observe(length))
         quiet = quiet + 1 if length and not decision.action else 0
@@ -261,25 +261,25 @@ def test_a_forecast_is_never_negative_and_more_caution_expects_less(counts, inte
     rate = ArrivalRate(counts[0])
     for count in counts[1:]:
         rate = rate.update(count, 0.3)
-    assert 0 <= rate.ahead(intervals, caution) <= rate.ahead(intervals)
+    assert 0 <= rate.predict_ahead(intervals, caution) <= rate.predict_ahead(intervals)
 
 
 def test_the_forecast_follows_a_slope_exactly_and_a_step_within_a_few_intervals():
     slope = ArrivalRate(0.0)
     for count in range(1, 60):
         slope = slope.update(10.0 * count, 0.1)
-    assert slope.ahead(1) == pytest.approx(600, rel=0.01)
+    assert slope.predict_ahead(1) == pytest.approx(600, rel=0.01)
     step = ArrivalRate(50.0)
     for _ in range(4):
         step = step.update(1_000.0, 0.1)
-    assert step.ahead(1) == pytest.approx(1_000, rel=0.2)
+    assert step.predict_ahead(1) == pytest.approx(1_000, rel=0.2)
 
 
 def test_a_spike_of_one_interval_is_not_expected_to_come_again_and_one_of_two_is():
     rate = ArrivalRate(0.0, recent=(0.0,)).update(0.0, 0.1).update(1_000.0, 0.1)
-    assert rate.level > 800 and rate.ahead(1) == 0
-    assert rate.update(1_000.0, 0.1).ahead(1) > 800
-    assert rate.update(0.0, 0.1).ahead(1) == 0
+    assert rate.level > 800 and rate.predict_ahead(1) == 0
+    assert rate.update(1_000.0, 0.1).predict_ahead(1) > 800
+    assert rate.update(0.0, 0.1).predict_ahead(1) == 0
 
 
 FITTING = {"rate": 1, "carry": 0, "history": []}

@@ -27,7 +27,7 @@ def observe(length, **given_values):
 
 
 def run(values, *lengths, state=None, **observed):
-    state = state or LAW.initial_state(values)
+    state = state or LAW.build_initial_state(values)
     decisions = []
     for length in lengths:
         state, decision = LAW.decide(values, state, observe(length, **observed))
@@ -122,7 +122,7 @@ def test_fractions_of_workers_add_up_exactly(rate, intervals):
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=60))
 def test_the_rate_stays_within_its_limits_whatever_waits(lengths):
     values = parameters(minimum_rate=0.5, maximum_rate=4)
-    state = LAW.initial_state(values)
+    state = LAW.build_initial_state(values)
     for length in lengths:
         state, decision = LAW.decide(values, state, observe(length))
         assert 0.5 <= state["rate"] <= 4
@@ -142,7 +142,7 @@ def simulate(values, inflow):
 
     At each evaluation the manager sees what the workers of the interval before left.
     """
-    state, queue, waiting, runs, submitted = LAW.initial_state(values), 0.0, 0.0, 0, 0
+    state, queue, waiting, runs, submitted = LAW.build_initial_state(values), 0.0, 0.0, 0, 0
     for events in inflow:
         queue = max(0.0, queue + events - submitted * values["events_per_worker"])
         waiting += queue

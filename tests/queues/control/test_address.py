@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.control.address import sentinels_of
+from queues.control.address import parse_sentinels
 from queues.errors import BadInput
 
 
@@ -18,20 +18,20 @@ from queues.errors import BadInput
     ],
 )
 def test_an_address_of_one_server_names_no_sentinels(url):
-    assert sentinels_of(url) is None
+    assert parse_sentinels(url) is None
 
 
 def test_sentinels_are_read_with_the_name_the_database_and_the_login():
-    found = sentinels_of("sentinel://web:s%40cret@a:1,b,[::1]:3/control/2")
+    found = parse_sentinels("sentinel://web:s%40cret@a:1,b,[::1]:3/control/2")
     assert found.hosts == (("a", 1), ("b", 26379), ("::1", 3))
     assert (found.name, found.database) == ("control", 2)
     assert found.login == {"username": "web", "password": "s@cret"}
 
 
 def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
-    found = sentinels_of("sentinel://web:s%40cret@a:1,b:2/control")
+    found = parse_sentinels("sentinel://web:s%40cret@a:1,b:2/control")
     assert found.broker_url == "sentinel://web:s%40cret@a:1/0;sentinel://web:s%40cret@b:2/0"
-    assert sentinels_of("sentinel://[::1]:3/control").broker_url == "sentinel://[::1]:3/0"
+    assert parse_sentinels("sentinel://[::1]:3/control").broker_url == "sentinel://[::1]:3/0"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,6 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
 )
 def test_what_is_none_is_refused_by_name_and_never_quoted(url, said):
     with pytest.raises(BadInput, match="REDIS_URL") as refused:
-        sentinels_of(url)
+        parse_sentinels(url)
     assert said in str(refused.value)
     assert "secret" not in str(refused.value)

@@ -75,7 +75,11 @@ def test_blocks_of_large_events_are_of_a_megabyte_and_hold_all_of_them():
     events = [{"id": str(place), "attributes": {"text": "x" * 60_000}} for place in range(100)]
     blocks = cut(from_events(events, NOW_US), BlockIds())
     assert max(each.size_bytes for each in blocks) <= 1.1 * 2**20 and len(blocks) <= 8
-    found = [name for each in blocks for name in decode(each.block_id, bytes(each.data)).ids().to_pylist()]
+    found = [
+        name
+        for each in blocks
+        for name in decode(each.block_id, bytes(each.data)).get_event_ids().to_pylist()
+    ]
     assert found == [str(place) for place in range(100)]
 
 
@@ -96,8 +100,8 @@ def test_a_few_large_events_among_many_small_ones_make_no_larger_blocks():
 
 def test_missing_ids_are_derived_from_block_and_row_and_own_ids_are_kept():
     made = Block("f" * 32, from_events([{"id": "mine"}, {}, {}], NOW_US))
-    assert made.ids().to_pylist() == ["mine", "f" * 32 + ":1", "f" * 32 + ":2"]
-    assert made.explicit().slice(2, 1).column(0).to_pylist() == ["f" * 32 + ":2"]
+    assert made.get_event_ids().to_pylist() == ["mine", "f" * 32 + ":1", "f" * 32 + ":2"]
+    assert made.build_explicit_batch().slice(2, 1).column(0).to_pylist() == ["f" * 32 + ":2"]
 
 
 def test_block_ids_are_32_hex_digits_and_never_twice_over_clients():
@@ -129,7 +133,7 @@ def test_ids_are_unique_over_processes_that_were_forked_from_one():
     ],
 )
 def test_times_are_taken_in_their_several_forms(time, us):
-    assert block.newest_time_us(from_events([{"time": time}], NOW_US)) == us
+    assert block.find_newest_time_us(from_events([{"time": time}], NOW_US)) == us
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.events.block import from_columns, from_events
-from queues.events.composition import LONGEST, MAX_EVENTS, MAX_VALUES, NONE, composition
+from queues.events.composition import LONGEST, MAX_EVENTS, MAX_VALUES, NONE, compute_composition
 
 CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])  # an event's text has no NUL
 keys = st.lists(st.one_of(st.none(), st.text(CHARACTERS, max_size=3)), min_size=1, max_size=60)
@@ -13,7 +13,7 @@ keys = st.lists(st.one_of(st.none(), st.text(CHARACTERS, max_size=3)), min_size=
 
 @given(keys)
 def test_it_counts_the_most_frequent_values(given_keys):
-    found = composition(from_events([{"type": "a", "key": key} for key in given_keys], 1))
+    found = compute_composition(from_events([{"type": "a", "key": key} for key in given_keys], 1))
     assert found["events"] == len(given_keys) and found["type"] == {"a": len(given_keys)}
     counts = {key: given_keys.count(key) for key in set(given_keys)}
     most = sorted(counts.values(), reverse=True)[:MAX_VALUES]
@@ -24,11 +24,11 @@ def test_it_counts_the_most_frequent_values(given_keys):
 def test_of_many_events_a_few_are_taken_evenly_though_they_are_sorted():
     count = 10 * MAX_EVENTS
     table = pa.table({"type": ["a"] * count, "key": ["first"] * (count // 2) + ["last"] * (count // 2)})
-    found = composition(from_columns(table, 1))
+    found = compute_composition(from_columns(table, 1))
     assert found["events"] == MAX_EVENTS
     assert found["key"] == {"first": MAX_EVENTS // 2, "last": MAX_EVENTS // 2}
 
 
 def test_a_long_value_is_cut():
-    found = composition(from_events([{"type": "a", "key": "k" * 500}], 1))
+    found = compute_composition(from_events([{"type": "a", "key": "k" * 500}], 1))
     assert found["key"] == {"k" * LONGEST: 1}

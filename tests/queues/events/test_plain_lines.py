@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from queues.events import lines as event_lines
 from queues.events.lines import EventLines
-from queues.events.plain_lines import plain_batch
+from queues.events.plain_lines import build_plain_batch
 
 NOW_US = 1_790_000_000_000_000
 PLAIN = [
@@ -76,7 +76,7 @@ def line_by_line(text: bytes) -> tuple[list[dict], int]:
 @example(b'{"type": "\xed\xa0\x80"}')
 def test_what_is_read_at_once_is_what_each_line_says(text):
     try:
-        batch = plain_batch(text, NOW_US)
+        batch = build_plain_batch(text, NOW_US)
     except event_lines._NOT_PLAIN:
         return
     assert (batch.to_pylist(), 0) == line_by_line(text)
@@ -88,7 +88,7 @@ def test_lines_of_an_events_own_fields_are_plain(times):
     events = [{"type": "a", "value": 1, **({} if form is None else {"time": form})}, {"type": "b"}]
     events[1] |= {} if form is None else {"time": form}
     text = "\n".join(map(json.dumps, events)).encode()
-    assert (plain_batch(text, NOW_US).to_pylist(), 0) == line_by_line(text)
+    assert (build_plain_batch(text, NOW_US).to_pylist(), 0) == line_by_line(text)
 
 
 @pytest.mark.parametrize("place", [0, 7_000, 11_999])

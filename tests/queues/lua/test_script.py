@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queues.lua.script import FOLDER, script, scripts
+from queues.lua.script import FOLDER, load_script, load_scripts
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in sorted(FOLDER.rglob("*.lua"))]
@@ -27,7 +27,7 @@ def test_a_script_begins_with_its_keys_arguments_and_answer(name):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_server_takes_a_script(name, control):
-    assert len(control.script_load(script(name))) == 40
+    assert len(control.script_load(load_script(name))) == 40
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -38,7 +38,7 @@ def test_a_script_is_used(name):
 
 
 def test_what_a_script_includes_stands_in_place_of_the_line():
-    text = script("segment/requeue")
+    text = load_script("segment/requeue")
     assert "include" not in text
     assert (
         text.index("local function fields") < text.index("local function shown") < text.index("local moved")
@@ -47,7 +47,9 @@ def test_what_a_script_includes_stands_in_place_of_the_line():
 
 def test_only_what_receives_from_another_node_is_refused_by_a_full_one():
     refused = {
-        name for name, text in scripts("segment").items() if not text.startswith("#!lua flags=allow-oom\n")
+        name
+        for name, text in load_scripts("segment").items()
+        if not text.startswith("#!lua flags=allow-oom\n")
     }
     assert refused == {"receive", "receive_dead_letter"}
 

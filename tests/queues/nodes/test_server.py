@@ -33,4 +33,4 @@ def test_without_any_server_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(server, "NAMES", ("no-such-server",))
     monkeypatch.setattr(server.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ServerMissing, match="install"):
-        server.binary()
+        server.find_server_binary()

@@ -42,7 +42,7 @@ def stored_ids(nodes: dict[str, Server], queue: str = "alert") -> list[str]:
     for server in nodes.values():
         if server.process is not None:
             for _, block_id, data in Segment(server.client(), queue).read("0-0", "+"):
-                found += decode(block_id, data).ids().to_pylist()
+                found += decode(block_id, data).get_event_ids().to_pylist()
     return found
 
 
@@ -63,7 +63,7 @@ def test_what_one_call_publishes_lies_in_each_container_in_its_order(client, nod
     client.publish("alert", batch_of(400_000))
     for server in nodes.values():
         firsts = [
-            int(decode(block_id, data).ids()[0].as_py()[1:])
+            int(decode(block_id, data).get_event_ids()[0].as_py()[1:])
             for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+")
         ]
         assert firsts == sorted(firsts)

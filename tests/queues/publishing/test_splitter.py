@@ -46,8 +46,8 @@ def test_the_reference_sequences_come_out():
 def test_credits_are_those_of_the_reference_after_each_pick():
     splitter, seen = Splitter({"a": 5, "b": 1, "c": 1}), []
     for _ in range(7):
-        splitter.next()
-        seen.append(list(splitter.credits().values()))
+        splitter.pick_container()
+        seen.append(list(splitter.get_credits().values()))
     assert seen == [[-2, 1, 1], [-4, 2, 2], [1, -4, 3], [-1, -3, 4], [4, -2, -2], [2, -1, -1], [0, 0, 0]]
 
 
@@ -73,10 +73,10 @@ def test_shares_stay_fair_and_credits_sum_to_zero_whatever_happens(points, happe
             splitter.set_points(others)
         elif splitter.available:
             splitter.sequence(sum(others.values()))
-        assert sum(splitter.credits().values()) == 0
+        assert sum(splitter.get_credits().values()) == 0
     if not splitter.available:
         with pytest.raises(LookupError):
-            splitter.next()
+            splitter.pick_container()
         return
     shares = {name: splitter.points[name] for name in splitter.available}
     sequence = splitter.sequence(200)
@@ -98,7 +98,7 @@ def test_a_container_with_no_points_gets_nothing_even_when_it_is_alone():
     splitter.exclude("a")
     assert splitter.available == []
     with pytest.raises(LookupError):
-        splitter.next()
+        splitter.pick_container()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from queues import keys
 from queues.errors import NodeUnavailable
 from queues.events.block import decode, from_events
 from queues.publishing.client import Client
-from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, primary_address
+from queues.publishing.telemetry import CounterRates, HostTelemetry, UnpublishedEvents, find_primary_address
 from tests.servers import Server
 
 
@@ -38,9 +38,9 @@ def test_a_sample_is_real_events_of_every_kind_with_units_and_address():
 
 def test_the_busiest_processes_are_named_with_their_pid_and_memory():
     telemetry = HostTelemetry("vm", "192.0.2.7")
-    telemetry.processes()
+    telemetry.measure_busiest_processes()
     sum(number * number for number in range(2_000_000))
-    events = telemetry.processes()
+    events = telemetry.measure_busiest_processes()
     assert 1 <= len(events) <= 10
     values = [event["value"] for event in events]
     assert values == sorted(values, reverse=True)
@@ -79,8 +79,11 @@ def test_a_process_whose_name_is_no_text_or_too_long_costs_no_other_event(monkey
     processes = [NamedProcess(7, name), NamedProcess(8, "python")]
     monkeypatch.setattr(psutil, "process_iter", lambda: iter(processes))
     telemetry = HostTelemetry("vm", "192.0.2.7", clock=lambda: 5.0, monotonic=lambda: float(next(ticks)))
-    telemetry.processes()
-    assert from_events(telemetry.processes(), 0).column("key").to_pylist() == [key, "python:8"]
+    telemetry.measure_busiest_processes()
+    assert from_events(telemetry.measure_busiest_processes(), 0).column("key").to_pylist() == [
+        key,
+        "python:8",
+    ]
 
 
 def test_a_process_has_nothing_of_one_that_had_its_number_before(monkeypatch):
@@ -94,7 +97,7 @@ def test_a_process_has_nothing_of_one_that_had_its_number_before(monkeypatch):
         (None, ["second:7"]),
     ):
         running[:] = running if processes is None else processes
-        assert [event["key"] for event in telemetry.processes()] == busy
+        assert [event["key"] for event in telemetry.measure_busiest_processes()] == busy
 
 
 def test_rates_need_two_samples_and_a_counter_that_went_back_gives_none():
@@ -106,15 +109,15 @@ def test_rates_need_two_samples_and_a_counter_that_went_back_gives_none():
 
 
 def test_the_address_is_an_ipv4_address():
-    assert len([int(part) for part in primary_address().split(".")]) == 4
+    assert len([int(part) for part in find_primary_address().split(".")]) == 4
 
 
 def stored_ids(client: Client) -> list[str]:
     return [
         event
         for name in ("n1", "n2", "n3")
-        for _, block_id, data in client.segment("telemetry", name).read("0-0", "+")
-        for event in decode(block_id, data).ids().to_pylist()
+        for _, block_id, data in client.get_segment("telemetry", name).read("0-0", "+")
+        for event in decode(block_id, data).get_event_ids().to_pylist()
     ]
 
 

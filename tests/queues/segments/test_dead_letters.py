@@ -26,7 +26,7 @@ def dead_lettered(segment: Segment, events: int = 8) -> list[DeadLetter]:
     """Blocks of four events each, all of them dead."""
     segment.publish(blocks_of(events))
     for each in segment.claim("w1", 1_000, MINUTE):
-        segment.dead_letter(each, "w1", [(each.block().explicit(), "bad")])
+        segment.move_to_dead_letters(each, "w1", [(each.block().build_explicit_batch(), "bad")])
     return DeadLetters(segment).read()
 
 
@@ -122,13 +122,13 @@ def test_however_people_act_on_what_they_saw_before_every_event_is_in_one_place(
             segment.publish(blocks_of(4, first=made))
             made += 4
             for each in segment.claim("w1", 4, MINUTE):
-                segment.dead_letter(each, "w1", [(each.block().explicit(), "bad")])
+                segment.move_to_dead_letters(each, "w1", [(each.block().build_explicit_batch(), "bad")])
         elif step == "read":
             seen = letters.read()
         elif step == "work":
             for each in segment.claim("w2", 4, MINUTE):
                 segment.acknowledge([each.entry_id])
-                ended.update(each.block().ids().to_pylist())
+                ended.update(each.block().get_event_ids().to_pylist())
         elif chosen is not None and step == "discard":
             answer = letters.discard(shown(chosen))[chosen.dead_id]
             ended.update(chosen.batch.column("id").to_pylist() if answer > 0 else [])
@@ -138,8 +138,8 @@ def test_however_people_act_on_what_they_saw_before_every_event_is_in_one_place(
             letters.amend(chosen.dead_id, chosen.digest, chosen.batch)
     dead = Counter(name for each in letters.read(1_000) for name in each.batch.column("id").to_pylist())
     waiting = Counter(
-        name for each in segment.claim("w3", 10_000, 0.0) for name in each.block().ids().to_pylist()
+        name for each in segment.claim("w3", 10_000, 0.0) for name in each.block().get_event_ids().to_pylist()
     )
     assert ended + dead + waiting == Counter(f"e{row}" for row in range(made))
-    counters = segment.counters()
+    counters = segment.get_counters()
     assert counters["inserted_events"] - counters["removed_events"] == waiting.total()

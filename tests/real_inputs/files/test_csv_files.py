@@ -39,7 +39,7 @@ def test_a_header_is_read_in_every_form(separator, header, quote, mark, end):
 
 def test_what_the_columns_became_is_said():
     _, lines = read("Type;job;amount\nlogin;7;1\n", columns=Columns(key="job"))
-    assert lines.csv_columns.sentence() == (
+    assert lines.csv_columns.format_sentence() == (
         "columns, separated by semicolons: type from Type, key from job; as attributes: amount"
     )
 

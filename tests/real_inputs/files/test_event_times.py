@@ -12,7 +12,7 @@ from queues.errors import MalformedEvent
 from queues.events import block
 from queues.events.columns import Columns
 from queues.events.lines import EventLines
-from queues.events.times import number_us, numbers_us
+from queues.events.times import convert_number_to_us, convert_numbers_to_us
 
 NOW = 1_700_000_000.0
 TIME_US = 1_796_000_000_123_456
@@ -96,19 +96,19 @@ def test_what_is_no_number_is_no_time(text):
 
 def test_many_at_once_are_read_as_one_by_one():
     whole = [0, 1, 5 * 10**9, 10**11, 5 * 10**12, 10**14, 5 * 10**15, 10**17, UNITS["ns"]]
-    assert numbers_us(np.array(whole)).tolist() == [number_us(each) for each in whole]
+    assert convert_numbers_to_us(np.array(whole)).tolist() == [convert_number_to_us(each) for each in whole]
     real = [0.5, 1_796_000_000.123456, 1_796_000_000_123.456, 1.796e15, 1.796e18]
-    assert numbers_us(np.array(real)).tolist() == [number_us(each) for each in real]
+    assert convert_numbers_to_us(np.array(real)).tolist() == [convert_number_to_us(each) for each in real]
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -1, 7_258_118_400, 10**16, 2**63 - 1, 1e300])
 @pytest.mark.parametrize("unit", [None, 1_000_000_000])
 def test_a_time_out_of_range_is_refused_and_never_wraps_around(number, unit):
     with pytest.raises(ValueError):
-        number_us(number, unit)
+        convert_number_to_us(number, unit)
     kind = np.int64 if isinstance(number, int) else np.float64
     try:
-        found = numbers_us(np.array([number], kind), unit)
+        found = convert_numbers_to_us(np.array([number], kind), unit)
     except ValueError:
         return
     assert found[0] < 0, "negative times are refused with the batch"

@@ -69,7 +69,7 @@ def test_yaml_reads_as_a_safe_loader_does_and_knows_its_lines():
         "e": "1",
         "f": [],
     }
-    assert [document.line_of(place) for place in ("a", "b[0].y", "b[1]", "b[1].z", "nobody", "e")] == [
+    assert [document.find_line(place) for place in ("a", "b[0].y", "b[1]", "b[1].z", "nobody", "e")] == [
         1,
         4,
         5,

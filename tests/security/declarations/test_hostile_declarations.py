@@ -9,7 +9,7 @@ import pytest
 from queues.errors import BadInput
 from tests.security.declarations.test_rule_language import HOSTILE as EXPRESSIONS
 from tests.security.requests.yardstick import slowness
-from workers.pipeline.declaration.declaration import MAX_PATTERNS, application_of_text
+from workers.pipeline.declaration.declaration import MAX_PATTERNS, parse_application_text
 from workers.pipeline.patterns.automaton import MAX_STATES
 
 JUDGED_CPU_SECONDS = 1.0
@@ -170,7 +170,7 @@ def test_a_hostile_declaration_is_refused_quickly_and_quotes_no_file(name, folde
     text = HOSTILE[name].replace("FIRST_LOGIN", str(folder.parent / "first-login"))
     began = time.thread_time()  # what other threads of the test's process do meanwhile is not its cost
     with pytest.raises(BadInput) as refused:
-        application_of_text(text, folder)
+        parse_application_text(text, folder)
     assert_quick(time.thread_time() - began)
     said = str(refused.value)
     assert SECRET not in said and "root:" not in said and str(folder.parent) not in said
@@ -204,12 +204,12 @@ ACCEPTED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_a_large_declaration_is_judged_within_a_second(name, folder):
     began = time.thread_time()
-    application_of_text(ACCEPTED[name], folder)
+    parse_application_text(ACCEPTED[name], folder)
     assert_quick(time.thread_time() - began)
 
 
 def test_a_refusal_says_the_limit(folder):
     with pytest.raises(BadInput, match="must have at most 64 patterns, not 800"):
-        application_of_text(HOSTILE["800 patterns"], folder)
+        parse_application_text(HOSTILE["800 patterns"], folder)
     with pytest.raises(BadInput, match=f"states; the maximum is {MAX_STATES}|states; {MAX_STATES}"):
-        application_of_text(HOSTILE["states of counts"], folder)
+        parse_application_text(HOSTILE["states of counts"], folder)

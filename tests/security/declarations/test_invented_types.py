@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.workers.pipeline.rules.conftest import spark as spark
 from workers.batch.jobs.spark import statistics, training
-from workers.batch.jobs.spark.frequent_types import with_frequent_types
+from workers.batch.jobs.spark.frequent_types import group_rare_types
 from workers.history.event_archive import Partition
 from workers.pipeline.shedding.shed_counts import MAX_NAME, MAX_TYPES, OTHERS, limit_types
 
@@ -38,12 +38,12 @@ def events(spark: SparkSession, invented: int):
 
 
 def test_the_rarest_types_are_one_and_no_event_is_lost(spark: SparkSession):
-    found = Counter(row["type"] for row in with_frequent_types(events(spark, 500), 3).collect())
+    found = Counter(row["type"] for row in group_rare_types(events(spark, 500), 3).collect())
     assert found == {**FREQUENT, "": 20, OTHERS: 500}
 
 
 def test_types_that_are_few_keep_their_names(spark: SparkSession):
-    found = Counter(row["type"] for row in with_frequent_types(events(spark, 2), 5).collect())
+    found = Counter(row["type"] for row in group_rare_types(events(spark, 2), 5).collect())
     assert found == {**FREQUENT, "": 20, "invented 0": 1, "invented 1": 1}
 
 
@@ -52,8 +52,8 @@ def test_a_training_set_has_as_many_rows_whatever_types_are_invented(
     spark: SparkSession, invented: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(training, "MAX_TYPES", 3)
-    counted = training._counts(events(spark, invented), 3_600)
-    table = training.windows(counted, DAY, 3_600, 2, 3)
+    counted = training._count_events(events(spark, invented), 3_600)
+    table = training.build_window_table(counted, DAY, 3_600, 2, 3)
     assert set(table["type"].to_pylist()) == {"", *FREQUENT, OTHERS}
     assert table.num_rows == 24 * 4
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.declaration.declaration import application_of, application_of_text
+from workers.pipeline.declaration.declaration import build_application, parse_application_text
 from workers.pipeline.rules.reference import MAX_BYTES, MAX_ROWS, ReferenceTable, read_reference
 from workers.pipeline.runtime.application import SHIPPED
 
@@ -69,7 +69,7 @@ NAMES = (
 def test_a_table_is_a_regular_file_of_the_folder_named_plainly(name, folder):
     name = str(folder.parent / "first-login") if name == "ABSOLUTE" else name
     with pytest.raises(BadInput) as refused:
-        application_of(declared(name), folder)
+        build_application(declared(name), folder)
     assert refused.value.field == "rules[0].enrich.table"
     for told in ("hunter2", "root:", str(folder), str(folder.parent)):
         assert told not in str(refused.value)
@@ -98,7 +98,7 @@ def test_a_table_that_a_spreadsheet_wrote_is_read(folder):
 def test_a_refused_table_is_not_quoted(text, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(BadInput) as refused:
-        application_of(declared("t.csv"), tmp_path)
+        build_application(declared("t.csv"), tmp_path)
     assert refused.value.field == "rules[0].enrich.table"
     assert "hunter2" not in str(refused.value)
     assert str(tmp_path) not in str(refused.value)
@@ -107,7 +107,7 @@ def test_a_refused_table_is_not_quoted(text, tmp_path):
 def test_a_table_that_is_no_utf8_is_not_quoted(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"subnet,host_name\nhunter2\xff,1\n")
     with pytest.raises(BadInput, match="UTF-8") as refused:
-        application_of(declared("t.csv"), tmp_path)
+        build_application(declared("t.csv"), tmp_path)
     assert "hunter2" not in str(refused.value)
 
 
@@ -136,5 +136,5 @@ def test_a_table_that_becomes_a_link_is_not_followed_and_its_error_quotes_nothin
 
 def test_a_text_that_is_no_yaml_is_refused_without_the_path_of_a_file(tmp_path):
     with pytest.raises(BadInput) as refused:
-        application_of_text("rules: [", SHIPPED.parent)
+        parse_application_text("rules: [", SHIPPED.parent)
     assert str(SHIPPED.parent) not in str(refused.value)

@@ -65,11 +65,11 @@ def receiver(url: str, channel: str) -> Receiver:
 
 USES = {
     "a plant that is registered": lambda url: adapters.check(place(url)),
-    "a plant that is asked": lambda url: adapters.address_of(place(url)),
+    "a plant that is asked": lambda url: adapters.build_address(place(url)),
     "another address of a plant": lambda url: PlantAddress(
         name="shop", url=OWN, secret="hunter2", secret_name=NAME
-    ).client(url=url),
-    "another broker of a Kafka cluster": lambda url: cluster.client_settings(
+    ).create_client(url=url),
+    "another broker of a Kafka cluster": lambda url: cluster.build_client_settings(
         PlantAddress(
             name="shop",
             url="kafka://flink.example:9092",
@@ -79,9 +79,11 @@ USES = {
         )
     ),
     "a declared plant": lambda url: ServerClients("shop").resolve(url, Login(NAME)),
-    "a receiver that is set": lambda url: receivers._webhook({"url": url, "secret_environment": NAME}),
-    "a message": lambda url: webhook.secret_of(receiver(url, "webhook")),
-    "a silence": lambda url: alertmanager._login(receiver(url, "alertmanager")),
+    "a receiver that is set": lambda url: receivers._validate_webhook_settings(
+        {"url": url, "secret_environment": NAME}
+    ),
+    "a message": lambda url: webhook.read_signing_key(receiver(url, "webhook")),
+    "a silence": lambda url: alertmanager._build_login_headers(receiver(url, "alertmanager")),
     "a queue's webhook": lambda url: build(
         "webhook", {"url": url, "secret_environment": NAME}, Place("alert", None)
     ),

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import redis
 
-from console.storage.worker_tables import HIDDEN, READ, WRITTEN, access_by_table
+from console.storage.worker_tables import HIDDEN, READ, WRITTEN, list_table_access
 from queues import keys
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
@@ -171,7 +171,7 @@ def test_the_database_grants_what_is_declared_of_each_table(owner: dict[str, str
     changes, reading = ("INSERT", "UPDATE", "DELETE"), ("SELECT",)
     expected = {
         table: {WRITTEN: {*changes, *reading}, READ: {*reading}, HIDDEN: set()}[access]
-        for table, access in access_by_table().items()
+        for table, access in list_table_access().items()
     }
     asked = "SELECT has_table_privilege(%s, %s)"
     with psycopg.connect(as_role(owner, "weir_workers")) as connection:

@@ -119,7 +119,7 @@ def test_an_administrator_allows_a_network_in_the_environment(settings):
 @pytest.mark.parametrize("text", ["localhost", "10.0.0.1/8", "*", "0.0.0.0/0 x"])
 def test_a_network_that_is_none_is_named(text: str):
     with pytest.raises(BadInput, match="must be networks such as"):
-        egress.networks_of(text)
+        egress.parse_networks(text)
 
 
 # At the connection.
@@ -214,7 +214,7 @@ def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(desk, s
 
 def test_a_redirect_is_not_followed(desk, settings):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
-    with egress.client(120.0) as there:
+    with egress.create_client(120.0) as there:
         assert there.get(f"http://127.0.0.1:{desk.server_port}/away").status_code == 302
     assert [path for path, _ in desk.seen] == ["/away"]
 
@@ -222,7 +222,7 @@ def test_a_redirect_is_not_followed(desk, settings):
 def test_an_endless_answer_is_read_to_a_bound(desk, settings):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     with (
-        egress.client(120.0) as there,
+        egress.create_client(120.0) as there,
         there.stream("GET", f"http://127.0.0.1:{desk.server_port}/endless") as answer,
     ):
         assert len(egress.read(answer, 4_096)) == 4_096
@@ -261,13 +261,13 @@ def test_a_name_that_no_name_server_answers_for_ends_with_the_requests_time():
 def test_a_proxy_of_the_environment_is_not_asked(desk, settings, monkeypatch):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    with egress.client(120.0) as there:
+    with egress.create_client(120.0) as there:
         assert there.get(f"http://127.0.0.1:{desk.server_port}/").status_code == 200
 
 
 @pytest.mark.parametrize("network", ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"])
 def test_private_networks_are_allowed(network: str):
-    assert egress.refusal(next(iter(ipaddress.ip_network(network).hosts()))) == ""
+    assert egress.explain_refusal(next(iter(ipaddress.ip_network(network).hosts()))) == ""
 
 
 @pytest.mark.django_db
@@ -336,12 +336,12 @@ def test_a_variable_that_is_not_for_others_can_not_be_named(name: str):
     with pytest.raises(BadInput):
         adapters.check(plant)
     with pytest.raises(BadInput, match="WEIR_SECRET_"):
-        adapters.adapter_of(plant, environment={name: "the value"})
+        adapters.create_adapter(plant, environment={name: "the value"})
     old = Receiver(
         name="old", channel="webhook", settings={"url": "https://x.example/", "secret_environment": name}
     )
     with pytest.raises(Failed, match="Change the receiver"):
-        webhook.secret_of(old, {name: "the value"})
+        webhook.read_signing_key(old, {name: "the value"})
 
 
 @pytest.mark.parametrize("name", ["WEIR_SECRET_DESK", "WEIR_EAST_TOKEN"])

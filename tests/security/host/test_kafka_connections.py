@@ -90,10 +90,10 @@ def test_a_listed_broker_that_a_bound_secret_may_not_reach_is_never_dialed(
     bound = PlantAddress(name="events", url=plant._cluster._address.url, secret_name="WEIR_SECRET_KAFKA")
     with closing(KafkaPlant(bound)) as other:
         with pytest.raises(PlantUnavailable, match="WEIR_SECRET_KAFKA"):
-            other.topology()
+            other.get_topology()
         monkeypatch.setattr(KafkaCluster, "_check_brokers", lambda *said: None)
         with pytest.raises(PlantUnavailable, match="WEIR_SECRET_KAFKA"):
-            other.topology()
+            other.get_topology()
     assert victim.connections() == 0
 
 
@@ -102,25 +102,25 @@ def test_a_policy_that_was_tightened_holds_for_the_next_connection(settings, mon
     victim = Victim("127.0.0.1")
     with closing(victim), closing(KafkaCluster(PlantAddress(name="e", url="kafka://x"))) as cluster:
         made = {"bootstrap.servers": f"127.0.0.1:{victim.port}", "log_level": 0}
-        cluster._client = checked_client.checked_client(made, cluster._check_connection)
+        cluster._client = checked_client.create_checked_client(made, cluster._check_connection)
         until(lambda: _dialed(cluster, victim))
         settings.WEIR_EGRESS_ALLOW = ""
-        until(lambda: checked_client.refused_connections(cluster._client))
+        until(lambda: checked_client.list_refused_connections(cluster._client))
         victim.connections()  # those of before
         with pytest.raises(PlantUnavailable, match="WEIR_EGRESS_ALLOW"):
-            cluster._topics()
+            cluster._read_topics()
         assert victim.connections() == 0
 
 
 def _dialed(cluster: KafkaCluster, victim: Victim) -> bool:
     with pytest.raises(PlantUnavailable):
-        cluster._topics()
+        cluster._read_topics()
     return victim.connections() > 0
 
 
 def test_a_client_that_ended_leaves_nothing_behind():
     before = len(checked_client._checked)
-    client = checked_client.checked_client({"bootstrap.servers": "127.0.0.1:1"}, lambda *said: None)
+    client = checked_client.create_checked_client({"bootstrap.servers": "127.0.0.1:1"}, lambda *said: None)
     assert len(checked_client._checked) == before + 1
     del client
     gc.collect()
@@ -146,4 +146,4 @@ def test_a_check_that_fails_lets_nothing_through(failing):
     ],
 )
 def test_a_broker_is_named_as_librdkafka_names_it(name, broker):
-    assert checked_client.broker_of_name(name) == broker
+    assert checked_client.parse_broker_name(name) == broker

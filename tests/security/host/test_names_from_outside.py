@@ -15,10 +15,10 @@ from console.accounts.access import Actor
 from console.actions.lab.traces import save_upload
 from console.upkeep.backup import archive, backup, files
 from queues.errors import BadInput, Forbidden, WeirError
-from queues.files.inside_folder import path_inside, write_inside
+from queues.files.inside_folder import resolve_inside_folder, write_inside
 from workers.batch.jobs import files as outputs
 from workers.history.event_archive import Partition
-from workers.history.snapshot_archive import day_folder
+from workers.history.snapshot_archive import get_day_folder
 
 HOSTILE_NAMES = [
     "/etc/evil",
@@ -57,7 +57,7 @@ def test_a_name_that_leads_out_is_refused_and_nothing_is_written(name, folder):
     with pytest.raises(Forbidden, match="FILE: names"):
         write_inside(folder, name, [b"x"], "FILE")
     with pytest.raises(Forbidden, match="FILE: names"):
-        path_inside(folder, name, "FILE")
+        resolve_inside_folder(folder, name, "FILE")
     assert files_below(folder.parent) == []
 
 
@@ -67,7 +67,7 @@ def test_a_link_inside_the_folder_is_not_followed(link, folder, tmp_path):
     (folder / link).parent.mkdir(exist_ok=True)
     (folder / link).symlink_to(tmp_path / "outside")
     with pytest.raises(Forbidden, match="a link"):
-        path_inside(folder, f"{link}/a.parquet", "FILE")
+        resolve_inside_folder(folder, f"{link}/a.parquet", "FILE")
     with pytest.raises(Forbidden, match="a link"):
         write_inside(folder, f"{link}/a.parquet", [b"x"], "FILE", replace=True)
     assert files_below(tmp_path) == []
@@ -98,7 +98,7 @@ def test_folders_that_exist_keep_their_mode_and_new_ones_are_for_their_owner(fol
 def test_a_data_folder_that_is_a_link_itself_is_used(folder, tmp_path):
     (tmp_path / "linked").symlink_to(folder)
     write_inside(tmp_path / "linked", "archive/a.parquet", [b"rows"], "FILE")
-    assert path_inside(tmp_path / "linked", "archive/a.parquet", "FILE").read_bytes() == b"rows"
+    assert resolve_inside_folder(tmp_path / "linked", "archive/a.parquet", "FILE").read_bytes() == b"rows"
 
 
 def test_two_names_of_one_file_do_not_replace_each_other(folder):
@@ -169,7 +169,7 @@ def test_a_restore_writes_no_program_of_spark_and_no_file_of_a_server(tmp_path):
     names = ["pipeline/python/evil.py", "servers/n1/server.conf", "weir.sqlite3", "archive/a.parquet"]
     path = forged(tmp_path / "forged.backup", {f"files/{name}": b"x" for name in names})
     with archive.open_backup(path) as found:
-        assert backup._kept_files(found) == ["archive/a.parquet"]
+        assert backup._list_kept_files(found) == ["archive/a.parquet"]
     assert not files.is_kept(Path("pipeline/python/evil.py"))
 
 
@@ -197,9 +197,9 @@ def test_an_output_that_the_database_names_is_neither_shown_nor_removed_elsewher
 def test_partitions_and_days_that_a_task_names_stay_in_their_archive(folder):
     for queue, day in (("../../etc", "2026-01-05"), ("alert", "../../../etc"), ("a/../../..", "x")):
         with pytest.raises(Forbidden):
-            Partition(day, queue).folder(folder)
+            Partition(day, queue).get_folder(folder)
     with pytest.raises(Forbidden):
-        day_folder(folder, "x/../../../etc")
+        get_day_folder(folder, "x/../../../etc")
 
 
 @pytest.mark.parametrize("name", ["../evil.csv", "/etc/evil.csv", "traces/../../evil.csv"])

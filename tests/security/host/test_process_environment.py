@@ -9,7 +9,7 @@ import pytest
 
 from tests.waiting import until
 from workers.host.environment import select_needed
-from workers.pipeline.runtime.cluster import environment
+from workers.pipeline.runtime.cluster import build_environment
 from workers.plants.foreign import heron
 
 KEYS = ("WEIR_SECRET_KEY", "DATABASE_URL", "WEIR_WEBHOOK_SECRET", "AWS_SECRET_ACCESS_KEY")
@@ -32,7 +32,7 @@ def test_only_what_a_process_needs_is_passed_on(keys):
 
 def test_a_cluster_of_ours_knows_no_key(keys, tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_SPARK_SECRET", "s" * 32)
-    assert "hunter2" not in environment(tmp_path).values()
+    assert "hunter2" not in build_environment(tmp_path).values()
 
 
 def test_herons_command_line_knows_no_key_and_may_say_what_is_no_text(keys, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from workers.consumer.handlers import sql_address, typed
 from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.registry import build
 from workers.consumer.handlers.sql import PostgresStore
-from workers.host.egress import AddressRefused, addresses_of
+from workers.host.egress import AddressRefused, resolve_allowed_addresses
 from workers.models import Task
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +126,7 @@ def test_pages_and_api_refuse_it_note_it_and_make_nothing(browsers, control):
 
 def rebound(host: str, port: int, ports: frozenset[int]) -> list[str]:
     """A name that means this host by now."""
-    return addresses_of(host, port, lambda *said: ["127.0.0.1"], ports)
+    return resolve_allowed_addresses(host, port, lambda *said: ["127.0.0.1"], ports)
 
 
 def test_a_name_is_judged_again_when_a_worker_connects():
@@ -180,7 +180,7 @@ def test_of_several_servers_those_that_the_policy_allows_are_tried(monkeypatch):
     names = {"one.example": ["10.0.0.1", "10.0.0.2"], "two.example": ["127.0.0.1"]}
 
     def resolve(host: str, port: int, ports: frozenset[int]) -> list[str]:
-        return addresses_of(host, port, lambda *said: names[host], ports)
+        return resolve_allowed_addresses(host, port, lambda *said: names[host], ports)
 
     sql_address.connect("postgresql://two.example,one.example:6432/weir", resolve)
     assert [(each["host"], each["port"], each["hostaddr"]) for each in tried] == [

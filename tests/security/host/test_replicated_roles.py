@@ -6,13 +6,13 @@ import redis
 from queues.control.connection import connect
 from queues.errors import BadInput
 from queues.nodes.server import ServerConfig, free_port
-from queues.nodes.server_roles import FAILING_OVER, ROLES, files, variable_of
+from queues.nodes.server_roles import FAILING_OVER, ROLES, build_acl_files, get_user_variable
 from tests.sentinels import NAME, Replicated, Sentinel, ended
 from tests.servers import Server
 from tests.waiting import until
 
 PASSWORDS = {name: f"{name}-" + "x" * 32 for name in (*(role.name for role in ROLES), *FAILING_OVER)}
-ENVIRONMENT = {variable_of(name): password for name, password in PASSWORDS.items()}
+ENVIRONMENT = {get_user_variable(name): password for name, password in PASSWORDS.items()}
 
 
 class GuardedReplica(Server):
@@ -25,7 +25,7 @@ class GuardedReplica(Server):
 
 @pytest.fixture
 def plant(tmp_path):
-    for name, text in files(ENVIRONMENT).items():
+    for name, text in build_acl_files(ENVIRONMENT).items():
         (tmp_path / name).write_text(text)
     plant = Replicated()
     with ended(plant):
@@ -74,8 +74,8 @@ def test_with_their_passwords_roles_follow_a_fail_over_and_nobody_steers_a_senti
 
 
 def test_without_their_passwords_there_are_no_such_users():
-    roles = {variable_of(role.name): PASSWORDS[role.name] for role in ROLES}
-    made = files(roles)
+    roles = {get_user_variable(role.name): PASSWORDS[role.name] for role in ROLES}
+    made = build_acl_files(roles)
     assert set(made) == {"control.acl", "node.acl"}
     assert "replica" not in made["control.acl"] and "sentinel" not in made["control.acl"]
 
@@ -83,4 +83,4 @@ def test_without_their_passwords_there_are_no_such_users():
 def test_one_of_the_two_passwords_is_not_enough():
     without = {name: value for name, value in ENVIRONMENT.items() if name != "WEIR_PASSWORD_SENTINEL"}
     with pytest.raises(BadInput, match="WEIR_PASSWORD_SENTINEL"):
-        files(without)
+        build_acl_files(without)

@@ -19,14 +19,14 @@ from queues.errors import BadInput
 from queues.nodes import server_roles
 from queues.nodes.login import add_login
 from queues.nodes.server import ServerConfig, free_port
-from queues.nodes.server_roles import ROLES, files, variable
+from queues.nodes.server_roles import ROLES, build_acl_files, get_role_variable
 from queues.publishing.client import Client
 from tests.servers import Server
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 PASSWORDS = {role.name: f"{role.name}-" + "x" * 32 for role in ROLES}
-ENVIRONMENT = {variable(role): PASSWORDS[role.name] for role in ROLES}
+ENVIRONMENT = {get_role_variable(role): PASSWORDS[role.name] for role in ROLES}
 # Only tests: somebody has to read what was refused.
 ONCE = Retry(NoBackoff(), 0)  # a wrong password does not become right
 NO_LOGIN = pytest.raises(redis.AuthenticationError)
@@ -108,7 +108,7 @@ class Plant:
 def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
     folder = tmp_path_factory.mktemp("roles")
     servers = []
-    for name, text in files(ENVIRONMENT).items():
+    for name, text in build_acl_files(ENVIRONMENT).items():
         (folder / name).write_text(text + INSPECTOR)
         place = folder / name.removesuffix(".acl")
         servers.append(GuardedServer(ServerConfig(free_port(), place, aclfile=folder / name)).start())
@@ -273,7 +273,7 @@ def test_a_url_with_a_login_keeps_it_and_special_characters_are_quoted():
 @pytest.mark.parametrize("password", ["", "short", PASSWORDS["web"]])
 def test_a_password_that_is_missing_short_or_anothers_is_refused_by_name(password):
     with pytest.raises(BadInput, match=r"^WEIR_PASSWORD_WORKERS: must") as refused:
-        files({**ENVIRONMENT, "WEIR_PASSWORD_WORKERS": password})
+        build_acl_files({**ENVIRONMENT, "WEIR_PASSWORD_WORKERS": password})
     assert "xxxx" not in str(refused.value)
 
 

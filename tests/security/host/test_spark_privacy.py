@@ -14,8 +14,13 @@ from py4j.java_gateway import CallbackServer, CallbackServerParameters
 from queues.environment import SPARK_SECRET
 from queues.errors import BadInput
 from tests.waiting import MAX_SECONDS
-from workers.host.spark_privacy import ThisUserOnly, cluster_environment, owner_of, private_settings
-from workers.pipeline.runtime.cluster import environment
+from workers.host.spark_privacy import (
+    ThisUserOnly,
+    build_cluster_environment,
+    build_private_settings,
+    find_connection_owner,
+)
+from workers.pipeline.runtime.cluster import build_environment
 
 SPEAK = """
 import socket, sys
@@ -84,25 +89,25 @@ def test_the_owner_of_a_connection_is_who_opened_it():
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as client:
         client.connect(listening.getsockname())
         with listening.accept()[0] as accepted:
-            assert owner_of(accepted) == os.getuid()
+            assert find_connection_owner(accepted) == os.getuid()
     with socket.socket() as nowhere:
-        assert owner_of(nowhere) == -1
+        assert find_connection_owner(nowhere) == -1
 
 
 def test_a_cluster_takes_its_secret_from_a_private_file_and_no_command_line(tmp_path):
     secret = "s" * 32
-    told = cluster_environment({SPARK_SECRET.name: secret}, tmp_path / "conf")
+    told = build_cluster_environment({SPARK_SECRET.name: secret}, tmp_path / "conf")
     defaults = tmp_path / "conf" / "spark-defaults.conf"
     assert told == {"SPARK_CONF_DIR": str(defaults.parent)}
     assert f"spark.authenticate.secret {secret}\n" in defaults.read_text()
     assert "spark.authenticate true\n" in defaults.read_text()
     assert defaults.stat().st_mode & 0o077 == 0
-    assert not any(secret in value for value in private_settings("local[2]", tmp_path).values())
+    assert not any(secret in value for value in build_private_settings("local[2]", tmp_path).values())
 
 
 def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(SPARK_SECRET.name, "s" * 32)
-    assert not any("s" * 32 in value for value in environment(tmp_path).values())
+    assert not any("s" * 32 in value for value in build_environment(tmp_path).values())
 
 
 @pytest.mark.parametrize(
@@ -110,6 +115,6 @@ def test_executors_are_not_handed_the_cluster_secret_by_their_environment(tmp_pa
 )
 def test_a_cluster_without_a_proper_secret_does_not_start(tmp_path: Path, secret):
     with pytest.raises(BadInput, match="WEIR_SPARK_SECRET: must have 32 or more") as refused:
-        cluster_environment({SPARK_SECRET.name: secret}, tmp_path)
+        build_cluster_environment({SPARK_SECRET.name: secret}, tmp_path)
     assert not secret or secret not in str(refused.value)
     assert not list(tmp_path.iterdir())

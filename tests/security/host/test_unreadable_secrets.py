@@ -26,17 +26,17 @@ def receiver(channel: str) -> Receiver:
 
 def plant(kind: str, url: str, **options: str) -> Any:
     row = RegisteredPlant(name="shop", kind=kind, url=url, secret_environment=NAME, options=options)
-    return adapters.adapter_of(row)
+    return adapters.create_adapter(row)
 
 
 USES = {
     "basic authentication": lambda: ServerClients("shop").resolve(URL, Login(NAME, "basic")),
-    "a sensor's database": lambda: sensor_reader._address(NAME, "database", {NAME: LATIN}),
+    "a sensor's database": lambda: sensor_reader._read_address(NAME, "database", {NAME: LATIN}),
     "a Celery app": lambda: plant("celery", "amqp://broker.example:5672"),
     "a Kafka cluster": lambda: plant("kafka", "kafka://kafka.example:9092", user="weir"),
-    "a webhook's key": lambda: webhook.secret_of(receiver("webhook")),
-    "a chat's address": lambda: apprise.address_of(receiver("apprise")),
-    "an Alertmanager's token": lambda: alertmanager._login(receiver("alertmanager")),
+    "a webhook's key": lambda: webhook.read_signing_key(receiver("webhook")),
+    "a chat's address": lambda: apprise.read_address(receiver("apprise")),
+    "an Alertmanager's token": lambda: alertmanager._build_login_headers(receiver("alertmanager")),
     "a queue's webhook": lambda: build(
         "webhook", {"url": URL, "secret_environment": NAME}, Place("alert", None)
     ),

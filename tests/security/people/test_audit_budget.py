@@ -9,7 +9,7 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from console.accounts.access import ACTIONS, Actor, create_token, family_of
+from console.accounts.access import ACTIONS, Actor, create_token, get_action_family
 from console.audit import audit_log, repeats
 from console.models import ApiToken, AuditEntry, SavedFilter
 
@@ -141,8 +141,8 @@ def test_changes_of_the_plant_are_never_folded():
 def test_whatever_a_viewer_may_do_is_bounded():
     """What is added to the table for viewers has to be named in `repeats`, too."""
     bounded = repeats.FOLDED | repeats.BUDGETED | {"plant.view"}  # viewing adds nothing
-    families = {family_of(each) for each in bounded}
+    families = {get_action_family(each) for each in bounded}
     of_viewers = {action for action, role in ACTIONS.items() if role == "viewer"}
     assert {
-        action for action in of_viewers if action not in bounded and family_of(action) not in families
+        action for action in of_viewers if action not in bounded and get_action_family(action) not in families
     } == set()

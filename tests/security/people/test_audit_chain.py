@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from console.audit import watch
-from console.audit.chain import ORIGIN, canonical
+from console.audit.chain import ORIGIN, encode_canonical_entry
 from queues.nodes.server import free_port
 from tests.console.served import ROOT
 from tests.postgres import postgres_url as postgres_url
@@ -302,8 +302,10 @@ def test_what_a_digest_covers_does_not_depend_on_how_a_database_spells_it():
         "before": {"a": [1, 2.5], "b": 100},
         "after": {"1": 0},
     }
-    assert canonical(content, 1, ORIGIN) == canonical(spelt, 1, ORIGIN)
-    assert canonical(content, 1, ORIGIN) != canonical(content | {"after": {"1": 1}}, 1, ORIGIN)
+    assert encode_canonical_entry(content, 1, ORIGIN) == encode_canonical_entry(spelt, 1, ORIGIN)
+    assert encode_canonical_entry(content, 1, ORIGIN) != encode_canonical_entry(
+        content | {"after": {"1": 1}}, 1, ORIGIN
+    )
 
 
 FIRING = "SELECT sentence FROM workers_alert WHERE rule_name = 'audit-altered' AND state = 'firing'"

@@ -26,7 +26,9 @@ def letters(poisoned: dict[str, Any], stored_snapshot: Any) -> list[str]:
     event = {"id": PERSON, "type": PERSON, "key": PERSON, "attributes": f'{{"who": "{PERSON}"}}'}
     segment.publish(cut(from_events([event], now_us=1_000_000), BlockIds()))
     (claimed,) = segment.claim("a worker", 10, 60)
-    segment.dead_letter(claimed, "a worker", [(claimed.block().explicit(), "no such customer")])
+    segment.move_to_dead_letters(
+        claimed, "a worker", [(claimed.block().build_explicit_batch(), "no such customer")]
+    )
     browser = Client()
     found = [letter for letter in _listed(browser, "administrator") if letter["node"] == "n1"]
     return [f"alert/n1/{letter['id']}" for letter in found]

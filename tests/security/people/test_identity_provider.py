@@ -78,7 +78,7 @@ def test_without_a_provider_there_is_no_such_login(db, control):
 def test_a_first_login_makes_an_account_with_the_role_of_its_groups(configured, control):
     known(configured, "s-1", preferred_username="ada", groups=["staff", "ops"])
     browser = Client()
-    assert f"Log in with {identity_provider.name()}" in browser.get("/login/").content.decode()
+    assert f"Log in with {identity_provider.get_provider_name()}" in browser.get("/login/").content.decode()
     assert log_in(browser, "s-1").url == "/settings/"
     user = User.objects.get(username="ada")
     assert [each.name for each in user.groups.all()] == ["operator"] and not user.has_usable_password()

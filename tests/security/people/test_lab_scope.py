@@ -85,7 +85,7 @@ def anothers(browsers, tmp_path) -> Experiment:
     found = Experiment.objects.get(pk=number)
     assert found.queues == ["process"]
     found.results.create(law="thesis", metrics={"x": 1}, seconds=1.0)
-    path = tmp_path / series.series_file(number, "thesis")
+    path = tmp_path / series.get_series_file(number, "thesis")
     series.write_series(path, 1.0, {"arrivals": np.arange(3.0)})
     return found
 

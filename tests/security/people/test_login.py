@@ -72,7 +72,7 @@ def test_after_a_wrong_code_the_right_one_has_to_wait(people, codes, control):
 
 
 def test_each_recovery_code_stands_in_once(people, codes, control):
-    assert len(codes) == 10 == second_factor.codes_left(people["viewer"])
+    assert len(codes) == 10 == second_factor.count_unused_codes(people["viewer"])
     assert begin_login().post("/login/code/", {"code": codes[3].upper()}).status_code == 302
     assert begin_login().post("/login/code/", {"code": codes[3]}).status_code == 422
 

@@ -8,7 +8,14 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 from django.utils import timezone
 
-from console.accounts.access import ACTIONS, OF_NO_QUEUE, Actor, actor_of_user, create_token, demand
+from console.accounts.access import (
+    ACTIONS,
+    OF_NO_QUEUE,
+    Actor,
+    build_user_actor,
+    create_token,
+    require_permission,
+)
 from console.actions import alerts, dead_letter_steering, tasks
 from console.actions.dead_letters import Name
 from console.actions.proposals import plans
@@ -91,7 +98,7 @@ def plan_of(*queues: str, empties: str = "", undoes: Plan | None = None) -> Plan
 
 
 def test_only_plans_that_move_their_queues_alone_are_theirs(loops, people):
-    actor, now = actor_of_user(people["operator"]), timezone.now()
+    actor, now = build_user_actor(people["operator"]), timezone.now()
     drain = plan_of("alert", empties="n1")
     # Which puts the node to use again, for every queue.
     roll_back = plan_of("alert", undoes=drain)
@@ -109,7 +116,7 @@ def test_only_plans_that_move_their_queues_alone_are_theirs(loops, people):
 
 
 def test_dead_letters_caps_tasks_and_silences_of_other_queues_are_refused(loops, people, browsers):
-    actor, now = actor_of_user(people["operator"]), timezone.now()
+    actor, now = build_user_actor(people["operator"]), timezone.now()
     with pytest.raises(PermissionDenied):
         dead_letter_steering.act(actor, "requeue", [Name("process", "n1", "1-0", "x")], "a test")
     assert fetch(browsers["operator"], "/queues/process/cap", {"cap": "nodes", **WHY}) == 403
@@ -132,8 +139,8 @@ def test_dead_letters_caps_tasks_and_silences_of_other_queues_are_refused(loops,
 def test_an_act_whose_queues_are_not_said_is_refused_to_who_is_limited(action):
     actor = Actor("somebody", "administrator", queues=frozenset({"alert"}))
     with pytest.raises(PermissionDenied):
-        demand(actor, action)
-    demand(actor, action, ["alert"])
+        require_permission(actor, action)
+    require_permission(actor, action, ["alert"])
 
 
 def test_a_limit_holds_for_the_tokens_of_whom_it_limits(loops, people):

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 
 from console.accounts import token_failures
-from console.accounts.access import NOBODY, Actor, demand
+from console.accounts.access import NOBODY, Actor, require_permission
 from console.audit import audit_log
 from console.audit import refusals as refused
 from console.audit.repeats import MAX_A_MINUTE
@@ -54,7 +54,7 @@ def test_strangers_who_are_not_known_do_not_write_into_it(client, control):
     client.get("/audit/")
     client.get("/api/v1/audit")
     with pytest.raises(PermissionDenied):
-        demand(NOBODY, "audit.view")
+        require_permission(NOBODY, "audit.view")
     assert refusals() == []
 
 
@@ -89,7 +89,7 @@ def test_under_asgi_too():
 @pytest.mark.django_db(transaction=True)
 def test_who_hangs_up_before_the_refusal_is_noted_all_the_same(application, secrets, control, monkeypatch):
     sent = HangingUp("/api/v1/audit", method="GET", authorization=f"Bearer {secrets['viewer']}")
-    real = token_failures.actor_of
+    real = token_failures.authenticate_token
 
     def cut_off(*args):
         sent.hang_up()

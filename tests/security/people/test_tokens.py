@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.accounts import tokens
-from console.accounts.access import actor_of_token, actor_of_user, create_token, demand
+from console.accounts.access import build_user_actor, create_token, find_token_actor, require_permission
 from console.models import ApiToken, AuditEntry, Identity, Submission
 from queues.models import Queue
 from workers.models import Loop
@@ -40,7 +40,7 @@ def test_a_new_token_takes_the_place_of_those_that_ended_long_ago(people, contro
         create_token(owner, name, "viewer", now + timedelta(days=days))
     create_token(owner, "long-revoked", "viewer", now + timedelta(days=1))
     ApiToken.objects.filter(name="long-revoked").update(revoked_at=now - timedelta(days=401))
-    tokens.make(actor_of_user(owner), "new", "viewer", 1, now)
+    tokens.make(build_user_actor(owner), "new", "viewer", 1, now)
     assert set(ApiToken.objects.values_list("name", flat=True)) == {"lately-over", "good", "new"}
 
 
@@ -68,13 +68,13 @@ def test_tokens_stay_dead_when_their_owner_is_enabled_again(people, browsers, co
         answer = browsers["administrator"].post(f"/settings/users/{people['operator'].pk}", posted)
         assert answer.status_code == 302
     assert User.objects.get(username="operator").is_active
-    assert actor_of_token(secret, timezone.now()) is None
+    assert find_token_actor(secret, timezone.now()) is None
 
 
 def test_a_password_that_an_administrator_resets_ends_the_tokens_too(people, browsers, control):
     secret = made(people["operator"], "t", "operator")
     browsers["administrator"].post(f"/settings/users/{people['operator'].pk}/reset", {"reason": "a test"})
-    assert actor_of_token(secret, timezone.now()) is None
+    assert find_token_actor(secret, timezone.now()) is None
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_child_made_before_has_no_more_than_its_parent_now(of_parent, own, may
     owner, until = people["administrator"], timezone.now() + timedelta(days=1)
     parent = create_token(owner, "parent", "administrator", until, actions=of_parent)[0]
     child = create_token(owner, "child", "administrator", until, actions=own, parent=parent)[1]
-    actor = actor_of_token(child, timezone.now())
+    actor = find_token_actor(child, timezone.now())
     assert [each for each in (*may, *may_not) if actor.may(each)] == may
 
 
@@ -147,14 +147,14 @@ def test_a_child_dies_with_its_parent(end, people, control):
         people["operator"], "parent", "operator", now + timedelta(days=1), actions=["token.mint", "plant"]
     )
     child = minted(secret).json()["token"]
-    assert actor_of_token(child, now).may("plant.view")
+    assert find_token_actor(child, now).may("plant.view")
     if end == "deleted":
         parent.delete()
     else:
         ApiToken.objects.filter(pk=parent.pk).update(
             **{"revoked_at": now} if end == "revoked" else {"expires_at": now}
         )
-    assert actor_of_token(child, now) is None
+    assert find_token_actor(child, now) is None
 
 
 def test_revoking_a_token_revokes_its_children_and_says_so(people, browsers, control):
@@ -192,13 +192,13 @@ def test_revoking_a_token_revokes_its_children_and_says_so(people, browsers, con
 )
 def test_a_token_has_the_actions_that_it_names(actions, action, may, people):
     secret = made(people["administrator"], "t", "administrator", actions=actions)
-    assert actor_of_token(secret, timezone.now()).may(action) is may
+    assert find_token_actor(secret, timezone.now()).may(action) is may
 
 
 def test_a_token_publishes_to_its_queues_only(people, control, queues):
     secret = made(people["operator"], "t", "producer", queues=["alert"])
-    actor = actor_of_token(secret, timezone.now())
-    demand(actor, "events.publish", ["alert"])
+    actor = find_token_actor(secret, timezone.now())
+    require_permission(actor, "events.publish", ["alert"])
     answer = post(secret, "/api/v1/queues/process/events", {"type": "a"})
     assert answer.status_code == 403 and "process" in answer.content.decode()
 

@@ -15,7 +15,7 @@ from django.test import Client
 from console.actions import exports
 from console.assistants import endpoint
 from console.web import admission
-from console.web.admission import LINES, Admission, claim, credential_of, line_of
+from console.web.admission import LINES, Admission, choose_waiting_line, claim, compute_credential_digest
 from console.web.refusal import RequestRefused
 from console.web.slow_reader import PATIENCE_SECONDS, Reader, ReaderLeft
 from tests.virtual_time import in_virtual_time
@@ -126,7 +126,7 @@ async def answer_the_viewer(scope: dict[str, Any], receive: Any, send: Any) -> N
     """An application that finds every credential to be the viewer's."""
     while (await receive()).get("more_body"):
         pass
-    if credential_of(scope):
+    if compute_credential_digest(scope):
         claim(scope, "person:viewer")
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
@@ -189,7 +189,7 @@ def test_sessions_tokens_and_assistants_are_counted_for_their_person(
     assert [(each.status_code, each["Retry-After"]) for each in answers] == [(429, "1")] * 3
     scope = {"headers": [(b"authorization", f"Bearer {secrets['viewer']}".encode())], "client": (SOMEBODY, 5)}
     with pytest.raises(RequestRefused):
-        endpoint._actor(scope)
+        endpoint._authenticate_caller(scope)
     assert len(claimed) == 4 and len(set(claimed)) == 1
 
 
@@ -204,7 +204,9 @@ async def test_readers_of_files_from_everywhere_keep_nobody_from_the_pages():
 @in_virtual_time
 async def test_who_reads_nothing_is_let_go_and_the_next_is_served(line):
     paths = ("/", "/api/v1/ledger", "/audit/export", "/static/a.js", "/readyz", "/healthz")
-    path = next((each for each in paths if line_of({"method": "GET", "path": each}) == line.name), "/")
+    path = next(
+        (each for each in paths if choose_waiting_line({"method": "GET", "path": each}) == line.name), "/"
+    )
     application = Admission(answer)
     async with slow_readers(application, path, "198.51.100.{}", many=line.at_work) as tasks:
         assert application.at_work.total()
@@ -283,7 +285,7 @@ async def test_django_closes_an_export_whose_reader_has_left(settings):
 
     class Export(ASGIHandler):
         async def run_get_response(self, request: Any) -> HttpResponseBase:
-            return StreamingHttpResponse(exports._asynchronous(pieces()))
+            return StreamingHttpResponse(exports._iterate_asynchronously(pieces()))
 
     loop = asyncio.get_running_loop()
     application = Admission(Export(), reading_seconds=0.05)

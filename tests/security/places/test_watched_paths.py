@@ -56,12 +56,12 @@ def test_however_many_ask_readiness_is_found_once_a_second():
 
     shared = SharedReadiness(find, clock=lambda: seconds[0], retained_seconds=1.0)
     with ThreadPoolExecutor(8) as threads:
-        answers = [threads.submit(shared.parts, timezone.now()) for _ in range(100)]
+        answers = [threads.submit(shared.list_parts, timezone.now()) for _ in range(100)]
         begun.set()
         assert all(each.result() == OK for each in answers)
     assert len(found) == 1
     seconds[0] = 1.1
-    shared.parts(timezone.now())
+    shared.list_parts(timezone.now())
     assert len(found) == 2
 
 

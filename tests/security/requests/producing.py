@@ -22,5 +22,5 @@ def producer(secrets, plant_topology) -> Iterator[Callable[..., Any]]:
         return Client().post(ADDRESS + query, body, content_type=content_type, **token, **headers)
 
     yield post
-    publisher.publisher().close()
-    publisher._client.cache_clear()
+    publisher.get_publisher_client().close()
+    publisher._get_client.cache_clear()

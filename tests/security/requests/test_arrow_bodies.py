@@ -140,7 +140,9 @@ def test_the_api_refuses_it_and_stores_nothing(case, producer, nodes):
     answer = producer(REFUSED[case][0], ARROW)
     assert answer.status_code == 400
     assert REFUSED[case][1] in json.dumps(answer.json())
-    assert all(Segment(node.client(), "alert").counters()["inserted_events"] == 0 for node in nodes.values())
+    assert all(
+        Segment(node.client(), "alert").get_counters()["inserted_events"] == 0 for node in nodes.values()
+    )
 
 
 @pytest.mark.django_db

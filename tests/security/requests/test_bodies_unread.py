@@ -13,9 +13,9 @@ from django.db import connection
 
 from console.accounts.access import Actor
 from console.accounts.connection import run_in_thread
-from console.accounts.quotas import Quota, quota_of
+from console.accounts.quotas import Quota, get_actor_quota
 from console.api.ingestion import body_allowance, publisher
-from console.api.ingestion.body_allowance import allowance_of
+from console.api.ingestion.body_allowance import load_allowance
 from console.api.ingestion.body_limit import LARGE_OF_ONE, STRANGER_BYTES, Allowance, BodyLimit
 from console.models import ApiToken
 from tests.asgi import scope_of
@@ -61,8 +61,8 @@ class Sent:
 @pytest.fixture
 def limit(plant_topology) -> Iterator[BodyLimit]:
     """The console's own limit, in front of an application that reads all of a body."""
-    yield BodyLimit(reading_all, allowed=allowance_of)
-    publisher._client.cache_clear()
+    yield BodyLimit(reading_all, allowed=load_allowance)
+    publisher._get_client.cache_clear()
 
 
 async def reading_all(scope: Any, receive: Any, send: Any) -> None:
@@ -127,7 +127,7 @@ async def test_who_sends_a_body_is_asked_while_another_is_waited_for(limit, secr
 
     def quota_after_both(actor: Actor) -> Quota:
         both.wait(MAX_SECONDS)
-        return quota_of(actor)
+        return get_actor_quota(actor)
 
     monkeypatch.setattr(body_allowance, "quota_of", quota_after_both)
     bearer = f"Bearer {secrets['producer']}"
@@ -162,7 +162,7 @@ async def test_a_form_of_somebody_who_is_logged_in_is_taken_up_to_1_mib(limit, b
 def test_a_token_over_its_quota_is_answered_so_before_its_body_is_read(limit, secrets, control):
 
     token = ApiToken.objects.get(name="of-producer")
-    quota_of(Actor("token:of-producer", "producer", token=token)).charge(10**8, 0)
+    get_actor_quota(Actor("token:of-producer", "producer", token=token)).charge(10**8, 0)
     sent = async_to_sync(Sent(ADDRESS, LARGE, authorization=f"Bearer {secrets['producer']}").to)(limit)
     assert (sent.status, sent.read_bytes) == (429, 0)
     assert int(sent.headers["retry-after"]) > 900

@@ -131,8 +131,8 @@ def test_the_document_of_the_api_states_the_problems_of_every_route():
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             stated = {int(status): each for status, each in operation["responses"].items()}
-            assert stated.keys() >= set(v1.problems_of(method)), (method, path)
-            for status in v1.problems_of(method):
+            assert stated.keys() >= set(v1.list_problem_statuses(method)), (method, path)
+            for status in v1.list_problem_statuses(method):
                 assert "application/problem+json" in stated[status]["content"], (method, path, status)
     assert schema["components"]["schemas"]["Problem"]["required"]
 

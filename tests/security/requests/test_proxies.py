@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.connections.client_addresses import networks_of
+from console.connections.client_addresses import parse_networks
 from console.web.proxies import TrustedProxies
 from tests.waiting import MAX_SECONDS
 
@@ -17,7 +17,7 @@ def seen(peer: str | None, *forwarded: str, proto: str | None = None, trusted: s
     headers = [(b"x-forwarded-for", each.encode()) for each in forwarded]
     headers += [(b"x-forwarded-proto", proto.encode())] if proto else []
     scope = {"type": "http", "scheme": "http", "client": peer and (peer, 5), "headers": headers}
-    result = TrustedProxies(None, networks_of(trusted)).rewrite_scope(scope)
+    result = TrustedProxies(None, parse_networks(trusted)).rewrite_scope(scope)
     return result["client"] and result["client"][0], result["scheme"]
 
 
@@ -58,7 +58,7 @@ def test_https_is_believed_from_a_trusted_proxy_only():
 
 def test_a_network_that_is_none_is_refused():
     with pytest.raises(ValueError):
-        networks_of("10.0.3.0/24 everybody")
+        parse_networks("10.0.3.0/24 everybody")
 
 
 def test_the_served_console_believes_no_header_of_a_peer_on_its_own_host(served):

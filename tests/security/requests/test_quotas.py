@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.accounts.access import Actor
-from console.accounts.quotas import BURST_SECONDS, Quota, quota_of
+from console.accounts.quotas import BURST_SECONDS, Quota, get_actor_quota
 from console.models import ApiToken
 from queues import keys
 from queues.control.acknowledged import NotReplicated
@@ -88,7 +88,9 @@ def test_what_is_stored_is_answered_so_also_where_its_quota_can_not_be_booked(
     monkeypatch.setattr(Quota, "charge", charge)
     answer = producer(body)
     assert answer.status_code == status
-    stored = sum(Segment(server.client(), "alert").counters()["inserted_events"] for server in nodes.values())
+    stored = sum(
+        Segment(server.client(), "alert").get_counters()["inserted_events"] for server in nodes.values()
+    )
     assert answer.json()["published"] == stored == (3 if status == 202 else 0)
 
 
@@ -117,7 +119,9 @@ def test_the_plants_settings_hold_for_tokens_without_their_own(people, producer,
 
 def quota_of_producer() -> Quota:
 
-    return quota_of(Actor("token:of-producer", "producer", token=ApiToken.objects.get(name="of-producer")))
+    return get_actor_quota(
+        Actor("token:of-producer", "producer", token=ApiToken.objects.get(name="of-producer"))
+    )
 
 
 @SAME_SERVER

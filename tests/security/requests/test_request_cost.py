@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 import redis
 
-from console.embedded.processes import web
+from console.embedded.processes import build_web_process
 from tests.console.served import ROOT, Served
 from tests.security.requests.arrow_bodies import batch_of, columns, schema_of, stream
 from tests.security.requests.producing import ADDRESS, ARROW, LINES
@@ -243,7 +243,7 @@ def memory(process: psutil.Process, name: str) -> int:
 
 def web_process(served: Served) -> psutil.Process:
     """The process of the console, a child of this one."""
-    words = " ".join(web("127.0.0.1", served.port).command[:2])
+    words = " ".join(build_web_process("127.0.0.1", served.port).command[:2])
     children = psutil.Process(os.getpid()).children()
     return next(
         each for each in children if words in " ".join(each.cmdline()) and str(served.port) in each.cmdline()

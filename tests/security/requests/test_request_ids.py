@@ -6,7 +6,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from console.connections.client_addresses import networks_of
+from console.connections.client_addresses import parse_networks
 from console.web.proxies import TrustedProxies
 from console.web.request_id import RequestId
 
@@ -28,7 +28,7 @@ async def answered_id(peer: str, chosen: str, **more: str) -> str:
 
     headers = [(name.lower().encode(), value.encode()) for name, value in more.items()]
     scope = {"type": "http", "scheme": "http", "client": (peer, 5), "headers": headers}
-    await TrustedProxies(application, networks_of("10.0.3.0/24"))(scope, None, None)
+    await TrustedProxies(application, parse_networks("10.0.3.0/24"))(scope, None, None)
     return answered[0]
 
 

@@ -91,7 +91,7 @@ def test_of_two_alerters_that_two_primaries_gave_one_number_the_second_checks_no
     assert first.step(now, 100.0) is not None
     control.flushall()  # the other primary knows of no lease
     publish(control, lost(), 1)
-    given = evaluator.greatest_fence()
+    given = evaluator.get_greatest_fence()
     # Their clocks agree to a microsecond, and it asked before the first had written.
     monkeypatch.setattr(Lease, "acquire", lambda self, at_least=0: given)
     assert second.step(now, 100.0) is None

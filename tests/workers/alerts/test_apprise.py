@@ -204,7 +204,7 @@ def test_an_address_that_is_not_set_says_what_to_set(monkeypatch):
     made = chat(monkeypatch, "json://x")
     assert apprise.setup_error(made) == ""
     with pytest.raises(Failed, match="WEIR_SECRET_CHAT is not set"):
-        apprise.address_of(made, {})
+        apprise.read_address(made, {})
     with pytest.raises(BadInput, match="secret_environment"):
         receivers.define("chat", "apprise", {"secret_environment": "WEIR_SECRET_KEY"})
     with pytest.raises(BadInput, match="secret_environment"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.automaton import Episode, Terms, Thresholds, advance, due_steps, reopen
+from workers.alerts.lifecycle.automaton import Episode, Terms, Thresholds, advance, find_due_steps, reopen
 
 TERMS = Terms(for_seconds=10.0, keep_seconds=20.0, acknowledge_seconds=600.0)
 LOOK = 2.0
@@ -104,11 +104,11 @@ def test_where_every_check_comes_late_it_fires_and_ends_all_the_same():
 def test_an_acknowledgement_runs_out_and_it_fires_again_in_a_new_round():
     course = Course()
     course.fire()
-    course.episode, _ = due_steps(course.episode, False, [0.0], course.now)
+    course.episode, _ = find_due_steps(course.episode, False, [0.0], course.now)
     course.episode = automaton.acknowledge(course.episode, TERMS, course.now)
     assert course.looks("on", 598).state == automaton.ACKNOWLEDGED
     assert course.looks("on", 4).state == automaton.FIRING
-    after, due = due_steps(course.episode, False, [0.0, 60.0], course.now)
+    after, due = find_due_steps(course.episode, False, [0.0, 60.0], course.now)
     assert (after.round, due) == (2, [0])
 
 
@@ -124,16 +124,16 @@ def test_what_is_about_to_end_notifies_nobody_when_its_acknowledgement_runs_out(
 def test_snoozing_stops_the_steps_and_ends_by_itself():
     course = Course()
     course.fire()
-    course.episode, due = due_steps(course.episode, False, [0.0], course.now)
+    course.episode, due = find_due_steps(course.episode, False, [0.0], course.now)
     assert due == [0]
     course.episode = automaton.snooze(course.episode, course.now + 60)
     for _ in range(20):
         course.look("on")
-        course.episode, due = due_steps(course.episode, True, [0.0], course.now)
+        course.episode, due = find_due_steps(course.episode, True, [0.0], course.now)
         assert due == []
     course.looks("on", 60)
     assert course.episode.snoozed_until is None
-    course.episode, due = due_steps(course.episode, False, [0.0], course.now)
+    course.episode, due = find_due_steps(course.episode, False, [0.0], course.now)
     assert (course.episode.round, due) == (2, [0])
 
 
@@ -143,7 +143,7 @@ def test_the_steps_come_in_their_order_after_their_delays():
     notified = []
     for _ in range(500):
         course.look("on")
-        course.episode, due = due_steps(course.episode, False, [0.0, 300.0, 900.0], course.now)
+        course.episode, due = find_due_steps(course.episode, False, [0.0, 300.0, 900.0], course.now)
         notified += [(at, course.now - course.episode.told_from) for at in due]
     assert [at for at, _ in notified] == [0, 1, 2]
     assert [round(seconds) for _, seconds in notified] == [0, 300, 900]
@@ -152,8 +152,8 @@ def test_the_steps_come_in_their_order_after_their_delays():
 def test_after_a_long_gap_all_steps_that_are_due_come_at_once():
     course = Course()
     course.fire()
-    course.episode, _ = due_steps(course.episode, False, [0.0, 300.0], course.now)
-    assert due_steps(course.episode, False, [0.0, 300.0], course.now + 5_000)[1] == [1]
+    course.episode, _ = find_due_steps(course.episode, False, [0.0, 300.0], course.now)
+    assert find_due_steps(course.episode, False, [0.0, 300.0], course.now + 5_000)[1] == [1]
 
 
 def test_what_comes_back_soon_is_the_same_and_nobody_has_it_any_more():
@@ -166,26 +166,26 @@ def test_what_comes_back_soon_is_the_same_and_nobody_has_it_any_more():
     assert not automaton.is_same(course.episode, course.now + 601)
     again = reopen(course.episode, course.now + 100)
     assert (again.state, again.came_back, again.resolved_at) == (automaton.FIRING, 1, None)
-    assert due_steps(again, False, [0.0], course.now + 100)[1] == [0]
+    assert find_due_steps(again, False, [0.0], course.now + 100)[1] == [0]
 
 
 def test_what_flaps_notifies_somebody_only_after_a_calm_time():
     episode = Episode(automaton.RESOLVED, 0.0, 0.0, resolved_at=10.0, came_back=2, round=1, next_step=1)
     again = reopen(episode, 20.0)
-    assert due_steps(again, False, [0.0], 21.0)[1] == []
-    assert due_steps(again, False, [0.0], 20.0 + automaton.CALM_SECONDS)[1] == [0]
+    assert find_due_steps(again, False, [0.0], 21.0)[1] == []
+    assert find_due_steps(again, False, [0.0], 20.0 + automaton.CALM_SECONDS)[1] == [0]
 
 
 @pytest.mark.parametrize(
     ("value", "signal"), [(None, "unknown"), (10.0, "on"), (9.0, "between"), (5.0, "between"), (4.9, "off")]
 )
 def test_between_the_thresholds_nothing_changes(value, signal):
-    assert Thresholds(10.0, 5.0).signal(value) == signal
-    assert Thresholds(-10.0, -5.0, above=False).signal(None if value is None else -value) == signal
+    assert Thresholds(10.0, 5.0).compute_signal(value) == signal
+    assert Thresholds(-10.0, -5.0, above=False).compute_signal(None if value is None else -value) == signal
 
 
 def test_equal_thresholds_leave_nothing_between():
-    assert [Thresholds(1.0, 1.0).signal(value) for value in (0.0, 1.0)] == ["off", "on"]
+    assert [Thresholds(1.0, 1.0).compute_signal(value) for value in (0.0, 1.0)] == ["off", "on"]
 
 
 steps = st.lists(
@@ -218,7 +218,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
                 else automaton.snooze(episode, now + 300)
             )
         if episode is not None and episode.state != automaton.PENDING:
-            episode, _ = due_steps(episode, quiet, [0.0], now)
+            episode, _ = find_due_steps(episode, quiet, [0.0], now)
     if episode is not None and episode.state == automaton.RESOLVED:
         episode = None
     notified, rounds = False, episode.round if episode else 0
@@ -228,7 +228,7 @@ def test_whatever_happens_and_however_the_clock_jumps_it_notifies_and_then_it_en
         episode = advance(episode, "on", terms, now, LOOK)
         if episode.state == automaton.FIRING:
             before = episode.next_step
-            episode, due = due_steps(episode, episode.snoozed_until is not None, [0.0], now)
+            episode, due = find_due_steps(episode, episode.snoozed_until is not None, [0.0], now)
             notified = notified or bool(due) or (episode.snoozed_until is None and before == 1)
     assert notified and episode.round >= rounds
     for _ in range(round(terms.keep_seconds / LOOK) + 2):
@@ -248,7 +248,7 @@ def test_a_step_is_due_once_a_round(course):
         episode = advance(episode, signal, Terms(0.0, 4.0), now, LOOK)
         if episode is None or episode.state == automaton.PENDING:
             continue
-        episode, due = due_steps(episode, quiet, [0.0, 4.0], now)
+        episode, due = find_due_steps(episode, quiet, [0.0, 4.0], now)
         for at in due:
             assert (episode.round, at) not in seen
             seen.add((episode.round, at))

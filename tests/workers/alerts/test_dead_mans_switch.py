@@ -7,7 +7,12 @@ import pytest
 
 from queues import keys
 from tests.workers.alerts.receiving import hook
-from workers.alerts.dead_mans_switch import DeadMansSwitch, WatchFacts, failure, find_undelivered_error
+from workers.alerts.dead_mans_switch import (
+    DeadMansSwitch,
+    WatchFacts,
+    describe_failure,
+    find_undelivered_error,
+)
 from workers.alerts.delivery import outbox, receivers
 from workers.alerts.lifecycle.models import AlertWatch, Message, Receiver
 
@@ -27,7 +32,7 @@ NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
     ],
 )
 def test_what_does_not_work_is_said(facts, said):
-    assert failure(facts) == said
+    assert describe_failure(facts) == said
 
 
 @pytest.fixture

@@ -159,9 +159,9 @@ def test_a_secret_comes_from_the_environment_that_is_named(posts):
     made = receivers.define(
         "hook", "webhook", {"url": "https://x/", "secret_environment": "WEIR_SECRET_DESK"}
     )
-    assert webhook.secret_of(made, {"WEIR_SECRET_DESK": "hush"}) == b"hush"
+    assert webhook.read_signing_key(made, {"WEIR_SECRET_DESK": "hush"}) == b"hush"
     with pytest.raises(Failed, match="WEIR_SECRET_DESK is not set"):
-        webhook.secret_of(made, {})
+        webhook.read_signing_key(made, {})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from workers.alerts.conditions.evidence import (
     Failing,
     Gatherer,
     LoopFacts,
-    facts_of_loops,
+    list_loop_facts,
 )
 from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import evaluator, impact, notifying
@@ -451,11 +451,11 @@ def test_a_hold_of_many_loops_is_a_hold_of_each(looks, django_user_model):
     loop = Loop.objects.create(
         name="worker_rate/alert/n1", law="worker_rate", target={"queue": "alert", "node": "n1"}
     )
-    (before,) = facts_of_loops(looks.now, {})
+    (before,) = list_loop_facts(looks.now, {})
     owner = django_user_model.objects.create(username="desk-2")
     given = {"reason": "maintenance", "queue": "alert", "now": looks.at, "minutes": 30}
     set_override(name="mode", value="hold", owner=owner, **given)
-    (after,) = facts_of_loops(looks.now + 1, {})
+    (after,) = list_loop_facts(looks.now + 1, {})
     assert (before.name, before.mode, before.held_since) == (loop.name, "auto", None)
     assert (after.mode, after.held_since) == ("hold", looks.now)
 

@@ -10,7 +10,7 @@ from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions import plant_conditions
 from workers.alerts.conditions.evidence import Evidence
 from workers.alerts.delivery import outbox
-from workers.alerts.evaluation.impact import SAFE, Impacts, first_step
+from workers.alerts.evaluation.impact import SAFE, Impacts, describe_first_step
 
 PAUSE = {"part": "consumption", "override": 1, "by": "ada", "reason": "x", "until": 2000.0}
 BEHIND = {"kind": "jobs", "wait_seconds": 40.0, "waiting_events": 9_000}
@@ -39,8 +39,8 @@ def test_what_the_other_queues_do(others, said):
 
 
 def test_points_of_a_lost_node_are_said_to_move_only_while_it_has_some():
-    assert first_step("node_lost", points=3).endswith("to other nodes after 10 s.")
-    assert first_step("node_lost", points=0) == "Check the node's host, server, and agent."
+    assert describe_first_step("node_lost", points=3).endswith("to other nodes after 10 s.")
+    assert describe_first_step("node_lost", points=0) == "Check the node's host, server, and agent."
 
 
 def test_a_slow_queue_is_as_late_as_its_slowest_events_are():
@@ -89,9 +89,9 @@ def test_what_an_alert_meant_is_not_said_of_its_end(db):
     looks.look()
     looks.pass_seconds(20)
     alert = the_alert()
-    assert outbox.content("firing", [alert])["alerts"][0]["impact"] != ""
+    assert outbox.build_message_content("firing", [alert])["alerts"][0]["impact"] != ""
     alert.resolved_at = looks.at
-    assert outbox.content("resolved", [alert])["alerts"][0]["impact"] == ""
+    assert outbox.build_message_content("resolved", [alert])["alerts"][0]["impact"] == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.lifecycle.inhibition import EXPLAINS, LINGER_SECONDS, Party, causes
+from workers.alerts.lifecycle.inhibition import EXPLAINS, LINGER_SECONDS, Party, find_causes
 from workers.alerts.rules import matching
 
 LABELS = {"rule": "queue-behind", "severity": "warning", "queue": "orders-eu"}
@@ -65,7 +65,7 @@ def test_what_is_explained_hands_over_to_the_first_cause():
     busy = Party(2, "node_toobusy", "warning", {"node": "n1"})
     queue = Party(3, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n1"]})
     other = Party(4, "queue_wait", "warning", {"queue": "p"}, {"nodes": ["n2"]})
-    assert causes([lost, busy, queue, other]) == {2: 1, 3: 1}
+    assert find_causes([lost, busy, queue, other]) == {2: 1, 3: 1}
 
 
 def test_what_a_lost_node_has_explained_stays_below_it_while_its_backlog_is_worked_off():
@@ -73,10 +73,10 @@ def test_what_a_lost_node_has_explained_stays_below_it_while_its_backlog_is_work
     back = replace(lost, is_clear=True)
     over = replace(back, ended_seconds=LINGER_SECONDS)
     behind = Party(2, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n2"]}, under=1)
-    assert causes([back, behind]) == causes([over, behind]) == {2: 1}
-    assert causes([back, replace(behind, under=None)]) == {}
-    assert causes([lost, behind]) == {}  # it has nothing on the node, and waits all the same
-    assert causes([replace(over, ended_seconds=LINGER_SECONDS + 1.0), behind]) == {}
+    assert find_causes([back, behind]) == find_causes([over, behind]) == {2: 1}
+    assert find_causes([back, replace(behind, under=None)]) == {}
+    assert find_causes([lost, behind]) == {}  # it has nothing on the node, and waits all the same
+    assert find_causes([replace(over, ended_seconds=LINGER_SECONDS + 1.0), behind]) == {}
 
 
 @pytest.mark.parametrize("condition", ["pipeline_down", "pipeline_stalled", "pipeline_lag"])
@@ -84,9 +84,9 @@ def test_a_lost_node_explains_that_the_pipeline_which_reads_it_fails_and_what_th
     lost = Party(1, "node_lost", "critical", {"node": "n1"})
     fails = Party(2, condition, "critical", {"pipeline": "main"}, {"nodes": ["n1", "n2"]})
     lags = Party(3, "pipeline_lag", "warning", {"pipeline": "main"}, {"nodes": ["n1", "n2"]})
-    assert causes([lost, fails, lags]) == {2: 1, 3: 1}
+    assert find_causes([lost, fails, lags]) == {2: 1, 3: 1}
     silent, elsewhere = replace(fails, touches={}), replace(fails, touches={"nodes": ["n2"]})
-    assert causes([lost, silent]) == causes([lost, elsewhere]) == {}
+    assert find_causes([lost, silent]) == find_causes([lost, elsewhere]) == {}
 
 
 @pytest.mark.parametrize("cause", ["order_unreached", "sensor_silent"])
@@ -97,7 +97,7 @@ def test_what_makes_the_loops_of_an_attached_plant_hold_explains_them_and_no_oth
     others = Party(4, "loop_stale", "warning", {"loop": "x", "plant": "west"})
     ours = Party(5, "loop_stale", "warning", {"loop": "worker_rate/alert/n1", "queue": "alert"})
     explained = {2: 1, 3: 1} if cause == "order_unreached" else {2: 1}
-    assert causes([unreached, blind, held, others, ours]) == explained
+    assert find_causes([unreached, blind, held, others, ours]) == explained
 
 
 def test_one_budget_that_burns_is_one_incident_and_no_other_objective_s():
@@ -107,9 +107,9 @@ def test_one_budget_that_burns_is_one_incident_and_no_other_objective_s():
     slow, spent = budget(3, "burn_slow", "notice"), budget(4, "spent", "warning")
     medium, fast = budget(2, "burn_medium", "warning"), budget(1, "burn_fast", "critical")
     other = budget(5, "burn_medium", "warning", "cheap")
-    assert causes([slow, spent, medium, fast, other]) == {2: 1, 3: 1, 4: 1}
-    assert causes([slow, spent, medium, other]) == {3: 2, 4: 2}
-    assert causes([slow, spent]) == {}
+    assert find_causes([slow, spent, medium, fast, other]) == {2: 1, 3: 1, 4: 1}
+    assert find_causes([slow, spent, medium, other]) == {3: 2, 4: 2}
+    assert find_causes([slow, spent]) == {}
 
 
 def waiting(number, queue, condition="queue_wait", **touches):
@@ -119,29 +119,31 @@ def waiting(number, queue, condition="queue_wait", **touches):
 def test_a_queue_whose_workers_fill_the_pool_explains_those_that_wait_for_it():
     slow, others = waiting(1, "mail"), [waiting(2, "orders", crowded_by="mail"), waiting(3, "video")]
     saturated = Party(4, "workers_saturated", "notice", {}, {"crowded_by": "mail"})
-    assert causes([slow, *others, saturated]) == {2: 1, 4: 1}
-    assert causes([waiting(1, "mail", "queue_latency"), *others]) == {2: 1}
+    assert find_causes([slow, *others, saturated]) == {2: 1, 4: 1}
+    assert find_causes([waiting(1, "mail", "queue_latency"), *others]) == {2: 1}
     missing = Party(9, "workers_missing", "critical", {})
-    assert causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, "whatever stops the workers comes first"
+    assert find_causes([slow, *others, missing]) == {1: 9, 2: 9, 3: 9}, (
+        "whatever stops the workers comes first"
+    )
 
 
 def test_a_queue_that_falls_behind_explains_that_its_loop_is_at_its_limit_or_without_effect():
     slow, crowded, other = waiting(1, "mail"), waiting(2, "orders", crowded_by="mail"), waiting(3, "video")
     own = [waiting(4, "mail", "loop_ineffective"), waiting(5, "orders", "loop_saturated", crowded_by="mail")]
     elsewhere, harm = waiting(6, "news", "loop_ineffective"), waiting(7, "mail", "loop_harmful")
-    assert causes([slow, crowded, other, *own, elsewhere, harm]) == {2: 1, 4: 1, 5: 1}
+    assert find_causes([slow, crowded, other, *own, elsewhere, harm]) == {2: 1, 4: 1, 5: 1}
 
 
 def test_a_queue_that_falls_behind_is_slow_too_and_that_is_one_incident():
     behind, slow = waiting(1, "mail"), waiting(2, "mail", "queue_latency")
-    assert causes([slow, behind, waiting(3, "video", "queue_latency")]) == {2: 1}
+    assert find_causes([slow, behind, waiting(3, "video", "queue_latency")]) == {2: 1}
 
 
 def test_a_cause_that_is_over_explains_a_while_longer():
     queue = Party(3, "queue_wait", "warning", {"queue": "q"}, {"nodes": ["n1"]})
     for seconds, explains in ((1.0, True), (LINGER_SECONDS + 1, False)):
         lost = Party(1, "node_lost", "critical", {"node": "n1"}, ended_seconds=seconds)
-        assert (causes([lost, queue]) == {3: 1}) == explains
+        assert (find_causes([lost, queue]) == {3: 1}) == explains
 
 
 parties = st.lists(
@@ -171,7 +173,7 @@ def test_somebody_is_always_notified(found):
     """Whatever is open: of all open alerts that have a cause, the cause has none; and it is as grave."""
     grave = {"notice": 0, "warning": 1, "critical": 2}
     by_id = {party.id: party for party in found}
-    explained = causes(found)
+    explained = find_causes(found)
     for each, cause in explained.items():
         assert cause not in explained and cause != each
         assert grave[by_id[cause].severity] >= grave[by_id[each].severity]

@@ -11,11 +11,11 @@ from workers.alerts.delivery import outbox
 from workers.alerts.delivery.notification import (
     AlertFacts,
     DeliveryFacts,
-    notification,
-    notification_of,
+    build_notification,
+    load_notification,
 )
 from workers.alerts.lifecycle.models import Message
-from workers.alerts.lifecycle.on_call import AlertSituation, situation
+from workers.alerts.lifecycle.on_call import AlertSituation, describe_situation
 
 AT = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
 STEPS = (
@@ -50,25 +50,34 @@ def test_an_alert_whose_steps_are_over_names_whom_it_reached_and_not_whom_it_nam
     looks.snapshot = lost()
     looks.look()
     looks.pass_seconds(60)
-    assert situation(the_alert()).words == "Not acknowledged; all escalation steps are done. No receiver has been notified."
+    assert (
+        describe_situation(the_alert()).words
+        == "Not acknowledged; all escalation steps are done. No receiver has been notified."
+    )
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
-    assert situation(the_alert()).words == "Not acknowledged; all escalation steps are done. Notified: desk."
+    assert (
+        describe_situation(the_alert()).words
+        == "Not acknowledged; all escalation steps are done. Notified: desk."
+    )
 
 
 def test_a_situation_as_a_sentence_ends_with_the_instant():
     found = AlertSituation("Acknowledged by ada; fires again in", AT)
-    assert found.sentence() == "Acknowledged by ada; fires again at 2026-01-05 03:00:00 UTC."
-    assert AlertSituation("Notifies nobody.").sentence() == "Notifies nobody."
+    assert found.format_sentence() == "Acknowledged by ada; fires again at 2026-01-05 03:00:00 UTC."
+    assert AlertSituation("Notifies nobody.").format_sentence() == "Notifies nobody."
 
 
 def test_a_time_of_another_day_has_its_day():
     week = facts(suppression="silenced", who="anna", until=AT + timedelta(days=7, hours=1), said="a move.")
-    assert said(notification(week, BOTH, {}, [])).startswith(
+    assert said(build_notification(week, BOTH, {}, [])).startswith(
         "Silenced by anna until 2026-01-12 04:00:00 UTC: a move."
     )
     sent = owed("sent", sent_at=AT - timedelta(days=1), tries=1)
-    assert notification(facts(), BOTH, {}, [sent]).notices[0].words == "Notified at 2026-01-04 03:00:00 UTC."
+    assert (
+        build_notification(facts(), BOTH, {}, [sent]).notices[0].words
+        == "Notified at 2026-01-04 03:00:00 UTC."
+    )
 
 
 def said(found) -> str:
@@ -81,7 +90,7 @@ def test_the_end_that_is_named_is_the_one_after_its_last_beginning():
         for kind, seconds in (("firing", 4), ("resolved", 60), ("firing", 90), ("resolved", 120))
     ]
     ended, back, ended_again = (
-        notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4)
+        build_notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4)
     )
     assert ended.words.endswith("Notified of the resolution at 03:01:00 UTC.")
     assert back.words == "Notified, 2 times, first at 03:00:04 UTC."
@@ -90,7 +99,7 @@ def test_the_end_that_is_named_is_the_one_after_its_last_beginning():
 
 def test_who_was_notified_and_who_is_next():
     sent = owed("sent", sent_at=AT + timedelta(seconds=4), tries=1)
-    found = notification(facts(), BOTH, {}, [sent])
+    found = build_notification(facts(), BOTH, {}, [sent])
     assert not found.nobody
     assert [(each.receiver, each.state) for each in found.notices] == [
         ("desk", "notified"), ("chief", "not yet"),
@@ -100,7 +109,7 @@ def test_who_was_notified_and_who_is_next():
 
 
 def test_no_receiver_covers_it():
-    assert said(notification(facts(steps=()), BOTH, {}, [])) == ("The rule node-lost has no receivers.")
+    assert said(build_notification(facts(steps=()), BOTH, {}, [])) == ("The rule node-lost has no receivers.")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +129,7 @@ def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
     alert = facts(
         suppression=suppression, who="anna", until=AT + timedelta(hours=1), said="a drill", next_step=0
     )
-    found = notification(alert, BOTH, {}, [])
+    found = build_notification(alert, BOTH, {}, [])
     assert found.reasons == [words] and {each.state for each in found.notices} == {"not yet"}
 
 
@@ -133,13 +142,13 @@ def test_what_suppresses_it_is_said_with_who_and_until_when(suppression, words):
 )
 def test_a_step_whose_delay_has_not_begun_says_what_begins_it(suppression, words):
     alert = facts(suppression=suppression, who="anna", counted_from=None, next_step=0)
-    assert {each.words for each in notification(alert, BOTH, {}, []).notices} == {words}
+    assert {each.words for each in build_notification(alert, BOTH, {}, []).notices} == {words}
 
 
 def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
     given_up = owed("failed", tries=10, error="answered 503")
     waits = owed("waiting", receiver="chief", tries=2, error="hung", due_at=AT + timedelta(seconds=9))
-    found = notification(facts(next_step=2), BOTH, {}, [given_up, waits])
+    found = build_notification(facts(next_step=2), BOTH, {}, [given_up, waits])
     assert found.reasons == [
         "desk: Not delivered, given up after 10 attempts: answered 503",
         "chief: Not delivered after 2 attempts, next attempt at 03:00:09 UTC: hung",
@@ -148,14 +157,14 @@ def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
 
 def test_it_still_waits_for_its_delay():
     late = ({"after_minutes": 5, "receivers": ["desk"]},)
-    found = notification(facts(steps=late, next_step=0), BOTH, {}, [])
+    found = build_notification(facts(steps=late, next_step=0), BOTH, {}, [])
     assert found.reasons == ["desk: To be notified at 03:05:00 UTC unless the alert is acknowledged."]
 
 
 def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
     steps = ({"after_minutes": 0, "receivers": ["desk", "gone", "chief"]},)
     alert = facts(steps=steps, about_receiver="chief")
-    found = notification(alert, {"chief": "apprise"}, {"desk": "email"}, [])
+    found = build_notification(alert, {"chief": "apprise"}, {"desk": "email"}, [])
     assert found.reasons == [
         "desk: The receiver is disabled.",
         "gone: This receiver no longer exists.",
@@ -165,7 +174,7 @@ def test_receivers_that_are_switched_off_gone_or_the_subject_itself_are_named():
 
 def test_an_alert_that_ended_first_says_so():
     ended = facts(resolved_at=AT + timedelta(seconds=1))
-    found = notification(ended, BOTH, {}, [owed(state="dropped")])
+    found = build_notification(ended, BOTH, {}, [owed(state="dropped")])
     assert found.reasons == [
         "desk: The alert ended before the message was sent.",
         "chief: The alert ended before the step was due (10 min).",
@@ -174,9 +183,9 @@ def test_an_alert_that_ended_first_says_so():
 
 def test_an_alert_that_came_back_is_not_said_to_have_ended_before_its_message():
     flapping = facts(next_step=0, counted_from=AT + timedelta(minutes=35))
-    found = notification(flapping, BOTH, {}, [owed(state="dropped")])
+    found = build_notification(flapping, BOTH, {}, [owed(state="dropped")])
     assert found.reasons == ["desk: To be notified at 03:35:00 UTC unless the alert is acknowledged."]
-    off = notification(facts(), {}, BOTH, [owed(state="dropped")])
+    off = build_notification(facts(), {}, BOTH, [owed(state="dropped")])
     assert off.reasons == ["desk: The receiver is disabled.", "chief: The receiver is disabled."]
 
 
@@ -188,12 +197,12 @@ def test_who_was_notified_of_the_end_is_not_said_to_know_that_the_alert_came_bac
         owed("waiting", **again),
     ]
     steps = STEPS[:1]
-    found = notification(facts(steps=steps), BOTH, {}, rows)
+    found = build_notification(facts(steps=steps), BOTH, {}, rows)
     assert found.reasons == [
         "desk: Not delivered after 3 attempts, next attempt at 03:31:00 UTC: No route."
         " Notified of the resolution at 03:01:00 UTC."
     ]
-    over = notification(facts(steps=steps, resolved_at=AT + timedelta(minutes=2)), BOTH, {}, rows)
+    over = build_notification(facts(steps=steps, resolved_at=AT + timedelta(minutes=2)), BOTH, {}, rows)
     assert over.notices[0].state == "notified"
 
 
@@ -208,10 +217,10 @@ def test_a_situation_names_nobody_who_was_notified_of_the_end_before_the_alert_c
         outbox.mark_delivered(message, looks.at)
     looks.snapshot = lost()
     looks.pass_seconds(8)
-    assert situation(the_alert()).words.endswith("No receiver has been notified.")
+    assert describe_situation(the_alert()).words.endswith("No receiver has been notified.")
     (message,) = outbox.bundle(looks.at)
     outbox.mark_delivered(message, looks.at)
-    assert situation(the_alert()).words.endswith("Notified: desk.")
+    assert describe_situation(the_alert()).words.endswith("Notified: desk.")
 
 
 @given(
@@ -244,7 +253,7 @@ def test_there_is_a_reason_exactly_where_nobody_was_notified(
         for receiver, state, kind in states
     ]
     off = {name: BOTH[name] for name in BOTH if name not in on}
-    found = notification(alert, {name: BOTH[name] for name in on}, off, deliveries)
+    found = build_notification(alert, {name: BOTH[name] for name in on}, off, deliveries)
     last = {receiver: kind for receiver, state, kind in states if state == "sent"}
     begun = {receiver for receiver, state, kind in states if state == "sent" and kind == "firing"}
     assert found.nobody is not any(resolved or last[each] == "firing" for each in begun)
@@ -258,16 +267,16 @@ def test_it_follows_what_really_happens_to_an_alert():
     rule(escalation=[{"after_minutes": 0, "receivers": ["desk"]}])
     looks.snapshot = lost()
     looks.look()
-    assert "queued" in said(notification_of(the_alert()))
+    assert "queued" in said(load_notification(the_alert()))
     looks.now += 6
     (message,) = outbox.bundle(looks.at)
     outbox.mark_failed(message, "answered 503", looks.at)
-    assert "Not delivered after 1 attempt" in said(notification_of(the_alert()))
+    assert "Not delivered after 1 attempt" in said(load_notification(the_alert()))
     outbox.mark_delivered(Message.objects.get(), looks.at)
-    assert not notification_of(the_alert()).nobody
+    assert not load_notification(the_alert()).nobody
 
 
 def test_whom_messages_did_not_reach_is_said_also_where_the_rule_names_nobody_any_more():
     failed = owed("failed", tries=3, error="the server refused it")
-    found = notification(facts(steps=(), next_step=0), BOTH, {}, [failed])
+    found = build_notification(facts(steps=(), next_step=0), BOTH, {}, [failed])
     assert said(found) == "desk: Not delivered, given up after 3 attempts: the server refused it"

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.channels.plain_text import one_line, remove_markup
+from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
+from workers.alerts.delivery.channels.plain_text import format_one_line, remove_markup
 
 
 @given(st.text())
 def test_one_line_is_one_line_that_can_be_printed(text):
-    line = one_line(text)
+    line = format_one_line(text)
     assert line.isprintable() and line.splitlines() in ([], [line])
-    assert one_line(line) == line == line.strip()
+    assert format_one_line(line) == line == line.strip()
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_one_line_is_one_line_that_can_be_printed(text):
     ],
 )
 def test_line_breaks_and_control_characters_become_spaces(text, line):
-    assert one_line(text) == line
+    assert format_one_line(text) == line
 
 
 @given(st.text("@<>[](): *_allhereromCHANNELveryone\u200b", max_size=40))
@@ -68,13 +68,13 @@ def test_a_message_names_when_it_began_and_whether_it_is_over(settings):
     settings.WEIR_PUBLIC_URL = "https://weir.example"
     texts = {"title": "Node n1 is lost", "severity": "critical", "sentence": "It has not reported for 12 s."}
     alert = {**texts, "impact": "", "path": "/alerts/7/", "runbook": "", **NOT_OVER}
-    assert list(lines({**texts, "alerts": [alert]}))[:3] == [
+    assert list(iterate_message_lines({**texts, "alerts": [alert]}))[:3] == [
         "Node n1 is lost (critical)",
         "It has not reported for 12 s.",
         "Since 2026-01-05 03:00:12 UTC.",
     ]
     alert["resolved_at"] = "2026-01-05T03:04:00+00:00"
-    over = list(lines({**texts, "alerts": [alert]}))
+    over = list(iterate_message_lines({**texts, "alerts": [alert]}))
     assert over[0] == "Resolved: Node n1 is lost (critical)"
     assert over[2] == "From 2026-01-05 03:00:12 UTC to 2026-01-05 03:04:00 UTC."
 
@@ -85,5 +85,9 @@ def test_a_text_of_an_alert_can_pretend_to_no_link_of_ours(settings):
     texts = {"title": forged, "severity": "critical", "sentence": forged}
     alert = {**texts, "impact": forged, "path": "/alerts/7/", "runbook": "", **NOT_OVER}
     content = {**texts, "alerts": [alert]}
-    assert "\n" not in subject(content)
-    assert not any(line.startswith("Acknowledge") for each in lines(content) for line in each.splitlines())
+    assert "\n" not in format_subject(content)
+    assert not any(
+        line.startswith("Acknowledge")
+        for each in iterate_message_lines(content)
+        for line in each.splitlines()
+    )

@@ -43,7 +43,7 @@ def test_each_time_it_would_have_fired_is_counted_with_its_subject(control, plan
     store(control, "queues.alert.wait_seconds", calm + behind + calm + behind + calm)
     found = preview(rule("queue_wait", 30, for_seconds=60, keep_seconds=30), control, tmp_path)
     assert [each.labels for each in found.fired] == [{"queue": "alert"}] * 2
-    assert found.sentence() == "Would have fired 2 times in the last 1.2 h."
+    assert found.format_sentence() == "Would have fired 2 times in the last 1.2 h."
     assert all(each.until is not None for each in found.fired)
 
 
@@ -59,7 +59,7 @@ def test_a_longer_duration_would_have_fired_less(control, plant_topology, tmp_pa
 def test_what_comes_back_soon_counts_once_as_it_does_live(control, plant_topology, tmp_path):
     store(control, "queues.alert.wait_seconds", ([99.0] * 6 + [1.0] * 12) * 5)
     found = preview(rule("queue_wait", 30, keep_seconds=10), control, tmp_path)
-    assert found.sentence().startswith("Would have fired once")
+    assert found.format_sentence().startswith("Would have fired once")
 
 
 def test_what_is_still_on_has_no_end(control, plant_topology, tmp_path):
@@ -72,12 +72,12 @@ def test_a_matcher_leaves_what_it_does_not_match(control, plant_topology, tmp_pa
     store(control, "queues.alert.wait_seconds", [99.0] * 30)
     matchers = [{"label": "queue", "is": "!=", "value": "alert"}]
     found = preview(rule("queue_wait", 30, matchers=matchers), control, tmp_path)
-    assert found.fired == [] and "not once" in found.sentence()
+    assert found.fired == [] and "not once" in found.format_sentence()
 
 
 def test_without_anything_stored_it_says_so(control, plant_topology, tmp_path):
-    assert "No data is stored" in preview(rule("queue_wait", 30), control, tmp_path).sentence()
-    assert "from now on" in preview(rule("throttled", 1), control, tmp_path).sentence()
+    assert "No data is stored" in preview(rule("queue_wait", 30), control, tmp_path).format_sentence()
+    assert "from now on" in preview(rule("throttled", 1), control, tmp_path).format_sentence()
 
 
 def test_a_condition_of_the_ledger_is_judged_by_its_entries(control, plant_topology, tmp_path):

@@ -9,8 +9,13 @@ from queues.errors import BadInput
 from tests.workers.alerts.checks import START, Looks, lost, rule, the_alert
 from tests.workers.alerts.receiving import hook
 from workers.alerts.delivery import receivers, schedule, schedule_process
-from workers.alerts.delivery.notification import notification_of
-from workers.alerts.delivery.schedule_feed import VALID_FOR, FeedReader, people_on_call, resolve_recipients
+from workers.alerts.delivery.notification import load_notification
+from workers.alerts.delivery.schedule_feed import (
+    VALID_FOR,
+    FeedReader,
+    list_people_on_call,
+    resolve_recipients,
+)
 from workers.alerts.lifecycle.models import Delivery, OnCallFeed, Receiver
 
 NOW = datetime.fromtimestamp(START, UTC)  # Monday, 5 January 2026, 03:00
@@ -46,7 +51,7 @@ def at(text: str) -> datetime:
     ],
 )
 def test_a_rota_by_weeks_changes_to_the_second(when, people):
-    assert schedule.on_call(schedule.shifts(WEEKLY, NOW), at(when)) == people
+    assert schedule.on_call(schedule.read_calendar_shifts(WEEKLY, NOW), at(when)) == people
 
 
 def test_zones_summer_time_exceptions_and_whole_days_are_as_in_the_calendar():
@@ -56,7 +61,7 @@ def test_zones_summer_time_exceptions_and_whole_days_are_as_in_the_calendar():
               f"EXDATE{berlin}:20260330T200000"),
         event("dora", ";VALUE=DATE:20260330", ";VALUE=DATE:20260331"),
     )  # fmt: skip
-    found = schedule.shifts(text, at("2026-03-27T00:00:00"))
+    found = schedule.read_calendar_shifts(text, at("2026-03-27T00:00:00"))
     assert schedule.on_call(found, at("2026-03-28T19:30:00")) == ["carl"], "winter: 20:30 there"
     assert schedule.on_call(found, at("2026-03-28T18:30:00")) == [], "19:30 there"
     assert schedule.on_call(found, at("2026-03-29T18:30:00")) == ["carl"], "summer: 20:30 there"
@@ -79,7 +84,7 @@ def test_whole_days_and_times_without_a_zone_are_of_the_calendars_own_zone(zone,
     )
     if zone is not None:
         text = text.replace(b"VERSION:2.0\r\n", f"VERSION:2.0\r\nX-WR-TIMEZONE:{zone}\r\n".encode())
-    found = schedule.shifts(text, at("2026-07-05T12:00:00"))
+    found = schedule.read_calendar_shifts(text, at("2026-07-05T12:00:00"))
     assert schedule.on_call(found, at(changes) - timedelta(seconds=1)) == []
     assert schedule.on_call(found, at(changes)) == ["eva", "finn"]
 
@@ -89,28 +94,38 @@ def test_an_own_zone_that_nobody_knows_matters_only_to_a_time_without_a_zone(zon
     def of(text: bytes) -> bytes:
         return text.replace(b"VERSION:2.0\r\n", f"VERSION:2.0\r\nX-WR-TIMEZONE:{zone}\r\n".encode())
 
-    assert schedule.shifts(of(WEEKLY), NOW) == schedule.shifts(WEEKLY, NOW) != []
+    assert schedule.read_calendar_shifts(of(WEEKLY), NOW) == schedule.read_calendar_shifts(WEEKLY, NOW) != []
     with pytest.raises(BadInput, match="names an unknown time zone in X-WR-TIMEZONE"):
-        schedule.shifts(of(calendar(event("eva", ";VALUE=DATE:20260105", ";VALUE=DATE:20260106"))), NOW)
+        schedule.read_calendar_shifts(
+            of(calendar(event("eva", ";VALUE=DATE:20260105", ";VALUE=DATE:20260106"))), NOW
+        )
 
 
 def test_a_time_in_a_zone_that_nobody_knows_is_refused_and_not_taken_for_one_of_another():
     moon = ";TZID=The Moon"
     old = event("dora", f"{moon}:20250101T080000", f"{moon}:20250101T200000")
     known = event("carl", ":20260105T080000Z", ":20260105T200000Z")
-    assert schedule.shifts(calendar(old, known), NOW) == schedule.shifts(calendar(known), NOW) != []
+    assert (
+        schedule.read_calendar_shifts(calendar(old, known), NOW)
+        == schedule.read_calendar_shifts(calendar(known), NOW)
+        != []
+    )
     rota = event("eva", f"{moon}:20260101T080000", f"{moon}:20260101T200000", "RRULE:FREQ=DAILY")
     with pytest.raises(BadInput, match=r"names an unknown time zone in TZID \(The Moon\)"):
-        schedule.shifts(calendar(rota), NOW)
+        schedule.read_calendar_shifts(calendar(rota), NOW)
     days = event("eva", f"{moon};VALUE=DATE:20260105", f"{moon};VALUE=DATE:20260106")
-    assert [each.people for each in schedule.shifts(calendar(days), NOW)] == [("eva",)]
+    assert [each.people for each in schedule.read_calendar_shifts(calendar(days), NOW)] == [("eva",)]
 
 
 def test_people_are_those_of_the_summary_and_the_attendees():
     text = calendar(
         event("anna, ben", ":20260105T000000Z", ":20260106T000000Z", "ATTENDEE;CN=Carl:mailto:carl@x.example")
     )
-    assert schedule.on_call(schedule.shifts(text, NOW), NOW) == ["carl@x.example", "anna", "ben"]
+    assert schedule.on_call(schedule.read_calendar_shifts(text, NOW), NOW) == [
+        "carl@x.example",
+        "anna",
+        "ben",
+    ]
 
 
 def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
@@ -119,13 +134,16 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
     cancelled = event("anna", ":20260105T000000Z", ":20260105T120000Z", "STATUS:CANCELLED",
                       "RECURRENCE-ID:20260105T000000Z")  # fmt: skip
     rota = calendar(daily, cancelled).replace(b"UID:1", b"UID:0")
-    found = schedule.shifts(rota, NOW)
+    found = schedule.read_calendar_shifts(rota, NOW)
     assert schedule.on_call(found, NOW) == []
     assert schedule.on_call(found, NOW + timedelta(days=1)) == ["anna"], "that day alone"
-    assert schedule.shifts(calendar(event("ben", *day, "STATUS:Cancelled")), NOW) == []
+    assert schedule.read_calendar_shifts(calendar(event("ben", *day, "STATUS:Cancelled")), NOW) == []
     asked = event("rota", *day, "ATTENDEE;PARTSTAT=DECLINED:mailto:ed@x.example",
                   "ATTENDEE;PARTSTAT=ACCEPTED:mailto:flo@x.example")  # fmt: skip
-    assert schedule.on_call(schedule.shifts(calendar(asked), NOW), NOW) == ["flo@x.example", "rota"]
+    assert schedule.on_call(schedule.read_calendar_shifts(calendar(asked), NOW), NOW) == [
+        "flo@x.example",
+        "rota",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -165,12 +183,12 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
 )
 def test_what_is_no_rota_is_refused_with_what_it_must_be(text, why):
     with pytest.raises(BadInput, match=why):
-        schedule.shifts(text, NOW)
+        schedule.read_calendar_shifts(text, NOW)
 
 
 def test_a_name_of_the_calendar_holds_no_line_breaks_or_other_control_characters():
     text = calendar(event("an\x1b[31mna\\nben\u202e", ":20260105T000000Z", ":20260106T000000Z"))
-    assert schedule.on_call(schedule.shifts(text, NOW), NOW) == ["an [31mna ben"]
+    assert schedule.on_call(schedule.read_calendar_shifts(text, NOW), NOW) == ["an [31mna ben"]
 
 
 @pytest.fixture
@@ -204,7 +222,7 @@ def test_whoever_is_on_call_is_notified_and_the_alert_says_so(rota, feed):
     looks.snapshot = lost()
     looks.look()
     assert [each.receiver.name for each in Delivery.objects.all()] == ["anna"]
-    notices = {each.receiver: each.words for each in notification_of(the_alert()).notices}
+    notices = {each.receiver: each.words for each in load_notification(the_alert()).notices}
     assert "to the user on call" in notices["rota"] and "queued" in notices["anna"]
 
 
@@ -218,9 +236,9 @@ def test_a_feed_that_fails_keeps_what_was_read_and_says_so_and_then_the_other_re
     assert read.step(NOW + timedelta(seconds=301)) == 0
     kept = OnCallFeed.objects.get()
     assert kept.error == f"{NAME} returned HTTP 503." and kept.read_at == NOW
-    assert people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
+    assert list_people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
     late = NOW + VALID_FOR + timedelta(seconds=1)
-    assert people_on_call(kept, late) == []
+    assert list_people_on_call(kept, late) == []
     assert [each.name for each in resolve_recipients(rota, enabled(), late)] == ["desk"]
 
 
@@ -256,7 +274,7 @@ def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
     read = FeedReader({NAME: f"http://127.0.0.1:{feed.port}/basic.ics"})
     assert read.step(NOW) == 1, OnCallFeed.objects.get().error
     kept = OnCallFeed.objects.get()
-    assert kept.shifts == [each.document() for each in schedule.shifts(WEEKLY, NOW)]
+    assert kept.shifts == [each.document() for each in schedule.read_calendar_shifts(WEEKLY, NOW)]
     with pytest.raises(BadInput, match="not a readable iCalendar"):
         schedule_process.read(b"<html>login</html>", NOW)
 
@@ -274,7 +292,7 @@ def test_a_feed_whose_rules_take_too_long_is_ended_and_what_was_read_before_is_k
     assert reader(feed, schedule_process.read).step(NOW + timedelta(hours=1)) == 0
     kept = OnCallFeed.objects.get()
     assert kept.error.startswith("calendar can't be read") and "did not finish within 2 s" in kept.error
-    assert kept.read_at == NOW and people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
+    assert kept.read_at == NOW and list_people_on_call(kept, NOW + timedelta(hours=1)) == ["anna"]
 
 
 @pytest.mark.slow
@@ -331,7 +349,7 @@ def test_a_schedule_names_its_feed_and_who_is_notified_otherwise(rota, given, fi
 
 
 def test_a_receiver_that_a_schedule_falls_back_on_is_not_deleted(rota):
-    assert receivers.schedules_of(Receiver.objects.get(name="desk")) == ["rota"]
+    assert receivers.list_fallback_schedules(Receiver.objects.get(name="desk")) == ["rota"]
 
 
 @pytest.mark.parametrize(
@@ -367,6 +385,6 @@ def test_where_nobody_was_on_call_and_the_other_receiver_was_off_the_alert_says_
     looks.snapshot = lost()
     looks.look()
     assert not Delivery.objects.exists()
-    assert notification_of(the_alert()).reasons == [
+    assert load_notification(the_alert()).reasons == [
         "rota: When the step was due, no user was on call, and the fallback receiver was disabled."
     ]

@@ -9,8 +9,8 @@ from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import Gatherer, LedgerTick, LoopFacts
 from workers.alerts.evaluation import evaluator
 from workers.alerts.lifecycle.models import Delivery
-from workers.alerts.lifecycle.on_call import situation
-from workers.alerts.lifecycle.open_alerts import suppression_of
+from workers.alerts.lifecycle.on_call import describe_situation
+from workers.alerts.lifecycle.open_alerts import find_suppression
 from workers.documents.queues import ReportedProducer
 
 pytestmark = pytest.mark.django_db
@@ -80,8 +80,8 @@ def test_a_pause_explains_its_queue_until_it_ends_and_no_other(looks):
     alert = the_alert(labels__queue="alert")
     words = "Consumption of alert is paused without expiry (ada: a disk is changed)."
     assert alert.explanation == words
-    assert suppression_of(alert) == ("paused", None)
-    assert situation(alert).words.startswith("Suppressed: Consumption of alert is paused")
+    assert find_suppression(alert) == ("paused", None)
+    assert describe_situation(alert).words.startswith("Suppressed: Consumption of alert is paused")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"other behind"}
     looks.snapshot = plant(queues={"alert": queue(99), "other": queue(99)})
     looks.pass_seconds(4)

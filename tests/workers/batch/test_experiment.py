@@ -51,7 +51,7 @@ def worked(run: Run, where: JobContext) -> Run:
         batch_worker.work_at(number, worker, where.control, where.data, now)
 
     while run.state in runs.OPEN:
-        run = task_managers.manage(run, where.control, now(), work)
+        run = task_managers.manage_run(run, where.control, now(), work)
     return run
 
 
@@ -151,7 +151,9 @@ def test_a_simulation_that_takes_too_much_ends_alone_and_says_what_to_do(
 
 def test_the_advice_names_the_settings_that_make_a_scenario_large():
     request = {"scenario": "churn"}
-    assert job._over("more than 1 s", request).message.endswith("Reduce nodes, containers or hours.")
+    assert job._build_limit_error("more than 1 s", request).message.endswith(
+        "Reduce nodes, containers or hours."
+    )
 
 
 def test_a_chunk_that_takes_too_long_by_the_clock_ends_its_run(where, monkeypatch):

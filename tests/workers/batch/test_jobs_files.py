@@ -28,7 +28,7 @@ PARTITION = event_archive.Partition("2026-11-19", "process")
 def lay(
     data: Path, name: str, table: pa.Table | None = None, partition: event_archive.Partition = PARTITION
 ) -> Path:
-    path = partition.folder(data) / f"{name}.parquet"
+    path = partition.get_folder(data) / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.Table.from_batches([batch_of(8)]) if table is None else table, path)
     return path
@@ -40,7 +40,7 @@ def test_unsound_files_are_distinguished_and_named_with_what_is_wrong(tmp_path: 
     lay(tmp_path, "c").write_bytes(b"PAR1 nothing of the kind")
     torn = lay(tmp_path, "d")
     torn.write_bytes(torn.read_bytes()[:-20])
-    found = event_archive.check_files(event_archive.parquet_files(PARTITION.folder(tmp_path)))
+    found = event_archive.check_files(event_archive.list_parquet_files(PARTITION.get_folder(tmp_path)))
     assert (found.files, found.rows) == ((sound,), 8)
     why = {Path(fault["file"]).stem: fault["why"] for fault in found.faults}
     assert "type is missing" in why["b"] and "time is string, not timestamp" in why["b"]
@@ -58,24 +58,24 @@ def test_a_torn_page_behind_a_sound_footer_is_found_by_reading_through(tmp_path:
 
 def test_unsound_input_is_skipped_or_stops_by_choice(tmp_path: Path) -> None:
     lay(tmp_path, "a", pa.table({"id": ["x"]}))
-    found = event_archive.check_files(event_archive.parquet_files(PARTITION.folder(tmp_path)))
-    (fault,) = event_archive.demand(found, "skip", tmp_path)
+    found = event_archive.check_files(event_archive.list_parquet_files(PARTITION.get_folder(tmp_path)))
+    (fault,) = event_archive.list_skipped_faults(found, "skip", tmp_path)
     assert fault["file"] == "archive/queue=process/day=2026-11-19/a.parquet"
     with pytest.raises(
         BadInput, match=r"on_error: archive/queue=process/day=2026-11-19/a\.parquet has an unexpected"
     ):
-        event_archive.demand(found, "stop", tmp_path)
+        event_archive.list_skipped_faults(found, "stop", tmp_path)
 
 
 def test_partitions_are_those_of_the_range_and_the_queues_that_hold_something(tmp_path: Path) -> None:
     lay(tmp_path, "a")
     lay(tmp_path, "a", partition=event_archive.Partition("2026-11-18", "alert"))
     lay(tmp_path, ".hidden", partition=event_archive.Partition("2026-11-17", "alert"))
-    assert [each.queue for each in event_archive.partitions(tmp_path)] == ["alert", "process"]
-    assert event_archive.partitions(tmp_path, ["process"]) == event_archive.partitions(
+    assert [each.queue for each in event_archive.list_partitions(tmp_path)] == ["alert", "process"]
+    assert event_archive.list_partitions(tmp_path, ["process"]) == event_archive.list_partitions(
         tmp_path, since="2026-11-19"
     )
-    assert event_archive.partitions(tmp_path, until="2026-11-17") == []
+    assert event_archive.list_partitions(tmp_path, until="2026-11-17") == []
 
 
 def test_a_file_is_shown_whole_by_its_rename_and_leftovers_are_swept_up_to_their_number(
@@ -106,7 +106,7 @@ def test_gaps_by_minutes_are_those_of_the_whole_and_an_event_archived_twice_coun
     slices = statistics.sum_minutes(table).sort_by("slice")
     assert sum(slices["events"].to_pylist()) == len(us)
     assert sum(slices["duplicates"].to_pylist()) == len(us[:again])
-    mean, cv2 = statistics.interarrival(slices)
+    mean, cv2 = statistics.compute_interarrival(slices)
     gaps = np.diff(us) / 1e6
     if len(gaps):
         assert mean == pytest.approx(gaps.mean(), rel=1e-9)
@@ -134,7 +134,7 @@ def test_training_rows_have_rates_without_gaps_the_calendars_phase_and_whole_win
     counted = pa.table(
         {"window": [day - 1, day, day + 23], "type": ["a", "a", "b"], "events": [7_200, 3_600, 36]}
     )
-    rows = training.windows(counted, "2026-11-19", 3_600, 2, 3).to_pylist()
+    rows = training.build_window_table(counted, "2026-11-19", 3_600, 2, 3).to_pylist()
     whole = [row for row in rows if row["type"] == ""]
     assert len(whole) == 24 and {row["type"] for row in rows} == {"", "a", "b"}
     assert [row["rate_per_second"] for row in whole[:3]] == [1.0, 0.0, 0.0]
@@ -147,7 +147,7 @@ def test_training_rows_have_rates_without_gaps_the_calendars_phase_and_whole_win
 
 
 def test_extracted_rates_have_a_row_for_a_step_without_events() -> None:
-    table = extract.rates(pa.table({"step": [0, 2], "events": [10, 5]}), 1_000.0, 20.0, 5.0)
+    table = extract.build_rate_table(pa.table({"step": [0, 2], "events": [10, 5]}), 1_000.0, 20.0, 5.0)
     assert table["rate_per_second"].to_pylist() == [2.0, 0.0, 1.0, 0.0]
     assert table["time"].to_pylist() == [1_000.0, 1_005.0, 1_010.0, 1_015.0]
 
@@ -159,8 +159,8 @@ def where(control: redis.Redis, data: Path, now: datetime = NOW) -> JobContext:
 def spilled(control: redis.Redis, data: Path, now: datetime = NOW) -> int:
     """Everything there is to spill, chunk after chunk; answers the rows."""
     rows, after = 0, None
-    while (piece := spill.next_piece({}, where(control, data, now), after)) is not None:
-        table = spill.figures(control, piece.content["first"], piece.content["last"])
+    while (piece := spill.build_next_chunk({}, where(control, data, now), after)) is not None:
+        table = spill.read_stream_rows(control, piece.content["first"], piece.content["last"])
         final = f"{metric_files.RAW_ROOT}/day={piece.content['day']}/{piece.identifier}.parquet"
         files.show(data, files.write_table(data, final, "t", table))
         rows, after = rows + table.num_rows, piece.identifier
@@ -183,8 +183,8 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
     )  # the newest may not be whole yet
     assert spilled(control, tmp_path) == 2 * 4
     assert spilled(control, tmp_path) == 0
-    assert metric_files.raw_days(tmp_path) == ["2026-11-19", "2026-11-20"]
-    table = parquet.read_table(metric_files.raw_folder(tmp_path, "2026-11-19"), partitioning=None)
+    assert metric_files.list_raw_days(tmp_path) == ["2026-11-19", "2026-11-20"]
+    table = parquet.read_table(metric_files.get_raw_folder(tmp_path, "2026-11-19"), partitioning=None)
     assert table.schema.equals(metric_files.RAW) and table.num_rows == 6
 
 
@@ -227,7 +227,7 @@ def test_figures_are_spilled_once_day_by_day_and_the_next_spill_goes_on(
 )
 def test_a_faulty_parameter_is_refused_by_its_name(job, given, field, control, tmp_path: Path) -> None:
     lay(tmp_path, "a")
-    declared = catalog.job(job)
+    declared = catalog.get_job(job)
     with pytest.raises(BadInput) as refused:
         list(declared.pieces(declared.read(given), where(control, tmp_path)))
     assert refused.value.field == field

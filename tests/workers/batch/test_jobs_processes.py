@@ -33,7 +33,7 @@ from workers.batch.jobs.job import JobContext
 from workers.batch.jobs.spark.client import SparkProcess
 from workers.batch.jobs.spark.process import MAKERS
 from workers.history import event_archive, metric_files, stretches
-from workers.history.stretch_counts import counts_file, read_counts
+from workers.history.stretch_counts import get_counts_path, read_counts
 from workers.history.stretches import TimeRange
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,7 +107,7 @@ def plant(tmp_path: Path, control_server: Server) -> Iterator[Plant]:
 
 
 def lay(data: Path, name: str, table: pa.Table, queue: str = "process") -> Path:
-    path = event_archive.Partition(DAY, queue).folder(data) / f"{name}.parquet"
+    path = event_archive.Partition(DAY, queue).get_folder(data) / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
     return path
@@ -278,12 +278,12 @@ def test_an_unsound_file_is_skipped_and_named_or_stops_the_job(spark: Spark) -> 
 @pytest.mark.spark
 def test_figures_are_rolled_up_from_their_seconds(spark: Spark) -> None:
     spark.make("metric_rollup", {"day": DAY})
-    minutes = spark.table(metric_files.rollup_file("1m", DAY))
+    minutes = spark.table(metric_files.get_rollup_path("1m", DAY))
     assert minutes["count"].to_pylist() == [60, 60]
     assert minutes["mean"].to_pylist() == [29.5, 89.5]
     assert minutes["last"].to_pylist() == [59.0, 119.0]
-    assert spark.table(metric_files.rollup_file("10s", DAY)).num_rows == 12
-    assert spark.table(metric_files.rollup_file("1h", DAY))["maximum"].to_pylist() == [119.0]
+    assert spark.table(metric_files.get_rollup_path("10s", DAY)).num_rows == 12
+    assert spark.table(metric_files.get_rollup_path("1h", DAY))["maximum"].to_pylist() == [119.0]
 
 
 @pytest.mark.spark
@@ -326,7 +326,7 @@ def test_two_stretches_are_counted_in_spark_as_a_page_counts_them(spark: Spark) 
     there = here.shift(960)
     content = {"queue": "compared", "here": [here.since, here.until], "there": [there.since, there.until]}
     made = spark.make("stretch_comparison", content, queue="compared", **_times(here, there))
-    assert (list(made["outputs"]), made["rows"]) == ([counts_file("compared", here, there)], 4_000)
+    assert (list(made["outputs"]), made["rows"]) == ([get_counts_path("compared", here, there)], 4_000)
     counted = read_counts(spark.data, "compared", here, there)
     assert counted is not None and sum(counted.here["key"]["hot"]) > 500
     for name in stretches.ARCHIVED:
@@ -360,7 +360,7 @@ def lay_figures(data: Path) -> None:
         ],
         schema=metric_files.RAW,
     )
-    folder = metric_files.raw_folder(data, DAY)
+    folder = metric_files.get_raw_folder(data, DAY)
     folder.mkdir(parents=True)
     parquet.write_table(table, folder / "1-0_2-0.parquet")
 

@@ -11,8 +11,8 @@ def test_a_folder_takes_what_its_files_take_and_one_that_is_not_there_nothing(tm
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bytes(size_bytes))
-    assert present_files.bytes_in(tmp_path) == 7
-    assert present_files.bytes_in(tmp_path / "gone") == 0
+    assert present_files.sum_folder_bytes(tmp_path) == 7
+    assert present_files.sum_folder_bytes(tmp_path / "gone") == 0
 
 
 def test_a_file_is_old_by_when_it_was_written_and_one_that_is_gone_is_not_there(tmp_path):

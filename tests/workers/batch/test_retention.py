@@ -32,7 +32,7 @@ from workers.coordination.leases import Lease
 from workers.history import snapshot_archive
 from workers.history.snapshot_archive import Recorder
 from workers.lab.models import Experiment
-from workers.lab.series import series_file, write_series
+from workers.lab.series import get_series_file, write_series
 from workers.models import Chunk, LedgerEntry, Loop, Override, PipelineVersion, Plan, Run, Task, Tuning
 
 NOW = datetime(2026, 12, 31, 12, tzinfo=UTC)
@@ -53,7 +53,7 @@ class Keeper:
         run = runs.begin("retention", self.where, {**values, **days})
         sent: list[tuple[int, str, str, bool]] = []
         while run.state in runs.OPEN:
-            task_managers.manage(run, self.where.control, NOW, lambda *worker: sent.append(worker))
+            task_managers.manage_run(run, self.where.control, NOW, lambda *worker: sent.append(worker))
             while sent:
                 batch_worker.work_at(run.pk, sent.pop()[1], self.where.control, self.where.data, lambda: NOW)
             run.refresh_from_db()
@@ -94,16 +94,16 @@ def test_old_events_go_with_their_index_and_may_be_archived_again(keeper: Keeper
 def test_the_oldest_go_until_the_rest_fits_and_no_more(rows: list[tuple[int, bool]], most: int) -> None:
     sizes = {number: size for number, (size, _) in enumerate(rows)}
     may_go = [number for number, (_, stays) in enumerate(rows) if not stays]
-    gone = retention.excess(sizes, most, lambda number: rows[number][1])
+    gone = retention.list_excess_items(sizes, most, lambda number: rows[number][1])
     assert gone == may_go[: len(gone)]
     left = sum(sizes.values()) - sum(sizes[number] for number in gone)
     assert left <= most * 1_000_000 or gone == may_go
     assert not gone or left + sizes[gone[-1]] > most * 1_000_000
-    assert retention.excess(sizes, retention.FOREVER, lambda _: False) == []
+    assert retention.list_excess_items(sizes, retention.FOREVER, lambda _: False) == []
 
 
 def snapshots(keeper: Keeper, day: int, size_bytes: int) -> Path:
-    folder = snapshot_archive.day_folder(keeper.where.data, f"2026-12-{day:02}")
+    folder = snapshot_archive.get_day_folder(keeper.where.data, f"2026-12-{day:02}")
     folder.mkdir(parents=True)
     (folder / "block").write_bytes(bytes(size_bytes))
     return folder
@@ -222,7 +222,7 @@ def test_a_keep_that_came_after_the_plan_still_counts(keeper: Keeper) -> None:
     values = {**{each.name: 0 for each in retention.PARAMETERS}, "archive_days": 30}
     run = runs.begin("retention", keeper.where, values)
     retention.keep(datetime.fromisoformat(f"{DAY}T00:00:00+00:00"), NOW, "experiment 3")
-    task_managers.manage(
+    task_managers.manage_run(
         run,
         keeper.where.control,
         NOW,
@@ -316,7 +316,7 @@ def test_snapshots_go_by_their_day_unless_an_incident_refers_to_it(keeper: Keepe
     retention.keep(datetime(2026, 11, 2, tzinfo=UTC), datetime(2026, 11, 2, 10, tzinfo=UTC), "incident 12")
     run = keeper.run(snapshot_days=14)
     assert run.progress["rows"] == 3
-    assert snapshot_archive.days(keeper.where.data) == ["2026-11-02"]
+    assert snapshot_archive.list_archived_days(keeper.where.data) == ["2026-11-02"]
 
 
 def test_what_went_before_its_chunk_could_be_noted_as_done_stops_no_run(keeper: Keeper, monkeypatch) -> None:
@@ -557,7 +557,9 @@ def test_handled_events_go_by_their_time_in_small_steps_and_an_incident_s_stay(
 def test_the_place_of_handled_events_is_the_handler_s_own(tmp_path: Path) -> None:
     handler = Sql(Place("alert", tmp_path), Options("sql", {}))
     handler._store.insert("alert", [["1"], [0], *([[None]] * 5)])
-    assert list(handled_rows.delete_rows(tmp_path, handled_rows.us(NOW), nullcontext)) == [1]
+    assert list(
+        handled_rows.delete_rows(tmp_path, handled_rows.convert_to_microseconds(NOW), nullcontext)
+    ) == [1]
 
 
 @pytest.mark.parametrize(
@@ -620,7 +622,7 @@ def test_old_experiments_go_with_their_series_and_open_ones_stay(keeper: Keeper)
     at_work.run = runs.begin("experiment", keeper.where, {"experiment": at_work.pk})
     at_work.save()
     for each in (old, new, at_work):
-        write_series(keeper.where.data / series_file(each.pk, "thesis"), 1.0, {"waiting": np.zeros(3)})
+        write_series(keeper.where.data / get_series_file(each.pk, "thesis"), 1.0, {"waiting": np.zeros(3)})
     assert keeper.run(experiment_days=30).progress["rows"] == 1
     assert set(Experiment.objects.all()) == {new, at_work}
     kept = {path.name for path in (keeper.where.data / "experiments").iterdir()}

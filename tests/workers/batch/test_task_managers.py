@@ -16,7 +16,7 @@ from tests.servers import Server
 from workers.batch import catalog, runs, task_definitions, task_managers
 from workers.batch import worker as batch_worker
 from workers.batch.chunk_leases import LOST_SECONDS, ChunkLease, ChunkLeaseLost, claim
-from workers.batch.deadline import next_deadline, workers_for
+from workers.batch.deadline import compute_next_deadline, compute_worker_count
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, JobContext
 from workers.models import Chunk, Run, Task
@@ -357,7 +357,7 @@ def test_a_job_whose_module_fails_as_it_is_imported_is_named_like_one_that_is_go
     (tmp_path / "own_jobs_that_fail.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BadInput, match=r"own_jobs_that_fail\.JOB cannot be imported") as refused:
-        catalog.job("python:own_jobs_that_fail.JOB")
+        catalog.get_job("python:own_jobs_that_fail.JOB")
     assert refused.value.field == "job"
 
 
@@ -472,13 +472,17 @@ def test_a_chunk_that_kills_its_workers_is_given_up_and_the_others_are_done(benc
 
 
 def test_requirements_choose_the_role() -> None:
-    assert [task_managers.role_of(each) for each in ([], ["spark"], ["memory"])] == ["jobs", "spark", "spark"]
+    assert [task_managers.find_role(each) for each in ([], ["spark"], ["memory"])] == [
+        "jobs",
+        "spark",
+        "spark",
+    ]
 
 
 def test_the_deadline_is_the_next_time_of_that_name() -> None:
-    assert next_deadline(time(6), NOW) == NOW + timedelta(hours=1)
-    assert next_deadline(time(5), NOW) == NOW + timedelta(hours=24)
-    assert next_deadline(None, NOW) is None
+    assert compute_next_deadline(time(6), NOW) == NOW + timedelta(hours=1)
+    assert compute_next_deadline(time(5), NOW) == NOW + timedelta(hours=24)
+    assert compute_next_deadline(None, NOW) is None
 
 
 @given(
@@ -488,7 +492,7 @@ def test_the_deadline_is_the_next_time_of_that_name() -> None:
     most=st.integers(1, 64),
 )
 def test_so_many_workers_are_in_time_and_one_less_is_not(chunks, seconds, left, most) -> None:
-    workers = workers_for(chunks, seconds, left, most)
+    workers = compute_worker_count(chunks, seconds, left, most)
     usable = left * 0.8
 
     def in_time(count: int) -> bool:

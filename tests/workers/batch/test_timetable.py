@@ -39,7 +39,7 @@ def by_calendar(line: str) -> PeriodicTask:
     ],
 )
 def test_a_schedule_is_said_in_words(periodic, words):
-    assert timetable.words(periodic) == words
+    assert timetable.describe_schedule(periodic) == words
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_a_schedule_is_said_in_words(periodic, words):
     ],
 )
 def test_the_calendar_gives_the_next_time(line, next_at):
-    assert timetable.next_at(by_calendar(line), None, NOW) == next_at
-    assert timetable.crontab_line(by_calendar(line)) == line
+    assert timetable.compute_next_start(by_calendar(line), None, NOW) == next_at
+    assert timetable.format_crontab_line(by_calendar(line)) == line
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**7))
 def test_an_interval_counts_from_the_last_start_and_is_at_most_one_interval_ahead(seconds, ago):
     last = NOW - timedelta(seconds=ago)
-    found = timetable.next_at(by_interval(seconds), last, NOW)
+    found = timetable.compute_next_start(by_interval(seconds), last, NOW)
     assert found is not None
     ahead = (found - NOW).total_seconds()
     assert 0 <= ahead <= seconds
@@ -69,5 +69,5 @@ def test_an_interval_counts_from_the_last_start_and_is_at_most_one_interval_ahea
 def test_what_is_off_or_has_no_schedule_has_no_next_time():
     off = by_interval(60)
     off.enabled = False
-    assert timetable.next_at(off, None, NOW) is None
-    assert timetable.next_at(None, None, NOW) is None
+    assert timetable.compute_next_start(off, None, NOW) is None
+    assert timetable.compute_next_start(None, None, NOW) is None

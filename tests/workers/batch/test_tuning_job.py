@@ -21,7 +21,7 @@ def run_job(where: JobContext, **values: object) -> Run:
     run = runs.begin("tuning", where, {"days": 3, **values})
     sent: list[tuple[int, str, str]] = []
     while run.state in runs.OPEN:
-        task_managers.manage(run, where.control, NOW, lambda *worker: sent.append(worker))
+        task_managers.manage_run(run, where.control, NOW, lambda *worker: sent.append(worker))
         while sent:
             batch_worker.work_at(run.pk, sent.pop()[1], where.control, where.data, lambda: NOW)
         run.refresh_from_db()

@@ -35,7 +35,7 @@ def refuse_odd(events: list[dict[str, Any]]) -> Outcome | None:
 
 
 def refuse_odd_block(delivery: Delivery) -> Outcome | None:
-    return refuse_odd(list(delivery.rows()))
+    return refuse_odd(list(delivery.collect_rows()))
 
 
 def hang() -> None:

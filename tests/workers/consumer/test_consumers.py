@@ -29,7 +29,7 @@ from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
 from workers.consumer.handlers.handler import Handler, Place
 from workers.consumer.handlers.registry import build
-from workers.consumer.time_limit import time_limit
+from workers.consumer.time_limit import use_time_limit
 from workers.consumer.work_report import Report
 from workers.consumer.worker import Consumer
 
@@ -52,7 +52,7 @@ class Recorder:
         if bad and not self.failure:
             raise ValueError(f"block {bad[0]} is bad")
         good = [each for place, each in enumerate(deliveries) if place not in bad]
-        self.handled += [name for each in good for name in each.ids().to_pylist()]
+        self.handled += [name for each in good for name in each.get_event_ids().to_pylist()]
         failures = tuple(Failure(place, "refused", **self.failure) for place in bad)
         return Outcome(sum(each.events for each in good), 0, failures)
 
@@ -92,9 +92,11 @@ def test_a_worker_handles_everything_and_leaves_the_segment_empty(segment: Segme
     handler = Recorder()
     report = work(segment, handler)
     assert (report.events, report.blocks, report.effects, report.failed) == (40, 5, 40, 0)
-    assert sorted(handler.handled) == sorted(name for block in blocks for name in block.ids().to_pylist())
+    assert sorted(handler.handled) == sorted(
+        name for block in blocks for name in block.get_event_ids().to_pylist()
+    )
     assert segment.measure()["length_blocks"] == 0
-    assert segment.counters()["removed_events"] == 40
+    assert segment.get_counters()["removed_events"] == 40
 
 
 def test_a_worker_hands_over_many_blocks_in_one_call(segment: Segment) -> None:
@@ -165,7 +167,7 @@ def test_after_its_tries_only_the_poison_events_are_dead_letters(segment: Segmen
     assert sorted(dead_values(segment)) == [9, 13, 14]
     assert (report.events, report.dead, report.effects) == (21, 3, 21)
     assert segment.measure()["length_blocks"] == 0
-    counters = segment.counters()
+    counters = segment.get_counters()
     assert counters["inserted_events"] == counters["removed_events"] == 24
     assert counters["dead_events"] == 3
 
@@ -263,7 +265,7 @@ def test_an_alarm_in_the_instant_in_which_a_call_ends_leaves_no_timer(
     try:
         with monkeypatch.context() as patched:
             patched.setattr(signal, "setitimer", struck)
-            with time_limit(60.0):
+            with use_time_limit(60.0):
                 pass
         assert signal.getsignal(signal.SIGALRM) == before
         assert signal.getitimer(signal.ITIMER_REAL)[1] == 0.0, "what is set is not ours, which repeats"
@@ -444,10 +446,10 @@ def test_a_handler_that_grows_slow_gets_fewer_blocks_a_call_and_one_that_is_not_
     deliveries = [delivery_of(1, f"{number:032x}") for number in range(64)]
     most = []
     for seconds[0], count in [(0.0, 4), (0.0, 16), (0.0, 32), (0.05, 64), (0.3, 64), (0.15, 32), (20.0, 1)]:
-        assert call.together(deliveries[:count]) == {}
-        most.append(call.blocks_a_call(1000))
+        assert call.handle_together(deliveries[:count]) == {}
+        most.append(call.choose_block_count(1000))
     assert most == [16, 32, 64, 64, 32, 32, 1]
-    assert HandlerCall(Recorder(), 30.0, 1e9).blocks_a_call(1000) == 1000
+    assert HandlerCall(Recorder(), 30.0, 1e9).choose_block_count(1000) == 1000
 
 
 def test_the_end_of_the_workers_time_is_not_taken_for_a_fault_of_the_handler(segment: Segment) -> None:
@@ -475,7 +477,7 @@ def test_separation_finds_exactly_the_poison_and_handles_all_others_once(
     attempt = HandlerCall(handler, 5.0, 1.0, monotonic=lambda: 0.0)
     delivery = delivery_of(count)
     found = attempt.separate(delivery, Failure(0, "bad"))
-    names = delivery.ids().to_pylist()
+    names = delivery.get_event_ids().to_pylist()
     bad = {names[row] for row in poison if row < count} if poison else set()
     dead = {name for rows, _ in found for name in rows["id"].to_pylist()}
     if count > 1:
@@ -502,14 +504,14 @@ def test_after_a_few_hung_events_the_rest_of_the_block_is_given_up() -> None:
 @given(st.integers(1, 1000), st.text("0123456789abcdef", min_size=32, max_size=32))
 def test_back_off_doubles_up_to_its_cap_and_is_the_same_each_time(tries: int, block_id: str) -> None:
     backoff = Backoff(base_seconds=1.0, cap_seconds=60.0)
-    delay_seconds = backoff.delay_seconds(block_id, tries)
+    delay_seconds = backoff.compute_delay_seconds(block_id, tries)
     plain_seconds = min(60.0, 2.0 ** min(tries - 1, 32))
     assert 0.5 * plain_seconds <= delay_seconds < 1.5 * plain_seconds
-    assert delay_seconds == backoff.delay_seconds(block_id, tries)
+    assert delay_seconds == backoff.compute_delay_seconds(block_id, tries)
 
 
 def test_blocks_that_failed_together_are_not_tried_together() -> None:
-    delays = {Backoff().delay_seconds(f"{number:032x}", 3) for number in range(20)}
+    delays = {Backoff().compute_delay_seconds(f"{number:032x}", 3) for number in range(20)}
     assert len(delays) == 20
 
 

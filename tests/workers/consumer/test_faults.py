@@ -110,7 +110,7 @@ def test_a_handler_that_kills_its_worker_ends_in_dead_letters_and_the_host_lives
     order(handler="noop", tries=1)
     until(lambda: settled(segment), WAIT_SECONDS)
     assert segment.measure()["dead_letters"] == 1
-    assert segment.counters()["removed_events"] == 16
+    assert segment.get_counters()["removed_events"] == 16
 
 
 def test_effects_are_exact_when_a_worker_is_killed_between_effect_and_acknowledgement(
@@ -127,8 +127,8 @@ def test_effects_are_exact_when_a_worker_is_killed_between_effect_and_acknowledg
     with sqlite3.connect(host.data / "kept.sqlite3") as database:
         kept = {row[0] for row in database.execute("SELECT id FROM kept")}
     database.close()
-    assert kept == {name for block in blocks for name in block.ids().to_pylist()}
-    assert segment.counters()["removed_events"] == 500
+    assert kept == {name for block in blocks for name in block.get_event_ids().to_pylist()}
+    assert segment.get_counters()["removed_events"] == 500
 
 
 def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
@@ -138,7 +138,7 @@ def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
     host.slots = 2
     host.start()
     order(8, handler="sql", events_per_worker=2000)
-    until(lambda: segment.counters()["removed_events"] > 1000, WAIT_SECONDS)
+    until(lambda: segment.get_counters()["removed_events"] > 1000, WAIT_SECONDS)
     host.kill()
     host.start()
     until(lambda: settled(segment) or (order(4, handler="sql"), False)[1], every_seconds=1.0)
@@ -146,8 +146,8 @@ def test_sql_effects_are_exact_while_the_whole_host_is_killed_in_the_middle(
         kept = [row[0] for row in database.execute("SELECT id FROM handled")]
     database.close()
     assert len(kept) == len(set(kept)) == 60 * 512
-    assert set(kept) == {name for block in blocks for name in block.ids().to_pylist()}
-    counters = segment.counters()
+    assert set(kept) == {name for block in blocks for name in block.get_event_ids().to_pylist()}
+    counters = segment.get_counters()
     assert counters["inserted_events"] == counters["removed_events"] == 60 * 512
     assert counters["dead_events"] == 0
 
@@ -178,4 +178,4 @@ def test_a_handler_that_can_not_be_interrupted_is_killed_by_the_hard_limit(
     let_claims_grow_old(segment)
     order(handler="noop")
     until(lambda: settled(segment), WAIT_SECONDS)
-    assert segment.counters()["dead_events"] == 0
+    assert segment.get_counters()["dead_events"] == 0

@@ -27,7 +27,7 @@ from workers.consumer.handlers.handler import Place
 from workers.consumer.handlers.options import Options
 from workers.consumer.handlers.outage import is_away
 from workers.consumer.handlers.parquet import Parquet, build_hidden_path
-from workers.consumer.handlers.registry import build, handler_for
+from workers.consumer.handlers.registry import build, get_handler
 from workers.consumer.handlers.sql import Sql
 from workers.consumer.handlers.webhook import Webhook
 
@@ -62,15 +62,15 @@ def test_a_part_keeps_the_ids_its_events_have_in_the_whole_block(count: int, dat
     start = data.draw(st.integers(0, count - 1))
     stop = data.draw(st.integers(start + 1, count))
     middle = data.draw(st.integers(start, stop - 1))
-    part = whole.part(start, stop).part(middle - start, stop - start)
-    assert part.ids().to_pylist() == whole.ids().to_pylist()[middle:stop]
+    part = whole.extract_part(start, stop).extract_part(middle - start, stop - start)
+    assert part.get_event_ids().to_pylist() == whole.get_event_ids().to_pylist()[middle:stop]
     assert part.key == f"{whole.block_id}:{middle}-{stop - 1}"
 
 
 def test_a_whole_block_is_keyed_by_its_id_and_derives_ids_from_the_row() -> None:
     delivery = delivery_of(3, "cd" * 16)
     assert delivery.key == "cd" * 16
-    assert delivery.ids().to_pylist() == [f"{'cd' * 16}:{row}" for row in range(3)]
+    assert delivery.get_event_ids().to_pylist() == [f"{'cd' * 16}:{row}" for row in range(3)]
 
 
 # SQL
@@ -81,7 +81,7 @@ def test_sql_inserts_each_event_once_however_often_its_block_comes(place: Place)
     one, two = delivery_of(5, "aa" * 16), delivery_of(4, "bb" * 16)
     assert handler.handle([one]) == Outcome(effects=5)
     assert handler.handle([two, one]) == Outcome(effects=4, duplicates=5)
-    assert kept_ids(place) == sorted(one.ids().to_pylist() + two.ids().to_pylist())
+    assert kept_ids(place) == sorted(one.get_event_ids().to_pylist() + two.get_event_ids().to_pylist())
 
 
 def test_sql_keeps_an_event_once_that_came_in_two_blocks_under_one_id(place: Place) -> None:
@@ -203,7 +203,7 @@ def test_parquet_writes_a_workers_blocks_of_one_day_into_one_file(place: Place) 
     blocks = [delivery_of(3, f"{number:032x}") for number in range(4)]
     assert build("parquet", {}, place).handle(blocks) == Outcome(effects=12)
     assert len(list(place.data.glob("archive/queue=alert/day=*/*.parquet"))) == 1
-    assert sorted(archived_ids(place)) == sorted(i for b in blocks for i in b.ids().to_pylist())
+    assert sorted(archived_ids(place)) == sorted(i for b in blocks for i in b.get_event_ids().to_pylist())
 
 
 def test_parquet_sorts_blocks_by_the_day_of_their_newest_event(place: Place) -> None:
@@ -228,10 +228,10 @@ def test_parquet_writes_a_row_once_however_a_block_was_separated_before(parts: l
     with TemporaryDirectory() as folder:
         place, block = Place("alert", Path(folder)), delivery_of(8, "ab" * 16)
         handler = build("parquet", {}, place)
-        done = [handler.handle([block.part(first, min(first + count, 8))]) for first, count in parts]
+        done = [handler.handle([block.extract_part(first, min(first + count, 8))]) for first, count in parts]
         done += [handler.handle([block]), handler.handle([block])]
         assert sum(outcome.effects for outcome in done) == 8
-        assert sorted(archived_ids(place)) == sorted(block.ids().to_pylist())
+        assert sorted(archived_ids(place)) == sorted(block.get_event_ids().to_pylist())
         assert done[-1] == Outcome(0, 8)
 
 
@@ -257,7 +257,9 @@ def test_parquet_is_exact_when_its_worker_dies_at_any_point(
     assert archived_ids(place) == []
     Parquet(place, Options("parquet", {})).handle([two])
     Parquet(place, Options("parquet", {})).handle([one])
-    assert sorted(archived_ids(place)) == sorted(one.ids().to_pylist() + two.ids().to_pylist())
+    assert sorted(archived_ids(place)) == sorted(
+        one.get_event_ids().to_pylist() + two.get_event_ids().to_pylist()
+    )
 
 
 def test_parquet_makes_its_index_at_the_next_call_where_it_could_not_at_the_first(
@@ -459,15 +461,15 @@ def emulate(place: Place, **options: Any) -> Emulate:
 @pytest.mark.parametrize("distribution", ["constant", "exponential", "lognormal"])
 def test_emulate_takes_its_mean_time_on_average(place: Place, distribution: str) -> None:
     handler = emulate(place, distribution=distribution, seconds=0.01, cv=0.5)
-    total_seconds = sum(handler.service_seconds(delivery_of(100, f"{n:032x}")) for n in range(40))
+    total_seconds = sum(handler.compute_service_seconds(delivery_of(100, f"{n:032x}")) for n in range(40))
     assert total_seconds == pytest.approx(4000 * 0.01, rel=0.1)
 
 
 def test_emulate_takes_as_long_when_a_block_is_replayed(place: Place) -> None:
     options: dict[str, Any] = {"distribution": "exponential", "seconds": 0.01, "per": "block", "seed": 4}
-    first = emulate(place, **options).service_seconds(delivery_of(9))
-    assert emulate(place, **options).service_seconds(delivery_of(9)) == first
-    assert emulate(place, **{**options, "seed": 5}).service_seconds(delivery_of(9)) != first
+    first = emulate(place, **options).compute_service_seconds(delivery_of(9))
+    assert emulate(place, **options).compute_service_seconds(delivery_of(9)) == first
+    assert emulate(place, **{**options, "seed": 5}).compute_service_seconds(delivery_of(9)) != first
 
 
 def test_emulate_sleeps_the_drawn_time_block_by_block_and_says_when_each_was_done(place: Place) -> None:
@@ -487,9 +489,9 @@ def test_an_unknown_handler_is_refused_with_the_known_ones(place: Place) -> None
 
 
 def test_a_handler_is_kept_until_its_options_change(tmp_path: Path) -> None:
-    first = handler_for("q", "emulate", {"seconds": 1}, tmp_path)
-    assert handler_for("q", "emulate", {"seconds": 1}, tmp_path) is first
-    assert handler_for("q", "emulate", {"seconds": 2}, tmp_path) is not first
+    first = get_handler("q", "emulate", {"seconds": 1}, tmp_path)
+    assert get_handler("q", "emulate", {"seconds": 1}, tmp_path) is first
+    assert get_handler("q", "emulate", {"seconds": 2}, tmp_path) is not first
 
 
 def test_options_that_are_no_object_or_not_finite_are_refused(place: Place) -> None:
@@ -500,5 +502,5 @@ def test_options_that_are_no_object_or_not_finite_are_refused(place: Place) -> N
 
 
 def test_rows_are_events_as_dictionaries() -> None:
-    event = next(Delivery("ab" * 16, delivery_of(1).batch).rows())
+    event = next(Delivery("ab" * 16, delivery_of(1).batch).collect_rows())
     assert event["id"] == f"{'ab' * 16}:0" and event["value"] == 0.0

@@ -15,7 +15,7 @@ from tests.workers.samples import delivery_of
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Handler, Place
 from workers.consumer.handlers.registry import build
-from workers.consumer.time_limit import TimeLimitExceeded, time_limit
+from workers.consumer.time_limit import TimeLimitExceeded, use_time_limit
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def test_postgres_keeps_each_event_once_however_often_its_block_comes(
     assert handler.handle([two, one]) == Outcome(effects=40, duplicates=500)
     with psycopg.connect(postgres_url) as database:
         rows = database.execute("SELECT id, value, attributes FROM handled WHERE id LIKE 'aa%'").fetchall()
-    assert {row[0] for row in rows} == set(one.ids().to_pylist())
+    assert {row[0] for row in rows} == set(one.get_event_ids().to_pylist())
     assert all(row[2] == {"unit": "%"} for row in rows)
 
 
@@ -45,7 +45,7 @@ def test_postgres_takes_nothing_of_a_call_with_poison_and_goes_on_after_it(handl
     poison = delivery_of(3, "cc" * 16, attributes=["{}", "{not json}", "{}"])
     with pytest.raises(psycopg.Error):
         handler.handle([delivery_of(5, "dd" * 16), poison])
-    assert handler.handle([delivery_of(5, "dd" * 16), poison.part(0, 1)]) == Outcome(effects=6)
+    assert handler.handle([delivery_of(5, "dd" * 16), poison.extract_part(0, 1)]) == Outcome(effects=6)
 
 
 def test_postgres_that_dropped_the_connection_is_asked_again(handler: Handler, postgres_url: str) -> None:
@@ -66,7 +66,7 @@ def test_postgres_where_an_insert_waited_for_too_long_takes_the_same_block_once_
     block = delivery_of(8, "bb" * 16)
     with psycopg.connect(postgres_url) as other:
         other.execute("LOCK TABLE handled")
-        with pytest.raises(TimeLimitExceeded), time_limit(0.3):
+        with pytest.raises(TimeLimitExceeded), use_time_limit(0.3):
             handler.handle([block])
         until(lambda: transactions_open(postgres_url) == 1)  # the lock's own
     assert handler.handle([block]) == Outcome(effects=8)
@@ -94,7 +94,7 @@ def test_postgres_makes_the_table_at_the_next_call_where_it_could_not_at_the_fir
     handler = build("sql", {"url": url, "table": "later"}, Place("alert", tmp_path))
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT pg_advisory_xact_lock(hashtext('weir:handled'))")
-        with suppress(TimeLimitExceeded), time_limit(0.5):
+        with suppress(TimeLimitExceeded), use_time_limit(0.5):
             assert handler.handle([delivery_of(1, "aa" * 16)]).failures[0].transient
     assert handler.handle([delivery_of(1, "aa" * 16)]) == Outcome(effects=1)
     handler.close()

@@ -28,7 +28,7 @@ from workers.control.kinds import shedding
 from workers.documents.pipeline import ApplicationStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
-from workers.pipeline.patterns.graph import key_groups
+from workers.pipeline.patterns.graph import compute_key_groups
 from workers.snapshot.local import LocalPlant
 
 KINDS = {0: "SUBMIT", 1: "SCHEDULE", 2: "EVICT", 3: "FAIL", 4: "FINISH", 5: "KILL", 6: "LOST"}
@@ -107,7 +107,7 @@ class Phase:
         rows = rows.set_column(1, "time", rows.column("time").cast(pa.int64()))
         keys = rows.column("source")
         rows = rows.append_column("match_key", keys)
-        rows = rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
+        rows = rows.append_column("group", pa.array(compute_key_groups(keys), pa.int32()))
         within_us = round(WITHIN_SECONDS * SECOND_US)
         found = {
             name: len(match_all(pattern_of(f"SEQ(SUBMIT; SCHEDULE; {kind})", within_us=within_us), rows))
@@ -251,7 +251,7 @@ class Overload:
         """The rival: as much as our law would spend, drawn from everything alike."""
         loop = Loop.objects.get(name="shedding/exact")
         before = (loop.state or {}).get("sensor")
-        seen = shedding.sensor(loop.target, snapshot, before, time.time())
+        seen = shedding.measure_target(loop.target, snapshot, before, time.time())
         Loop.objects.filter(pk=loop.pk).update(state={**(loop.state or {}), "sensor": seen.counters})
         table = self._random_table(seen.observation) if seen.observation["patterns"] else {}
         self.plant.steer_pipeline("exact", {"shed": table, "shed_by": "event"})
@@ -264,13 +264,13 @@ class Overload:
             rates,
             {name: [kind for kind in row["takes"] if kind in rates] for name, row in rows.items()},
             {name: row["seconds"] for name, row in rows.items()},
-            waiting.utilisation_budget(self.bound_seconds, sum(rates.values())),
+            waiting.compute_utilisation_budget(self.bound_seconds, sum(rates.values())),
             {},
         )
-        return shedders.random(measured)
+        return shedders.shed_randomly(measured)
 
     def steer_law(self, **parameters: object) -> None:
-        law = catalog.law("shedding")
+        law = catalog.get_law("shedding")
         given = {"needs": "measured", "latency_bound_seconds": self.bound_seconds, **parameters}
         catalog.read_parameters(law, given)
         Loop.objects.filter(law="shedding").update(parameters=given, state=None)

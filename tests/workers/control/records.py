@@ -58,11 +58,11 @@ def flow_loop() -> Loop:
 
 def record_flow(loop: Loop, days_back: Iterable[int]) -> None:
     """A result queue that its law keeps half free, badly: 4,000 events a tick are worked, by a hog 2,000."""
-    law, chance = catalog.law("flow"), np.random.default_rng(1)
+    law, chance = catalog.get_law("flow"), np.random.default_rng(1)
     parameters = catalog.read_parameters(law, SLUGGISH)
 
     def stretch(ticks: int) -> Iterator[dict[str, float]]:
-        state, free, applied = law.initial_state(parameters), 1e7, (4_000.0, 4_000.0)
+        state, free, applied = law.build_initial_state(parameters), 1e7, (4_000.0, 4_000.0)
         for tick in range(ticks):
             seen = {"measured": free, "applied": applied[0]}
             yield seen

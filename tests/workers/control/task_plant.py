@@ -18,7 +18,7 @@ from workers.history.load_forecasts import LoadForecasts, LoadSource, OfferedLoa
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared import Declarations, Declared
-from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.pipeline.status.task_measures import WorkSample, compute_measures
 from workers.plants.published import PublishedPlant
 from workers.snapshot.control_record import control_record
 
@@ -61,7 +61,7 @@ class TaskPlant:
             tick_due(plant, self.now, self.control, laws=(law,))
         self.seen = self.snapshot()
         at = f"{int(self.now.timestamp() * 1000)}-0"
-        self.control.xadd(keys.METRICS, metrics.row(self.seen), id=at)
+        self.control.xadd(keys.METRICS, metrics.build_stream_entry(self.seen), id=at)
         return self.seen
 
     def snapshot(self) -> Snapshot:
@@ -72,7 +72,7 @@ class TaskPlant:
         controls = Controls.read(self.control.get(keys.PIPELINE_CONTROLS.build("performance")), Controls())
         row["controls"]["tasks"] = dict(controls.tasks)
         for name, operator in row["operators"].items():
-            self._work(operator, name, controls.tasks_of(name), rate)
+            self._work(operator, name, controls.count_tasks(name), rate)
         row["queues"] = ["telemetry"]
         found = {**self._base, "at": at}
         queues = {**found["queues"]}
@@ -86,7 +86,7 @@ class TaskPlant:
                 "applications": {"performance": row},
             },
             "loops": control_record(self.now).loops,
-            "forecasts": self.foresight.rows({"performance": LoadSource(("telemetry",))}, at),
+            "forecasts": self.foresight.collect_rows({"performance": LoadSource(("telemetry",))}, at),
         }
         self.foresight.wait()
         seen = snapshot_of(found)
@@ -113,5 +113,5 @@ class TaskPlant:
             "parallelism": tasks,
             "tasks": tasks,
             "utilisation": seconds / SECONDS,
-            "work": [measures([sample, sample], SECONDS)] * tasks,
+            "work": [compute_measures([sample, sample], SECONDS)] * tasks,
         }

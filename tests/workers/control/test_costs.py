@@ -10,7 +10,7 @@ from controllers.simulation import recorded_container
 from queues.errors import BadInput
 from tests.workers.control.records import NOW, wasteful_loop
 from workers.control import costs
-from workers.control.costs import CostPrices, compute_used_seconds, count_lost_events, seconds_of_a_run
+from workers.control.costs import CostPrices, compute_run_seconds, compute_used_seconds, count_lost_events
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop, Setting
 from workers.steering import plant_settings
@@ -56,7 +56,7 @@ def price(**prices: float) -> None:
 
 
 def ask(loop: Loop, hours: float = 0.5) -> costs.LoopCosts:
-    return costs.loop_costs(loop, hours, NOW, lambda: 0.0)
+    return costs.compute_loop_costs(loop, hours, NOW, lambda: 0.0)
 
 
 def test_without_a_price_amounts_are_known_and_no_money_is(loop):
@@ -105,7 +105,7 @@ def test_a_load_that_is_worked_without_a_hold_is_worked_as_if_none_were_named():
 def defaults() -> dict[str, Any]:
     from controllers import catalog
 
-    return {each.name: each.default for each in catalog.law("worker_rate").parameters}
+    return {each.name: each.default for each in catalog.get_law("worker_rate").parameters}
 
 
 def test_what_can_not_be_replayed_is_refused_by_name(loop):
@@ -122,9 +122,9 @@ def test_a_run_lasts_as_long_as_processes_worked_over_the_runs_that_began():
     def row(second: int, running: int, started: int) -> Any:
         return NOW + timedelta(seconds=second), "auto", {"running": running, "started": started}
 
-    assert seconds_of_a_run([row(0, 0, 0), row(2, 3, 2), row(4, 1, 0)]) == pytest.approx(8 / 2)
-    assert seconds_of_a_run([row(0, 0, 0), row(2, 0, 0)]) is None
-    assert seconds_of_a_run([(NOW, "auto", {"started": 3})]) is None
+    assert compute_run_seconds([row(0, 0, 0), row(2, 3, 2), row(4, 1, 0)]) == pytest.approx(8 / 2)
+    assert compute_run_seconds([row(0, 0, 0), row(2, 0, 0)]) is None
+    assert compute_run_seconds([(NOW, "auto", {"started": 3})]) is None
 
 
 def test_hours_are_of_what_was_observed_and_no_gap_is_filled():

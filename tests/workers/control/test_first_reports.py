@@ -64,9 +64,7 @@ def test_advice_that_is_what_there_is_says_that_nothing_would_have_been_saved(lo
     write_due(BEGAN + timedelta(hours=1))
     worker_hours, waiting = report_of(loop.pk).sentences
     assert worker_hours.endswith("7.93 with the advice: no difference.")
-    assert waiting == (
-        "Mean waiting time: 1.50 s measured, 1.50 s estimated with the advice: no difference."
-    )
+    assert waiting == ("Mean waiting time: 1.50 s measured, 1.50 s estimated with the advice: no difference.")
 
 
 def test_a_plant_that_was_silent_is_reported_in_the_next_hour(loop):

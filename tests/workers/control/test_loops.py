@@ -165,7 +165,9 @@ def test_no_worker_is_started_while_every_worker_host_is_drained(drained, idle):
     queues = {"alert": {"kind": "jobs", "containers": {"n1": {"waiting_events": 1_200}}}}
     nodes = {"n1": {"state": "NORMAL", "age_seconds": 0.1}}
     seen = snapshot_of({"at": 10.0, "hosts": hosts, "queues": queues, "nodes": nodes})
-    assert worker_rate.sensor({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle == idle
+    assert (
+        worker_rate.measure_target({"queue": "alert", "node": "n1"}, seen, None, 10.0).measured.idle == idle
+    )
 
 
 def test_no_loop_acts_on_a_snapshot_older_than_three_seconds(loop, plant, clock, control):

@@ -42,9 +42,9 @@ def test_a_part_of_another_loop_excuses_nothing():
 
 
 def test_a_late_tick_says_by_how_much_and_a_usual_one_nothing():
-    assert quality.late_seconds(None, 5.0) == 0.0
-    assert quality.late_seconds(7.0, 5.0) == 0.0
-    assert quality.late_seconds(31.0, 5.0) == 26.0
+    assert quality.compute_late_seconds(None, 5.0) == 0.0
+    assert quality.compute_late_seconds(7.0, 5.0) == 0.0
+    assert quality.compute_late_seconds(31.0, 5.0) == 26.0
 
 
 @pytest.mark.parametrize(

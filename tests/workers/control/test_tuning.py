@@ -107,9 +107,9 @@ def test_a_newer_proposal_stands_in_the_place_of_the_one_before(loop):
 def test_a_proposal_drifts_as_soon_as_its_loop_is_changed(loop):
     made = tuning.propose(learned_of(loop), NOW)
     assert made is not None
-    assert tuning.drift(made, NOW) == ""
+    assert tuning.describe_drift(made, NOW) == ""
     made.loop.parameters = {**WASTEFUL, "caution": 0.5}
-    assert tuning.drift(made, NOW) == "the loop's values have changed since (caution)"
+    assert tuning.describe_drift(made, NOW) == "the loop's values have changed since (caution)"
 
 
 @pytest.mark.thorough
@@ -150,7 +150,7 @@ def test_overrides_that_contradict_each_other_are_left_out_as_the_loop_leaves_th
     overrides.set_override(name="history", value=40, minutes=5, **given)
     overrides.set_override(name="low_count", value=30, minutes=60, **given)
     overrides.set_override(name="caution", value=0.5, minutes=60, **given)
-    assert tuning.drift(made, NOW) == "the loop's values have changed since (caution)"
+    assert tuning.describe_drift(made, NOW) == "the loop's values have changed since (caution)"
     later = NOW + timedelta(minutes=6)
-    assert overrides.conflict(loop, overrides.list_for_loop(loop, later), later)
-    assert tuning.drift(made, later) == ""
+    assert overrides.explain_conflict(loop, overrides.list_for_loop(loop, later), later)
+    assert tuning.describe_drift(made, later) == ""

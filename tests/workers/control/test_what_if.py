@@ -181,17 +181,20 @@ def test_advice_is_compared_like_what_was_done(loop, plant, clock, control):
 
 def of_ladder(loads, now):
     """The ladder's record of a queue whose demand was so much of 100 events/s that it can handle."""
-    target, law = {"queue": "alert"}, catalog.law("ladder")
+    target, law = {"queue": "alert"}, catalog.get_law("ladder")
     loop = Loop.objects.create(name="ladder/alert", law="ladder", target=target, state=None)
     parameters, settings = catalog.read_parameters(law, None), guard.read_settings(law, None)
-    state = {"law": law.initial_state(parameters), "guard": {**guard.initial_state(), "value": 0.0}}
+    state = {
+        "law": law.build_initial_state(parameters),
+        "guard": {**guard.build_initial_state(), "value": 0.0},
+    }
     for number, demand in enumerate(loads):
         at = now + timedelta(seconds=5 * number)
         seen = catalog.read_observation(law, {"demand_per_second": demand, "capacity_per_second": 100.0})
         about = {"now_seconds": at.timestamp(), "measured": Measured(0.4)}
         states = {"guard_state": state["guard"], "settings": settings}
         guarded = guard.decide(law, parameters, state["law"], seen, **states, **about)
-        ledger.entry_of(
+        ledger.build_entry(
             loop, at=at, fence=number, mode="auto", parameters={**parameters, "guard": settings},
             state_before=state, observation={**seen, "age_seconds": 0.4, "unfit": None, "idle": None},
             guarded=guarded, reason=guarded.decision.reason, baseline=None,

@@ -16,14 +16,14 @@ from queues.stored_document import (
     BadDocument,
     StoredDocument,
     convert,
+    convert_to_plain,
     decode_document,
     encode_document,
-    plain,
+    find_value,
     replace_fields,
-    value_at,
 )
 from tests.workers.snapshots import snapshot_of
-from workers.coordination.merge_patch import apply_patch, difference, document_difference
+from workers.coordination.merge_patch import apply_patch, compute_patch, document_difference
 from workers.documents.alerts import AlertStatus, AuditVerdict
 from workers.documents.controls import ControlValues
 from workers.documents.hosts import ReportedHost
@@ -104,20 +104,20 @@ def documented() -> dict[str, Any]:
 def test_what_is_written_is_read(kind, data):
     document = data.draw(documents_of(kind))
     assert decode_document(kind, encode_document(document), "document") == document
-    assert json.loads(encode_document(document)) == plain(document)
+    assert json.loads(encode_document(document)) == convert_to_plain(document)
 
 
 @each_kind
 def test_a_document_of_a_newer_writer_is_read_without_what_is_not_known(kind):
     minimal = minimal_of(kind)
-    assert convert(kind, {**plain(minimal), "a_field_of_tomorrow": [1]}) == minimal
+    assert convert(kind, {**convert_to_plain(minimal), "a_field_of_tomorrow": [1]}) == minimal
 
 
 @each_kind
 def test_a_document_of_an_older_writer_has_a_default_for_what_it_left_out(kind):
     minimal = minimal_of(kind)
     needed = {each.encode_name for each in inspect.type_info(kind).fields if each.required}
-    older = {name: value for name, value in plain(minimal).items() if name in needed}
+    older = {name: value for name, value in convert_to_plain(minimal).items() if name in needed}
     assert decode_document(kind, json.dumps(older), "document") == minimal
 
 
@@ -176,8 +176,8 @@ def unknown_fields(kind: Any, document: Any, path: str) -> list[str]:
 
 def test_a_value_is_found_under_its_json_key():
     move = PlanMove(queue="alert", source="n1", target="n2", points=3)
-    assert plain(move)["from"] == value_at(move, "from") == "n1"
-    assert value_at(move, "source") is None and value_at(move, "__class__") is None
+    assert convert_to_plain(move)["from"] == find_value(move, "from") == "n1"
+    assert find_value(move, "source") is None and find_value(move, "__class__") is None
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
@@ -186,8 +186,10 @@ def test_a_patch_of_documents_is_that_of_their_json(old, new, node):
     before = Snapshot(queues={"a": old, "b": new}, nodes={"n1": node}, loops={"l": LoopStatus(id=1)})
     after = replace_fields(before, seq=2, queues={"a": new, "c": old})
     patch = json.loads(encode_document(document_difference(before, after)))
-    assert patch == difference(plain(before), plain(after))
-    assert _without_nulls(apply_patch(plain(before), patch)) == _without_nulls(plain(after))
+    assert patch == compute_patch(convert_to_plain(before), convert_to_plain(after))
+    assert _without_nulls(apply_patch(convert_to_plain(before), patch)) == _without_nulls(
+        convert_to_plain(after)
+    )
 
 
 def _without_nulls(document: Any) -> Any:

@@ -45,7 +45,7 @@ def test_a_past_that_is_not_over_is_read_anew(tmp_path, monkeypatch):
     for seconds, count in ((10.0, 2), (200.0, 1)):
         before = reads.count
         for _ in range(2):
-            appearances.appearances(tmp_path / str(count), SINCE, UNTIL, lambda at=seconds: UNTIL + at)
+            appearances.list_appearances(tmp_path / str(count), SINCE, UNTIL, lambda at=seconds: UNTIL + at)
         assert reads.count - before == count * 10, "twice, or once"
 
 

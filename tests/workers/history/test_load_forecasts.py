@@ -10,10 +10,10 @@ import pytest
 
 from controllers.design.expected_band import PastRanges
 from queues import keys
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from tests.workers.snapshot.test_local_plant import documented
-from workers.history.load_forecasts import History, LoadForecasts, LoadSource, OfferedLoad, past_of
-from workers.history.training_sets import TABLE, TrainingRefused, newest
+from workers.history.load_forecasts import History, LoadForecasts, LoadSource, OfferedLoad, read_past_load
+from workers.history.training_sets import TABLE, TrainingRefused, load_newest_set
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
 DAY = 86_400
@@ -52,10 +52,10 @@ def test_what_comes_by_day_is_forecast_an_hour_before_it_comes(tmp_path, control
     for day in days_before(6):
         write_day(tmp_path, day)
     foresight = LoadForecasts.load(control, tmp_path)
-    assert foresight.rows({"shop": ORDERS}, NOON) == {}
+    assert foresight.collect_rows({"shop": ORDERS}, NOON) == {}
     foresight.wait()
-    row = foresight.rows({"shop": ORDERS}, NOON + 1)["shop"]
-    assert set(plain(row)) == set(documented()["forecasts"]["performance"])
+    row = foresight.collect_rows({"shop": ORDERS}, NOON + 1)["shop"]
+    assert set(convert_to_plain(row)) == set(documented()["forecasts"]["performance"])
     assert row.trained_until == "2026-11-17" and row.refused is None and row.days > 5.9
     ahead = NOON + (np.arange(len(row.mean_per_second)) + 0.5) * row.window_seconds
     # The newest measurement is twelve hours old: only the day's shape can tell.
@@ -67,9 +67,9 @@ def test_what_comes_to_a_plant_of_others_is_forecast_from_what_was_measured_ther
     measure(control, NOON - 600, [40.0] * 600, series="plants.shop.in_per_second")
     foresight = LoadForecasts.load(control, tmp_path)
     sources = {"plant:shop": LoadSource(plant="shop"), "shop": LoadSource(("shop",))}
-    foresight.rows(sources, NOON)
+    foresight.collect_rows(sources, NOON)
     foresight.wait()
-    rows = foresight.rows(sources, NOON + 1)
+    rows = foresight.collect_rows(sources, NOON + 1)
     assert rows["plant:shop"].trained_until is None and rows["shop"].trained_until == "2026-11-17"
     assert rows["plant:shop"].mean_per_second == pytest.approx([40.0] * 15, rel=0.05)
 
@@ -77,7 +77,7 @@ def test_what_comes_to_a_plant_of_others_is_forecast_from_what_was_measured_ther
 def test_what_was_measured_comes_after_the_set_and_before_it_where_both_are(tmp_path, control):
     write_day(tmp_path, days_before(1)[0])
     measure(control, NOON - 300, [7.0] * 300)
-    past = past_of(History(control, tmp_path), tmp_path, ORDERS, NOON)
+    past = read_past_load(History(control, tmp_path), tmp_path, ORDERS, NOON)
     assert past.at_seconds.size == 144 + 5 and (np.diff(past.at_seconds) > 0).all()
     assert past.rates_per_second[-1] == 7.0 and past.rates_per_second[0] == pytest.approx(100, abs=5)
 
@@ -105,9 +105,9 @@ def test_of_a_short_past_means_are_of_minutes_and_the_newest_is_whole():
 
 def test_too_little_a_past_foresees_nothing_and_says_how_much_it_takes():
     foresight = LoadForecasts(lambda source, now: OfferedLoad(now - np.arange(90.0), np.ones(90), None, None))
-    foresight.rows({"shop": ORDERS}, NOON)
+    foresight.collect_rows({"shop": ORDERS}, NOON)
     foresight.wait()
-    row = foresight.rows({"shop": ORDERS}, NOON)["shop"]
+    row = foresight.collect_rows({"shop": ORDERS}, NOON)["shop"]
     assert row.mean_per_second is None and "2 of 4 minutes" in row.refused
 
 
@@ -116,9 +116,9 @@ def test_a_fault_in_foreseeing_ends_nothing_and_is_said():
         raise RuntimeError("a bug")
 
     foresight = LoadForecasts(broken)
-    foresight.rows({"shop": ORDERS}, NOON)
+    foresight.collect_rows({"shop": ORDERS}, NOON)
     foresight.wait()
-    assert "RuntimeError" in foresight.rows({"shop": ORDERS}, NOON)["shop"].refused
+    assert "RuntimeError" in foresight.collect_rows({"shop": ORDERS}, NOON)["shop"].refused
 
 
 def test_a_minute_has_to_pass_before_it_is_forecast_anew():
@@ -130,14 +130,14 @@ def test_a_minute_has_to_pass_before_it_is_forecast_anew():
 
     foresight = LoadForecasts(past)
     for second in (0, 1, 30, 59, 60, 61):
-        foresight.rows({"shop": ORDERS}, NOON + second)
+        foresight.collect_rows({"shop": ORDERS}, NOON + second)
         foresight.wait()
     assert asked == [NOON, NOON + 60]
 
 
 def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path, control):
-    assert newest(tmp_path, "orders", NOON) is None
-    assert past_of(History(control, tmp_path), tmp_path, ORDERS, NOON).at_seconds.size == 0
+    assert load_newest_set(tmp_path, "orders", NOON) is None
+    assert read_past_load(History(control, tmp_path), tmp_path, ORDERS, NOON).at_seconds.size == 0
 
 
 @pytest.mark.parametrize(
@@ -171,6 +171,6 @@ def test_a_set_that_is_stale_or_none_is_refused_with_the_reason_and_the_measured
 ):
     damage(tmp_path)
     with pytest.raises(TrainingRefused, match=why):
-        newest(tmp_path, "orders", NOON)
-    past = past_of(History(control, tmp_path), tmp_path, ORDERS, NOON)
+        load_newest_set(tmp_path, "orders", NOON)
+    past = read_past_load(History(control, tmp_path), tmp_path, ORDERS, NOON)
     assert past.trained_until is None and why in past.refused

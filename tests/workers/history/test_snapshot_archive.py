@@ -15,8 +15,8 @@ from workers.history import snapshot_archive
 from workers.history.snapshot_archive import (
     BLOCK_BUDGET_BYTES,
     Recorder,
-    nearest_seconds,
-    next_step_seconds,
+    compute_step_seconds,
+    find_nearest_times,
     snapshot_at,
 )
 from workers.snapshot.observer import Observer
@@ -62,13 +62,13 @@ def test_an_instant_is_the_newest_frame_before_it(tmp_path_factory, steps, offse
 
 def test_what_is_not_kept_is_none_and_its_neighbours_are_named(tmp_path: Path) -> None:
     assert snapshot_at(tmp_path, START) is None
-    assert nearest_seconds(tmp_path, START) == (None, None)
+    assert find_nearest_times(tmp_path, START) == (None, None)
     keep(Recorder(tmp_path), START, 5)
     later = START + 3_600
     keep(Recorder(tmp_path), later, 5)
     assert snapshot_at(tmp_path, START - 1) is None
     assert snapshot_at(tmp_path, START + 1_800) is None
-    assert nearest_seconds(tmp_path, START + 1_800) == (START, later)
+    assert find_nearest_times(tmp_path, START + 1_800) == (START, later)
 
 
 def test_a_minute_that_begins_on_the_day_before_is_found_after_midnight(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_a_large_plant_is_kept_less_often_until_a_minute_fits_its_budget(tmp_pat
 
 @given(st.integers(1, 60), st.integers(0, 10**9))
 def test_the_step_stays_between_a_second_and_a_minute(step: int, size: int) -> None:
-    assert 1 <= next_step_seconds(step, size) <= 60
-    assert next_step_seconds(step, BLOCK_BUDGET_BYTES) == step
+    assert 1 <= compute_step_seconds(step, size) <= 60
+    assert compute_step_seconds(step, BLOCK_BUDGET_BYTES) == step
 
 
 def test_the_observer_keeps_what_it_publishes(control: redis.Redis, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from workers.history.stretches import (
     TimeRange,
     TimeRangeFigures,
     add_snapshots,
+    compute_range_figures,
     count_archived,
-    figures_of,
     fold_rare,
 )
 
@@ -86,7 +86,7 @@ def test_more_events_or_seconds_than_a_request_may_read_are_refused(tmp_path: Pa
     keep(tmp_path, [(START + at, "t", "k", None) for at in range(3)])
     for budget in (ReadBudget(rows=2), ReadBudget(seconds=1.0, clock=count(0.0, 2.0).__next__)):
         with pytest.raises(BadInput, match="choose a shorter range or a single queue"):
-            figures_of(STRETCH, tmp_path, budget=budget)
+            compute_range_figures(STRETCH, tmp_path, budget=budget)
 
 
 def plant(at: float) -> dict:
@@ -141,7 +141,7 @@ def test_what_producers_sample_counts_for_queues_that_are_not_archived():
 
 
 def test_where_nothing_is_kept_nothing_is_counted(tmp_path: Path):
-    found = figures_of(STRETCH, tmp_path)
+    found = compute_range_figures(STRETCH, tmp_path)
     assert not found.counts and not found.measures
 
 

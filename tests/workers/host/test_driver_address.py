@@ -4,15 +4,15 @@ import socket
 
 import pytest
 
-from workers.host.driver_address import driver_settings
+from workers.host.driver_address import build_driver_settings
 
 
 def host_of(master: str) -> str:
-    return driver_settings(master)["spark.driver.host"]
+    return build_driver_settings(master)["spark.driver.host"]
 
 
 def test_a_driver_without_a_cluster_is_found_by_nobody_else():
-    found = driver_settings("local[2]")
+    found = build_driver_settings("local[2]")
     assert set(found.values()) == {"127.0.0.1"}
 
 

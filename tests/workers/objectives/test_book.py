@@ -156,7 +156,7 @@ def test_a_process_that_follows_another_goes_on_from_what_it_wrote():
     assert (said.bad, said.total) == (90.0, 121.0)
     assert kept() == [(0, 60.0, 60.0), (1, 30.0, 60.0)]
     # Who rests knows that it has missed what another counted.
-    first.rest()
+    first.reset_state()
     assert watched(first, 1, 121)["late"].total == 122.0 - 1.0
 
 
@@ -355,23 +355,25 @@ def test_a_condition_is_true_false_or_unknown_as_sql_has_it(wait, latency, bound
     found = measure("queue", f"wait_seconds <= {bound} and latency_p95_seconds <= {bound}", "", "")
     parts = [None if each is None else each <= bound for each in (wait, latency)]
     expected = False if False in parts else None if None in parts else True
-    rates = found.rates([{"wait_seconds": wait, "latency_p95_seconds": latency}] * 2)
+    rates = found.compute_rates([{"wait_seconds": wait, "latency_p95_seconds": latency}] * 2)
     assert rates == 2 * [None if expected is None else (0.0 if expected else 1.0, 1.0)]
 
 
 @given(st.floats(-10, 1e6), st.floats(-10, 1e6))
 def test_less_than_nothing_is_not_lost_and_of_less_than_nothing_it_is_not_known(shed, offered):
     found = measure("plant", "", "shed_per_second", "offered_per_second")
-    rates = found.rates([{"shed_per_second": shed, "offered_per_second": offered}])
+    rates = found.compute_rates([{"shed_per_second": shed, "offered_per_second": offered}])
     assert rates == [None if offered < 0 else (max(shed, 0.0), offered)]
 
 
 def test_a_share_of_nothing_is_unknown():
     nothing = {"shed_per_second": 0.0, "offered_per_second": 0.0}
-    assert measure("plant", "", "shed_per_second / offered_per_second", "1").rates([nothing]) == [None]
+    assert measure("plant", "", "shed_per_second / offered_per_second", "1").compute_rates([nothing]) == [
+        None
+    ]
     for condition in ("shed_per_second / offered_per_second <= 0.1", "not shed_per_second in (1, 2)"):
         unknown = {**nothing, "shed_per_second": None} if " in " in condition else nothing
-        assert measure("plant", condition, "", "").rates([unknown]) == [None]
+        assert measure("plant", condition, "", "").compute_rates([unknown]) == [None]
 
 
 # (expression, whether it is taken): what somebody might try to run, to exhaust, or to read.
@@ -404,7 +406,7 @@ def test_an_expression_is_never_code_and_takes_bounded_time(text, is_taken):
     if is_taken:
         found = measure("queue", text, "", "")
         for value in (None, 0.0, 1e308):
-            found.rates([dict.fromkeys(found.names, value)])
+            found.compute_rates([dict.fromkeys(found.names, value)])
     else:
         with pytest.raises(BadInput) as refused:
             measure("queue", text, "", "")

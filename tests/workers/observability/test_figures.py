@@ -3,12 +3,12 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.pages.health.exposition import SnapshotCollector, exposition
+from console.pages.health.exposition import SnapshotCollector, render_exposition
 from queues.stored_document import replace_fields
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
-from workers.observability.collector import resource
-from workers.observability.figures import EVERY_SECONDS, FiguresSender, metrics_data
+from workers.observability.collector import build_resource
+from workers.observability.figures import EVERY_SECONDS, FiguresSender, build_metrics_data
 
 
 def families(snapshot):
@@ -28,18 +28,20 @@ def points_of(data):
 
 def test_each_figure_has_the_name_the_labels_and_the_value_of_metrics():
     snapshot = snapshot_of(sample_snapshot())
-    text = exposition(snapshot).decode()
+    text = render_exposition(snapshot).decode()
     shown = {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
         if sample.name != "weir_snapshot_present"
     }
-    assert points_of(metrics_data(families(snapshot), snapshot.at, resource())) == pytest.approx(shown)
+    assert points_of(build_metrics_data(families(snapshot), snapshot.at, build_resource())) == pytest.approx(
+        shown
+    )
 
 
 def test_a_counter_is_sent_as_one():
-    data = metrics_data(families(snapshot_of(sample_snapshot())), 1.0, resource())
+    data = build_metrics_data(families(snapshot_of(sample_snapshot())), 1.0, build_resource())
     metrics = {each.name: each.data for each in data.resource_metrics[0].scope_metrics[0].metrics}
     assert metrics["weir_container_inserted_events_total"].is_monotonic
     assert not hasattr(metrics["weir_node_points"], "is_monotonic")

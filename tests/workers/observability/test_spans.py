@@ -111,5 +111,5 @@ def test_a_batch_is_a_span_with_its_application_and_number(collected):
 )
 def test_a_malformed_address_is_refused_by_its_variable_and_not_quoted(address):
     with pytest.raises(BadInput) as caught:
-        variables.OTLP_ENDPOINT.address({variables.OTLP_ENDPOINT.name: address})
+        variables.OTLP_ENDPOINT.get_address({variables.OTLP_ENDPOINT.name: address})
     assert caught.value.field == "OTEL_EXPORTER_OTLP_ENDPOINT" and "hush" not in str(caught.value)

@@ -18,7 +18,7 @@ from queues.segments.segment import Segment
 from tests.waiting import MAX_SECONDS
 from tests.workers.pipeline.matching.patterns import match_all
 from workers.pipeline.declaration.declaration import read_application
-from workers.pipeline.patterns.graph import key_groups
+from workers.pipeline.patterns.graph import compute_key_groups
 
 ROOT = Path(__file__).resolve().parents[3]
 DECLARATION = """
@@ -145,7 +145,7 @@ def undisturbed(declaration: Path, chunks: list[list[dict]]) -> set[tuple]:
 def keyed(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
     """Rows as a matcher takes them."""
     keys = batch.column(key)
-    group = pa.array(key_groups(keys), pa.int32())
+    group = pa.array(compute_key_groups(keys), pa.int32())
     return batch.append_column("match_key", keys).append_column("group", group)
 
 

@@ -79,7 +79,7 @@ def test_matches_are_those_of_an_undisturbed_run_though_application_and_node_are
     found = alerts(nodes)
     assert len(set(found.values())) == len(found), "a match was told twice"
     assert set(found.values()) == expected
-    published = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    published = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
     # What finished batches have read is gone from the nodes, counted once though published or read twice.
     assert 0 < sum(each["removed_events"] for each in published) <= CHUNKS * CHUNK_EVENTS + 1
 

@@ -143,7 +143,7 @@ def worked(control) -> int:
 
 
 def removed(nodes) -> int:
-    counters = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
     return sum(each["removed_events"] for each in counters)
 
 

@@ -6,7 +6,7 @@ from queues.publishing.client import Client
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
 from workers.pipeline.declaration.orders import Orders
-from workers.pipeline.status.recent_log import newest
+from workers.pipeline.status.recent_log import list_newest_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 NOISE = [{"type": "N", "source": "s"}] * 100
@@ -43,5 +43,5 @@ def test_restart_stop_and_start_are_obeyed_within_seconds(running, control_serve
     until(lambda: row(running)["state"] == "stopped", START_SECONDS)
     orders.start("exact", "anna", "a test")
     until(lambda: works(running, url, row(running)["batch"] or 0), START_SECONDS)
-    assert any("was stopped by anna: a test" in line.text for line in newest(control))
+    assert any("was stopped by anna: a test" in line.text for line in list_newest_lines(control))
     assert running.process.poll() is None

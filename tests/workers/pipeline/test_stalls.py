@@ -55,7 +55,7 @@ def frozen(name: str, below: int) -> Iterator[None]:
 
 
 def removed(nodes) -> int:
-    counters = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
     return sum(each["removed_events"] for each in counters)
 
 

@@ -85,7 +85,9 @@ def test_what_can_not_be_worked_is_reported_and_what_is_late_is_kept_while_the_o
     publish("last", value=9)
     until(lambda: "last" in seen(nodes))
     until(lambda: running.status()["late_events"] == 1)
-    kept = [row["id"] for rows in StateStore(control, "exact").late(10) for row in rows.to_pylist()]
+    kept = [
+        row["id"] for rows in StateStore(control, "exact").list_late_events(10) for row in rows.to_pylist()
+    ]
     assert kept == ["late"]
     assert seen(nodes) == {"first", "behind", "last"}
 

@@ -9,7 +9,7 @@ from queues import points, projection
 from queues.models import Container, Node, Queue
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from queues.topology import Topology
 from tests.servers import Server
 from tests.workers.snapshots import snapshot_of
@@ -71,7 +71,7 @@ class Plant:
 
 def loaded(snapshot: Snapshot, loads: dict[str, dict[str, float]]) -> Snapshot:
     """The snapshot with {queue: {node: load}} as measured, and the nodes' utilisation as their sum."""
-    document = plain(snapshot)
+    document = convert_to_plain(snapshot)
     for queue, rows in loads.items():
         for node, load in rows.items():
             document["queues"][queue]["containers"][node]["load"] = load

@@ -60,7 +60,7 @@ def ids(plant, queue="alert"):
         node: sorted(
             name
             for _, block_id, data in plant.segment(queue, node).read("0-0", "+")
-            for name in decode(block_id, data).ids().to_pylist()
+            for name in decode(block_id, data).get_event_ids().to_pylist()
         )
         for node in plant.servers
     }
@@ -71,7 +71,7 @@ def test_an_approved_plan_moves_its_points_and_the_topology_says_so(plant, user)
     assert (plan.state, plan.note) == ("done", "")
     assert projected(plant).queue("alert").live_points == {"n1": 200, "n2": 467, "n3": 333}
     assert [step["state"] for step in plan.progress] == ["done"]
-    assert plan_document.progress_share(plan) == 1.0
+    assert plan_document.compute_progress_share(plan) == 1.0
     assert advance(plan, plant).ended_at == plan.ended_at
 
 
@@ -236,7 +236,7 @@ def test_a_drain_waits_for_workers_and_for_the_pipeline_and_says_so(plant, user)
     assert plan.state == "running"
     assert "Workers hold 1 block of alert on n3." in plan.note
     assert "The pipeline still has to read 2 blocks of telemetry on n3." in plan.note
-    assert 0.5 < plan_document.progress_share(plan) < 1
+    assert 0.5 < plan_document.compute_progress_share(plan) < 1
     plant.segment("alert", "n3").acknowledge([block.entry_id for block in held])
     plant.segment("telemetry", "n3").trim("+")
     assert advance(plan, plant).state == "done"
@@ -451,7 +451,7 @@ def test_a_node_that_holds_no_points_can_be_drained_of_what_waits_there(plant, u
     plan = drained(plant, user)
     assert plan.moves == []
     plan = advance(plan, plant)
-    assert (plan.state, plan_document.progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
+    assert (plan.state, plan_document.compute_progress_share(plan), plan.title) == ("done", 1.0, "Drain n3")
     assert ids(plant)["n3"] == []
 
 

@@ -67,7 +67,7 @@ class Story:
         self.plant.close()
 
     def publish(self, events):
-        points = self.client.topology(fresh=True).queue("alert").points
+        points = self.client.get_topology(fresh=True).queue("alert").points
         try:
             stored = self.client.publish("alert", batch_of(events, first=self.published)).events
         except NoContainerAvailable as error:
@@ -82,7 +82,7 @@ class Story:
         if node not in self.lost:
             segment = self.plant.segment("alert", node)
             for block in segment.claim("w1", 1_000, 60.0):
-                self.handled += block.block().ids().to_pylist()
+                self.handled += block.block().get_event_ids().to_pylist()
                 segment.acknowledge([block.entry_id])
 
     def lose(self, node):
@@ -156,7 +156,7 @@ class Story:
                 for key in self.plant.control.scan_iter("weir:lease:*"):
                     self.plant.control.delete(key)
         # What upkeep does within five seconds: it may have died between the projection and the commit.
-        projection.reconcile(self.plant.control, overrides.node_thresholds(self.plant.now))
+        projection.reconcile(self.plant.control, overrides.get_node_thresholds(self.plant.now))
 
     def pass_by(self, seconds):
         for _ in range(seconds):
@@ -169,7 +169,7 @@ class Story:
 
     def check(self):
         """After each step: points, containers, the projection."""
-        topology = projection.read_database(overrides.node_thresholds(self.plant.now))
+        topology = projection.read_database(overrides.get_node_thresholds(self.plant.now))
         for queue in topology.queues.values():
             assert sum(queue.points.values()) == 1000
             away = self.lost | self.fresh
@@ -189,7 +189,7 @@ class Story:
             name
             for node in NODES
             for _, block_id, data in self.plant.segment("alert", node).read("0-0", "+")
-            for name in decode(block_id, data).ids().to_pylist()
+            for name in decode(block_id, data).get_event_ids().to_pylist()
         ]
         assert sorted([*stored, *self.handled]) == sorted(f"e{row}" for row in range(self.published))
         rows = self.snapshot.queues["alert"].containers

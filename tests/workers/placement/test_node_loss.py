@@ -99,7 +99,7 @@ def stored(nodes):
     found = set()
     for server in nodes.values():
         for _, block_id, data in Segment(server.client(), "alert").read("0-0", "+"):
-            found.update(decode(block_id, data).ids().to_pylist())
+            found.update(decode(block_id, data).get_event_ids().to_pylist())
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 from queues import projection
 from queues.errors import BadInput
 from queues.models import Node, Queue
-from queues.stored_document import plain, replace_fields
+from queues.stored_document import convert_to_plain, replace_fields
 from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import loaded
 from tests.workers.snapshots import snapshot_of
@@ -92,7 +92,7 @@ def test_a_plan_that_nobody_approves_for_five_minutes_is_void(plant, user, snaps
 def test_a_plan_is_stale_when_its_queues_points_have_moved_and_only_then(plant, user, snapshot):
     plan = by_hand(plant, user, snapshot)
     projection.set_points(plant.control, "process", {"n1": 500, "n2": 500})
-    assert plans.drift(plan) is None
+    assert plans.explain_drift(plan) is None
     projection.set_points(plant.control, "alert", {"n1": 500, "n2": 500})
     refused = refusal(
         lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
@@ -104,7 +104,7 @@ def test_a_plan_is_stale_when_its_queues_points_have_moved_and_only_then(plant, 
 def test_a_drain_is_stale_once_a_queue_that_it_does_not_move_has_points_on_its_node(plant, user):
     snapshot = busy(plant)
     plan = proposals.propose_drain("n3", user, "New disk.", snapshot=snapshot, now=plant.now)
-    assert plans.drift(plan) is None
+    assert plans.explain_drift(plan) is None
     projection.create_queue(plant.control, "orders", "jobs")
     refused = refusal(
         lambda: plans.approve(plan, plan.hash, user, "Stale.", snapshot=snapshot, now=plant.now)
@@ -173,7 +173,7 @@ def test_a_goal_that_is_reached_makes_no_plan_and_says_so(plant, user, snapshot)
 
 def test_what_a_person_overrides_of_the_law_holds_for_plans_too(plant, user):
     ensured(plant.control, (*JOBS, *PLANT), plant.topology())
-    document = plain(busy(plant))
+    document = convert_to_plain(busy(plant))
     for queue in document["queues"].values():
         for row in queue["containers"].values():
             row["load"] *= 0.8
@@ -195,7 +195,7 @@ def test_overrides_that_contradict_each_other_count_for_plans_no_more_than_for_t
     overrides.set_override(name="busy", value=1.5, minutes=60, **given)
     seen = busy(plant)
     later = plant.now + timedelta(minutes=6)
-    assert overrides.conflict(loop, overrides.list_for_loop(loop, later), later)
+    assert overrides.explain_conflict(loop, overrides.list_for_loop(loop, later), later)
     late = replace_fields(seen, at=later.timestamp())
     plan = proposals.propose_rebalance("below-busy", user, snapshot=late, now=later)
     assert {move["from"] for move in plan.moves} == {"n1"}
@@ -267,7 +267,7 @@ def test_what_has_moved_nothing_is_not_rolled_back(plant, user, snapshot):
 def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
     now = plant.now
     topology = node_use.cordon("n1", True, user, "A look at it.", control=plant.control, now=now)
-    assert topology.node("n1").cordoned
+    assert topology.get_node("n1").cordoned
     for node, on in (("n1", True), ("n2", False), ("n9", True)):
         assert (
             refusal(
@@ -275,7 +275,11 @@ def test_a_cordoned_node_is_projected_and_refused_twice(plant, user):
             ).field
             == "node"
         )
-    assert not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now).node("n1").cordoned
+    assert (
+        not node_use.cordon("n1", False, user, "Well.", control=plant.control, now=now)
+        .get_node("n1")
+        .cordoned
+    )
 
 
 def test_the_law_neither_fills_nor_empties_a_cordoned_node(plant, user):

@@ -14,7 +14,7 @@ from tests.workers.loops import JOBS, PLANT, ensured
 from tests.workers.placement.plan_plant import Plant
 from workers.control import acts, engine
 from workers.control.ledger import ledger
-from workers.control.setting import effective
+from workers.control.setting import build_effective_setting
 from workers.models import LedgerEntry, Loop, Plan
 from workers.placement import execution, plans, plant_sensors, proposals
 
@@ -82,7 +82,7 @@ def test_a_decision_that_is_applied_again_after_a_crash_has_one_plan(plant):
     entry = plant.tick()
     LedgerEntry.objects.update(applied=False)
     loop = Loop.objects.get(law="rebalancing")
-    setting = effective(loop, [], plant.now)
+    setting = build_effective_setting(loop, [], plant.now)
     acts.finish(LedgerEntry.objects.get(), setting, loop, plant.plant, plant.now)
     assert Plan.objects.count() == 1
     entry.refresh_from_db()

@@ -211,7 +211,7 @@ def test_whatever_is_lost_points_stay_a_thousand_on_live_nodes_with_the_minimum_
     open_nodes = [name for name in live if name not in drained]
     if found:
         moves.check(found, plant, lost)
-    after = moves.apply_moves(moves.division(plant), found)
+    after = moves.apply_moves(moves.list_live_points(plant), found)
     for name, points in after.items():
         assert sum(points.values()) == 1000
         if not open_nodes:

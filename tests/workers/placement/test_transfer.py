@@ -33,7 +33,7 @@ def ids(segment):
     return [
         name
         for _, block_id, data in segment.read("0-0", "+")
-        for name in decode(block_id, data).ids().to_pylist()
+        for name in decode(block_id, data).get_event_ids().to_pylist()
     ]
 
 

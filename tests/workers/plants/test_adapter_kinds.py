@@ -49,19 +49,21 @@ def registration(**given):
 
 @pytest.fixture
 def broker(monkeypatch):
-    known = {**adapters.kinds(), "broker": BROKER}
+    known = {**adapters.list_kinds(), "broker": BROKER}
     monkeypatch.setattr(adapters, "kinds", lambda: known)
 
 
 def test_an_adapter_is_found_because_its_module_declares_it():
-    assert {"weir", "flink", "heron"} <= set(adapters.kinds())
-    assert all(kind.name == name and kind.title for name, kind in adapters.kinds().items())
+    assert {"weir", "flink", "heron"} <= set(adapters.list_kinds())
+    assert all(kind.name == name and kind.title for name, kind in adapters.list_kinds().items())
 
 
 def test_every_adapter_stands_in_the_contract_that_keeps_adapters_apart():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [apart] = [each for each in contracts if each["name"] == "Adapters of plants know nothing of each other"]
-    assert [f"workers.plants.foreign.{name}" for name in adapters.modules()] == sorted(apart["modules"])
+    assert [f"workers.plants.foreign.{name}" for name in adapters.load_adapter_modules()] == sorted(
+        apart["modules"]
+    )
 
 
 def test_a_kind_of_its_own_scheme_takes_its_own_port_and_no_other_service(broker, settings):
@@ -126,7 +128,7 @@ def test_loops_are_made_only_where_something_can_be_set(monkeypatch):
     registration(name="seen", kind="watched", url="http://seen.example").save()
     registration(name="gone", kind="of-last-year", url="http://gone.example").save()
     assert [row.name for row in adapters.list_steerable_adapters()] == ["desk"]
-    assert adapters.title_of("of-last-year") == "of-last-year"
+    assert adapters.get_title("of-last-year") == "of-last-year"
 
 
 def test_a_connection_of_any_protocol_goes_only_where_the_policy_lets_it(settings, unused_tcp_port):
@@ -139,7 +141,7 @@ def test_a_connection_of_any_protocol_goes_only_where_the_policy_lets_it(setting
     with pytest.raises(ConnectionRefusedError):
         egress.connect("127.0.0.1", unused_tcp_port, 0.5)
     with pytest.raises(egress.AddressRefused, match="leads to 169"):
-        egress.addresses_of("two.example", 8080, lambda *_: ["10.1.2.3", "169.254.169.254"])
+        egress.resolve_allowed_addresses("two.example", 8080, lambda *_: ["10.1.2.3", "169.254.169.254"])
 
 
 def test_a_secret_is_sent_as_the_plant_takes_it():

@@ -32,7 +32,7 @@ from workers.plants.foreign.heron import HeronPlant
 from workers.plants.foreign.kind import Adapter, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import KubernetesPlant
 from workers.plants.foreign.remote import RemotePlant
-from workers.plants.holding import PlantHeld, hold, holder_of
+from workers.plants.holding import PlantHeld, find_holder, hold
 from workers.plants.memory import MemoryPlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 from workers.plants.simulated import SimulatedPlant
@@ -274,7 +274,7 @@ def test_a_topology_is_one_document_of_one_instant(rig):
 
 def test_completions_are_said_of_operators_that_can_be_set_where_they_are_said_at_all(rig):
     topology = rig.plant.topology()
-    said = rig.plant.completions() if isinstance(rig.plant, Adapter) else {}
+    said = rig.plant.get_completions() if isinstance(rig.plant, Adapter) else {}
     assert all(topology.operators[name].fixed is None for name in said)
     assert {
         name: decode_document(PoolSamples, encode_document(each), "pool") for name, each in said.items()
@@ -345,9 +345,9 @@ def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(ri
 def test_a_remote_plant_is_held_and_let_go(control, plant_topology, secret):
     rig = RemoteRig(control, secret)
     rig.plant.hold(30.0)
-    assert holder_of(control, "main").holder == "token:weir-2"
+    assert find_holder(control, "main").holder == "token:weir-2"
     rig.plant.release()
-    assert holder_of(control, "main") is None
+    assert find_holder(control, "main") is None
 
 
 # Errors that only a remote plant can make
@@ -433,6 +433,6 @@ def test_the_answer_to_a_second_controller_of_a_plant_says_who_holds_it_and_unti
     with pytest.raises(PlantHeld):
         rig.plant.hold(30.0)
     rig.plant.release()  # nothing about another holder
-    assert holder_of(control, "main").holder == "token:weir-3"
+    assert find_holder(control, "main").holder == "token:weir-3"
     rig.settle()
     assert rig.parallelism()[rig.operators[0]] == 2

@@ -129,7 +129,7 @@ def test_what_else_a_cluster_answers_wrongly_is_said_and_no_fault_of_ours(flink,
         return httpx.Response(200, json=wrong) if is_wrong else answers(request)
 
     confused = FlinkPlant(client_of("flink", "http://flink", httpx.MockTransport(answer)))
-    for ask in (confused.topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
+    for ask in (confused.get_topology, lambda: confused.set_parallelism({"Calc[2]": 2})):
         with pytest.raises(InvalidPlantResponse, match="that is not from Flink"):
             ask()
 
@@ -463,9 +463,9 @@ def test_a_flink_job_that_the_kubernetes_operator_scales_is_not_steered_as_well(
     plant = FlinkPlant(client_of("flink", "http://flink", far.transport()), "hashes")
     plant.set_parallelism({"Calc[2]": 3})
     far.config["job.autoscaler.enabled"] = "true"
-    assert "autoscaler" in plant.topology().operators["Calc[2]"].fixed
+    assert "autoscaler" in plant.get_topology().operators["Calc[2]"].fixed
     with pytest.raises(BadInput, match="controls the job"):
         plant.set_parallelism({"Calc[2]": 4})
     assert far.puts == 1
     far.config["job.autoscaler.enabled"] = "false"
-    assert plant.topology().operators["Calc[2]"].fixed is None
+    assert plant.get_topology().operators["Calc[2]"].fixed is None

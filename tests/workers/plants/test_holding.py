@@ -6,7 +6,7 @@ import pytest
 
 from queues import keys
 from workers.documents.plants import PlantHolder
-from workers.plants.holding import PlantHeld, hold, holder_of, release
+from workers.plants.holding import PlantHeld, find_holder, hold, release
 
 NOW = 1_790_000_000.0
 
@@ -16,7 +16,7 @@ def test_the_answer_to_a_second_controller_says_who_holds_the_plant_and_until_wh
     with pytest.raises(PlantHeld) as held:
         hold(control, "main", "weir-3", NOW + 1.0)
     assert (held.value.holder, held.value.until) == ("weir-2", NOW + 30.0)
-    assert holder_of(control, "main") == PlantHolder(holder="weir-2", until=NOW + 30.0)
+    assert find_holder(control, "main") == PlantHolder(holder="weir-2", until=NOW + 30.0)
 
 
 def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):
@@ -24,7 +24,7 @@ def test_the_holder_keeps_it_longer_and_only_the_holder_lets_go(control):
     assert hold(control, "main", "weir-2", NOW + 20.0, 30.0) == NOW + 50.0
     assert not release(control, "main", "weir-3")
     assert release(control, "main", "weir-2")
-    assert holder_of(control, "main") is None
+    assert find_holder(control, "main") is None
     assert hold(control, "main", "weir-3", NOW)
 
 
@@ -37,7 +37,7 @@ def test_a_controller_that_says_nothing_more_loses_the_plant(control):
     hold(control, "main", "weir-2", NOW, 30.0)
     assert 0 < control.pttl(keys.HOLDER.build("main")) <= 30_000
     control.pexpire(keys.HOLDER.build("main"), 0)
-    assert holder_of(control, "main") is None
+    assert find_holder(control, "main") is None
     assert hold(control, "main", "weir-3", NOW)
 
 

@@ -9,7 +9,7 @@ from queues.errors import BadInput
 from queues.stored_document import replace_fields
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.evidence import Evidence
-from workers.control.parts.operators import topology_inputs
+from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantStatus, ProofStatus
 from workers.documents.snapshot import Snapshot
 from workers.plants.memory import MemoryPlant
@@ -91,7 +91,7 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
     said = "loop x requested 4 tasks for parse, which still has 2: no effect so far"
     assert said in explain_unreached(found)
     snapshot = Snapshot(at=NOW + 16, plants={"east": found})
-    measured = topology_inputs({"plant": "east"}, snapshot, NOW + 16)[1]
+    measured = build_topology_inputs({"plant": "east"}, snapshot, NOW + 16)[1]
     assert said in measured.invalid
     [reading] = CONDITIONS["order_unreached"].read(Evidence(now=NOW, snapshot=snapshot), 60.0)
     assert (reading.labels, reading.value) == ({"plant": "east"}, 1.0) and said in reading.sentence
@@ -100,7 +100,7 @@ def test_an_order_without_effect_makes_the_loop_hold_and_calls_until_a_person_le
     found = course(row, watch, 2, 1, begin=17)
     assert not found.orders and explain_unreached(found) is None
     fresh = Snapshot(at=NOW + 18, plants={"east": found})
-    assert topology_inputs({"plant": "east"}, fresh, NOW + 18)[1].invalid is None
+    assert build_topology_inputs({"plant": "east"}, fresh, NOW + 18)[1].invalid is None
 
 
 def test_a_rollout_undoes_no_order_and_a_second_controller_does(row):

@@ -13,7 +13,7 @@ from queues import keys
 from queues.errors import BadInput
 from queues.nodes.agent import Agent
 from queues.segments.segment import Segment
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from tests.workers.samples import fill
 from workers import tasks
 from workers.documents.snapshot import Snapshot
@@ -114,7 +114,7 @@ def rig(request, monkeypatch):
 
 
 def container(rig, node=NODE):
-    return plain(rig.observe())["queues"][QUEUE]["containers"][node]
+    return convert_to_plain(rig.observe())["queues"][QUEUE]["containers"][node]
 
 
 def test_a_snapshot_is_what_its_type_says_and_the_callers_own(rig):
@@ -135,7 +135,7 @@ def test_a_snapshot_holds_what_the_loops_read(rig):
     row = container(rig)
     assert row["waiting_events"] == 2 * BLOCK
     assert {"inserted_events", "removed_events", "waiting_to_run", "workers_started"} <= set(row)
-    assert {"state", "stale", "age_seconds"} <= set(plain(rig.observe())["nodes"][NODE])
+    assert {"state", "stale", "age_seconds"} <= set(convert_to_plain(rig.observe())["nodes"][NODE])
 
 
 def test_submitted_workers_wait_to_run_then_run_and_remove_events(rig):

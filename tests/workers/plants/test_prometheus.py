@@ -167,16 +167,16 @@ def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_pat
     command = [program("prometheus-node-exporter"), f"--web.listen-address={exporter}", "--log.level=error"]
     targets = {"shop": shop.url.removeprefix("http://"), "node": exporter, "gone": "127.0.0.1:1"}
     with running(command, lambda: True), prometheus(tmp_path, targets) as url:
-        kind = adapters.kind_named("prometheus")
+        kind = adapters.get_kind("prometheus")
         address = PlantAddress(name="metrics", url=url)
         plant = kind.make(address)
 
         def seen():
-            operators = plant.topology().operators
+            operators = plant.get_topology().operators
             return {name: each.parallelism for name, each in operators.items()}
 
         until(lambda: seen() == {"gone": 0, "node": 1, "shop": 1}, 30.0, 0.5)
-        [down] = plant.sections()
+        [down] = plant.list_sections()
         assert down.about == "1 of 3" and down.rows[0][0] == "gone" and "refused" in str(down.rows[0][2])
         found = kind.run_inspection(address)
         assert found.what.startswith("Prometheus 2.")
@@ -186,11 +186,11 @@ def test_a_prometheus_is_a_plant_whose_jobs_are_seen_and_never_set(shop, tmp_pat
 
         plant_client = PlantClient("metrics", url)
         client = PrometheusClient(plant_client)
-        until(lambda: (client.value("node_load1") or 0) > 0, 20.0, 0.5)
-        assert client.value("vector(1) > 2") is None
-        assert client.value("0 / 0") is None
+        until(lambda: (client.query_value("node_load1") or 0) > 0, 20.0, 0.5)
+        assert client.query_value("vector(1) > 2") is None
+        assert client.query_value("0 / 0") is None
         with pytest.raises(InvalidPlantResponse, match="gives 3 series"):
-            client.value("up")
+            client.query_value("up")
         with pytest.raises(InvalidPlantResponse, match="parse error"):
-            client.value("sum(")
+            client.query_value("sum(")
         plant_client.close()

@@ -5,7 +5,7 @@ import pytest
 from queues.errors import BadInput
 from tests.console.pipeline_sample import sample_application
 from tests.workers.snapshots import snapshot_of
-from workers.plants.topology import build_application_topology, topology_of
+from workers.plants.topology import build_application_topology, build_topology
 
 CONTAINER = {"dead_per_second": 0.5}
 
@@ -41,7 +41,7 @@ def snapshot(**more):
 
 
 def test_paths_lead_from_producers_through_the_pipeline_to_the_workers():
-    assert set(topology_of(snapshot()).paths.values()) == {
+    assert set(build_topology(snapshot()).paths.values()) == {
         ("producers/telemetry", "replicas/performance", "performance/hosts", "performance/sites", "alert"),
         ("producers/orders", "orders"),
     }
@@ -49,7 +49,7 @@ def test_paths_lead_from_producers_through_the_pipeline_to_the_workers():
 
 def test_a_sink_that_others_publish_to_has_a_source_of_its_own():
     others = {"desk": {"queues": {"alert": 1.0}}}
-    paths = topology_of(snapshot(producers=others)).paths.values()
+    paths = build_topology(snapshot(producers=others)).paths.values()
     assert ("producers/alert", "alert") in paths
 
 
@@ -57,7 +57,7 @@ def test_a_second_tier_follows_the_first():
     second = {**sample_application(), "queues": ["alert"], "sinks": {}}
     both = {"performance": sample_application(), "sites": second}
     queues = {**snapshot().queues, "alert": queue("pipeline")}
-    topology = topology_of(snapshot(queues=queues, pipeline={"applications": both}))
+    topology = build_topology(snapshot(queues=queues, pipeline={"applications": both}))
     assert ("performance/sites", "replicas/sites") in {(each.source, each.target) for each in topology.links}
 
 
@@ -65,11 +65,11 @@ def test_applications_that_feed_each_other_are_refused():
     back = {**sample_application(), "sinks": {"outage": ["telemetry"]}}
     queues = {**snapshot().queues}
     with pytest.raises(BadInput, match=r"cycle|circle"):
-        topology_of(snapshot(queues=queues, pipeline={"applications": {"performance": back}}))
+        build_topology(snapshot(queues=queues, pipeline={"applications": {"performance": back}}))
 
 
 def test_only_operators_of_the_pipeline_can_be_set_and_the_others_say_why():
-    operators = topology_of(snapshot()).operators
+    operators = build_topology(snapshot()).operators
     assert {name for name, each in operators.items() if each.fixed is None} == {
         "performance/hosts",
         "performance/sites",
@@ -79,7 +79,7 @@ def test_only_operators_of_the_pipeline_can_be_set_and_the_others_say_why():
 
 
 def test_measures_come_from_the_snapshot_and_what_is_unknown_stays_so():
-    operators = topology_of(snapshot()).operators
+    operators = build_topology(snapshot()).operators
     source, workers, idle = operators["producers/telemetry"], operators["alert"], operators["orders"]
     assert (source.failed, source.acked, source.measure("outputs")) == (5.0, 195.0, 300.0)
     assert workers.parallelism == 2  # 1.2 workers at once, on average
@@ -91,24 +91,24 @@ def test_measures_come_from_the_snapshot_and_what_is_unknown_stays_so():
 
 
 def test_a_paths_latency_is_the_watermarks_lag_and_the_work_after_it():
-    topology = topology_of(snapshot())
-    latency = topology.source_latency_seconds("producers/telemetry")
+    topology = build_topology(snapshot())
+    latency = topology.compute_source_latency_seconds("producers/telemetry")
     sample = sample_application()
     after = 0.1 + 0.1 + 0.4 + 0.25  # two operators, the wait for a worker, and its work
     assert latency == pytest.approx(sample["watermark_lag_seconds"] + after)
 
 
 def test_an_applications_own_part_holds_its_stages_only():
-    part = build_application_topology(topology_of(snapshot()), "performance")
+    part = build_application_topology(build_topology(snapshot()), "performance")
     assert set(part.operators) == {"replicas/performance", "performance/hosts", "performance/sites"}
-    assert not build_application_topology(topology_of(snapshot()), "gone").operators
+    assert not build_application_topology(build_topology(snapshot()), "gone").operators
 
 
 def test_a_plant_without_a_pipeline_has_only_its_queues():
-    topology = topology_of(snapshot(pipeline={}, queues={"orders": queue("jobs")}))
+    topology = build_topology(snapshot(pipeline={}, queues={"orders": queue("jobs")}))
     assert topology.paths == {"path1": ("producers/orders", "orders")}
 
 
 def test_who_steers_the_plant_is_part_of_it():
-    topology = topology_of(snapshot(steered_by={"holder": "token:weir-2", "until": 5.0}))
+    topology = build_topology(snapshot(steered_by={"holder": "token:weir-2", "until": 5.0}))
     assert (topology.holder, topology.held_until) == ("token:weir-2", 5.0)

@@ -7,13 +7,13 @@ import pytest
 
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
-from queues.stored_document import encode_document, plain, replace_fields
+from queues.stored_document import convert_to_plain, encode_document, replace_fields
 from tests.waiting import until
 from tests.workers.snapshot.test_local_plant import documented
-from workers.control.parts.operators import topology_inputs
+from workers.control.parts.operators import build_topology_inputs
 from workers.documents.plants import PlantHolder, PlantSection
 from workers.documents.snapshot import Snapshot
-from workers.plants.foreign.adapters import adapter_of, check, plant_named
+from workers.plants.foreign.adapters import check, create_adapter, open_plant
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.foreign.remote import RemotePlant
 from workers.plants.foreign.watch import CLOSE_SECONDS, PlantObserver, PlantWatch
@@ -74,7 +74,7 @@ def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
     lookout.observe()
     status = lookout.status()
     assert (status.state, status.age_seconds, status.error) == ("seen", 0.0, None)
-    assert set(plain(status)) == set(documented()["plants"]["east"])
+    assert set(convert_to_plain(status)) == set(documented()["plants"]["east"])
     topology = find_topology(snapshot(status), "east")
     assert (topology.plant, topology.operators["work"].parallelism) == ("east", 2)
     assert (status.tasks, status.in_per_second, status.latency_seconds) == (2, None, None)
@@ -120,9 +120,9 @@ def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, time
         assert not far.closed
     times.now += 4.0
     lookout.observe()
-    assert far.closed and lookout.status().state == "stale"
+    assert far.closed and lookout.build_status().state == "stale"
     lookout.observe()
-    assert lookout.status().state == "seen" and not moved.closed
+    assert lookout.build_status().state == "seen" and not moved.closed
 
 
 def test_one_that_asks_for_its_name_each_time_keeps_what_it_knows(lookout, far, times):
@@ -200,21 +200,24 @@ def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(l
     lookout.observe()
     status = lookout.status()
     assert "inputs: must be a number from 0" in status.error
-    assert "inputs" in topology_inputs({"plant": "east"}, snapshot(status), NOW)[1].invalid
+    assert "inputs" in build_topology_inputs({"plant": "east"}, snapshot(status), NOW)[1].invalid
     assert find_topology(snapshot(status), "east").operators["work"].measure("inputs") is None
 
 
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
     lookout.observe()
     fresh = snapshot(lookout.status())
-    assert topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
+    assert build_topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
-    measured = topology_inputs({"plant": "east"}, held, NOW)[1]
+    measured = build_topology_inputs({"plant": "east"}, held, NOW)[1]
     assert measured.invalid is None and measured.idle.startswith("desk-2 controls the tasks until")
     far.error = PlantUnavailable("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
-    assert "incomplete JSON" in topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
-    assert "west is unknown" in topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
+    assert (
+        "incomplete JSON"
+        in build_topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
+    )
+    assert "west is unknown" in build_topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
 
 def test_one_slow_plant_keeps_no_other_waiting(times):
@@ -224,9 +227,9 @@ def test_one_slow_plant_keeps_no_other_waiting(times):
     makes = {"slow": slow, "quick": quick}
     watch = PlantWatch(lambda: rows, lambda each: makes[each.name], lambda: times.now, 0.01)
     try:
-        watch.rows()
-        until(lambda: watch.rows()["quick"].state == "seen")
-        assert watch.rows()["slow"].state == "unseen"
+        watch.collect_rows()
+        until(lambda: watch.collect_rows()["quick"].state == "seen")
+        assert watch.collect_rows()["slow"].state == "unseen"
     finally:
         slow.gate.set()
         watch.close()
@@ -245,7 +248,7 @@ def test_the_end_of_a_watch_waits_for_all_silent_plants_together_for_some_second
         times.now += seconds
 
     try:
-        watch.rows()
+        watch.collect_rows()
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "join", join_in_vain)
             watch.close()
@@ -265,13 +268,13 @@ def test_plants_come_go_and_change_without_a_restart(times):
         return Far()
 
     watch = PlantWatch(lambda: rows, make, lambda: times.now, 0.01)
-    until(lambda: watch.rows()["east"].state == "seen")
+    until(lambda: watch.collect_rows()["east"].state == "seen")
     rows[:] = [RegisteredPlant(name="east", kind="weir", url="http://other"), row("west")]
     times.now += 6.0
-    until(lambda: watch.rows()["west"].state == "seen" and "http://other" in made)
+    until(lambda: watch.collect_rows()["west"].state == "seen" and "http://other" in made)
     rows.clear()
     times.now += 6.0
-    assert watch.rows() == {}
+    assert watch.collect_rows() == {}
 
 
 @pytest.mark.parametrize(
@@ -299,22 +302,22 @@ def test_a_token_that_is_not_in_the_environment_is_named_and_never_another_word(
     made = row(secret_environment="WEIR_EAST_TOKEN")
     check(made)
     with pytest.raises(BadInput, match="names WEIR_EAST_TOKEN, which is not set in Weir's environment"):
-        adapter_of(made, environment={})
-    assert adapter_of(made, environment={"WEIR_EAST_TOKEN": "weir_x"})
+        create_adapter(made, environment={})
+    assert create_adapter(made, environment={"WEIR_EAST_TOKEN": "weir_x"})
 
 
 @pytest.mark.django_db
 def test_plants_are_found_by_name():
     local = MemoryPlant(lambda: NOW, [])
-    with plant_named("main", local, "chief") as found:
+    with open_plant("main", local, "chief") as found:
         assert found is local
-    with pytest.raises(UnknownPlant, match="east"), plant_named("east", local, "chief"):
+    with pytest.raises(UnknownPlant, match="east"), open_plant("east", local, "chief"):
         pass
     row().save()
-    with plant_named("east", local, "chief") as found:
+    with open_plant("east", local, "chief") as found:
         assert isinstance(found._plant.adapter, RemotePlant)
     with pytest.raises(RuntimeError, match="closed"):
-        found.topology()
+        found.get_topology()
 
 
 def test_what_was_measured_does_not_wait_for_tables_and_is_no_younger_for_them(lookout, far, times):

@@ -84,7 +84,7 @@ def rows(request):
 
 
 def test_every_kind_of_plant_is_asked():
-    assert set(ADDRESSES) == set(adapters.kinds())
+    assert set(ADDRESSES) == set(adapters.list_kinds())
 
 
 @pytest.mark.parametrize("kind", sorted(ADDRESSES))
@@ -93,14 +93,14 @@ def test_each_of_them_is_one_that_could_be_registered(kind):
         row = registered(kind, address, 9_000, "silent")
         adapters.check(row)
         if not address.startswith(("redis", "amqp")):  # these connect when they are made
-            adapters.adapter_of(row).close()
+            adapters.create_adapter(row).close()
 
 
 def ordered(row):
     """Return how long an order there takes, and the error that it ends with."""
     began = time.monotonic()
     try:
-        with closing(BoundedPlant(row.name, adapters.adapter_of(row), ORDER_SECONDS)) as plant:
+        with closing(BoundedPlant(row.name, adapters.create_adapter(row), ORDER_SECONDS)) as plant:
             plant.set_parallelism({"x": 2})
     except WeirError as error:
         return time.monotonic() - began, error
@@ -144,14 +144,14 @@ def test_the_snapshot_has_a_good_plant_beside_them_at_once_and_each_wicked_one_a
     good = RegisteredPlant(name="good", kind="weir", url="http://good.example")
 
     def make(row):
-        return Good() if row is good else adapters.adapter_of(row)
+        return Good() if row is good else adapters.create_adapter(row)
 
     watch = PlantWatch(lambda: [good, *rows], make, observe_seconds=0.2)
     took = []
 
     def look():
         began = time.monotonic()
-        found = watch.rows()
+        found = watch.collect_rows()
         took.append(time.monotonic() - began)
         assert not [name for name, row in found.items() if row.state == "seen" and name != "good"]
         told = all(row.error for name, row in found.items() if name != "good" and "drip" not in name)

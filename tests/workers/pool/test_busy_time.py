@@ -12,25 +12,25 @@ def test_workers_that_are_never_seen_at_work_count_with_their_time():
     for second in range(5):
         busy.begin(7, second + 0.2)
         busy.end(7, second + 0.7)
-        assert busy.mean(second + 1.0, {7}) == pytest.approx(0.5)
+        assert busy.compute_mean(second + 1.0, {7}) == pytest.approx(0.5)
 
 
 def test_one_that_works_on_counts_each_second_once():
     busy = BusyTime(0.0)
     busy.begin(7, 0.5)
-    assert [busy.mean(at, {7}) for at in (1.0, 2.0, 3.0)] == [0.5, 1.0, 1.0]
+    assert [busy.compute_mean(at, {7}) for at in (1.0, 2.0, 3.0)] == [0.5, 1.0, 1.0]
     busy.end(7, 2.5)  # which is known late
-    assert busy.mean(4.0, {7}) == -0.5
+    assert busy.compute_mean(4.0, {7}) == -0.5
 
 
 def test_a_process_that_was_killed_is_at_work_no_more():
     busy = BusyTime(0.0)
     busy.begin(7, 0.0)
-    assert busy.mean(1.0, {8}) == 0.0 and busy.mean(2.0, {7, 8}) == 0.0
+    assert busy.compute_mean(1.0, {8}) == 0.0 and busy.compute_mean(2.0, {7, 8}) == 0.0
 
 
 def test_no_time_has_no_mean():
-    assert BusyTime(1.0).mean(1.0, ()) is None
+    assert BusyTime(1.0).compute_mean(1.0, ()) is None
 
 
 @given(
@@ -49,9 +49,9 @@ def test_over_time_the_means_are_what_was_worked(works, every):
     for when, begins, slot in [*sorted(events), (max(free_at.values()) + 1.0, True, None)]:
         while at + every < when:
             at += every
-            asked += busy.mean(at, range(4)) * every
+            asked += busy.compute_mean(at, range(4)) * every
         if slot is not None:
             (busy.begin if begins else busy.end)(slot, when)
     end = max(free_at.values()) + 10.0
-    asked += busy.mean(end, range(4)) * (end - at)
+    asked += busy.compute_mean(end, range(4)) * (end - at)
     assert asked == pytest.approx(worked, abs=1e-6)

@@ -155,7 +155,7 @@ def test_it_does_not_matter_how_often_it_is_settled(pauses):
 def test_what_workers_report_to_their_host_is_read_back(control):
     times = iter([10.0, 11.5, 12.0])
     line = CompletionReporter("jobs@here", 77, lambda: next(times))
-    line.began(control)
+    line.record_start(control)
     line.record_completions(control, [(10.5, 4), (11.0, 5)])
     line.record_completions(control, [])
     line.record_end(control)
@@ -169,7 +169,7 @@ def test_what_workers_report_to_their_host_is_read_back(control):
 
 def test_a_worker_that_no_host_runs_reports_to_nobody(control):
     line = CompletionReporter.open(None)
-    line.began(control)
+    line.record_start(control)
     line.record_completions(control, [(1.0, 1)])
     line.record_end(control)
     assert control.keys("weir:done:*") == []

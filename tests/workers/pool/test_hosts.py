@@ -10,12 +10,12 @@ from celery.worker import state
 
 from queues import keys
 from tests.servers import Server
-from workers.documents.hosts import role_of
+from workers.documents.hosts import parse_role
 from workers.pool import completions, orders
 from workers.pool.departures import WARM_UP_SECONDS, Departures
 from workers.pool.hosts import FORGOTTEN_SECONDS, HostReport, report
 from workers.pool.pool import Pool
-from workers.pool.reports import host_reports
+from workers.pool.reports import read_host_reports
 
 
 class Timer:
@@ -66,7 +66,7 @@ def reported(host, now=5.0):
 
 
 def test_the_role_is_what_stands_before_the_host_name():
-    assert role_of("spark@node-7") == "spark"
+    assert parse_role("spark@node-7") == "spark"
 
 
 def test_slots_are_the_pools_real_processes_also_after_it_has_grown(host):
@@ -130,7 +130,7 @@ def test_what_workers_complete_is_in_the_report_and_each_note_is_read_once(host,
     began = time.monotonic()
     for slot in (1, 2, 3, 4_000):
         line = completions.CompletionReporter("jobs@here", slot, lambda: began)
-        line.began(control)
+        line.record_start(control)
         done = [(began + at / 100, 5) for at in range(1, 200)]
         entry = {"p": slot, "d": orjson.dumps(done), "u": began + 2}
         control.xadd(keys.DONE.build("jobs@here"), entry)
@@ -178,7 +178,7 @@ def test_what_a_host_reports_has_the_keys_that_other_versions_know_and_is_read_a
     )
     assert stored.keys() == set(known.split())
     assert stored["done"].keys() == {"seq", "recent_seconds", "full_seconds", "per_second"}
-    read = host_reports(control)["jobs@here"]
+    read = read_host_reports(control)["jobs@here"]
     assert (read.role, read.slots, read.drained, read.at) == ("jobs", 3, False, stored["at"])
 
 

@@ -15,7 +15,7 @@ from tests.workers.pool.pool_plant import HOST, RATE, Plant, host_report, statio
 from tests.workers.snapshots import snapshot_of
 from workers.control import what_if
 from workers.control.engine import tick_due
-from workers.control.kinds.concurrency import MAX_PROCESSES, sensor
+from workers.control.kinds.concurrency import MAX_PROCESSES, measure_target
 from workers.control.ledger import ledger
 from workers.models import LedgerEntry, Loop
 from workers.plants.published import PublishedPlant
@@ -35,7 +35,7 @@ def test_each_host_that_handles_events_has_a_loop_that_advises_in_a_range(contro
     control.hset(keys.HOSTS, "spark@here", orjson.dumps(host_report(role="spark")))
     (loop,) = ensured(control, ["concurrency"])
     assert (loop.name, loop.mode, loop.target) == (f"concurrency/{HOST}", "advise", {"host": HOST})
-    read = catalog.read_parameters(catalog.law("concurrency"), loop.parameters)
+    read = catalog.read_parameters(catalog.get_law("concurrency"), loop.parameters)
     assert (read["start"], read["minimum"], read["maximum"]) == (2, 1, MAX_PROCESSES)
     control.hdel(keys.HOSTS, HOST)
     assert ensured(control, ["concurrency"]) == []
@@ -132,7 +132,7 @@ def test_too_little_to_decide_by_is_held_and_never_less_than_one_thread_is_asked
 
 @pytest.mark.parametrize("gaps", [[math.nan] * 3, [-1.0, 1.0], "fast"])
 def test_times_without_sense_are_refused_by_name_as_anywhere(gaps):
-    law = catalog.law("concurrency")
+    law = catalog.get_law("concurrency")
     with pytest.raises(BadInput) as refused:
         catalog.read_observation(law, {"threads": 2, "interdeparture_seconds": gaps})
     assert refused.value.field == "observation.interdeparture_seconds"
@@ -154,15 +154,15 @@ def test_no_sample_is_taken_twice_and_another_life_of_the_host_begins_anew():
     def snapshot():
         return snapshot_of({"at": 0.0, "hosts": {HOST: row}})
 
-    first = sensor({"host": HOST}, snapshot(), None, 0.0)
+    first = measure_target({"host": HOST}, snapshot(), None, 0.0)
     assert first.observation["interdeparture_seconds"] == [1.0, 2.0, 3.0]
-    again = sensor({"host": HOST}, snapshot(), first.counters, 0.0)
+    again = measure_target({"host": HOST}, snapshot(), first.counters, 0.0)
     assert (again.observation["interdeparture_seconds"], again.observation["seconds"]) == ([], 0.0)
     row["done"] |= {"seq": 6, "recent_seconds": [2.0, 3.0, 4.0], "full_seconds": 13.0}
-    later = sensor({"host": HOST}, snapshot(), first.counters, 0.0)
+    later = measure_target({"host": HOST}, snapshot(), first.counters, 0.0)
     assert (later.observation["interdeparture_seconds"], later.observation["seconds"]) == ([4.0], 4.0)
     row["pid"] = 8
-    anew = sensor({"host": HOST}, snapshot(), first.counters, 0.0)
+    anew = measure_target({"host": HOST}, snapshot(), first.counters, 0.0)
     assert anew.observation["interdeparture_seconds"] == [2.0, 3.0, 4.0]
 
 
@@ -211,10 +211,10 @@ def test_a_host_that_explores_for_the_first_time_knows_of_the_others_that_do():
     others = {"law": "concurrency", "mode": "auto", "terms": {"epoch": 0}}
     loops = {f"concurrency/jobs@{name}": {**others, "target": {"host": f"jobs@{name}"}} for name in "ab"}
     here = {"at": 0.0, "hosts": {HOST: host_report()}, "loops": loops}
-    assert sensor({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["epoch"] == 0
+    assert measure_target({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["epoch"] == 0
     alone = {**here, "loops": {name: loop for name, loop in loops.items() if name.endswith("@a")}}
     assert not {"epoch", "mean_threads"} & {
-        *sensor({"host": "jobs@a"}, snapshot_of(alone), None, 0.0).observation
+        *measure_target({"host": "jobs@a"}, snapshot_of(alone), None, 0.0).observation
     }
 
 
@@ -225,8 +225,8 @@ def test_a_host_knows_what_the_hosts_that_are_steered_have_on_average():
     slots = {"a": 4, "b": 8, "c": 30}
     hosts = {f"jobs@{name}": {**host_report(), "slots": count} for name, count in slots.items()}
     here = {"at": 0.0, "hosts": hosts, "loops": loops}
-    assert sensor({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["mean_threads"] == 6.0
-    assert "mean_threads" not in sensor({"host": "jobs@c"}, snapshot_of(here), None, 0.0).observation
+    assert measure_target({"host": "jobs@a"}, snapshot_of(here), None, 0.0).observation["mean_threads"] == 6.0
+    assert "mean_threads" not in measure_target({"host": "jobs@c"}, snapshot_of(here), None, 0.0).observation
 
 
 def test_a_person_sets_the_pool_by_hand_until_the_override_ends(plant, user):

@@ -8,7 +8,7 @@ from controllers import catalog
 from tests.workers.pool.simulated_host import SimulatedHost, SimulatedService, run
 from workers.control.kinds.concurrency import KIND
 
-LAW = catalog.law("concurrency")
+LAW = catalog.get_law("concurrency")
 CAPACITY, CALL_SECONDS = 12, 0.3
 REST_SECONDS, GROWTH_SECONDS = 600, 400
 
@@ -20,7 +20,7 @@ class Host:
         self.host = SimulatedHost(2, 0, 0.0, calls=2, service=service)
         given = {**(KIND.parameters or {}), "start": 2, "maximum": 32, "steady_seconds": 120.0}
         self.parameters = catalog.read_parameters(LAW, given)
-        self.state = LAW.initial_state(self.parameters)
+        self.state = LAW.build_initial_state(self.parameters)
         self.seq, self.rested = 0, 0
 
     @property

@@ -17,7 +17,7 @@ from workers.models import LedgerEntry, Loop, Override
 from workers.objectives.book import ObjectiveBook
 from workers.objectives.models import Objective, ObjectiveMinute
 from workers.reports import sending, text
-from workers.reports.week import LENGTH, week
+from workers.reports.week import LENGTH, build_week_report
 
 
 @given(
@@ -26,7 +26,7 @@ from workers.reports.week import LENGTH, week
     hour=st.integers(0, 23),
 )
 def test_the_time_of_a_report_is_the_last_one_of_its_hour_and_weekday(now, weekday, hour):
-    due = sending.due_at(now, weekday, hour)
+    due = sending.compute_due_time(now, weekday, hour)
     assert now - LENGTH < due <= now
     assert (due.isoweekday(), due.hour, due.minute, due.second) == (weekday, hour, 0, 0)
 
@@ -37,11 +37,11 @@ def happened(db) -> None:
 
 
 def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is_proposed(happened):
-    found = week(MONDAY)
+    found = build_week_report(MONDAY)
     (promise,) = found.promises
     assert promise.good_share == pytest.approx(0.98) and promise.missed
     assert promise.burnt == pytest.approx(2 / (0.01 * 100 * 28 * 1_440)), "of four weeks like this minute"
-    said = text.text(found)
+    said = text.render_report(found)
     for part in (
         "- orders: MISSED, 98.000% of 99.000%; 0% of the error budget.",
         "Node n1 is lost (critical), 10 min, not acknowledged.",
@@ -51,23 +51,23 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
         "/reports/?until=2026-01-05T07:00:00Z",
     ):
         assert part in said, part
-    assert "None." in text.text(week(MONDAY - LENGTH)), "the week before was calm"
+    assert "None." in text.render_report(build_week_report(MONDAY - LENGTH)), "the week before was calm"
 
 
 def test_a_severity_that_a_person_says_of_an_incident_is_the_report_s(happened):
-    (row, *_) = week(MONDAY).incidents
-    before = week(MONDAY).figures.critical
+    (row, *_) = build_week_report(MONDAY).incidents
+    before = build_week_report(MONDAY).figures.critical
     Incident.objects.update_or_create(alert=row.alert, defaults={"severity": "notice"})
-    found = week(MONDAY)
-    assert "Node n1 is lost (notice)" in text.text(found) and found.figures.critical == before - 1
+    found = build_week_report(MONDAY)
+    assert "Node n1 is lost (notice)" in text.render_report(found) and found.figures.critical == before - 1
 
 
 def test_what_is_still_open_has_not_lasted_but_lasts(happened):
-    (row, *_) = week(MONDAY).incidents
+    (row, *_) = build_week_report(MONDAY).incidents
     Alert.objects.filter(pk=row.alert.pk).update(
         fired_at=MONDAY - timedelta(seconds=23), state="firing", resolved_at=None
     )
-    assert "still open after 23 s, not acknowledged." in text.text(week(MONDAY))
+    assert "still open after 23 s, not acknowledged." in text.render_report(build_week_report(MONDAY))
 
 
 def counted(days: int, bad_day: int, window_days: int) -> None:
@@ -91,7 +91,7 @@ def trimmed(minute: int) -> None:
 def test_the_week_of_an_objective_with_a_short_window_is_known_whole():
     counted(days=20, bad_day=5, window_days=3)
     trimmed(int(MONDAY.timestamp() // 60) + 1_440)
-    (promise,) = week(MONDAY).promises
+    (promise,) = build_week_report(MONDAY).promises
     assert promise.good_share == pytest.approx(6 / 7) and promise.known_from is None
 
 
@@ -99,11 +99,11 @@ def test_the_week_of_an_objective_with_a_short_window_is_known_whole():
 def test_a_week_of_which_not_all_is_kept_says_from_when_it_is_known():
     counted(days=20, bad_day=14, window_days=10)
     trimmed(int(MONDAY.timestamp() // 60))
-    assert week(MONDAY).promises[0].known_from is None
-    (promise,) = week(MONDAY - LENGTH).promises
+    assert build_week_report(MONDAY).promises[0].known_from is None
+    (promise,) = build_week_report(MONDAY - LENGTH).promises
     assert promise.known_from == MONDAY - timedelta(days=10, minutes=-6)
-    assert "Data only since Fri 2025-12-26 07:06." in text.text(week(MONDAY - LENGTH))
-    (older,) = week(MONDAY - 2 * LENGTH).promises
+    assert "Data only since Fri 2025-12-26 07:06." in text.render_report(build_week_report(MONDAY - LENGTH))
+    (older,) = build_week_report(MONDAY - 2 * LENGTH).promises
     assert older.good_share is None and older.known_from == promise.known_from
 
 
@@ -112,7 +112,7 @@ def test_of_a_week_in_which_more_was_lost_than_was_counted_as_offered_nothing_wa
     wait = {"kind": "queue", "condition": "wait_seconds <= 1", "target": 0.9}
     made, minute = Objective.objects.create(name="o", **wait), int(MONDAY.timestamp() // 60) - 9
     ObjectiveMinute.objects.create(objective=made, minute=minute, bad=3_000, total=1_000)
-    assert week(MONDAY).promises[0].good_share == 0.0
+    assert build_week_report(MONDAY).promises[0].good_share == 0.0
 
 
 def test_it_is_sent_once_a_week_to_who_asks_for_it(happened, settings):
@@ -144,7 +144,7 @@ def test_only_who_can_read_it_may_ask_for_it(db):
 
 def test_no_reason_makes_lines_of_its_own_in_a_report(happened):
     Override.objects.update(reason="busy\n\nIncidents\nNone.\nMore: https://elsewhere.example")
-    lines = text.text(week(MONDAY)).splitlines()
+    lines = text.render_report(build_week_report(MONDAY)).splitlines()
     assert lines.count("Incidents") == 1 and not any(line.startswith("More: ") for line in lines)
     assert any("busy Incidents None. More: https://elsewhere.example" in line for line in lines)
 
@@ -155,7 +155,9 @@ def test_what_became_of_a_loops_actions_adds_up(db):
     for verdict in verdicts:
         given = {"mode": "auto", "parameters": {}, "reason": "", "action": {"x": 1}, "verdict": verdict}
         LedgerEntry.objects.create(loop=loop, at=MONDAY - timedelta(hours=1), **given)
-    report = week(MONDAY)
+    report = build_week_report(MONDAY)
     [row] = report.loops
     assert (row.actions, row.effective + row.ineffective + row.harmful + row.unjudged) == (6, 6)
-    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in text.text(report)
+    assert "6 actions, 1 effective, 1 without effect, 1 harmful, 3 not evaluated." in text.render_report(
+        report
+    )

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from queues.stored_document import replace_fields
 from tests.workers.snapshots import snapshot_of
-from workers.consumer.handlers.sink import sink_of
-from workers.control.kinds.registry import display_of
-from workers.snapshot.action_summary import add_action_summary, ago
+from workers.consumer.handlers.sink import get_sink_name
+from workers.control.kinds.registry import find_display
+from workers.snapshot.action_summary import add_action_summary, format_age
 from workers.snapshot.states.evaluate import evaluate_states
 
 CALM: dict[str, Any] = {
@@ -141,13 +141,13 @@ def test_the_backlogs_trend_is_shown_where_it_is_known(trend, words):
     ],
 )
 def test_every_action_has_words(law, action, words):
-    assert display_of(law).past(action) == words
+    assert find_display(law).past(action) == words
 
 
 @given(st.floats(0, 60), st.floats(0, 9))
 def test_an_age_changes_at_most_each_ten_seconds(seconds, more):
-    assert len({ago(seconds), ago(seconds + more)}) <= 2
-    assert ago(59.9) == "50 s ago" and ago(61) == "1 min ago"
+    assert len({format_age(seconds), format_age(seconds + more)}) <= 2
+    assert format_age(59.9) == "50 s ago" and format_age(61) == "1 min ago"
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_an_age_changes_at_most_each_ten_seconds(seconds, more):
     ],
 )
 def test_a_sink_is_named_without_its_secrets(handler, options, sink):
-    assert sink_of(handler, options) == sink
+    assert get_sink_name(handler, options) == sink

@@ -10,7 +10,7 @@ import pytest
 
 from queues.nodes.server import free_port
 from tests.waiting import MAX_SECONDS
-from workers.snapshot.console_probe import answers
+from workers.snapshot.console_probe import is_answering
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def test_a_console_is_there_where_it_answers_in_http_and_not_where_another_does(
     said: bytes, available: bool
 ) -> None:
     with answering(said) as address:
-        assert answers(address) is available
+        assert is_answering(address) is available
 
 
 def test_no_proxy_is_asked_for_the_console_next_door(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,4 +56,4 @@ def test_no_proxy_is_asked_for_the_console_next_door(monkeypatch: pytest.MonkeyP
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(urllib.request, "_opener", None)  # it is made once a process
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as address:
-        assert answers(address)
+        assert is_answering(address)

@@ -2,11 +2,11 @@
 
 from tests.workers.snapshots import snapshot_of
 from workers.documents.pipeline import PipelineOrder
-from workers.snapshot.hands import hands
+from workers.snapshot.hands import list_manual_changes
 
 
 def said(plant: dict | None = None, **given: dict) -> list[tuple[str, str, str]]:
-    found = hands(snapshot_of(plant or {}), given.get("caps", {}), given.get("orders", {}))
+    found = list_manual_changes(snapshot_of(plant or {}), given.get("caps", {}), given.get("orders", {}))
     return [(hand.kind, hand.of, hand.owner) for hand in found]
 
 
@@ -35,5 +35,5 @@ def test_what_ends_soonest_stands_first():
     row = {"controls": {"held_criteria": {"cpu": cpu, "load": load}}}
     pipeline = {"applications": {"performance": row}}
     plant = {"at": 10.0, "pipeline": pipeline, "nodes": {"n1": {"drained": True}}}
-    found = hands(snapshot_of(plant), {}, {})
+    found = list_manual_changes(snapshot_of(plant), {}, {})
     assert [hand.value for hand in found] == ["load = 2", "cpu = 3", "accepts no points"]

@@ -7,13 +7,12 @@ import pytest
 from queues.stored_document import replace_fields
 from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
-from workers.alerts.evaluation.impact import GENERAL, first_step
+from workers.alerts.evaluation.impact import GENERAL, describe_first_step
 from workers.alerts.lifecycle.automaton import Thresholds
 from workers.alerts.rules.shipped import FIRST_RULES
 from workers.documents.snapshot import PlantHealth, Snapshot
-from workers.snapshot.compose import compute_clearing_seconds, longest, wait_seconds
-from workers.snapshot.health import JUDGED, OF_ALL_LOOPS
-from workers.snapshot.health import health as plant_health
+from workers.snapshot.compose import compute_clearing_seconds, find_longest_time, wait_seconds
+from workers.snapshot.health import JUDGED, OF_ALL_LOOPS, evaluate_health
 from workers.snapshot.states.evaluate import evaluate_states
 from workers.snapshot.states.limits import SHIPPED, Limits, RuleLimit
 
@@ -180,8 +179,8 @@ def test_an_alert_that_a_state_says_or_that_calls_for_nobody_is_not_the_headline
 
 
 def test_the_backlog_is_that_of_the_queue_that_waits_longest():
-    assert longest([0.2, None, 48.0]) == 48.0
-    assert longest([None]) is None
+    assert find_longest_time([0.2, None, 48.0]) == 48.0
+    assert find_longest_time([None]) is None
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_what_is_shed_below_the_alerts_limit_is_shed_all_the_same():
         {**SHIPPED.by_condition, "shedding": [RuleLimit("shedding", Thresholds(5, 5), "critical")]}
     )
     snapshot = plant(totals={"worker_slots": 2, "shed_share": 0.03})
-    said = plant_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
+    said = evaluate_health(replace_fields(snapshot, states=evaluate_states(snapshot, {}, limits))).sentence
     assert said.endswith("every queue keeps up; 3.00 % of the events that patterns could use are shed.")
     little = health(plant(totals={"worker_slots": 2, "shed_share": 0.0003})).sentence
     assert little == "Events are shed: 0.03 % of the events that patterns could use."
@@ -283,6 +282,6 @@ def test_what_the_states_judge_are_conditions_that_there_are():
 
 def test_whatever_calls_somebody_says_what_to_do_first_and_what_it_means():
     shipped = {rule["condition"] for rule in FIRST_RULES.values()}
-    assert {each for each in shipped if not first_step(each)} == set()
+    assert {each for each in shipped if not describe_first_step(each)} == set()
     of_a_subject = {"node_lost", "node_toobusy", "node_memory", "queue_wait", "queue_latency", "dead_letters"}
     assert {each for each in shipped if each not in GENERAL} == of_a_subject | {"override_ending"}

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from queues import keys
-from queues.nodes.server_roles import ROLES, access_list
+from queues.nodes.server_roles import ROLES, format_access_list
 from queues.publishing.producers import LEFT_SECONDS, ProducerReport
 from tests.servers import Server
 from workers.alerts.conditions.evidence import Gatherer
@@ -162,7 +162,7 @@ def test_the_observers_user_may_forget_them_and_one_of_before_says_so_once(
     before = role.control.replace(f" ~{keys.PRODUCERS} ", " ")
     assert before != role.control
     for rights, stays in ((before, ["run"]), (role.control, [])):
-        user = access_list({role.name: rights}, {role.name: "x" * 32}).splitlines()[-1].split()
+        user = format_access_list({role.name: rights}, {role.name: "x" * 32}).splitlines()[-1].split()
         control.execute_command("ACL", "SETUSER", role.name, "reset", *user[2:])
         own = control_server.client(username=role.name, password="x" * 32)
         left = LeftProducers(own)

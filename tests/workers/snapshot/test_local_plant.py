@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues import keys
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from queues.topology import Topology
 from tests.workers.loops import JOBS, PLANT, ensured
 from workers.batch import task_definitions
@@ -194,7 +194,7 @@ def test_the_snapshot_has_every_documented_key(
     beat_all(control, 2)
     later = {**producer, "events": 20, "at": NOW + 1.0}
     control.hset("weir:producers", "host|telemetry", json.dumps(later))
-    snapshot = plain(plant.observe())
+    snapshot = convert_to_plain(plant.observe())
     check_shape(renamed(documented()), snapshot)
     assert json.loads(json.dumps(snapshot, allow_nan=False)) == snapshot
     row = snapshot["loops"]["worker_rate/alert/n1"]
@@ -203,7 +203,7 @@ def test_the_snapshot_has_every_documented_key(
 
 
 def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: LocalPlant) -> None:
-    snapshot = plain(plant.observe())
+    snapshot = convert_to_plain(plant.observe())
     assert snapshot["nodes"]["n1"]["state"] is None
     assert snapshot["nodes"]["n1"]["utilisation"] is None
     container = snapshot["queues"]["alert"]["containers"]["n1"]
@@ -259,7 +259,7 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(
 
 def test_a_plant_without_topology_is_observed_as_empty(control: redis.Redis, plant: LocalPlant) -> None:
     control.delete(keys.TOPOLOGY)
-    snapshot = plain(plant.observe())
+    snapshot = convert_to_plain(plant.observe())
     assert (snapshot["nodes"], snapshot["queues"]) == ({}, {})
     assert "No node" in snapshot["health"]["sentence"]
 
@@ -271,10 +271,10 @@ def test_rates_are_what_was_counted_between_observations(
     control: redis.Redis, plant: LocalPlant, times: Times
 ) -> None:
     beat_all(control, 1, inserted_events=100, removed_events=40)
-    assert plain(plant.observe())["queues"]["alert"]["in_per_second"] is None
+    assert convert_to_plain(plant.observe())["queues"]["alert"]["in_per_second"] is None
     times.pass_by(2.0)
     beat_all(control, 2, inserted_events=300, removed_events=140)
-    queue = plain(plant.observe())["queues"]["alert"]
+    queue = convert_to_plain(plant.observe())["queues"]["alert"]
     assert queue["containers"]["n1"]["in_per_second"] == 100.0
     assert queue["in_per_second"] == 300.0
     assert queue["out_per_second"] == 150.0
@@ -303,7 +303,7 @@ def test_a_server_that_came_back_empty_makes_no_jump(
 ) -> None:
     for seq, inserted in enumerate((10_000, 10_010, 0, 20)):
         beat(control, "n1", seq, inserted_events=inserted)
-        rate = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["in_per_second"]
+        rate = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["in_per_second"]
         times.pass_by(1.0)
         assert rate is None or 0 <= rate <= 20.0
     assert rate == 20.0
@@ -326,7 +326,7 @@ def test_events_left_behind_on_a_node_without_points_are_still_shown(
     document["queues"]["alert"]["points"] = {"n1": 500, "n2": 500}
     control.set(keys.TOPOLOGY, json.dumps(document))
     beat_all(control, 1, inserted_events=7)
-    containers = plain(plant.observe())["queues"]["alert"]["containers"]
+    containers = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]
     assert (containers["n3"]["points"], containers["n3"]["waiting_events"]) == (0, 7)
 
 
@@ -345,7 +345,7 @@ def test_a_node_is_stale_after_two_beats_and_offline_after_three(
         beat(control, "n3", second)
         if second == 2:
             beat(control, "n2", second)
-        snapshot = plain(plant.observe())
+        snapshot = convert_to_plain(plant.observe())
         seen.append((snapshot["nodes"]["n2"]["state"], snapshot["nodes"]["n2"]["stale"]))
     assert seen == [
         ("NORMAL", False),
@@ -371,7 +371,7 @@ def test_what_came_while_an_agent_was_silent_falls_into_no_single_second(
         times.pass_by(1.0)
         if not 6 <= second <= 13:
             beat_all(control, second, inserted_events=1_000 * second)
-        found = plain(plant.observe())["queues"]["alert"]["containers"]["n2"]["in_per_second"]
+        found = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n2"]["in_per_second"]
         rates += [found] if second >= 2 and found is not None else []
     assert len(rates) > 8 and {round(rate) for rate in rates} == {1_000}
 
@@ -385,7 +385,7 @@ def test_a_clock_that_jumps_makes_no_node_old(
     times.pass_by(1.0, jump_seconds)
     beat_all(control, 2)
     host(control, NOW)
-    snapshot = plain(plant.observe())
+    snapshot = convert_to_plain(plant.observe())
     assert all(node["state"] == "NORMAL" and not node["stale"] for node in snapshot["nodes"].values())
 
 
@@ -393,14 +393,14 @@ def test_what_lay_there_when_the_watch_began_is_not_taken_for_fresh(
     control: redis.Redis, plant: LocalPlant
 ) -> None:
     beat_all(control, 1)
-    assert plain(plant.observe())["nodes"]["n1"]["stale"] is True
+    assert convert_to_plain(plant.observe())["nodes"]["n1"]["stale"] is True
 
 
 def test_a_mark_is_as_old_as_it_says_when_first_seen_and_by_the_watchers_clock_afterwards() -> None:
     freshness = Freshness()
-    assert freshness.age_seconds("a", 1, 100.0, lag_seconds=40.0) == 40.0
-    assert freshness.age_seconds("a", 2, 101.0, lag_seconds=4000.0) == 1.0
-    assert freshness.age_seconds("a", 2, 103.0, lag_seconds=-9.0) == 3.0
+    assert freshness.compute_age_seconds("a", 1, 100.0, lag_seconds=40.0) == 40.0
+    assert freshness.compute_age_seconds("a", 2, 101.0, lag_seconds=4000.0) == 1.0
+    assert freshness.compute_age_seconds("a", 2, 103.0, lag_seconds=-9.0) == 3.0
 
 
 def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
@@ -408,11 +408,11 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
 ) -> None:
     host(control)
     pipeline(control)
-    first = plain(plant.observe())
+    first = convert_to_plain(plant.observe())
     assert (first["totals"]["worker_slots"], first["totals"]["workers_busy"]) == (2, 1)
     assert first["pipeline"]["state"] == "running"
     times.pass_by(20.0)
-    later = plain(plant.observe())
+    later = convert_to_plain(plant.observe())
     assert (later["hosts"], later["totals"]["worker_slots"]) == ({}, 0)
     assert later["pipeline"]["state"] == "offline"
 
@@ -423,7 +423,7 @@ def test_hosts_and_a_pipeline_that_fell_silent_are_not_shown_as_working(
 def test_a_drained_host_has_no_slot_for_anybody(control: redis.Redis, plant: LocalPlant) -> None:
     host(control)
     control.hset("weir:hosts", "jobs@there", json.dumps({**HOST, "busy": 2, "drained": True}))
-    totals = plain(plant.observe())["totals"]
+    totals = convert_to_plain(plant.observe())["totals"]
     assert (totals["worker_slots"], totals["workers_busy"]) == (2, 1)
 
 
@@ -434,7 +434,9 @@ def test_a_submission_that_nobody_took_counts_no_more(
     submit(control, "alert", "n1", ["c"], NOW + 30)
     waiting = []
     for _ in range(3):
-        waiting.append(plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"])
+        waiting.append(
+            convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["waiting_to_run"]
+        )
         times.pass_by(46.0)
     assert waiting == [3, 3, 0]
     assert count_waiting_workers(control, "alert", "n1", NOW + 61) == 1
@@ -452,13 +454,13 @@ def test_who_never_started_and_who_was_killed_leave_nothing_on_the_control_serve
     assert control.zcard(keys.SUBMITTED.build("alert", "n1")) <= 7
     assert control.zcard(keys.RUNNING.build("alert", "n1")) <= 2
     times.pass_by(490.0)
-    container = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
+    container = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
     assert (container["waiting_to_run"], container["workers_busy"]) == (6, 1)
 
 
 def test_a_worker_is_waiting_then_busy_then_done(control: redis.Redis, plant: LocalPlant) -> None:
     def container() -> tuple[int, int, int]:
-        row = plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
+        row = convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]
         return row["waiting_to_run"], row["workers_busy"], row["workers_started"]
 
     submit(control, "alert", "n1", ["a"], NOW)
@@ -476,7 +478,7 @@ def test_a_worker_that_was_killed_is_not_busy_for_ever(
 ) -> None:
     WorkReporter(control, "alert", "n1", "a").begin(NOW)
     times.pass_by(20.0)
-    assert plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
+    assert convert_to_plain(plant.observe())["queues"]["alert"]["containers"]["n1"]["workers_busy"] == 0
 
 
 def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalPlant, times: Times) -> None:
@@ -484,12 +486,12 @@ def test_the_p95_is_of_the_last_seconds_only(control: redis.Redis, plant: LocalP
     plant.observe()
     times.pass_by(1.0)
     WorkReporter(control, "alert", "n1", "b").end(Report(latencies=Latencies.build([(0.5, 10)])))
-    snapshot = plain(plant.observe())
+    snapshot = convert_to_plain(plant.observe())
     assert snapshot["queues"]["alert"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
     assert snapshot["totals"]["latency_p95_seconds"] == pytest.approx(0.5, rel=0.06)
     for _ in range(17):
         times.pass_by(1.0)
-        snapshot = plain(plant.observe())
+        snapshot = convert_to_plain(plant.observe())
     assert snapshot["queues"]["alert"]["latency_p95_seconds"] is None
 
 
@@ -501,7 +503,7 @@ def test_all_well_is_said_in_one_sentence(control: redis.Redis, plant: LocalPlan
         beat_all(control, seq)
         host(control, times.wall_seconds)
         pipeline(control, times.wall_seconds)
-        snapshot = plain(plant.observe())
+        snapshot = convert_to_plain(plant.observe())
         times.pass_by(1.0)
     assert snapshot["health"] == {
         "state": "NORMAL",
@@ -522,7 +524,7 @@ def test_dead_letters_and_failing_workers_are_reported(
     plant.observe()
     beat_all(control, 2, dead_letters=2)
     WorkReporter(control, "alert", "n1", "a").end(Report(), "handler: no.such is missing.")
-    health = plain(plant.observe())["health"]
+    health = convert_to_plain(plant.observe())["health"]
     assert health["state"] == "BUSY"
     assert health["sentence"] == "Queue alert has 6 dead letters."
     sentences = [each["sentence"] for each in health["findings"]]
@@ -536,9 +538,9 @@ def test_ticks_read_what_the_observer_published(control: redis.Redis, plant: Loc
     published = PublishedPlant(control, lambda: NOW)
     with pytest.raises(NotObserved, match="observer"):
         published.observe()
-    snapshot = plain(plant.observe())
+    snapshot = convert_to_plain(plant.observe())
     control.set("weir:snapshot", json.dumps(snapshot))
-    assert plain(published.observe()) == snapshot
+    assert convert_to_plain(published.observe()) == snapshot
 
 
 def test_a_loop_whose_target_comes_back_has_not_been_without_a_measurement_meanwhile(

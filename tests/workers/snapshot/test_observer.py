@@ -22,7 +22,7 @@ from queues import keys
 from tests.servers import Server
 from tests.waiting import MAX_SECONDS, until
 from tests.workers.snapshots import snapshot_of
-from workers.coordination.merge_patch import apply_patch, difference
+from workers.coordination.merge_patch import apply_patch, compute_patch
 from workers.documents.snapshot import Snapshot
 from workers.history import metrics
 from workers.history.snapshot_archive import Recorder
@@ -226,12 +226,12 @@ def without_nulls(document: Any) -> Any:
 
 @given(documents, documents)
 def test_a_patch_leads_from_the_old_to_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert without_nulls(apply_patch(old, difference(old, new))) == without_nulls(new)
+    assert without_nulls(apply_patch(old, compute_patch(old, new))) == without_nulls(new)
 
 
 @given(documents)
 def test_nothing_changed_is_an_empty_patch(document: dict[str, Any]) -> None:
-    assert difference(document, document) == {}
+    assert compute_patch(document, document) == {}
 
 
 # History
@@ -243,7 +243,7 @@ def test_history_comes_back_as_columns(control: redis.Redis) -> None:
     for waiting in (1, None, 3):
         plant.waiting_events = waiting
         observer.step()
-    columns = metrics.columns(control, 0, 9e9)
+    columns = metrics.read_columns(control, 0, 9e9)
     assert columns["queues.alert.waiting_events"] == [1, None, 3]
     assert columns["nodes.n1.utilisation"] == [0.25] * 3
     assert columns["loops.worker_rate/alert/n1.setpoint"] == [1000] * 3
@@ -255,7 +255,7 @@ def test_history_gives_the_asked_series_in_the_asked_time(control: redis.Redis) 
     rows = {1_000: 1, 2_000: 2, 3_000: 3}
     for milliseconds, value in rows.items():
         control.xadd(keys.METRICS, {"totals.in_per_second": value}, id=f"{milliseconds}-0")
-    columns = metrics.columns(control, 1.5, 3.0, ["totals.in_per_second", "totals.none"])
+    columns = metrics.read_columns(control, 1.5, 3.0, ["totals.in_per_second", "totals.none"])
     assert columns == {"at": [2.0, 3.0], "totals.in_per_second": [2, 3], "totals.none": [None, None]}
 
 
@@ -265,7 +265,7 @@ def test_history_is_read_in_full_over_several_reads(
     monkeypatch.setattr(metrics, "CHUNK_ROWS", 4)
     for number in range(10):
         control.xadd(keys.METRICS, {"totals.in_per_second": number}, id=f"{number + 1}-0")
-    assert metrics.columns(control, 0, 9e9)["totals.in_per_second"] == list(range(10))
+    assert metrics.read_columns(control, 0, 9e9)["totals.in_per_second"] == list(range(10))
 
 
 # The process

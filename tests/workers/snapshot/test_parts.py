@@ -3,7 +3,7 @@
 import pytest
 
 from tests.workers.snapshots import snapshot_of
-from workers.documents.parts import find_settling, find_starting, unready
+from workers.documents.parts import find_settling, find_starting, find_starting_parts
 from workers.snapshot.parts import (
     SAME_RUN_SECONDS,
     SETTLING_SECONDS,
@@ -36,10 +36,10 @@ def walked(record: PartsRecord, *steps: tuple[float, str | None]):
 def test_a_fresh_plant_lists_what_is_starting_and_nothing_once_all_runs():
     record = PartsRecord()
     first = record.step(seen(None, node=False, jobs=False), START)
-    assert set(unready(first)) == {"node n1", "workers.jobs", "pipeline"}
+    assert set(find_starting_parts(first)) == {"node n1", "workers.jobs", "pipeline"}
     then = record.step(seen("starting"), START + 20)
-    assert set(unready(then)) == {"pipeline"}
-    assert not unready(record.step(seen("running"), START + 35))
+    assert set(find_starting_parts(then)) == {"pipeline"}
+    assert not find_starting_parts(record.step(seen("running"), START + 35))
 
 
 def test_a_part_that_never_comes_is_silent_when_its_time_is_over():
@@ -59,7 +59,7 @@ def test_what_fails_at_its_first_tries_may_still_come_up():
 def test_after_a_start_it_settles_for_a_bounded_time_and_is_not_listed_any_more():
     record = PartsRecord()
     parts = {"pipeline": walked(record, (0, None), (30, "running"))}
-    assert find_settling(parts, ["pipeline"]) == "pipeline" and not unready(parts)
+    assert find_settling(parts, ["pipeline"]) == "pipeline" and not find_starting_parts(parts)
     parts = {"pipeline": walked(record, (31 + SETTLING_SECONDS, "running"))}
     assert find_settling(parts, ["pipeline"]) is None
 

@@ -26,7 +26,7 @@ class Watched:
         if made is None:
             return None
         at = self.times.estimate("till", made + self.own_ahead, now)
-        return self.rates.last("till") if at is None else self.rates.add("till", events, at)
+        return self.rates.get_latest("till") if at is None else self.rates.add("till", events, at)
 
 
 def steady(lags, seconds=30):

@@ -51,7 +51,7 @@ def put(loop, owner):
 
 
 def limit_at(loop, now):
-    return overrides.effective({"upper_limit": 500}, loop.overrides.all(), now)["upper_limit"]
+    return overrides.apply_overrides({"upper_limit": 500}, loop.overrides.all(), now)["upper_limit"]
 
 
 def test_an_override_holds_until_it_expires_and_reverts_by_itself(loop, put):
@@ -184,11 +184,11 @@ def test_a_value_is_judged_together_with_the_overrides_beside_it(put):
 
 
 def test_thresholds_of_a_node_are_overridden_in_order_and_revert(put, node):
-    assert overrides.node_thresholds(START) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
+    assert overrides.get_node_thresholds(START) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
     override = put("busy_threshold", 0.5, loop=None, node=node)
     assert override.instead_of == 0.7
-    assert overrides.node_thresholds(after(seconds=119)) == {"n1": {"busy": 0.5, "toobusy": 0.9}}
-    assert overrides.node_thresholds(after(minutes=2)) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
+    assert overrides.get_node_thresholds(after(seconds=119)) == {"n1": {"busy": 0.5, "toobusy": 0.9}}
+    assert overrides.get_node_thresholds(after(minutes=2)) == {"n1": {"busy": 0.7, "toobusy": 0.9}}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_thresholds_out_of_order_or_range_are_refused(put, node, field, name, va
 def test_thresholds_stay_in_order_when_one_of_two_overrides_expires_first(put, node):
     put("toobusy_threshold", 0.98, loop=None, node=node, minutes=2)
     put("busy_threshold", 0.95, loop=None, node=node, minutes=10)
-    held = overrides.node_thresholds(after(minutes=5))["n1"]
+    held = overrides.get_node_thresholds(after(minutes=5))["n1"]
     assert held["toobusy"] == 0.9
     assert 0.89 < held["busy"] < held["toobusy"]
 
@@ -257,7 +257,7 @@ def loops(node, db):
 
 def held_on(loops, name, now=START):
     found = overrides.group_by_loop(loops.values(), now)
-    return {place: overrides.value_of(name, found[loop.pk], now) for place, loop in loops.items()}
+    return {place: overrides.find_effective_value(name, found[loop.pk], now) for place, loop in loops.items()}
 
 
 SCOPES = {
@@ -335,7 +335,9 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
     assert limit_at(loop, after(days=400)) == 2_000
     assert overrides.expire_due(after(days=400)) == []
     assert (
-        override_document.status(override).expires_at is override_document.status(override).notice_at is None
+        override_document.build_status(override).expires_at
+        is override_document.build_status(override).notice_at
+        is None
     )
     with pytest.raises(BadInput, match="no expiry"):
         overrides.extend(override, now=START, minutes=5)
@@ -345,18 +347,18 @@ def test_an_endless_override_holds_until_it_is_ended(loop, put, owner):
 
 def test_before_it_reverts_notice_is_given(put, owner):
     long, short = put(minutes=60), put("raise_factor", 1.5, minutes=2)
-    assert override_document.status(long).notice_at == after(minutes=58).timestamp()
-    assert override_document.status(short).notice_at == after(minutes=1).timestamp()
+    assert override_document.build_status(long).notice_at == after(minutes=58).timestamp()
+    assert override_document.build_status(short).notice_at == after(minutes=1).timestamp()
     plant_settings.change("override.notice_seconds", 600, owner, START)
-    assert override_document.status(long).notice_at == after(minutes=50).timestamp()
+    assert override_document.build_status(long).notice_at == after(minutes=50).timestamp()
 
 
 def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):
     Loop.objects.filter(pk=loops["rebalancing"].pk).update(target={"node": "n1"})
     put("guard.direction", "up only", loop=None, node=node)
     number, moves = (Loop.objects.get(pk=loops[place].pk) for place in ("alert/n1", "rebalancing"))
-    law = catalog.law("worker_rate")
-    held = overrides.effective_guard(law, {}, overrides.list_for_loop(number, START), START)
+    law = catalog.get_law("worker_rate")
+    held = overrides.get_effective_guard(law, {}, overrides.list_for_loop(number, START), START)
     assert held["direction"] == "up only"
     with pytest.raises(BadInput, match="is not known"):
         put("guard.direction", "up only", loop=moves)

@@ -11,7 +11,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Override
 from workers.snapshot.compose import add_stops
 from workers.steering import enforcing, override_document, overrides, stopped
-from workers.steering.expiry import time_words
+from workers.steering.expiry import format_time
 
 pytestmark = pytest.mark.django_db
 START = datetime.now(UTC).replace(microsecond=0)
@@ -145,7 +145,7 @@ def test_the_snapshot_shows_what_is_stopped_and_its_loops_on_hold(stop):
 
 def test_a_loop_says_what_it_waits_for(stop):
     stop()
-    found, end = seen(), time_words(START + timedelta(minutes=10), START)
+    found, end = seen(), format_time(START + timedelta(minutes=10), START)
     why = stopped.explain_hold({"queue": "alert", "node": "n1"}, found)
     assert why == f"consumption of alert is paused until {end}"
     assert stopped.explain_hold({"queue": "orders", "node": "n1"}, found) == ""
@@ -189,6 +189,6 @@ def test_why_nobody_works_is_said_as_it_is(hosts, words):
 
 def test_an_end_on_another_day_is_said_with_its_day():
     night = datetime(2026, 1, 5, 23, 50, tzinfo=UTC)
-    assert time_words(night + timedelta(minutes=5), night) == "23:55:00 UTC"
-    assert time_words(night + timedelta(minutes=20), night) == "2026-01-06 00:10:00 UTC"
-    assert time_words(night + timedelta(days=7), night) == "2026-01-12 23:50:00 UTC"
+    assert format_time(night + timedelta(minutes=5), night) == "23:55:00 UTC"
+    assert format_time(night + timedelta(minutes=20), night) == "2026-01-06 00:10:00 UTC"
+    assert format_time(night + timedelta(days=7), night) == "2026-01-12 23:50:00 UTC"

@@ -28,6 +28,6 @@ CONDITIONS: dict[str, Condition] = {
 INTEGRITY = frozenset(each.name for each in CONDITIONS.values() if each.guards_integrity)
 
 
-def condition(name: Any) -> Condition:
+def get_condition(name: Any) -> Condition:
     """Return the condition of that name. Raises `BadInput` that lists the known ones."""
-    return CONDITIONS[checks.choice(CONDITIONS).validate(name, "condition", end=".")]
+    return CONDITIONS[checks.accept_choice(CONDITIONS).validate(name, "condition", end=".")]

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
-from controllers.framework.guard import reversals
+from controllers.framework.guard import count_reversals
 from controllers.framework.reason import capitalize, format_count
 from controllers.shedding import ladder
 from controllers.worker_rate import law as worker_rate
 from queues import pausing
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTick, LoopFacts
-from workers.alerts.conditions.loop_words import loop_words
-from workers.control.kinds.registry import display_of
+from workers.alerts.conditions.loop_words import describe_loop
+from workers.control.kinds.registry import find_display
 from workers.control.parts.quality import HOST
 from workers.documents.loops import OverrideStatus
 from workers.models import Loop
@@ -48,7 +48,7 @@ STOPPED_SECONDS = 10.0  # On a starved host, at least one loop still ticks withi
 MIN_NOTICED_SECONDS = 15 * 60.0
 
 
-def _labels(loop: LoopFacts) -> dict[str, str]:
+def _build_labels(loop: LoopFacts) -> dict[str, str]:
     place = {key: loop.target[key] for key in ("queue", "node", "plant") if key in loop.target}
     return {"loop": loop.name, **place}
 
@@ -57,16 +57,16 @@ def _build_reading(evidence: Evidence, loop: LoopFacts, value: float | None, sen
     # A loop that steers the whole plant depends on every node.
     everywhere = list(evidence.plant.nodes)
     nodes = [loop.target["node"]] if "node" in loop.target else everywhere
-    touches = {"nodes": nodes, "kind": _kind(evidence, loop)}
+    touches = {"nodes": nodes, "kind": _find_consumer_kind(evidence, loop)}
     if loop.cause is not None:
         touches["cause"] = loop.cause
     crowded = evidence.crowd.crowded if evidence.crowd is not None else {}
     if (crowding := crowded.get(loop.target.get("queue", ""))) is not None:
         touches["crowded_by"] = crowding
-    return Reading(_labels(loop), value, sentence, touches)
+    return Reading(_build_labels(loop), value, sentence, touches)
 
 
-def _kind(evidence: Evidence, loop: LoopFacts) -> str | None:
+def _find_consumer_kind(evidence: Evidence, loop: LoopFacts) -> str | None:
     """Return what consumes the loop's events: the pipeline, or the consumers of its queue."""
     if "application" in loop.target:
         return "pipeline"
@@ -85,23 +85,23 @@ def _select_window(loop: LoopFacts, evidence: Evidence, window_seconds: float) -
     return [tick for tick in newest if tick.at <= until][::-1]
 
 
-def _name(loop: LoopFacts) -> str:
-    return capitalize(loop_words(loop.name))
+def _format_loop_name(loop: LoopFacts) -> str:
+    return capitalize(describe_loop(loop.name))
 
 
-def _minutes(seconds: float) -> str:
+def _format_minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min"
 
 
-def _oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_oscillation(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         values = [
             tick.value for tick in _select_window(loop, evidence, window_seconds) if tick.value is not None
         ]
-        count = reversals(values, loop.swing)
-        window = _minutes(window_seconds)
+        count = count_reversals(values, loop.swing)
+        window = _format_minutes(window_seconds)
         said = (
-            f"{_name(loop)}: {format_count(count, 'output reversal')} in {window}"
+            f"{_format_loop_name(loop)}: {format_count(count, 'output reversal')} in {window}"
             f" (swings of at least {loop.swing:g})."
         )
         yield _build_reading(evidence, loop, count, said)
@@ -118,11 +118,12 @@ def _find_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Readi
         # briefly.
         share = 100 * min(1.0, len(readings) * loop.interval_seconds / window_seconds)
         limit = f" ({readings[-1].limited_by})".replace("_", " ") if readings else ""
-        said = f"{_name(loop)}: at its limit{limit} for {share:.0f} % of the last {_minutes(window_seconds)}."
+        window = _format_minutes(window_seconds)
+        said = f"{_format_loop_name(loop)}: at its limit{limit} for {share:.0f} % of the last {window}."
         yield _build_reading(evidence, loop, share, said)
 
 
-def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_ineffective_actions(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         judged = [
             tick.verdict for tick in _select_window(loop, evidence, window_seconds) if tick.verdict in JUDGED
@@ -133,7 +134,7 @@ def _ineffective(evidence: Evidence, window_seconds: float) -> Iterator[Reading]
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         if count and _is_at_rest(loop, evidence.now):
             count, what = 0, f"{what}, and it has requested nothing since"
-        yield _build_reading(evidence, loop, count, f"{_name(loop)}: {what}.")
+        yield _build_reading(evidence, loop, count, f"{_format_loop_name(loop)}: {what}.")
 
 
 def _is_at_rest(loop: LoopFacts, now: float) -> bool:
@@ -144,7 +145,7 @@ def _is_at_rest(loop: LoopFacts, now: float) -> bool:
     """
     if not loop.ticks:
         return False
-    lasts_on = loop.law != ladder.LAW.name and not display_of(loop.law).is_news
+    lasts_on = loop.law != ladder.LAW.name and not find_display(loop.law).is_news
     latest_first = pairwise(reversed(loop.ticks))
     wanted = next(
         (
@@ -170,12 +171,12 @@ def _is_the_same(before: LedgerTick, tick: LedgerTick) -> bool:
 def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         count = sum(tick.verdict == "harmful" for tick in _select_window(loop, evidence, window_seconds))
-        actions = f"{format_count(count, 'action')} in {_minutes(window_seconds)}"
-        said = f"{_name(loop)}: {actions} made the measurement worse."
+        actions = f"{format_count(count, 'action')} in {_format_minutes(window_seconds)}"
+        said = f"{_format_loop_name(loop)}: {actions} made the measurement worse."
         yield _build_reading(evidence, loop, count, said)
 
 
-def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_stale_loops(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return how long loops have had no valid measurement; unknown for a loop that does not tick, which
     another condition covers.
     """
@@ -185,8 +186,8 @@ def _stale(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         # A loop at rest writes no entry.
         last = loop.ticks[-1].at if loop.ticked_at is None else loop.ticked_at
         ticks = evidence.now - last <= 3 * loop.interval_seconds + 5
-        blind = 0.0 if _advises_elsewhere(loop) else _blind_seconds(loop)
-        said = f"{_name(loop)}: no valid measurement for {blind:.0f} s."
+        blind = 0.0 if _advises_elsewhere(loop) else _compute_blind_seconds(loop)
+        said = f"{_format_loop_name(loop)}: no valid measurement for {blind:.0f} s."
         yield _build_reading(evidence, loop, blind if ticks else None, said)
 
 
@@ -199,7 +200,7 @@ def _advises_elsewhere(loop: LoopFacts) -> bool:
     return "plant" in loop.target and not of_all and loop.mode not in Loop.ACTING
 
 
-def _blind_seconds(loop: LoopFacts) -> float:
+def _compute_blind_seconds(loop: LoopFacts) -> float:
     """Return for how long, up to the last tick, every tick was held on a stale measurement."""
     newest = list(takewhile(lambda tick: tick.limited_by == STALE, reversed(loop.ticks)))
     if not newest:
@@ -208,13 +209,13 @@ def _blind_seconds(loop: LoopFacts) -> float:
     return newest[0].at - first
 
 
-def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_silent_loops(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for loop in evidence.loops:
         if loop.ticked_at is None:
             continue
         # The absolute distance: a clock that was set back must not make a loop seem busy for that long.
         late = abs(evidence.now - loop.ticked_at) / loop.interval_seconds
-        said = f"{_name(loop)}: no tick for {late:.0f} intervals of {loop.interval_seconds:g} s."
+        said = f"{_format_loop_name(loop)}: no tick for {late:.0f} intervals of {loop.interval_seconds:g} s."
         yield _build_reading(evidence, loop, late, said)
 
 
@@ -235,7 +236,7 @@ def _compute_overdue_seconds(evidence: Evidence) -> float | None:
     return max(0.0, min(ages) - min(intervals)) if ages else None
 
 
-def _host_overloaded(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_host_overload(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return the share of loops that tick late, or lack a fresh measurement, while processes wait for a core.
 
     On a host with spare cores they are late for another reason, such as an observer that has ended. The same
@@ -275,11 +276,11 @@ def _find_held(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
                 evidence,
                 loop,
                 seconds / 60,
-                f"{_name(loop)}: in mode {loop.mode} for {_minutes(seconds)}.",
+                f"{_format_loop_name(loop)}: in mode {loop.mode} for {_format_minutes(seconds)}.",
             )
 
 
-def _override_ending(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_ending_overrides(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for row in evidence.plant.overrides:
         if row.expires_at is None or row.lasts_seconds <= MIN_NOTICED_SECONDS:
             continue
@@ -321,13 +322,13 @@ def _run_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     yield from _find_ending("task", "Task", evidence.runs, evidence, window_seconds)
 
 
-def _tries(count: int) -> str:
+def _format_tries(count: int) -> str:
     return format_count(count, "attempt")
 
 
-def _delivery_failing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_failing_deliveries(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for receiver in evidence.failing:
-        tries = [_tries(receiver.tries)] if receiver.tries else []
+        tries = [_format_tries(receiver.tries)] if receiver.tries else []
         given_up = [f"{format_count(receiver.given_up, 'message')} given up"] if receiver.given_up else []
         said = (
             f"Delivery to {receiver.receiver} is failing: {', '.join([*tries, *given_up])}. {receiver.error}"
@@ -367,21 +368,21 @@ def _audit_unchecked(evidence: Evidence, window_seconds: float) -> Iterator[Read
         yield Reading({}, age, said)
 
 
-def _ledger(name: str, help: str, unit: str, read: Any, **more: Any) -> Condition:
+def _build_ledger_condition(name: str, help: str, unit: str, read: Any, **more: Any) -> Condition:
     return Condition(name, help, unit, "loop", read, source="ledger", counts=True, scale=None, **more)
 
 
 ACTUATOR = ("loops.{loop}.actuator",)
 CONDITIONS = (
-    _ledger(
+    _build_ledger_condition(
         "loop_oscillation",
         "Number of times that a loop's output reversed direction in the window.",
         "reversals",
-        _oscillation,
+        _read_oscillation,
         series=ACTUATOR,
         waits=True,
     ),
-    _ledger(
+    _build_ledger_condition(
         "loop_saturated",
         "Share of the window in which a loop was at its limit.",
         "%",
@@ -390,15 +391,15 @@ CONDITIONS = (
         maximum=100.0,
         waits=True,
     ),
-    _ledger(
+    _build_ledger_condition(
         "loop_ineffective",
         "Number of consecutive recent actions without effect, for a loop that still acts.",
         "actions",
-        _ineffective,
+        _read_ineffective_actions,
         series=ACTUATOR,
         waits=True,
     ),
-    _ledger(
+    _build_ledger_condition(
         "loop_harmful",
         "Number of actions in the window that made the measurement worse.",
         "actions",
@@ -411,7 +412,7 @@ CONDITIONS = (
         "Time for which a loop has had no valid measurement.",
         "s",
         "loop",
-        _stale,
+        _read_stale_loops,
         source="ledger",
         waits=True,
         elapses=True,
@@ -421,7 +422,7 @@ CONDITIONS = (
         "Number of intervals that a loop has missed.",
         "intervals",
         "loop",
-        _silent,
+        _read_silent_loops,
         source="records",
         waits=True,
     ),
@@ -458,7 +459,7 @@ CONDITIONS = (
         "Share of loops that tick late or lack a measurement because the host is overloaded.",
         "%",
         "",
-        _host_overloaded,
+        _read_host_overload,
         source="records",
         maximum=100.0,
         waits=True,
@@ -476,7 +477,7 @@ CONDITIONS = (
         "Time until an override expires.",
         "s",
         "override",
-        _override_ending,
+        _read_ending_overrides,
         direction="below",
     ),
     Condition(
@@ -502,7 +503,7 @@ CONDITIONS = (
         "Maximum number of failed attempts to deliver a message.",
         "attempts",
         "receiver",
-        _delivery_failing,
+        _read_failing_deliveries,
         source="records",
     ),
 )

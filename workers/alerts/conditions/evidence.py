@@ -22,7 +22,7 @@ from queues import keys
 from queues.errors import BadInput
 from queues.publishing.producers import LEFT_SECONDS
 from queues.redis_types import Fields
-from queues.stored_document import readable
+from queues.stored_document import decode_readable_document
 from workers.alerts.conditions.crowding import Starvation, StarvedGroup
 from workers.alerts.lifecycle.models import AlertRule, Message
 from workers.coordination.freshness import Freshness
@@ -31,7 +31,7 @@ from workers.documents.queues import ReportedProducer
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.models import LedgerEntry, Loop, Plan, Run
 from workers.steering import overrides
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 # The maximum age of a snapshot that still describes the plant.
 FRESH_SECONDS = 5.0
@@ -169,14 +169,14 @@ class Gatherer:
     def gather(self, now: float, monotonic_seconds: float) -> Evidence:
         """Return the evidence of this instant. Raises what the database and the control server raise."""
         # A snapshot that can't be read counts as none: then the observer is silent, and an alert says so.
-        snapshot = readable(Snapshot, self._control.get(keys.SNAPSHOT))
+        snapshot = decode_readable_document(Snapshot, self._control.get(keys.SNAPSHOT))
         if self._began_seconds is None:
             observed = snapshot is not None and abs(now - (snapshot.at or 0.0)) <= SAME_RUN_SECONDS
             self._began_seconds = -math.inf if observed else monotonic_seconds
-        silent = self._silent_seconds(snapshot, now, monotonic_seconds)
+        silent = self._compute_silent_seconds(snapshot, now, monotonic_seconds)
         fresh = snapshot if silent is not None and silent <= FRESH_SECONDS else None
         self._read_ledger(now, monotonic_seconds)
-        loops = facts_of_loops(now, self._ticks, self._blind_since)
+        loops = list_loop_facts(now, self._ticks, self._blind_since)
         self._forget_others({loop.id for loop in loops})
         since = datetime.fromtimestamp(now - MAX_WINDOW_SECONDS, UTC)
         published = self._load_publish_ages(now, monotonic_seconds)
@@ -192,7 +192,7 @@ class Gatherer:
                 name: sorted(queue for queue, age in ages.items() if age <= silent_for[name] + SAME_SECONDS)
                 for name, ages in published.items()
             },
-            unheard=self._unheard(fresh, monotonic_seconds),
+            unheard=self._compute_node_silence(fresh, monotonic_seconds),
             throttled=self._list_throttled(snapshot),
             plans=list_failed_plans(since),
             runs=list_failed_runs(since),
@@ -203,30 +203,30 @@ class Gatherer:
         )
 
     def _audit(self, now: float, monotonic_seconds: float) -> AuditFacts:
-        verdict = readable(AuditVerdict, self._control.get(keys.AUDIT_VERDICT))
+        verdict = decode_readable_document(AuditVerdict, self._control.get(keys.AUDIT_VERDICT))
         if verdict is None:
-            return AuditFacts(self._freshness.age_seconds("audit", "none yet", monotonic_seconds))
-        age = self._freshness.age_seconds("audit", verdict.at, monotonic_seconds, now - verdict.at)
+            return AuditFacts(self._freshness.compute_age_seconds("audit", "none yet", monotonic_seconds))
+        age = self._freshness.compute_age_seconds("audit", verdict.at, monotonic_seconds, now - verdict.at)
         return AuditFacts(age, verdict.findings_count, [finding.text for finding in verdict.findings])
 
-    def _silent_seconds(
+    def _compute_silent_seconds(
         self, snapshot: Snapshot | None, now: float, monotonic_seconds: float
     ) -> float | None:
         if snapshot is None or snapshot.at is None:
-            return self._freshness.age_seconds("snapshot", "none yet", monotonic_seconds)
+            return self._freshness.compute_age_seconds("snapshot", "none yet", monotonic_seconds)
         mark, lag = (snapshot.seq, snapshot.at), now - snapshot.at
-        return self._freshness.age_seconds("snapshot", mark, monotonic_seconds, lag)
+        return self._freshness.compute_age_seconds("snapshot", mark, monotonic_seconds, lag)
 
     def _read_ledger(self, now: float, monotonic_seconds: float) -> None:
         """Read new entries, and verdicts that have arrived since, as far back as any rule looks.
 
         The loops of a busy plant write thousands of entries an hour.
         """
-        if (window_seconds := _window_seconds()) > self._window_seconds:
+        if (window_seconds := _compute_window_seconds()) > self._window_seconds:
             self._ticks, self._made, self._settled = {}, {}, 0  # Entries that were forgotten are needed now.
         self._window_seconds = window_seconds
         since = datetime.fromtimestamp(now - window_seconds, UTC)
-        for loop, tick in ticks_of(LedgerEntry.objects.filter(pk__gt=self._settled, at__gte=since)):
+        for loop, tick in iterate_ticks(LedgerEntry.objects.filter(pk__gt=self._settled, at__gte=since)):
             if tick.id in self._made:
                 continue
             self._ticks.setdefault(loop, deque()).append(tick)
@@ -274,17 +274,17 @@ class Gatherer:
         self._freshness.forget_others("producer", (name.decode() for name in rows))
         for name, stored in rows.items():
             key = name.decode()
-            report = readable(ReportedProducer, stored)
+            report = decode_readable_document(ReportedProducer, stored)
             if report is None:
                 continue
             lag = now - report.at
-            age = self._freshness.age_seconds(f"producer/{key}", report.at, monotonic_seconds, lag)
+            age = self._freshness.compute_age_seconds(f"producer/{key}", report.at, monotonic_seconds, lag)
             producer, _, queue = key.rpartition("|")
             if age < LEFT_SECONDS:
                 ages.setdefault(producer, {})[queue] = age
         return ages
 
-    def _unheard(self, snapshot: Snapshot | None, monotonic_seconds: float) -> dict[str, float]:
+    def _compute_node_silence(self, snapshot: Snapshot | None, monotonic_seconds: float) -> dict[str, float]:
         """Return for how long silent nodes are known to be silent.
 
         An observer that has just started doesn't know the age of a silent node: it counts from here on.
@@ -292,7 +292,7 @@ class Gatherer:
         ages = {}
         for name, node in (snapshot.nodes if snapshot else {}).items():
             heard = node.age_seconds is not None
-            age = self._freshness.age_seconds(f"node/{name}", heard, monotonic_seconds)
+            age = self._freshness.compute_age_seconds(f"node/{name}", heard, monotonic_seconds)
             if not heard:
                 ages[name] = age
         return ages
@@ -308,7 +308,7 @@ class Gatherer:
         return [queue for queue, there in zip(queues, answers, strict=True) if there]
 
 
-def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
+def iterate_ticks(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
     """Return (loop id, tick) of ledger entries, in their order."""
     # The database says whether it acted: an action may contain a thousand moves, and none is read.
     rows = entries.order_by("pk").annotate(acts=Q(action__isnull=False))
@@ -319,32 +319,32 @@ def ticks_of(entries: Any) -> Iterable[tuple[int, LedgerTick]]:
         yield loop, LedgerTick(key, at.timestamp(), bool(acts), value, limit, sys.intern(verdict))
 
 
-def _window_seconds() -> float:
+def _compute_window_seconds() -> float:
     """Return how far back the enabled rules look that count ticks."""
     counting = AlertRule.objects.filter(enabled=True, condition__in=COUNTING)
     longest = counting.aggregate(longest=Max("window_seconds"))["longest"] or 0.0
     return min(max(float(longest), MIN_WINDOW_SECONDS), MAX_WINDOW_SECONDS)
 
 
-def facts_of_loops(
+def list_loop_facts(
     now: float,
     ticks: Mapping[int, Sequence[LedgerTick]],
     blind_since: Mapping[int, float] = MappingProxyType({}),
 ) -> list[LoopFacts]:
-    loops = list(active_loops())
+    loops = list(list_active_loops())
     held = overrides.group_by_loop(loops, datetime.fromtimestamp(now, UTC))
     modes = {number: row for number, rows in held.items() for row in rows if row.name == "mode"}
-    causes = _causes(ticks)
+    causes = _load_invalid_observations(ticks)
     return [
         replace(
-            loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk, {})),
+            build_loop_facts(loop, ticks.get(loop.pk, ()), modes.get(loop.pk), causes.get(loop.pk, {})),
             blind_since=blind_since.get(loop.pk),
         )
         for loop in loops
     ]
 
 
-def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, Any]]:
+def _load_invalid_observations(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, Any]]:
     """Return loop → its newest tick's observation, if that is invalid; only these observations are read."""
     newest = {rows[-1].id: loop for loop, rows in ticks.items() if rows and rows[-1].limited_by == STALE}
     if not newest:
@@ -353,7 +353,7 @@ def _causes(ticks: Mapping[int, Sequence[LedgerTick]]) -> dict[int, dict[str, An
     return {newest[entry]: observation or {} for entry, observation in observations}
 
 
-def loop_facts(
+def build_loop_facts(
     loop: Loop,
     ticks: Sequence[LedgerTick],
     mode_override: Any = None,
@@ -380,7 +380,7 @@ def loop_facts(
 def _read_swing(loop: Loop) -> float:
     """Return what the loop's own guard counts as a swing; a loop with invalid settings has the default."""
     try:
-        settings = guard.read_settings(catalog.law(loop.law), loop.guard)
+        settings = guard.read_settings(catalog.get_law(loop.law), loop.guard)
     except BadInput:
         settings = {setting.name: setting.default for setting in guard.PARAMETERS}
     return float(settings["oscillation_swing"])

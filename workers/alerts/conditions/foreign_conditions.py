@@ -24,7 +24,7 @@ def _plant_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading
         yield Reading({"plant": plant}, None if begins else row.silent_seconds, said)
 
 
-def _workers_missed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_missed_workers(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return one alert for each plant: a host that ends takes many workers with it."""
     for plant, row in evidence.plant.plants.items():
         longest = max(row.missed_workers.values(), default=0.0)
@@ -56,7 +56,7 @@ def _queue_unserved(evidence: Evidence, window_seconds: float) -> Iterator[Readi
             )
 
 
-def _consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_consumer_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for plant, row in evidence.plant.plants.items():
         for name, group in row.groups.items():
             if group.lag_events is None:  # Nothing that it reads counts.
@@ -92,7 +92,7 @@ CONDITIONS = (
         "Time since workers of an attached plant stopped responding without going offline.",
         "s",
         "plant",
-        _workers_missed,
+        _read_missed_workers,
         elapses=True,
     ),
     Condition(
@@ -108,7 +108,7 @@ CONDITIONS = (
         "Age of the event that a consumer group reads next.",
         "s",
         "group",
-        _consumer_lag,
+        _read_consumer_lag,
         series=("plants.{plant}.groups.{group}.lag_seconds",),
     ),
 )

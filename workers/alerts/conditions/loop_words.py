@@ -1,11 +1,11 @@
 """The names of loops in sentences: ladder/telemetry is the remedy ladder of telemetry."""
 
-from workers.control.kinds.registry import display_of
+from workers.control.kinds.registry import find_display
 
 
-def loop_words(name: str) -> str:
+def describe_loop(name: str) -> str:
     """Return law/target as `law of target`: a container as its queue on its node, a plant by its name."""
     law, *target = name.replace("plant:", "plant ").split("/")
-    display = display_of(law)
+    display = find_display(law)
     what = display.title or law.replace("_", " ")
     return f"{what} of {display.joint.join(target)}" if target else what

@@ -11,22 +11,22 @@ from workers.documents.objectives import ObjectiveStatus
 WINDOWS = {60: "1 h", 5: "5 min", 360: "6 h", 30: "30 min", 4_320: "3 days"}
 
 
-def _labels(name: str, objective: ObjectiveStatus) -> dict[str, str]:
+def _build_labels(name: str, objective: ObjectiveStatus) -> dict[str, str]:
     about = {"queue": objective.subject} if objective.kind == "queue" and objective.subject else {}
     return {"objective": name, **about}
 
 
-def _windows(pair: BurnPair) -> str:
+def _format_windows(pair: BurnPair) -> str:
     return f"{WINDOWS[pair.long_minutes]} and {WINDOWS[pair.short_minutes]}"
 
 
-def _burn(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_burn_rate(pair: BurnPair, evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, objective in evidence.plant.objectives.items():
         rate = objective.burn.get(pair.name)
         speed = "at an unknown rate" if rate is None else f"at {rate:.1f} times the allowed rate"
         left = _compute_left_share(objective)
-        said = f"Objective {name}: the error budget burns {speed} over {_windows(pair)}. {left}"
-        yield Reading(_labels(name, objective), rate, said)
+        said = f"Objective {name}: the error budget burns {speed} over {_format_windows(pair)}. {left}"
+        yield Reading(_build_labels(name, objective), rate, said)
 
 
 def _compute_left_share(objective: ObjectiveStatus) -> str:
@@ -45,21 +45,21 @@ def _find_spent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
         said = (
             f"Objective {name}: the target is {100 * objective.target:g} %. {_compute_left_share(objective)}"
         )
-        yield Reading(_labels(name, objective), spent, said)
+        yield Reading(_build_labels(name, objective), spent, said)
 
 
-def _reader(pair: BurnPair) -> Callable[[Evidence, float], Iterator[Reading]]:
-    return partial(_burn, pair)
+def _build_reader(pair: BurnPair) -> Callable[[Evidence, float], Iterator[Reading]]:
+    return partial(_read_burn_rate, pair)
 
 
 CONDITIONS = (
     *(
         Condition(
             f"budget_burn_{pair.name}",
-            f"Burn rate of an error budget over {_windows(pair)}: the lower of the two.",
+            f"Burn rate of an error budget over {_format_windows(pair)}: the lower of the two.",
             "times",
             "objective",
-            _reader(pair),
+            _build_reader(pair),
             waits=True,
         )
         for pair in PAIRS

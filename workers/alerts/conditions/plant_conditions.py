@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from controllers.design.expected_band import ForecastBand
-from controllers.framework.reason import format_count, percent
+from controllers.framework.reason import format_count, format_percent
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.conditions.condition import Condition, Reading
 from workers.alerts.conditions.evidence import Evidence
-from workers.control.parts.quality import HOST, most_nodes_are_late
+from workers.control.parts.quality import HOST, are_most_nodes_late
 from workers.documents.pipeline import FAILED, STALLED, STARTING, UNHEARD, PipelineStatus
 from workers.plants.reached import explain_fault
 from workers.steering import stopped
@@ -16,7 +16,7 @@ from workers.steering import stopped
 KNOWN_DAYS = 1.0
 
 
-def _seconds(value: float | None) -> str:
+def _format_seconds(value: float | None) -> str:
     return "an unknown time" if value is None else f"{value:,.0f} s"
 
 
@@ -34,7 +34,7 @@ def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
 def _queue_wait(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, queue in evidence.plant.queues.items():
         wait = queue.wait_seconds
-        said = f"Queue {name}: the oldest event has waited {_seconds(wait)}."
+        said = f"Queue {name}: the oldest event has waited {_format_seconds(wait)}."
         yield Reading({"queue": name}, wait, said, _list_related_subjects(evidence, name))
 
 
@@ -44,11 +44,11 @@ def _queue_latency(evidence: Evidence, window_seconds: float) -> Iterator[Readin
         # Nothing is handled while nothing arrives: there is no latency then, and none that is too long.
         if latency is None and not queue.waiting_events:
             continue
-        said = f"Queue {name}: p95 latency is {_seconds(latency)}."
+        said = f"Queue {name}: p95 latency is {_format_seconds(latency)}."
         yield Reading({"queue": name}, latency, said, _list_related_subjects(evidence, name))
 
 
-def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_unexpected_rates(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     """Return readings of queues whose usual day is known: before that, a band is a guess."""
     for name, rates in evidence.plant.bands.queues.items():
         band = rates.get("in_per_second")
@@ -57,7 +57,7 @@ def _rate_unexpected(evidence: Evidence, window_seconds: float) -> Iterator[Read
         if band.minute is None:
             yield Reading({"queue": name}, None, f"Queue {name}: rate of the last minute unknown.")
             continue
-        outside = ForecastBand(band.low, band.high, band.days).outside(band.minute)
+        outside = ForecastBand(band.low, band.high, band.days).compute_relative_distance(band.minute)
         said = (
             f"Queue {name} received {band.minute:,.1f} events/s in the last minute;"
             f" {band.low:,.1f} to {band.high:,.1f} were expected."
@@ -72,17 +72,19 @@ def _dead_letters(evidence: Evidence, window_seconds: float) -> Iterator[Reading
         yield Reading({"queue": name}, count, said, _list_related_subjects(evidence, name))
 
 
-def _node_lost(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_lost_nodes(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     # When most are late at once, the process that listens to them is the more likely cause.
-    touches = {"cause": HOST} if most_nodes_are_late(evidence.plant) else {}
+    touches = {"cause": HOST} if are_most_nodes_late(evidence.plant) else {}
     for name, node in evidence.plant.nodes.items():
         age = node.age_seconds
         if age is None:
             age = evidence.unheard.get(name)
-        yield Reading({"node": name}, age, f"Node {name} has not reported for {_seconds(age)}.", touches)
+        yield Reading(
+            {"node": name}, age, f"Node {name} has not reported for {_format_seconds(age)}.", touches
+        )
 
 
-def _node_toobusy(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_toobusy_nodes(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, node in evidence.plant.nodes.items():
         use = node.utilisation
         # The last report of a silent node says nothing about now.
@@ -110,7 +112,7 @@ def _producer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Read
         yield Reading({"producer": name}, age, said, {"queues": evidence.published_to.get(name, ())})
 
 
-def _workers_missing(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_missing_workers(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     if evidence.snapshot is None:
         return
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
@@ -136,14 +138,14 @@ def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading
         yield Reading({"host": name}, 1.0 if error else 0.0, said)
 
 
-def _pipeline_down(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_pipeline_downtime(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     pipeline = evidence.plant.pipeline
     if not _needs_pipeline(evidence):
         return
     age = pipeline.age_seconds
     said = f"The pipeline last reported {age or 0:,.0f} s ago."
     if age is None:  # It has been silent since its time to start was over.
-        said, age = "The pipeline has never reported.", _seconds_in("silent", evidence)
+        said, age = "The pipeline has never reported.", _compute_state_seconds("silent", evidence)
     if pipeline.state == FAILED:
         said, age = f"The pipeline failed: {pipeline.error}", _compute_failed_seconds(evidence)
     yield Reading({"pipeline": "main"}, age, said, _read_by_the_pipeline(evidence))
@@ -165,11 +167,11 @@ def _compute_failed_seconds(evidence: Evidence) -> float:
     state = evidence.plant.states.get("pipeline/main")
     since = state.since if state is not None and state.severity == "critical" else None
     if since is None:
-        return _seconds_in(FAILED, evidence) or 0.0
+        return _compute_state_seconds(FAILED, evidence) or 0.0
     return max(0.0, evidence.now - since)
 
 
-def _seconds_in(state: str, evidence: Evidence) -> float | None:
+def _compute_state_seconds(state: str, evidence: Evidence) -> float | None:
     """Return for how long the pipeline has been in this state as a part of the plant; None if it is in
     another.
     """
@@ -185,7 +187,7 @@ def _pipeline_stalled(evidence: Evidence, window_seconds: float) -> Iterator[Rea
         yield Reading({"pipeline": name}, float(stalled), said, touches)
 
 
-def _pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+def _read_pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     pipeline = evidence.plant.pipeline
     if _has_unknown_lag(pipeline):
         if _needs_pipeline(evidence):
@@ -229,7 +231,7 @@ def _find_shedding(evidence: Evidence, window_seconds: float) -> Iterator[Readin
     if evidence.snapshot is None:
         return
     share = evidence.plant.totals.shed_share
-    known = f"{percent(share or 0.0, 2)} of the events that patterns could use are shed."
+    known = f"{format_percent(share or 0.0, 2)} of the events that patterns could use are shed."
     said = "Shed share unknown: the pipeline does not report." if share is None else known
     yield Reading({}, None if share is None else 100 * share, said)
 
@@ -237,7 +239,9 @@ def _find_shedding(evidence: Evidence, window_seconds: float) -> Iterator[Readin
 def _observer_silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     age = evidence.silent_seconds
     yield Reading(
-        {}, age, f"The plant was last observed {_seconds(age)} ago. All other figures are from that time."
+        {},
+        age,
+        f"The plant was last observed {_format_seconds(age)} ago. All other figures are from that time.",
     )
 
 
@@ -265,7 +269,7 @@ CONDITIONS = (
         "Distance of the last minute's rate from the middle of its expected band; 1 is the edge of the band.",
         "times",
         "queue",
-        _rate_unexpected,
+        _read_unexpected_rates,
         series=("queues.{queue}.in_per_second",),
         scale=None,
     ),
@@ -282,7 +286,7 @@ CONDITIONS = (
         "Time since a node's last report.",
         "s",
         "node",
-        _node_lost,
+        _read_lost_nodes,
         series=("nodes.{node}.age_seconds",),
         waits=True,
         elapses=True,
@@ -292,7 +296,7 @@ CONDITIONS = (
         "Utilization of a node.",
         "%",
         "node",
-        _node_toobusy,
+        _read_toobusy_nodes,
         series=("nodes.{node}.utilisation",),
         scale=100.0,
         waits=True,
@@ -321,7 +325,7 @@ CONDITIONS = (
         "Number of worker slots of role jobs, if a queue needs them.",
         "slots",
         "",
-        _workers_missing,
+        _read_missing_workers,
         direction="below",
         series=("totals.worker_slots",),
         waits=True,
@@ -348,7 +352,7 @@ CONDITIONS = (
         "Time for which the pipeline has not reported, if a queue needs it, or has failed.",
         "s",
         "pipeline",
-        _pipeline_down,
+        _read_pipeline_downtime,
         series=("pipeline.age_seconds",),
         waits=True,
         elapses=True,
@@ -367,7 +371,7 @@ CONDITIONS = (
         "Lag of the pipeline's watermark.",
         "s",
         "pipeline",
-        _pipeline_lag,
+        _read_pipeline_lag,
         series=("pipeline.watermark_lag_seconds",),
         waits=True,
     ),

@@ -9,32 +9,32 @@ from workers.documents.plants import SensorStatus
 SERIES = ("plants.{plant}.sensors.{sensor}.value",)
 
 
-def _value(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for plant, name, sensor in _sensors(evidence):
+def _read_sensor_values(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for plant, name, sensor in _iterate_sensors(evidence):
         unit = f" {sensor.unit}" if sensor.unit else ""
         value = sensor.known_value
         said = "unknown" if value is None else f"{value:.4g}{unit}"
-        yield Reading(_labels(plant, name), value, f"{_title(plant, name, sensor)}: {said}.")
+        yield Reading(_build_labels(plant, name), value, f"{_format_title(plant, name, sensor)}: {said}.")
 
 
-def _silent(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    for plant, name, sensor in _sensors(evidence):
+def _read_silent_sensors(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
+    for plant, name, sensor in _iterate_sensors(evidence):
         why = f" {sensor.error.rstrip('.')}." if sensor.error else ""
-        said = f"{_title(plant, name, sensor)}: no value for {sensor.silent_seconds:.0f} s.{why}"
-        yield Reading(_labels(plant, name), sensor.silent_seconds, said)
+        said = f"{_format_title(plant, name, sensor)}: no value for {sensor.silent_seconds:.0f} s.{why}"
+        yield Reading(_build_labels(plant, name), sensor.silent_seconds, said)
 
 
-def _sensors(evidence: Evidence) -> Iterator[tuple[str, str, SensorStatus]]:
+def _iterate_sensors(evidence: Evidence) -> Iterator[tuple[str, str, SensorStatus]]:
     for plant, status in evidence.plant.plants.items():
         for name, sensor in status.sensors.items():
             yield plant, name, sensor
 
 
-def _labels(plant: str, sensor: str) -> dict[str, str]:
+def _build_labels(plant: str, sensor: str) -> dict[str, str]:
     return {"plant": plant, "sensor": sensor}
 
 
-def _title(plant: str, name: str, sensor: SensorStatus) -> str:
+def _format_title(plant: str, name: str, sensor: SensorStatus) -> str:
     return f"{sensor.title or f'Sensor {name}'} of {plant}"
 
 
@@ -44,7 +44,7 @@ CONDITIONS = (
         "Value of a declared plant's sensor, with the title and unit of its declaration.",
         "",
         "sensor",
-        _value,
+        _read_sensor_values,
         series=SERIES,
         # Only the author of the declaration knows how much of it is too much.
         has_rule=False,
@@ -54,7 +54,7 @@ CONDITIONS = (
         "Value of a declared plant's sensor whose low values are critical.",
         "",
         "sensor",
-        _value,
+        _read_sensor_values,
         direction="below",
         series=SERIES,
         has_rule=False,
@@ -64,7 +64,7 @@ CONDITIONS = (
         "Time for which a declared plant's sensor has had no value.",
         "s",
         "sensor",
-        _silent,
+        _read_silent_sensors,
         elapses=True,
     ),
 )

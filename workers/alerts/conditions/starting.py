@@ -29,9 +29,9 @@ def excuse_start(condition: Condition, reading: Reading, evidence: Evidence) -> 
 
 def _list_needed_parts(condition: Condition, reading: Reading) -> Iterator[str]:
     """Return the parts that a subject depends on."""
-    yield from (parts.node_part(name) for name in reading.touches.get("nodes", ()))
+    yield from (parts.format_node_part(name) for name in reading.touches.get("nodes", ()))
     if "node" in reading.labels:
-        yield parts.node_part(reading.labels["node"])
+        yield parts.format_node_part(reading.labels["node"])
     if (part := parts.CONSUMERS.get(str(reading.touches.get("kind")))) is not None:
         yield part
     if "loop" in reading.labels or condition.name in ("loops_stopped", "host_overloaded"):

@@ -52,7 +52,7 @@ def deliver(
             while alive():
                 outbox.bundle(clock())
                 busy = {message.receiver_id for message in on_way.values()}
-                for message in outbox.due(clock(), busy):
+                for message in outbox.list_due_messages(clock(), busy):
                     send = channels[message.receiver.channel]
                     on_way[pool.submit(send, message, clock().timestamp())] = message
                 if not on_way:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from django.utils import timezone
 
 from workers.alerts.lifecycle.models import Alert, Delivery, Receiver
-from workers.alerts.lifecycle.open_alerts import suppression_of
-from workers.steering.expiry import time_words
+from workers.alerts.lifecycle.open_alerts import find_suppression
+from workers.steering.expiry import format_time
 
 # notified; on its way: owed or tried again; failed: given up; not yet: the delay of its step runs; never: it
 # was not to be notified.
@@ -91,15 +91,17 @@ class Notification:
         return bool(self.reasons)
 
 
-def notification_of(alert: Alert) -> Notification:
+def load_notification(alert: Alert) -> Notification:
     """Return the notification of an alert, from the database."""
     rows = alert.deliveries.select_related("receiver", "message").order_by("pk")
     channels = {receiver.name: receiver.channel for receiver in Receiver.objects.filter(enabled=True)}
     off = dict(Receiver.objects.filter(enabled=False).values_list("name", "channel"))
-    return notification(_facts(alert), channels, off, [_delivery(row) for row in rows])
+    return build_notification(
+        _build_alert_facts(alert), channels, off, [_build_delivery_facts(row) for row in rows]
+    )
 
 
-def notification(
+def build_notification(
     alert: AlertFacts,
     channels: Mapping[str, str],
     switched_off: Mapping[str, str],
@@ -123,13 +125,13 @@ def notification(
         end = _end(deliveries, name, alert.now)
         is_over_for_it = bool(end) and alert.resolved_at is None  # The alert came back since.
         heard = None if is_over_for_it else _find_notified_time(own, alert.now)
-        unheard = _unheard(own, alert) or _explain_missing_notification(
+        unheard = _find_undelivered_notice(own, alert) or _explain_missing_notification(
             alert, name, channels, switched_off, steps
         )
         state, words, at = heard or unheard
         notices.append(Notice(name, known.get(name, ""), state, f"{words} {end}".rstrip(), at))
     somebody = any(notice.state == "notified" for notice in notices)
-    return Notification(notices, [] if somebody else list(_reasons(alert, notices)))
+    return Notification(notices, [] if somebody else list(_iterate_reasons(alert, notices)))
 
 
 def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWords | None:
@@ -141,16 +143,16 @@ def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWo
     return "notified", f"Notified{again} at {_clock(sent[0].sent_at, now)}.", sent[0].sent_at
 
 
-def _unheard(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | None:
+def _find_undelivered_notice(own: Sequence[DeliveryFacts], alert: AlertFacts) -> NoticeWords | None:
     """Return the notice that follows from undelivered messages on the start; None if there are none."""
     for delivery in reversed(own):
         if delivery.message == "failed":
-            given_up = f", given up after {_tries(delivery.tries)}" if delivery.tries else ""
+            given_up = f", given up after {_format_tries(delivery.tries)}" if delivery.tries else ""
             words = f"Not delivered{given_up}: {delivery.error}"
             return "failed", words, None
         if delivery.message == "waiting" and delivery.tries:
             again = _clock(delivery.due_at, alert.now)
-            words = f"Not delivered after {_tries(delivery.tries)}, next attempt at {again}: {delivery.error}"
+            words = f"Not delivered after {_format_tries(delivery.tries)}, next attempt at {again}: {delivery.error}"
             return "on its way", words, delivery.due_at
         if delivery.message == "waiting" or delivery.state == Delivery.State.WAITING:
             return "on its way", "The message is queued.", delivery.created_at
@@ -204,7 +206,7 @@ def _end(deliveries: Sequence[DeliveryFacts], name: str, now: datetime) -> str:
     return f"Notified of the resolution at {_clock(sent[-1].sent_at, now)}." if is_end else ""
 
 
-def _reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
+def _iterate_reasons(alert: AlertFacts, notices: Sequence[Notice]) -> Iterator[str]:
     """Return why nobody was notified: at least one sentence."""
     if alert.suppression is not None:
         yield _explain_suppression(alert)
@@ -238,9 +240,9 @@ def _explain_suppression(alert: AlertFacts) -> str:
     }[alert.suppression or "paused"]
 
 
-def _facts(alert: Alert) -> AlertFacts:
+def _build_alert_facts(alert: Alert) -> AlertFacts:
     assert alert.fired_at is not None
-    suppression, until = suppression_of(alert)
+    suppression, until = find_suppression(alert)
     who, said = "", ""
     if suppression == "silenced" and alert.silence is not None:
         who, said = alert.silence.owner.get_username(), alert.silence.reason
@@ -268,7 +270,7 @@ def _facts(alert: Alert) -> AlertFacts:
     )
 
 
-def _delivery(row: Delivery) -> DeliveryFacts:
+def _build_delivery_facts(row: Delivery) -> DeliveryFacts:
     message = row.message
     facts = DeliveryFacts(row.receiver.name, row.kind, row.state, row.created_at, step=row.step)
     if message is None:
@@ -287,9 +289,9 @@ def _delivery(row: Delivery) -> DeliveryFacts:
     )
 
 
-def _tries(count: int) -> str:
+def _format_tries(count: int) -> str:
     return f"{count} {'attempt' if count == 1 else 'attempts'}"
 
 
 def _clock(at: datetime | None, now: datetime) -> str:
-    return time_words(at, now) if at else "an unknown time"
+    return format_time(at, now) if at else "an unknown time"

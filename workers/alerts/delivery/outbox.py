@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max, Min, Q, QuerySet
 
-from workers.alerts.delivery.channels.plain_text import one_line
+from workers.alerts.delivery.channels.plain_text import format_one_line
 from workers.alerts.delivery.schedule_feed import resolve_recipients
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery, Message, Receiver
 from workers.alerts.rules import runbook
@@ -63,16 +63,18 @@ def ends(alerts: Sequence[Alert], now: datetime) -> list[Delivery]:
     if not known:
         return []
     rows = Delivery.objects.filter(alert__in=known, receiver__tells_resolved=True, receiver__enabled=True)
-    began = _newest(rows.filter(kind=Delivery.Kind.FIRING).exclude(state=Delivery.State.DROPPED))
+    began = _find_newest_deliveries(
+        rows.filter(kind=Delivery.Kind.FIRING).exclude(state=Delivery.State.DROPPED)
+    )
     # A waiting delivery may be dropped at this very instant, since its alert was open until now.
-    ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.BUNDLED))
+    ended = _find_newest_deliveries(rows.filter(kind=Delivery.Kind.RESOLVED, state=Delivery.State.BUNDLED))
     open_for = [pair for pair, at in began.items() if at > ended.get(pair, 0)]
     return [
         _queue_message(known[alert], receiver, Delivery.Kind.RESOLVED, 0, now) for alert, receiver in open_for
     ]
 
 
-def _newest(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
+def _find_newest_deliveries(deliveries: QuerySet[Delivery]) -> dict[tuple[int, int], int]:
     """Return {(alert, receiver): the number of its newest delivery}."""
     latest = deliveries.order_by().values_list("alert_id", "receiver_id").annotate(newest=Max("pk"))
     return {(alert, receiver): newest for alert, receiver, newest in latest}
@@ -173,7 +175,7 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     message = Message.objects.create(
         key=secrets.token_hex(16),
         receiver_id=receiver,
-        content={**content(kind, alerts), "thread": _thread(receiver, alerts)},
+        content={**build_message_content(kind, alerts), "thread": _find_thread_key(receiver, alerts)},
         created_at=now,
         due_at=now,
     )
@@ -183,7 +185,7 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
     return message
 
 
-def _thread(receiver: int, alerts: Sequence[Alert]) -> str:
+def _find_thread_key(receiver: int, alerts: Sequence[Alert]) -> str:
     """Return the key of the first message that this receiver got about any of these alerts; "" if this is the
     first.
 
@@ -197,7 +199,7 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
     """Return {alert: states of the messages on its start to their receiver, since its last end}."""
     receivers, alerts = {end.receiver_id for end in ends}, {end.alert_id for end in ends}
     rows = Delivery.objects.filter(receiver__in=receivers, alert__in=alerts, state=Delivery.State.BUNDLED)
-    ended = _newest(rows.filter(kind=Delivery.Kind.RESOLVED))
+    ended = _find_newest_deliveries(rows.filter(kind=Delivery.Kind.RESOLVED))
     firing = rows.filter(kind=Delivery.Kind.FIRING)
     states: dict[int, set[str]] = {}
     for key, alert, receiver, state in firing.values_list("pk", "alert_id", "receiver_id", "message__state"):
@@ -216,7 +218,7 @@ def _is_void(delivery: Delivery, heard: set[str]) -> bool:
     return not is_over or heard <= {Message.State.FAILED}
 
 
-def content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
+def build_message_content(kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
     """Return the content of a message, frozen: the alerts as they are now, the most severe first."""
     order = {name: at for at, name in enumerate(("critical", "warning", "notice"))}
     rows = sorted(alerts, key=lambda alert: (order[alert.severity], alert.pk))
@@ -245,14 +247,14 @@ def _describe_alert(alert: Alert) -> dict[str, Any]:
         "impact": "" if alert.resolved_at else alert.impact,
         "value": alert.value,
         "threshold": alert.threshold,
-        "runbook": runbook.address(alert.rule) if alert.rule else "",
+        "runbook": runbook.get_runbook_url(alert.rule) if alert.rule else "",
         "path": f"/alerts/{alert.pk}/",
-        "links": links(alert),
+        "links": build_action_links(alert),
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
     }
 
 
-def links(alert: Alert) -> list[dict[str, str]]:
+def build_action_links(alert: Alert) -> list[dict[str, str]]:
     """Return links to the first actions, each one tap away after a login; opening them changes nothing."""
     if alert.resolved_at is not None:
         return []
@@ -281,7 +283,7 @@ def test_message(receiver: Receiver, by: str, now: datetime) -> Message:
     )
 
 
-def due(now: datetime, busy: Collection[int] = ()) -> list[Message]:
+def list_due_messages(now: datetime, busy: Collection[int] = ()) -> list[Message]:
     """Return what is to be sent now: the oldest message of each receiver, since it gets them in their order.
 
     A receiver that is busy or disabled gets none. A message that is due later than any try may be delayed was
@@ -300,7 +302,7 @@ def mark_delivered(message: Message, now: datetime, left_out: str = "") -> None:
     left out.
     """
     still = Message.objects.filter(pk=message.pk, state=Waiting)
-    error = one_line(left_out)[:500]
+    error = format_one_line(left_out)[:500]
     if not still.update(state=Message.State.SENT, sent_at=now, tries=message.tries + 1, error=error):
         return
     deliveries = Delivery.objects.filter(message=message).values_list("alert_id", flat=True).distinct()
@@ -334,11 +336,11 @@ def mark_failed(
         mark_delivered(message, now, error)
         return
     given_up = for_good or (tries >= MAX_TRIES and not _brings_what_goes_on(message))
-    delay = 0.0 if given_up else BACKOFF.delay_seconds(message.key, tries)
+    delay = 0.0 if given_up else BACKOFF.compute_delay_seconds(message.key, tries)
     Message.objects.filter(pk=message.pk, state=Waiting).update(
         tries=tries,
         reached=have,
-        error=one_line(error)[:500],
+        error=format_one_line(error)[:500],
         state=Message.State.FAILED if given_up else Waiting,
         due_at=now + timedelta(seconds=delay),
     )

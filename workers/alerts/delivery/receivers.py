@@ -43,9 +43,9 @@ def define(
 
     Raises `BadInput` naming the field.
     """
-    checks.name().validate(name, "name", end=".")
+    checks.accept_name().validate(name, "name", end=".")
     channels = Receiver.Channel.values
-    checks.choice(channels).validate(channel, "channel", end=".")
+    checks.accept_choice(channels).validate(channel, "channel", end=".")
     unknown = f"is not a setting of {channel}; the settings are {{known}}."
     checks.refuse_unknown(settings, SETTINGS[channel], "", message=unknown)
     if channel == Receiver.Channel.ALERTMANAGER and not tells_resolved:
@@ -64,7 +64,7 @@ def define(
     }
     before = Receiver.objects.filter(name=name).first()
     made = Receiver.objects.update_or_create(name=name, defaults=fields)[0]
-    if before is not None and _calendar(before) != _calendar(made):
+    if before is not None and _find_calendar_variable(before) != _find_calendar_variable(made):
         # A person on call by the previous calendar is not on call by this one.
         OnCallFeed.objects.filter(receiver=made).delete()
     if not enabled:
@@ -72,7 +72,7 @@ def define(
     return made
 
 
-def _calendar(receiver: Receiver) -> str | None:
+def _find_calendar_variable(receiver: Receiver) -> str | None:
     """Return the variable that names a schedule's calendar; None if the receiver is no schedule."""
     is_schedule = receiver.channel == Receiver.Channel.SCHEDULE
     return receiver.settings.get("secret_environment") if is_schedule else None
@@ -87,7 +87,7 @@ def list_rules_using(receiver: Receiver) -> list[str]:
     ]
 
 
-def schedules_of(receiver: Receiver) -> list[str]:
+def list_fallback_schedules(receiver: Receiver) -> list[str]:
     """Return the schedules that name the receiver for when nobody is on call."""
     schedules = Receiver.objects.filter(channel=Receiver.Channel.SCHEDULE).order_by("name")
     return [schedule.name for schedule in schedules if schedule.settings.get("otherwise") == receiver.name]
@@ -97,7 +97,7 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
     """Check that the receiver that an enabled schedule names for when nobody is on call is enabled and no
     schedule.
     """
-    named = [schedule for schedule in schedules_of(Receiver(name=name)) if schedule != name]
+    named = [schedule for schedule in list_fallback_schedules(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
     by = f"it is the fallback of {', '.join(sorted(used)[:5])}. Choose another fallback there first."
     if used and channel == Receiver.Channel.SCHEDULE:
@@ -111,7 +111,7 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
         raise BadInput("otherwise", "must be another receiver, and it must be enabled.")
 
 
-def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _validate_email_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = settings.get("addresses")
     if not isinstance(addresses, list) or not 1 <= len(addresses) <= MAX_ADDRESSES:
         raise BadInput("addresses", f"must have 1 to {MAX_ADDRESSES} e-mail addresses.")
@@ -123,7 +123,7 @@ def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"addresses": list(dict.fromkeys(addresses))}
 
 
-def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _validate_webhook_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     url, variable = settings.get("url"), settings.get("secret_environment") or ""
     if isinstance(url, str) and len(url) > MAX_URL:
         raise BadInput("url", f"must have at most {MAX_URL} characters.")
@@ -134,7 +134,7 @@ def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"url": url, "secret_environment": variable}
 
 
-def _apprise(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _validate_apprise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked settings of an apprise receiver. The address is a secret, and so is what proves
     answers: only names of variables are stored.
     """
@@ -163,9 +163,9 @@ def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "browser": lambda settings: {},
-    "email": _email,
-    "webhook": _webhook,
-    "alertmanager": _webhook,
-    "apprise": _apprise,
+    "email": _validate_email_settings,
+    "webhook": _validate_webhook_settings,
+    "alertmanager": _validate_webhook_settings,
+    "apprise": _validate_apprise_settings,
     "schedule": _schedule,
 }

@@ -22,9 +22,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from queues.errors import BadInput
 from workers.alerts.delivery import schedule_events
-from workers.alerts.delivery.channels.plain_text import one_line
+from workers.alerts.delivery.channels.plain_text import format_one_line
 from workers.alerts.delivery.schedule_events import BrokenEvent
-from workers.alerts.delivery.schedule_people import people_of
+from workers.alerts.delivery.schedule_people import list_people
 
 BEHIND, AHEAD = timedelta(days=1), timedelta(days=14)  # Shifts are known this far around now.
 MAX_EVENTS, MAX_SHIFTS = 500, 5_000
@@ -65,7 +65,7 @@ class Rota:
     broken: list[str]
 
 
-def shifts(text: bytes, now: datetime) -> list[Shift]:
+def read_calendar_shifts(text: bytes, now: datetime) -> list[Shift]:
     """Return the shifts of a calendar around now, in order. Raises `BadInput` as `read_rota` does."""
     return read_rota(text, now).shifts
 
@@ -88,7 +88,9 @@ def read_rota(
         events = calendar.walk("VEVENT")
         zone = _own_zone(calendar)
     except Exception as error:  # any error of data from outside
-        raise BadInput("calendar", f"is not a readable iCalendar: {one_line(str(error))[:120]}") from None
+        raise BadInput(
+            "calendar", f"is not a readable iCalendar: {format_one_line(str(error))[:120]}"
+        ) from None
     if len(events) > MAX_EVENTS:
         raise BadInput("calendar", f"has more than {MAX_EVENTS} events.")
     broken: list[str] = []
@@ -97,7 +99,7 @@ def read_rota(
         try:
             schedule_events.check(event)
         except BrokenEvent as error:
-            broken.append(f"{schedule_events.title_of(event, number)} {error}")
+            broken.append(f"{schedule_events.format_event_title(event, number)} {error}")
         else:
             series[str(event.get("UID", f"event {number}"))].append((number, event))
     read_shifts: list[Shift] = []
@@ -107,13 +109,15 @@ def read_rota(
             number, event = together[0]
             try:
                 with bounded():
-                    read_shifts += _shifts_of([each for _, each in together], calendar, zone, now)
+                    read_shifts += _list_event_shifts([each for _, each in together], calendar, zone, now)
                 read += 1
             except BadInput:
                 raise
             except Exception as error:
                 why = str(error) if isinstance(error, BrokenEvent) else f"can't be read: {error}"
-                broken.append(f"{schedule_events.title_of(event, number)} {one_line(why)[:200]}")
+                broken.append(
+                    f"{schedule_events.format_event_title(event, number)} {format_one_line(why)[:200]}"
+                )
             if len(read_shifts) > MAX_SHIFTS:
                 raise BadInput("calendar", f"has more than {MAX_SHIFTS:,} shifts within two weeks.")
     if broken and not read:
@@ -126,7 +130,7 @@ def _in_order(shift: Shift) -> tuple[datetime, datetime]:
     return shift.since, shift.until
 
 
-def _shifts_of(events: list[Any], calendar: Any, zone: tzinfo | str, now: datetime) -> list[Shift]:
+def _list_event_shifts(events: list[Any], calendar: Any, zone: tzinfo | str, now: datetime) -> list[Shift]:
     """Return the shifts around now of one event with its exceptions. Raises `BrokenEvent`."""
     import icalendar  # Imported here: see `read_rota`.
     import recurring_ical_events
@@ -135,7 +139,7 @@ def _shifts_of(events: list[Any], calendar: Any, zone: tzinfo | str, now: dateti
     if _OWN_ZONE in calendar:
         alone[_OWN_ZONE] = calendar[_OWN_ZONE]
     _mark_unknown_zones(events)
-    for event in schedule_events.normalized(events, zone, _OWN_ZONE in calendar):
+    for event in schedule_events.normalize_events(events, zone, _OWN_ZONE in calendar):
         alone.add_component(event)
     occurrences = recurring_ical_events.of(alone).between(now - BEHIND, now + AHEAD)
     if len(occurrences) > MAX_SHIFTS_OF_AN_EVENT:
@@ -153,7 +157,7 @@ def on_call(known: Iterable[Shift], now: datetime) -> list[str]:
     return list(dict.fromkeys(people))
 
 
-def next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
+def find_next_change(known: Sequence[Shift], now: datetime) -> datetime | None:
     """Return when the next shift starts or ends, as far as known."""
     return min((at for shift in known for at in (shift.since, shift.until) if at > now), default=None)
 
@@ -170,7 +174,7 @@ def _own_zone(calendar: Any) -> tzinfo | str:
     try:
         zone = ZoneInfo(WINDOWS_TO_OLSON.get(name, name))
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return f"X-WR-TIMEZONE ({one_line(name)[:40]})"
+        return f"X-WR-TIMEZONE ({format_one_line(name)[:40]})"
     calendar[_OWN_ZONE] = zone.key
     return zone
 
@@ -185,21 +189,21 @@ def _mark_unknown_zones(components: Iterable[Any]) -> None:
         for time_of_event in filter(None, map(event.get, ("DTSTART", "DTEND"))):
             at, name = time_of_event.dt, time_of_event.params.get("TZID")
             if name and isinstance(at, datetime) and at.tzinfo is None:
-                event[_UNKNOWN_ZONE] = f"TZID ({one_line(str(name))[:40]})"
+                event[_UNKNOWN_ZONE] = f"TZID ({format_one_line(str(name))[:40]})"
 
 
 def _shift(event: Any, own_zone: tzinfo | str) -> Shift:
     zone = str(event[_UNKNOWN_ZONE]) if _UNKNOWN_ZONE in event else own_zone
-    begin = _instant(event["DTSTART"].dt, zone)
-    end = _instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _length(event)
-    return Shift(begin, end, people_of(event))
+    begin = _convert_to_instant(event["DTSTART"].dt, zone)
+    end = _convert_to_instant(event["DTEND"].dt, zone) if "DTEND" in event else begin + _compute_length(event)
+    return Shift(begin, end, list_people(event))
 
 
 def _is(value: Any, word: str) -> bool:
     return str(value).strip().upper() == word
 
 
-def _length(event: Any) -> timedelta:
+def _compute_length(event: Any) -> timedelta:
     """Return the length of an event without an end: its duration, else the whole day of a date, else zero."""
     if "DURATION" in event:
         length: timedelta = event["DURATION"].dt
@@ -207,7 +211,7 @@ def _length(event: Any) -> timedelta:
     return timedelta() if isinstance(event["DTSTART"].dt, datetime) else timedelta(days=1)
 
 
-def _instant(at: date | datetime, zone: tzinfo | str) -> datetime:
+def _convert_to_instant(at: date | datetime, zone: tzinfo | str) -> datetime:
     if not isinstance(at, datetime):
         at = datetime.combine(at, time())
     if at.tzinfo is not None:

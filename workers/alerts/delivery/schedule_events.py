@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
-from workers.alerts.delivery.channels.plain_text import one_line
+from workers.alerts.delivery.channels.plain_text import format_one_line
 
 # A rule that gives thousands of shifts a day is no rota.
 _TOO_OFTEN = frozenset({"SECONDLY", "MINUTELY", "HOURLY"})
@@ -20,9 +20,9 @@ class BrokenEvent(Exception):  # noqa: N818
     """An event that can't be read; the message says why, as the end of a sentence about it."""
 
 
-def title_of(event: Any, number: int) -> str:
+def format_event_title(event: Any, number: int) -> str:
     """Return a title by which people find the event in their calendar."""
-    summary, uid = (one_line(str(event.get(name, "")))[:60] for name in ("SUMMARY", "UID"))
+    summary, uid = (format_one_line(str(event.get(name, "")))[:60] for name in ("SUMMARY", "UID"))
     title = f'Event {number} "{summary}"' if summary else f"Event {number}"
     return f"{title} (UID {uid})" if uid else title
 
@@ -32,10 +32,14 @@ def check(event: Any) -> None:
     for name, why in event.errors:
         if name in _RELEVANT:
             value = event.get(name)
-            shown = one_line(value.to_ical().decode(errors="replace").replace("\\", ""))[:60] if value else ""
-            raise BrokenEvent(f"has {name} {shown}, which can't be read: {one_line(str(why))[:100]}.")
+            shown = (
+                format_one_line(value.to_ical().decode(errors="replace").replace("\\", ""))[:60]
+                if value
+                else ""
+            )
+            raise BrokenEvent(f"has {name} {shown}, which can't be read: {format_one_line(str(why))[:100]}.")
         if name is None and _names_relevant(str(why)):
-            raise BrokenEvent(f"has a line that can't be read: {one_line(str(why))[:120]}.")
+            raise BrokenEvent(f"has a line that can't be read: {format_one_line(str(why))[:120]}.")
     if "DTSTART" not in event:
         raise BrokenEvent("has no DTSTART.")
     for name in _TIMES:
@@ -51,14 +55,14 @@ def _names_relevant(why: str) -> bool:
     return any(line.startswith(name) for name in _RELEVANT)
 
 
-def rules_of(event: Any) -> list[Any]:
+def list_recurrence_rules(event: Any) -> list[Any]:
     """Return all RRULEs of an event."""
     rules = event.get("RRULE", [])
     return rules if isinstance(rules, list) else [rules]
 
 
 def _check_rules(event: Any) -> None:
-    for rule in rules_of(event):
+    for rule in list_recurrence_rules(event):
         if not rule.get("FREQ"):
             raise BrokenEvent("has an RRULE without FREQ.")
         often = {str(frequency).upper() for frequency in rule["FREQ"]} & _TOO_OFTEN
@@ -76,13 +80,13 @@ def _check_length(event: Any) -> None:
         end = event["DTEND"].dt
         if not isinstance(end, date):
             raise BrokenEvent("has a DTEND that is neither a date nor a date-time.")
-        if _comparable(end, start) < _comparable(start, end):
+        if _make_comparable(end, start) < _make_comparable(start, end):
             raise BrokenEvent("ends before it starts.")
     elif "DURATION" in event and event["DURATION"].dt.total_seconds() < 0:
         raise BrokenEvent("ends before it starts.")
 
 
-def _comparable(at: date, other: date) -> datetime:
+def _make_comparable(at: date, other: date) -> datetime:
     """Return the time for a comparison with the other one: without zones if one of them has none."""
     if not isinstance(at, datetime):
         return datetime.combine(at, time())
@@ -109,7 +113,7 @@ def _sequence(event: Any) -> int:
     return value if isinstance(value, int) else -1
 
 
-def normalized(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> list[Any]:
+def normalize_events(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> list[Any]:
     """Return copies of the events with each UNTIL and RECURRENCE-ID in the form of the event's start.
 
     `zone` is the calendar's own. It applies to times without a zone and, if `has_zone`, to times in UTC.
@@ -119,7 +123,10 @@ def normalized(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> lis
         copy = event.copy()
         copy.subcomponents = list(event.subcomponents)
         own = zone if isinstance(zone, tzinfo) else UTC
-        rules = [_with_inclusive_until(rule, event["DTSTART"].dt, own, has_zone) for rule in rules_of(event)]
+        rules = [
+            _set_inclusive_until(rule, event["DTSTART"].dt, own, has_zone)
+            for rule in list_recurrence_rules(event)
+        ]
         if rules:
             copy["RRULE"] = rules if len(rules) > 1 else rules[0]
         if "RECURRENCE-ID" in event:
@@ -128,7 +135,7 @@ def normalized(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) -> lis
     return copies
 
 
-def _with_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -> Any:
+def _set_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -> Any:
     """Return the rule with UNTIL as the library reads it: a date includes its whole day, as in the event's
     zone.
     """
@@ -136,11 +143,11 @@ def _with_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -
     if not isinstance(until, date):
         return rule
     copy = type(rule)(rule)
-    copy["UNTIL"] = [_until(until, start, own, has_zone)]
+    copy["UNTIL"] = [_convert_until(until, start, own, has_zone)]
     return copy
 
 
-def _until(until: date, start: date, own: tzinfo, has_zone: bool) -> date:
+def _convert_until(until: date, start: date, own: tzinfo, has_zone: bool) -> date:
     if not isinstance(start, datetime):
         if not isinstance(until, datetime):
             return until

@@ -40,12 +40,12 @@ def resolve_recipients(
     if named.channel != Receiver.Channel.SCHEDULE:
         return [named]
     feed = OnCallFeed.objects.filter(receiver=named).first()
-    people = list(_match_receivers(people_on_call(feed, now), receivers))
+    people = list(_match_receivers(list_people_on_call(feed, now), receivers))
     otherwise = receivers.get(named.settings.get("otherwise", ""))
     return people or ([otherwise] if otherwise else [])
 
 
-def people_on_call(feed: OnCallFeed | None, now: datetime) -> list[str]:
+def list_people_on_call(feed: OnCallFeed | None, now: datetime) -> list[str]:
     """Return the people on call by the last result, while it is valid."""
     if feed is None or feed.read_at is None or now - feed.read_at > VALID_FOR:
         return []
@@ -83,7 +83,7 @@ class FeedReader:
             if feed.tried_at is not None and due < feed.tried_at <= now:
                 continue
             try:
-                rota = self._read(self._text(receiver), now)
+                rota = self._read(self._fetch_calendar(receiver), now)
                 shifts = [shift.document() for shift in rota.shifts]
                 kept: dict[str, Any] = {
                     "shifts": shifts,
@@ -118,17 +118,17 @@ class FeedReader:
                     close_old_connections()
         connections.close_all()
 
-    def _text(self, receiver: Receiver) -> bytes:
+    def _fetch_calendar(self, receiver: Receiver) -> bytes:
         """Return the calendar's text. Its address is a secret: no error contains it."""
         name = receiver.settings["secret_environment"]
         egress.check_secret_name(name, "secret_environment")
-        url = variables.secret_named(name, self._environment)
+        url = variables.read_secret(name, self._environment)
         if not url:
             raise BadInput(name, "is not set in the alerter's environment; set it to the feed's address.")
         egress.check_url(url, name)
         try:
             with (
-                egress.client(TIMEOUT_SECONDS) as client,
+                egress.create_client(TIMEOUT_SECONDS) as client,
                 client.stream("GET", url, headers={"Accept": "text/calendar"}) as response,
             ):
                 status, text = response.status_code, egress.read(response, MAX_BYTES + 1)

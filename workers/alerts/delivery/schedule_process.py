@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
-from queues.documents import decoded_text
+from queues.documents import decode_text
 from queues.errors import BadInput
 from workers.alerts.delivery import schedule
 from workers.alerts.delivery.schedule import Rota
@@ -32,7 +32,7 @@ MAX_EVENTS_CORE_SECONDS = 7.0
 
 def read(text: bytes, now: datetime) -> Rota:
     """Return `schedule.read_rota`, bounded. Raises `BadInput` as it does."""
-    order = {"calendar": decoded_text(text, "replace"), "now": now.isoformat()}
+    order = {"calendar": decode_text(text, "replace"), "now": now.isoformat()}
     try:
         answer = bounded_process.answer_of(MODULE, order, PROCESS_SECONDS)
     except ProcessFailed as error:
@@ -45,13 +45,13 @@ def read(text: bytes, now: datetime) -> Rota:
 def _answer(order: dict[str, Any]) -> dict[str, Any]:
     now = datetime.fromisoformat(order["now"])
     try:
-        rota = schedule.read_rota(order["calendar"].encode(), now, _core_time_bounds())
+        rota = schedule.read_rota(order["calendar"].encode(), now, _build_core_time_bounds())
     except BadInput as error:
         return {"shifts": [], "broken": [], "error": error.message}
     return {"shifts": [shift.document() for shift in rota.shifts], "broken": rota.broken, "error": ""}
 
 
-def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
+def _build_core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
     """Return the bounds on the core time of one event, and of all of them. This process has one thread."""
     begun = time.process_time()
 
@@ -59,7 +59,7 @@ def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
         raise BrokenEvent("takes too long to read: its rule rarely or never recurs; add UNTIL to the rule.")
 
     @contextmanager
-    def bounded() -> Iterator[None]:
+    def limit_core_time() -> Iterator[None]:
         if time.process_time() - begun > MAX_EVENTS_CORE_SECONDS:
             raise BadInput(
                 "calendar",
@@ -72,7 +72,7 @@ def _core_time_bounds() -> Callable[[], AbstractContextManager[None]]:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
     signal.signal(signal.SIGPROF, interrupt)
-    return bounded
+    return limit_core_time
 
 
 if __name__ == "__main__":

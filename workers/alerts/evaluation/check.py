@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from workers.alerts.lifecycle.episodes import timestamp
+from workers.alerts.lifecycle.episodes import convert_to_datetime
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Delivery
 
 
@@ -26,7 +26,7 @@ class AlertCheck:
     @property
     def at(self) -> datetime:
         """Return the timestamp of the check."""
-        at: datetime = timestamp(self.now)
+        at: datetime = convert_to_datetime(self.now)
         return at
 
     @property

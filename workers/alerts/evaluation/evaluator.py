@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import transaction
 
-from queues.checks import storable
+from queues.checks import make_storable
 from workers.alerts.conditions.catalog import CONDITIONS
 from workers.alerts.conditions.condition import Reading
 from workers.alerts.conditions.evidence import Evidence
@@ -24,7 +24,7 @@ from workers.alerts.conditions.starting import excuse_start
 from workers.alerts.evaluation import notifying
 from workers.alerts.evaluation.check import AlertCheck
 from workers.alerts.lifecycle import automaton
-from workers.alerts.lifecycle.episodes import COUNTS, TIMES, episode_of, keep, timestamp
+from workers.alerts.lifecycle.episodes import COUNTS, TIMES, build_episode, convert_to_datetime, keep
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule, AlertWatch, Delivery
 from workers.alerts.rules import matching, rules
 
@@ -49,33 +49,33 @@ class Subject:
     reading: Reading
 
 
-def fingerprint(rule: str, labels: Mapping[str, str]) -> str:
+def compute_fingerprint(rule: str, labels: Mapping[str, str]) -> str:
     """Return a fingerprint of a rule's subject, which doesn't depend on its severity or title."""
     subject = json.dumps([rule, sorted(labels.items())], separators=(",", ":"))
     return hashlib.sha256(subject.encode()).hexdigest()
 
 
-def subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
+def iterate_subjects(evidence: Evidence, enabled: list[AlertRule]) -> Iterator[Subject]:
     """Return every subject of every rule that its matchers select."""
     for rule in enabled:
         own = {"rule": rule.name, "severity": rule.severity}
         condition = CONDITIONS[rule.condition]
-        for reading in map(_storable, condition.read(evidence, rule.window_seconds)):
+        for reading in map(_make_reading_storable, condition.read(evidence, rule.window_seconds)):
             if matching.matches(rule.matchers, {**reading.labels, **own}):
                 yield Subject(rule, excuse_start(condition, reading, evidence))
 
 
-def _storable(reading: Reading) -> Reading:
+def _make_reading_storable(reading: Reading) -> Reading:
     """Return the reading with text that the database accepts.
 
     A reading quotes other plants and services. All alerts are written in one transaction: a refused one would
     end the alerting of all.
     """
-    labels, touches = storable(reading.labels), storable(reading.touches)
-    return replace(reading, labels=labels, sentence=storable(reading.sentence), touches=touches)
+    labels, touches = make_storable(reading.labels), make_storable(reading.touches)
+    return replace(reading, labels=labels, sentence=make_storable(reading.sentence), touches=touches)
 
 
-def greatest_fence() -> int:
+def get_greatest_fence() -> int:
     """Return the greatest fencing number of a check so far."""
     return AlertWatch.objects.filter(pk=1).values_list("fence", flat=True).first() or 0
 
@@ -92,12 +92,12 @@ def check(evidence: Evidence, fence: int) -> AlertCheck:
     this = _begin_check(evidence.now, fence)
     enabled = [rule for rule in AlertRule.objects.filter(enabled=True) if rule.condition in CONDITIONS]
     seen = {
-        fingerprint(subject.rule.name, subject.reading.labels): subject
-        for subject in subjects(evidence, enabled)
+        compute_fingerprint(subject.rule.name, subject.reading.labels): subject
+        for subject in iterate_subjects(evidence, enabled)
     }
     _move_known(this, seen, {rule.pk: rule for rule in enabled}, evidence)
     _begin_new(this, seen)
-    notifying.notify(this, evidence)
+    notifying.prepare_deliveries(this, evidence)
     _write(this)
     return this
 
@@ -107,7 +107,7 @@ def _begin_check(now: float, fence: int) -> AlertCheck:
     watch = AlertWatch.objects.select_for_update().get_or_create(pk=1)[0]
     if watch.fence > fence:
         raise EvaluatorOvertaken
-    at = timestamp(now)
+    at = convert_to_datetime(now)
     AlertWatch.objects.filter(pk=1).update(fence=fence, looked_at=at)
     lately = Alert.objects.filter(resolved_at__gte=at - timedelta(seconds=automaton.SAME_SECONDS))
     return AlertCheck(
@@ -129,11 +129,11 @@ def _move_known(
             alert.rule = rule
         if rule is not None and subject is not None:
             _show(alert, rule, subject.reading)
-        terms = automaton.Terms() if rule is None else rules.terms(rule)
-        _move(this, alert, _signal(alert, rule, subject, evidence), terms)
+        terms = automaton.Terms() if rule is None else rules.build_terms(rule)
+        _move(this, alert, _compute_signal(alert, rule, subject, evidence), terms)
 
 
-def _signal(
+def _compute_signal(
     alert: Alert, rule: AlertRule | None, subject: Subject | None, evidence: Evidence
 ) -> automaton.Signal:
     """Return the signal of a known alert's subject; one without a reading is gone, unless nothing is
@@ -142,7 +142,7 @@ def _signal(
     if rule is None:
         return "off"
     if subject is not None:
-        return rules.thresholds(rule).signal(subject.reading.value)
+        return rules.build_thresholds(rule).compute_signal(subject.reading.value)
     blind = CONDITIONS[rule.condition].source == "snapshot" and _is_unseen(alert.labels, evidence)
     return "unknown" if blind else "off"
 
@@ -158,7 +158,7 @@ def _is_unseen(labels: Mapping[str, str], evidence: Evidence) -> bool:
 
 
 def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: automaton.Terms) -> None:
-    before = episode_of(alert)
+    before = build_episode(alert)
     after = automaton.advance(before, signal, terms, this.now, this.elapsed_seconds)
     if after is None:
         alert.delete()
@@ -179,12 +179,14 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
     known = {alert.fingerprint for alert in this.alerts if alert.resolved_at is None}
     started = []
     for key, subject in seen.items():
-        signal = rules.thresholds(subject.rule).signal(subject.reading.value)
+        signal = rules.build_thresholds(subject.rule).compute_signal(subject.reading.value)
         if key in known or signal != "on":
             continue
-        episode = automaton.advance(None, signal, rules.terms(subject.rule), this.now, this.elapsed_seconds)
+        episode = automaton.advance(
+            None, signal, rules.build_terms(subject.rule), this.now, this.elapsed_seconds
+        )
         assert episode is not None
-        alert = Alert(rule=subject.rule, fingerprint=key, began_at=timestamp(episode.began_at))
+        alert = Alert(rule=subject.rule, fingerprint=key, began_at=convert_to_datetime(episode.began_at))
         _show(alert, subject.rule, subject.reading)
         keep(alert, episode)
         started.append(_fire_alert(this, alert) if episode.state == automaton.FIRING else alert)
@@ -195,14 +197,14 @@ def _begin_new(this: AlertCheck, seen: Mapping[str, Subject]) -> None:
 def _fire_alert(this: AlertCheck, alert: Alert) -> Alert:
     """Fire the alert: as the episode that ended recently, if there is one, else as a new one."""
     ended = this.lately.get(alert.fingerprint)
-    if ended is None or not automaton.is_same(episode_of(ended), this.now):
+    if ended is None or not automaton.is_same(build_episode(ended), this.now):
         this.note(alert, Kind.FIRED, alert.sentence)
         return alert
     if alert.pk is not None:
         alert.delete()
     for name in (*SHOWN, "value", "sentence"):
         setattr(ended, name, getattr(alert, name))
-    keep(ended, automaton.reopen(episode_of(ended), this.now))
+    keep(ended, automaton.reopen(build_episode(ended), this.now))
     this.note(ended, Kind.CAME_BACK, ended.sentence)
     return ended
 

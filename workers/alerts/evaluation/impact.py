@@ -24,7 +24,7 @@ class Impacts:
         self._snapshot, self._queues, self._nodes = snapshot, snapshot.queues, snapshot.nodes
         self._paused = [name for name in self._queues if find_pause(name, CONSUMPTION, snapshot)]
         states = snapshot.states.values()
-        self._behind = [state.name for state in states if falls_behind(state)]
+        self._behind = [state.name for state in states if is_falling_behind(state)]
 
     def collect(self, alert: Alert, *, with_others: bool = True) -> str:
         """Return the sentences of an alert. `with_others`: include the state of the other queues."""
@@ -42,27 +42,27 @@ class Impacts:
         rate = objective.burn.get(alert.condition.removeprefix(BURN)) if objective else None
         if objective is None or not rate:
             return ""
-        lasts = _length(24 * objective.window_days / rate)
+        lasts = _format_hours(24 * objective.window_days / rate)
         return f"At this rate, the whole {objective.window_days:g}-day error budget lasts {lasts}."
 
     def _describe_node(self, name: str) -> str:
         node = self._nodes.get(name)
         if node is None:
             return "The node is no longer part of the plant."
-        queues = [queue for queue, row in self._queues.items() if _container(row, name).points]
+        queues = [queue for queue, row in self._queues.items() if _get_container(row, name).points]
         held = "The node has no points, so it receives no new events."
         if queues:
             held = f"The node has {format_count(node.points or 0, 'point')} of {join_names(queues)}."
         if node.state != OFFLINE:
             return f"{held} Its events wait longer. {SAFE}"
-        waiting = sum(_container(row, name).waiting_events or 0 for row in self._queues.values())
+        waiting = sum(_get_container(row, name).waiting_events or 0 for row in self._queues.values())
         verb = "waits" if waiting == 1 else "wait"
         left = f" {format_count(waiting, 'event')} {verb} on the node until it returns." if waiting else ""
         served = f" {self._list_served_applications(name)}." if queues else ""
         return f"{held}{served}{left} {SAFE}"
 
     def _list_served_applications(self, lost: str) -> str:
-        others = takers(self._snapshot, lost)
+        others = list_receiving_nodes(self._snapshot, lost)
         if not others:
             return "No other node takes its new events"
         return f"{join_names(others)} take{'s' if len(others) == 1 else ''} new events"
@@ -80,9 +80,9 @@ class Impacts:
         waits = queue.latency_p95_seconds if slow else queue.wait_seconds
         measured = f"The p95 latency of {name}" if slow else f"The delay of {name}"
         said = "" if waits is None else f"{measured} is {waits:,.0f} s. "
-        return f"{said}{self._others(name) if with_others else ''}{SAFE}"
+        return f"{said}{self._describe_other_queues(name) if with_others else ''}{SAFE}"
 
-    def _others(self, name: str) -> str:
+    def _describe_other_queues(self, name: str) -> str:
         """Describe the other queues; "" if there are none."""
         others = [queue for queue in self._queues if queue != name]
         behind = [queue for queue in self._behind if queue != name]
@@ -96,28 +96,28 @@ class Impacts:
         return "The other queues keep up. " if others else ""
 
 
-def falls_behind(state: SubjectState) -> bool:
+def is_falling_behind(state: SubjectState) -> bool:
     """Return whether a queue falls behind; one that only has dead letters waits for a person."""
     return state.kind == "queue" and state.severity in BAD and "falls behind" in state.finding
 
 
-def _length(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     if hours >= 48:
         return f"{hours / 24:.1f} days"
     return f"{hours:.0f} h" if hours >= 2 else f"{60 * hours:.0f} min"
 
 
-def _container(queue: QueueStatus, node: str) -> ContainerStatus:
+def _get_container(queue: QueueStatus, node: str) -> ContainerStatus:
     return queue.containers.get(node, ContainerStatus())
 
 
-def takers(snapshot: Snapshot, lost: str) -> list[str]:
+def list_receiving_nodes(snapshot: Snapshot, lost: str) -> list[str]:
     """Return the nodes that take new events of a lost node's queues: those with points of them."""
-    queues = [row for row in snapshot.queues.values() if _container(row, lost).points]
+    queues = [row for row in snapshot.queues.values() if _get_container(row, lost).points]
     return [
         name
         for name, node in snapshot.nodes.items()
-        if name != lost and _takes(node) and any(_container(row, name).points for row in queues)
+        if name != lost and _takes(node) and any(_get_container(row, name).points for row in queues)
     ]
 
 
@@ -240,7 +240,7 @@ STEPS_OF_PIPELINE = {
 }
 
 
-def first_step(condition: str, consumers: str = "", points: int = 0) -> str:
+def describe_first_step(condition: str, consumers: str = "", points: int = 0) -> str:
     """Return the first step to take.
 
     `consumers`: the consumers of the queue that it is about, jobs or pipeline. `points`: the points of the

@@ -10,7 +10,7 @@ from workers.alerts.delivery import outbox
 from workers.alerts.evaluation import impact
 from workers.alerts.evaluation.check import AlertCheck
 from workers.alerts.lifecycle import automaton, inhibition, stops
-from workers.alerts.lifecycle.episodes import episode_of, keep
+from workers.alerts.lifecycle.episodes import build_episode, keep
 from workers.alerts.lifecycle.inhibition import Party
 from workers.alerts.lifecycle.models import Alert, AlertEvent, Receiver
 from workers.alerts.rules import rules, silences
@@ -18,7 +18,7 @@ from workers.alerts.rules import rules, silences
 Kind = AlertEvent.Kind
 
 
-def notify(this: AlertCheck, evidence: Evidence) -> None:
+def prepare_deliveries(this: AlertCheck, evidence: Evidence) -> None:
     """Set causes, silences, and steps on the alerts of this check, and the deliveries that they owe."""
     shown = this.shown
     # Before the causes: an alert about something stopped on purpose is no cause.
@@ -41,9 +41,9 @@ def notify(this: AlertCheck, evidence: Evidence) -> None:
 def _take_steps(this: AlertCheck, alert: Alert, receivers: Mapping[str, Receiver]) -> None:
     suppressed = alert.snoozed_until is not None or alert.silence_id is not None
     suppressed = suppressed or alert.under_id is not None or bool(alert.explanation)
-    delays = rules.delays_seconds(alert.rule) if alert.rule else []
+    delays = rules.list_delays_seconds(alert.rule) if alert.rule else []
     steps = alert.rule.escalation if alert.rule else []
-    episode, due = automaton.due_steps(episode_of(alert), suppressed, delays, this.now)
+    episode, due = automaton.find_due_steps(build_episode(alert), suppressed, delays, this.now)
     keep(alert, episode)
     for at in due:
         names = steps[at]["receivers"]
@@ -61,7 +61,7 @@ def _explain(this: AlertCheck, shown: Sequence[Alert]) -> None:
         | Q(resolved_at__range=(long_since, this.at), condition__in=inhibition.LONG_CAUSES)
     )
     known = {alert.pk: alert for alert in (*over, *shown)}
-    causes = inhibition.causes([_party(alert, this.now) for alert in known.values()])
+    causes = inhibition.find_causes([_build_party(alert, this.now) for alert in known.values()])
     for alert in shown:
         cause = causes.get(alert.pk)
         if cause != alert.under_id and alert.resolved_at is None:
@@ -74,14 +74,14 @@ def _mark_stopped(this: AlertCheck, shown: Sequence[Alert], evidence: Evidence) 
     if evidence.snapshot is None:
         return
     for alert in shown:
-        said = stops.explanation(alert.condition, alert.labels, alert.touches, evidence.snapshot)
+        said = stops.find_explanation(alert.condition, alert.labels, alert.touches, evidence.snapshot)
         if alert.resolved_at is None and bool(said) != bool(alert.explanation):
             this.note(alert, Kind.EXPLAINED if said else Kind.UNEXPLAINED, said)
         if alert.resolved_at is None:
             alert.explanation = said
 
 
-def _party(alert: Alert, now: float) -> Party:
+def _build_party(alert: Alert, now: float) -> Party:
     ended = None if alert.resolved_at is None else max(0.0, now - alert.resolved_at.timestamp())
     return Party(
         id=alert.pk,

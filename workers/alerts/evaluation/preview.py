@@ -22,9 +22,9 @@ from workers.alerts.conditions.condition import Condition
 from workers.alerts.conditions.evidence import (
     Evidence,
     LedgerTick,
+    build_loop_facts,
     list_failed_plans,
     list_failed_runs,
-    loop_facts,
 )
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.automaton import Episode
@@ -38,7 +38,7 @@ from workers.documents.queues import QueueStatus
 from workers.documents.snapshot import PlantTotals, Snapshot
 from workers.history import metric_history
 from workers.models import LedgerEntry
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 RANGE_SECONDS = 86_400.0
 LEDGER_STEP_SECONDS = 60.0
@@ -68,7 +68,7 @@ class Preview:
     stored_seconds: float
     why: str = ""
 
-    def sentence(self) -> str:
+    def format_sentence(self) -> str:
         """Return a sentence such as: Would have fired 3 times in the last 24 h."""
         if self.why:
             return self.why
@@ -82,17 +82,17 @@ class Preview:
         )
         if not self.fired:
             return f"Would not have fired in the last {span}."
-        return f"Would have fired {_times(len(self.fired))} in the last {span}."
+        return f"Would have fired {_format_occurrences(len(self.fired))} in the last {span}."
 
 
-def _times(count: int) -> str:
+def _format_occurrences(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
 def preview(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Preview:
     """Return what this rule, saved or not, would have done. Raises what the control server raises."""
     try:
-        return _evaluate_rule(rule, _checks(rule, control, data, now))
+        return _evaluate_rule(rule, _iterate_stored_evidence(rule, control, data, now))
     except NothingStored as nothing:
         return Preview([], 0.0, str(nothing))
 
@@ -105,16 +105,18 @@ class NothingStored(Exception):  # noqa: N818
     """Nothing is stored to judge by; the message says why."""
 
 
-def _checks(rule: AlertRule, control: redis.Redis, data: Path, now: datetime) -> Iterator[Evidence]:
+def _iterate_stored_evidence(
+    rule: AlertRule, control: redis.Redis, data: Path, now: datetime
+) -> Iterator[Evidence]:
     """Yield the evidence of the last day, as far as it is stored."""
     watched = CONDITIONS[rule.condition]
     until = now.timestamp()
     since = until - RANGE_SECONDS
     if watched.source == "ledger":
-        return _ledger_checks(since, until, rule.window_seconds)
+        return _iterate_ledger_evidence(since, until, rule.window_seconds)
     is_stored = watched.name not in UNSTORED and not any("{group}" in name for name in watched.series)
     if watched.series and is_stored:
-        return _metric_checks(watched, control, data, since, until)
+        return _iterate_metric_evidence(watched, control, data, since, until)
     if watched.name in ("plan_failed", "run_failed"):
         return _record_checks(since, until)
     raise NothingStored("No preview: this condition has no stored data. The rule is evaluated from now on.")
@@ -149,7 +151,7 @@ class _Subject:
 
 def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
     subjects: dict[tuple[tuple[str, str], ...], _Subject] = {}
-    thresholds, terms = rules.thresholds(rule), rules.terms(rule)
+    thresholds, terms = rules.build_thresholds(rule), rules.build_terms(rule)
     before, stored = None, 0.0
     for evidence in looks:
         passed = 0.0 if before is None else evidence.now - before
@@ -157,7 +159,7 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
         elapsed = passed if passed > GAP_SECONDS else 0.0
         stored += passed - elapsed
         before = evidence.now
-        seen = dict(_signals(rule, thresholds, evidence))
+        seen = dict(_iterate_signals(rule, thresholds, evidence))
         for key in seen.keys() | subjects.keys():
             subject = subjects.setdefault(key, _Subject(dict(key)))
             subject.step(seen.get(key, "off"), terms, evidence.now, elapsed)
@@ -167,16 +169,16 @@ def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:
     return Preview(fired, stored, "" if stored else "No data is stored for the last 24 h.")
 
 
-def _signals(
+def _iterate_signals(
     rule: AlertRule, thresholds: automaton.Thresholds, evidence: Evidence
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], automaton.Signal]]:
     for reading in CONDITIONS[rule.condition].read(evidence, rule.window_seconds):
         labels = {**reading.labels, "rule": rule.name, "severity": rule.severity}
         if matching.matches(rule.matchers, labels):
-            yield tuple(sorted(reading.labels.items())), thresholds.signal(reading.value)
+            yield tuple(sorted(reading.labels.items())), thresholds.compute_signal(reading.value)
 
 
-def _metric_checks(
+def _iterate_metric_evidence(
     watched: Condition, control: redis.Redis, data: Path, since: float, until: float
 ) -> Iterator[Evidence]:
     """Yield a snapshot of the stored values for each stored row, as far as the condition reads it."""
@@ -189,16 +191,16 @@ def _metric_checks(
         for name in watched.series
         for queue in (topology.queues if "{queue}" in name else [""])
         for node in (topology.nodes if "{node}" in name else [""])
-        for plant, sensor in (_sensors(control) if "{sensor}" in name else [("", "")])
+        for plant, sensor in (_list_observed_sensors(control) if "{sensor}" in name else [("", "")])
     ]
-    columns = metric_history.columns(control, data, since, until, names)
+    columns = metric_history.read_columns(control, data, since, until, names)
     for at, now in enumerate(columns.pop("at")):
         assert now is not None
         values = {name: column[at] for name, column in columns.items()}
         yield Evidence(now=now, snapshot=_build_snapshot(topology, values))
 
 
-def _sensors(control: redis.Redis) -> list[tuple[str, str]]:
+def _list_observed_sensors(control: redis.Redis) -> list[tuple[str, str]]:
     """Return (plant, sensor) of those that are observed now."""
     stored = control.get(keys.SNAPSHOT)
     plants = Snapshot.from_json(stored).plants if stored else {}
@@ -248,14 +250,14 @@ def _ledger_tick(entry: LedgerEntry) -> LedgerTick:
     return LedgerTick(entry.pk, at, entry.acted, entry.guarded, entry.limited_by, entry.verdict)
 
 
-def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
+def _iterate_ledger_evidence(since: float, until: float, window_seconds: float) -> Iterator[Evidence]:
     """Yield the state of the ledger at each minute."""
     checks: dict[int, list[LedgerTick]] = {}
-    span = _instant(since - window_seconds), _instant(until)
-    for entry in folds.ticks(LedgerEntry.objects.all(), *span, only=TICK_FIELDS):
+    span = _convert_to_datetime(since - window_seconds), _convert_to_datetime(until)
+    for entry in folds.iterate_ticks(LedgerEntry.objects.all(), *span, only=TICK_FIELDS):
         checks.setdefault(entry.loop_id, []).append(_ledger_tick(entry))
     first = min((ticks[0].at for ticks in checks.values()), default=until)
-    loops = [(loop, checks.get(loop.pk, [])) for loop in active_loops()]
+    loops = [(loop, checks.get(loop.pk, [])) for loop in list_active_loops()]
     times = {loop.pk: [tick.at for tick in ticks] for loop, ticks in loops}
     now = max(since, first)
     while now <= until:
@@ -263,13 +265,16 @@ def _ledger_checks(since: float, until: float, window_seconds: float) -> Iterato
         for loop, ticks in loops:
             end = bisect_right(times[loop.pk], now)
             start = bisect_right(times[loop.pk], now - window_seconds, hi=end)
-            facts.append(loop_facts(loop, ticks[start:end]))
+            facts.append(build_loop_facts(loop, ticks[start:end]))
         yield Evidence(now=now, loops=facts)
         now += LEDGER_STEP_SECONDS
 
 
 def _record_checks(since: float, until: float) -> Iterator[Evidence]:
-    plans, runs = list_failed_plans(_instant(since)), list_failed_runs(_instant(since))
+    plans, runs = (
+        list_failed_plans(_convert_to_datetime(since)),
+        list_failed_runs(_convert_to_datetime(since)),
+    )
     now = since
     while now <= until:
         yield Evidence(
@@ -280,5 +285,5 @@ def _record_checks(since: float, until: float) -> Iterator[Evidence]:
         now += LEDGER_STEP_SECONDS
 
 
-def _instant(seconds: float) -> datetime:
+def _convert_to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

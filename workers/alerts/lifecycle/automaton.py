@@ -66,7 +66,7 @@ class Thresholds:
     clear: float
     above: bool = True
 
-    def signal(self, value: float | None) -> Signal:
+    def compute_signal(self, value: float | None) -> Signal:
         """Return on at or beyond the one, off before the other; between them neither."""
         if value is None:
             return "unknown"
@@ -133,7 +133,7 @@ def snooze(episode: Episode, until: float) -> Episode:
     return replace(episode, state=FIRING, acknowledged_until=None, snoozed_until=until, told_from=None)
 
 
-def due_steps(
+def find_due_steps(
     episode: Episode, suppressed: bool, after_seconds: Sequence[float], now: float
 ) -> tuple[Episode, list[int]]:
     """Return which steps of the escalation are due now, and the episode with these done.

@@ -102,7 +102,7 @@ class Party:
     under: int | None = None
 
 
-def causes(parties: Iterable[Party]) -> dict[int, int]:
+def find_causes(parties: Iterable[Party]) -> dict[int, int]:
     """Return {explained: its cause} of the open ones. An explained cause passes what it explains on to its
     own cause.
     """
@@ -110,10 +110,10 @@ def causes(parties: Iterable[Party]) -> dict[int, int]:
     able = [party for party in known if party.condition in RANK and not party.is_stopped]
     cause_by_id = {party.id: _cause(party, able) for party in known if party.ended_seconds is None}
     direct = {each: cause for each, cause in cause_by_id.items() if cause is not None}
-    return {each: _root(cause, direct) for each, cause in direct.items()}
+    return {each: _find_root_cause(cause, direct) for each, cause in direct.items()}
 
 
-def _root(cause: int, direct: Mapping[int, int]) -> int:
+def _find_root_cause(cause: int, direct: Mapping[int, int]) -> int:
     # This ends: a cause comes before what it explains in the table, or crowds it, and is not crowded itself.
     while cause in direct:
         cause = direct[cause]

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 
-def seconds_between(since: datetime | None, until: datetime | None) -> float | None:
+def compute_seconds_between(since: datetime | None, until: datetime | None) -> float | None:
     """Return the seconds between two times; None also if the clock was set back between them: the length is
     not recorded.
     """
@@ -199,7 +199,7 @@ class Alert(models.Model):
     @property
     def length_seconds(self) -> float | None:
         """Return the seconds from firing to its end, or None; also if the clock was set back between them."""
-        return seconds_between(self.fired_at, self.resolved_at)
+        return compute_seconds_between(self.fired_at, self.resolved_at)
 
 
 class AlertEvent(models.Model):

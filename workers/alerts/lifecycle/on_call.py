@@ -7,8 +7,8 @@ from typing import Any
 from django.utils import timezone
 
 from workers.alerts.lifecycle.models import Alert, Delivery, Message
-from workers.alerts.lifecycle.open_alerts import suppression_of
-from workers.steering.expiry import time_words
+from workers.alerts.lifecycle.open_alerts import find_suppression
+from workers.steering.expiry import format_time
 
 
 @dataclass(frozen=True)
@@ -18,20 +18,20 @@ class AlertSituation:
     words: str
     until: datetime | None = None
 
-    def sentence(self) -> str:
+    def format_sentence(self) -> str:
         """Return the same with the instant itself, for readers without a countdown."""
         if self.until is None:
             return self.words
         return f"{self.words.removesuffix(' in')} at {self.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC."
 
 
-def situation(alert: Alert) -> AlertSituation:
+def describe_situation(alert: Alert) -> AlertSituation:
     """Return the present state."""
     if alert.resolved_at is not None:
         length = alert.length_seconds
-        after = "" if length is None else f" after {_age(length)}"
-        return AlertSituation(f"Resolved at {time_words(alert.resolved_at, timezone.now())}{after}.")
-    suppression, until = suppression_of(alert)
+        after = "" if length is None else f" after {_format_age(length)}"
+        return AlertSituation(f"Resolved at {format_time(alert.resolved_at, timezone.now())}{after}.")
+    suppression, until = find_suppression(alert)
     if suppression == "acknowledged":
         who = alert.acknowledged_by.get_username() if alert.acknowledged_by else "an unknown user"
         return AlertSituation(f"Acknowledged by {who}; fires again in", until)
@@ -45,24 +45,24 @@ def situation(alert: Alert) -> AlertSituation:
         return AlertSituation("Suppressed: explained by another alert.")
     if suppression == "paused":
         return AlertSituation(f"Suppressed: {alert.explanation}")
-    return _lists_as_notifying(alert)
+    return _describe_next_step(alert)
 
 
-def _lists_as_notifying(alert: Alert) -> AlertSituation:
+def _describe_next_step(alert: Alert) -> AlertSituation:
     steps: list[dict[str, Any]] = alert.rule.escalation if alert.rule else []
     if not steps:
         return AlertSituation("Not acknowledged; its rule has no receivers.")
     if alert.next_step >= len(steps):
         return AlertSituation(f"Not acknowledged; all escalation steps are done. {_list_notified(alert)}")
     names = " and ".join(steps[alert.next_step]["receivers"])
-    due = next_step_at(alert)
+    due = compute_next_step_time(alert)
     if due is None:
         return AlertSituation(f"Not acknowledged; {names} will be notified.")
     verb = "escalates to" if alert.next_step else "notifies"
     return AlertSituation(f"Not acknowledged; {verb} {names} in", due)
 
 
-def next_step_at(alert: Alert) -> datetime | None:
+def compute_next_step_time(alert: Alert) -> datetime | None:
     """Return when the next step is due; None if there is none, or it is not counting."""
     steps = alert.rule.escalation if alert.rule else []
     if alert.told_from is None or alert.next_step >= len(steps):
@@ -71,7 +71,7 @@ def next_step_at(alert: Alert) -> datetime | None:
     return datetime.fromtimestamp(from_seconds, alert.told_from.tzinfo)
 
 
-def _age(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from workers.alerts.lifecycle.inhibition import GRAVITY
 from workers.alerts.lifecycle.models import Alert
 from workers.documents.alerts import AlertStatus
@@ -16,7 +16,7 @@ def open_alerts() -> list[AlertStatus]:
     200.
     """
     alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
-    rows = [status(alert) for alert in alerts]
+    rows = [build_alert_status(alert) for alert in alerts]
     return sorted(rows, key=_order)[:MAX_SHOWN]
 
 
@@ -26,12 +26,12 @@ def _order(row: AlertStatus) -> tuple[bool, int, float]:
 
 def document(alert: Alert) -> dict[str, Any]:
     """Return the same as plain JSON."""
-    return plain(status(alert))
+    return convert_to_plain(build_alert_status(alert))
 
 
-def status(alert: Alert) -> AlertStatus:
+def build_alert_status(alert: Alert) -> AlertStatus:
     """Return an alert as the snapshot has it."""
-    quiet, until = suppression_of(alert)
+    quiet, until = find_suppression(alert)
     has_it = alert.acknowledged_by if alert.state == Alert.State.ACKNOWLEDGED else None
     return AlertStatus(
         id=alert.pk,
@@ -55,7 +55,7 @@ def status(alert: Alert) -> AlertStatus:
     )
 
 
-def suppression_of(alert: Alert) -> tuple[str | None, Any]:
+def find_suppression(alert: Alert) -> tuple[str | None, Any]:
     """Return why an open alert notifies nobody, and until when; (None, None) if it notifies."""
     if alert.under_id is not None:
         return "explained", None

@@ -48,14 +48,14 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     An alert that can't be read doesn't exclude the others. Raises `BadInput` naming the field if none can be
     read.
     """
-    version = checks.choice((VERSION,), f"{VERSION!r}, the version of Alertmanager")
+    version = checks.accept_choice((VERSION,), f"{VERSION!r}, the version of Alertmanager")
     version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MAX_ALERTS:
         raise BadInput(
             "alerts", f"must be a list of at most {MAX_ALERTS} alerts; set max_alerts in the receiver."
         )
-    rows, refused = _readable(alerts, source, now)
+    rows, refused = _parse_alerts(alerts, source, now)
     kept = [row for row in rows if OWN not in row.labels]
     # Of two reports of one alert in a request, the later one counts: the database takes a row once.
     distinct = {(row.fingerprint, row.began_at): row for row in kept}
@@ -82,7 +82,7 @@ def list_concurrent_reports(
     return sorted(reports, key=lambda row: (not about & set(row.labels.values()), row.began_at))[:MAX_SHOWN]
 
 
-def _readable(
+def _parse_alerts(
     alerts: Sequence[Any], source: str, now: datetime
 ) -> tuple[list[ReportedAlert], list[BadInput]]:
     """Return the readable alerts, and why the others can't be read. Raises the first reason if none can."""
@@ -103,7 +103,7 @@ def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
         raise BadInput(
             where, "must be a JSON object with labels, annotations, startsAt, endsAt, and fingerprint."
         )
-    labels, notes = (_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
+    labels, notes = (_parse_texts(alert.get(name), f"{where}.{name}") for name in ("labels", "annotations"))
     fingerprint = alert.get("fingerprint")
     if not isinstance(fingerprint, str) or not 0 < len(fingerprint) <= MAX_FINGERPRINT:
         raise BadInput(f"{where}.fingerprint", f"must be a string of 1 to {MAX_FINGERPRINT} characters.")
@@ -116,9 +116,9 @@ def _read(alert: Any, where: str, source: str, now: datetime) -> ReportedAlert:
         labels=labels,
         summary=notes.get("summary", "")[:MAX_SUMMARY],
         description=notes.get("description", "")[:MAX_TEXT],
-        link=_link(alert.get("generatorURL")),
-        began_at=_instant(alert.get("startsAt"), f"{where}.startsAt"),
-        ended_at=None if _is_firing(alert, ended) else _instant(ended, f"{where}.endsAt"),
+        link=_parse_link(alert.get("generatorURL")),
+        began_at=_parse_time(alert.get("startsAt"), f"{where}.startsAt"),
+        ended_at=None if _is_firing(alert, ended) else _parse_time(ended, f"{where}.endsAt"),
         reported_at=now,
     )
 
@@ -127,17 +127,17 @@ def _is_firing(alert: Mapping[str, Any], ended: str) -> bool:
     return alert.get("status") != "resolved" or ended.startswith(NEVER)
 
 
-def _texts(given: Any, where: str) -> dict[str, str]:
+def _parse_texts(given: Any, where: str) -> dict[str, str]:
     """Return labels or annotations; long values are cut, and surplus ones left out."""
-    read = checks.mapping_of(checks.text(), "an object of strings").validate(given, where, end=".")
+    read = checks.accept_mapping(checks.accept_text(), "an object of strings").validate(given, where, end=".")
     texts: Sequence[tuple[str, str]] = sorted(read.items())[:MAX_LABELS]
     longest = MAX_LABEL if where.endswith("labels") else MAX_TEXT
     return {name[:MAX_LABEL]: text[:longest] for name, text in texts}
 
 
-def _instant(text: Any, where: str) -> datetime:
+def _parse_time(text: Any, where: str) -> datetime:
     try:
-        read = checks.timestamp(text)
+        read = checks.parse_timestamp(text)
     except (TypeError, ValueError):
         raise BadInput(where, "must be a time such as 2026-11-20T06:00:00Z.") from None
     if not EARLIEST <= read < LATEST:
@@ -145,7 +145,7 @@ def _instant(text: Any, where: str) -> datetime:
     return read
 
 
-def _link(text: Any) -> str:
+def _parse_link(text: Any) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     if not isinstance(text, str) or len(text) > MAX_LINK:
         return ""

@@ -28,7 +28,7 @@ OF_LOOPS = frozenset(
 )
 
 
-def explanation(
+def find_explanation(
     condition: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot | None
 ) -> str:
     """Return the pause or drain that explains it, as a sentence; "" if none does."""
@@ -44,14 +44,14 @@ def explanation(
         return _was_emptied(labels, snapshot)
     part = pausing.CONSUMPTION if condition in OF_CONSUMPTION else pausing.INTAKE
     is_of_queues = condition in OF_CONSUMPTION | OF_INTAKE
-    queues = _queues_of(condition, labels, touches, snapshot) if is_of_queues else []
+    queues = _list_affected_queues(condition, labels, touches, snapshot) if is_of_queues else []
     pauses = [(queue, stopped.find_pause(queue, part, snapshot)) for queue in queues]
     words = [stopped.pause_in_words(queue, pause) for queue, pause in pauses if pause is not None]
     # Of several queues all have to be paused: one that is not should make progress.
     return words[0] if words and len(words) == len(pauses) else ""
 
 
-def _queues_of(
+def _list_affected_queues(
     condition: str, labels: Mapping[str, str], touches: Mapping[str, Any], snapshot: Snapshot
 ) -> list[str]:
     if "queue" in labels:

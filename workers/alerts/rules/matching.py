@@ -62,9 +62,11 @@ def _read(matcher: Any, where: str) -> dict[str, str]:
     if not isinstance(matcher, Mapping) or set(matcher) != KEYS:
         raise BadInput(where, "must have label, is, and value.")
     label, operator, value = (matcher[key] for key in ("label", "is", "value"))
-    checks.choice(LABELS).validate(label, f"{where}.label", end=".")
-    checks.choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(operator, f"{where}.is", end=".")
-    text = checks.non_empty_text(MAX_VALUE).validate(value, f"{where}.value", end=".")
+    checks.accept_choice(LABELS).validate(label, f"{where}.label", end=".")
+    checks.accept_choice(OPERATORS, f"one of {' '.join(OPERATORS)}").validate(
+        operator, f"{where}.is", end="."
+    )
+    text = checks.accept_non_empty_text(MAX_VALUE).validate(value, f"{where}.value", end=".")
     return {"label": label, "is": operator, "value": text}
 
 

@@ -11,9 +11,9 @@ from controllers.framework.parameter import Parameter
 from controllers.framework.reason import capitalize
 from queues import checks
 from queues.errors import BadInput
-from workers.alerts.conditions.catalog import CONDITIONS, condition
+from workers.alerts.conditions.catalog import CONDITIONS, get_condition
 from workers.alerts.conditions.evidence import MAX_WINDOW_SECONDS
-from workers.alerts.conditions.loop_words import loop_words
+from workers.alerts.conditions.loop_words import describe_loop
 from workers.alerts.lifecycle.automaton import Terms, Thresholds
 from workers.alerts.lifecycle.models import AlertRule, Receiver
 from workers.alerts.rules import matching
@@ -50,15 +50,15 @@ FIELDS = (
 )
 
 
-def terms(rule: AlertRule) -> Terms:
+def build_terms(rule: AlertRule) -> Terms:
     return Terms(rule.for_seconds, rule.keep_seconds, 60 * rule.acknowledge_minutes)
 
 
-def thresholds(rule: AlertRule) -> Thresholds:
+def build_thresholds(rule: AlertRule) -> Thresholds:
     return Thresholds(rule.threshold, rule.clear_threshold, CONDITIONS[rule.condition].above)
 
 
-def delays_seconds(rule: AlertRule) -> list[float]:
+def list_delays_seconds(rule: AlertRule) -> list[float]:
     """Return the delay of each step of the escalation."""
     return [60.0 * step["after_minutes"] for step in rule.escalation]
 
@@ -75,7 +75,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
     `revision`: the revision that was edited; if somebody else has changed the rule meanwhile, the change is
     refused. None overwrites. Raises `BadInput`.
     """
-    checks.name().validate(name, "name", end=".")
+    checks.accept_name().validate(name, "name", end=".")
     existing_rule = AlertRule.objects.select_for_update().filter(name=name).first()
     if existing_rule is not None and revision is not None and existing_rule.revision != revision:
         raise BadInput("revision", "is outdated: another user changed the rule. Reload the page.")
@@ -94,25 +94,25 @@ def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None 
     """Return all fields of a rule, the given ones in place of those before. Raises `BadInput`."""
     checks.refuse_unknown(fields, FIELDS, "", message="is unknown; a rule has {known}.")
     given = {**(before or {}), **fields}
-    watched = condition(given.get("condition", ""))
-    numbers = {number_field.name: _number(number_field, given) for number_field in NUMBERS}
+    watched = get_condition(given.get("condition", ""))
+    numbers = {number_field.name: _validate_number(number_field, given) for number_field in NUMBERS}
     if numbers["clear_threshold"] is None:
         numbers["clear_threshold"] = numbers["threshold"]
     _check_order(numbers["threshold"], numbers["clear_threshold"], watched.above)
     return {
         "condition": watched.name,
-        "title": _title(given.get("title", watched.help)),
-        "runbook": _runbook(given.get("runbook", "")),
+        "title": _validate_title(given.get("title", watched.help)),
+        "runbook": _validate_runbook(given.get("runbook", "")),
         "severity": _severity(given.get("severity", "warning")),
         "matchers": matching.read(given.get("matchers", [])),
-        "group_by": _labels(given.get("group_by", ["rule"])),
-        "escalation": _escalation(given.get("escalation", [])),
+        "group_by": _validate_labels(given.get("group_by", ["rule"])),
+        "escalation": _validate_escalation(given.get("escalation", [])),
         "enabled": _flag(given.get("enabled", True)),
         **numbers,
     }
 
 
-def _number(declared: Parameter, given: Mapping[str, Any]) -> Any:
+def _validate_number(declared: Parameter, given: Mapping[str, Any]) -> Any:
     value = given.get(declared.name, declared.default)
     if value is None and declared.name == "clear_threshold":
         return None
@@ -128,8 +128,8 @@ def _check_order(threshold: float, clear: float, above: bool) -> None:
         raise BadInput("clear_threshold", f"must be {side} the threshold ({threshold:g}), not {clear:g}.")
 
 
-def _title(title: Any) -> str:
-    return str(checks.non_empty_text(MAX_TITLE).validate(title, "title", end="."))
+def _validate_title(title: Any) -> str:
+    return str(checks.accept_non_empty_text(MAX_TITLE).validate(title, "title", end="."))
 
 
 def format_title(title: str, labels: Mapping[str, str]) -> str:
@@ -137,11 +137,11 @@ def format_title(title: str, labels: Mapping[str, str]) -> str:
     begins_with_loop = title.startswith("{loop}")
     for label in matching.LABELS:
         value = labels.get(label, "")
-        title = title.replace(f"{{{label}}}", loop_words(value) if label == "loop" else value)
+        title = title.replace(f"{{{label}}}", describe_loop(value) if label == "loop" else value)
     return (capitalize(title) if begins_with_loop else title)[:200]
 
 
-def _runbook(link: Any) -> str:
+def _validate_runbook(link: Any) -> str:
     """Return a web address, or "": a link that runs a script is none."""
     text = link.strip() if isinstance(link, str) else ""
     if text and not _is_of_the_web(text):
@@ -161,22 +161,22 @@ def _is_of_the_web(text: str) -> bool:
 
 def _severity(severity: Any) -> str:
     known = AlertRule.Severity.values
-    return str(checks.choice(known).validate(severity, "severity", end="."))
+    return str(checks.accept_choice(known).validate(severity, "severity", end="."))
 
 
 def _flag(value: Any) -> bool:
     return bool(checks.FLAG.validate(value, "enabled", end="."))
 
 
-def _labels(labels: Any) -> list[str]:
+def _validate_labels(labels: Any) -> list[str]:
     known = checks.list_of(
-        checks.choice(matching.LABELS), f"a list of labels from {', '.join(matching.LABELS)}"
+        checks.accept_choice(matching.LABELS), f"a list of labels from {', '.join(matching.LABELS)}"
     )
     known.validate(labels, "group_by", end=".")
     return list(dict.fromkeys(labels))
 
 
-def _escalation(steps: Any) -> list[dict[str, Any]]:
+def _validate_escalation(steps: Any) -> list[dict[str, Any]]:
     if not isinstance(steps, list) or len(steps) > MAX_STEPS:
         raise BadInput("escalation", f"must have at most {MAX_STEPS} steps of after_minutes and receivers.")
     escalation = [_step(each, f"escalation[{at}]") for at, each in enumerate(steps)]
@@ -190,15 +190,15 @@ def _step(step: Any, where: str) -> dict[str, Any]:
     if not isinstance(step, Mapping) or set(step) != {"after_minutes", "receivers"}:
         raise BadInput(where, "must have after_minutes and receivers.")
     minutes, names = step["after_minutes"], step["receivers"]
-    checks.number(0, MAX_DELAY_MINUTES, "a number of minutes").validate(
+    checks.accept_number(0, MAX_DELAY_MINUTES, "a number of minutes").validate(
         minutes, f"{where}.after_minutes", end="."
     )
-    return {"after_minutes": minutes, "receivers": _receivers(names, f"{where}.receivers")}
+    return {"after_minutes": minutes, "receivers": _validate_receivers(names, f"{where}.receivers")}
 
 
-def _receivers(names: Any, where: str) -> list[str]:
+def _validate_receivers(names: Any, where: str) -> list[str]:
     known = set(Receiver.objects.values_list("name", flat=True))
-    given = checks.list_of(checks.choice(known), "a list of names")
+    given = checks.list_of(checks.accept_choice(known), "a list of names")
     if not names or not given.accepts(names):
         raise BadInput(
             where, f"must be one or more receivers ({', '.join(sorted(known)) or 'none exist yet'})."

@@ -12,7 +12,7 @@ PAGES = {rule["condition"]: name for name, rule in FIRST_RULES.items()} | {
 }
 
 
-def path(rule: AlertRule) -> str:
+def get_help_path(rule: AlertRule) -> str:
     """Return the link on a page of this console."""
     if rule.runbook:
         return rule.runbook
@@ -20,6 +20,6 @@ def path(rule: AlertRule) -> str:
     return f"{HELP}{PAGES[rule.condition]}/" if rule.condition in PAGES else HELP
 
 
-def address(rule: AlertRule) -> str:
+def get_runbook_url(rule: AlertRule) -> str:
     """Return the absolute address for messages, which are read elsewhere."""
-    return rule.runbook or f"{settings.WEIR_PUBLIC_URL}{path(rule)}"
+    return rule.runbook or f"{settings.WEIR_PUBLIC_URL}{get_help_path(rule)}"

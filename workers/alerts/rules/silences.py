@@ -19,7 +19,7 @@ LATELY = timedelta(days=7)
 MAX_SHOWN = 200
 
 
-def labels_of(alert: Alert) -> dict[str, str]:
+def get_matchable_labels(alert: Alert) -> dict[str, str]:
     """Return the labels that a silence may match."""
     return {**alert.labels, "rule": alert.rule_name, "severity": alert.severity}
 
@@ -30,7 +30,7 @@ def is_matched(matchers: Sequence[Mapping[str, str]], alert: Alert, *, covers_in
     """
     if alert.condition in INTEGRITY and not covers_integrity:
         return False
-    return matching.matches(matchers, labels_of(alert))
+    return matching.matches(matchers, get_matchable_labels(alert))
 
 
 def covers(silence: Silence, alert: Alert) -> bool:
@@ -65,7 +65,7 @@ def preview_hidden_alerts(
     }
 
 
-def integrity_rules(matchers: Any) -> list[str]:
+def list_integrity_rules(matchers: Any) -> list[str]:
     """Return the rules of Weir's own integrity that these matchers ask for, and no other rule: an operator's
     silence of them would hide nothing. Raises `BadInput`.
     """
@@ -81,7 +81,7 @@ def add(
     """Add a silence from now on; it lasts a week at most. Raises `BadInput`."""
     read = matching.read(matchers, least=1)
     text = read_reason(reason)
-    until = now + timedelta(minutes=_minutes(minutes))
+    until = now + timedelta(minutes=_validate_minutes(minutes))
     return Silence.objects.create(
         matchers=read,
         reason=text,
@@ -98,7 +98,7 @@ def end(silence: Silence, by: User | None, now: datetime) -> bool:
     return bool(still.update(ended_at=now, ended_by=by))
 
 
-def _minutes(minutes: Any) -> float:
+def _validate_minutes(minutes: Any) -> float:
     if not checks.is_number(minutes, 0, MAX_MINUTES) or minutes <= 0:
         raise BadInput("minutes", f"must be above 0 and at most {MAX_MINUTES} minutes (7 days).")
     return float(minutes)

@@ -18,10 +18,10 @@ from queues.errors import BadInput, WeirError
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.host.environment import python_path, select_needed
+from workers.host.environment import build_python_path, select_needed
 from workers.host.process_limits import BYTES_PER_MEGABYTE, ProcessLimits, was_over_cpu
 from workers.lab.models import Experiment, ExperimentResult
-from workers.lab.series import series_file
+from workers.lab.series import get_series_file
 
 NAME = "experiment"
 PARAMETERS = (JobParameter("experiment", "integer", "number of an experiment of the lab", least=1),)
@@ -69,7 +69,7 @@ def _most_unusual(scenario: Scenario, names: Sequence[str], settings: Values) ->
     return max(names, key=lambda name: abs(math.log(settings[name] / defaults[name])))
 
 
-def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk per law. Raises BadInput for a missing experiment."""
     for law in _experiment(values).laws:
         yield ChunkSpec(f"law={law}", {"law": law})
@@ -82,7 +82,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
 def work(lease: Any) -> ChunkResult:
     """Simulate one law. Raises BadInput, also for a law over LIMITS; SimulationFailed, ChunkLeaseLost."""
     experiment, law = _experiment(lease.parameters), lease.content["law"]
-    final = series_file(experiment.pk, law)
+    final = get_series_file(experiment.pk, law)
     temporary = files.build_hidden_path(final, lease.token)
     request = {
         "scenario": experiment.scenario,
@@ -115,7 +115,7 @@ def _run_in_process(request: dict[str, Any], lease: Any) -> dict[str, Any]:
     # One core: the lab shares the host with consumers and Spark.
     environment = {
         **select_needed(variables.PROCESS),
-        variables.PYTHONPATH: python_path(str(ROOT)),
+        variables.PYTHONPATH: build_python_path(str(ROOT)),
         "OMP_NUM_THREADS": "1",
     }
     process = subprocess.Popen(
@@ -124,7 +124,7 @@ def _run_in_process(request: dict[str, Any], lease: Any) -> dict[str, Any]:
     try:
         answer = _await_process(process, request, lease)
         if was_over_cpu(process.returncode):
-            raise _over(LIMITS.cpu_words(), request)
+            raise _build_limit_error(LIMITS.describe_cpu_limit(), request)
         return _read(answer, request)
     finally:
         process.kill()
@@ -148,7 +148,7 @@ def _await_process(process: subprocess.Popen[str], request: dict[str, Any], leas
     return process.stdout.read()
 
 
-def _over(used: str, request: Mapping[str, Any]) -> BadInput:
+def _build_limit_error(used: str, request: Mapping[str, Any]) -> BadInput:
     """Return the error of a law that exceeded a limit; it would do so again, so it is not retried."""
     scenario = SCENARIOS.get(request["scenario"])
     advice = scenario.size.advice if scenario and scenario.size else "Run a smaller experiment."
@@ -160,7 +160,7 @@ def _read(line: str, request: Mapping[str, Any]) -> dict[str, Any]:
         raise SimulationFailed("The simulation process ended without a result.")
     answer: dict[str, Any] = json.loads(line)
     if "over" in answer:
-        raise _over(LIMITS.memory_words(), request)
+        raise _build_limit_error(LIMITS.describe_memory_limit(), request)
     if "refused" in answer:
         raise BadInput(**answer["refused"])
     if "failed" in answer:

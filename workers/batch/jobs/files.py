@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from queues.errors import Forbidden
-from queues.files.inside_folder import path_inside
-from queues.text.numbers import digits
+from queues.files.inside_folder import resolve_inside_folder
+from queues.text.numbers import parse_digits
 
 SUFFIX = ".tmp"
 # The folders that batch jobs write to.
 OUTPUT_ROOTS = ("statistics", "metrics", "training", "extracts", "experiments", "comparisons")
 
 
-def output_path(data: Path, name: str) -> Path:
+def resolve_output_path(data: Path, name: str) -> Path:
     """Return the path of a job's output. Raises Forbidden for a path outside the folders that jobs write to.
 
     `name` is relative to the data folder and comes from the database.
@@ -29,7 +29,7 @@ def output_path(data: Path, name: str) -> Path:
     root, _, inside = name.partition("/")
     if root not in OUTPUT_ROOTS:
         raise Forbidden("outputs", f"must be below one of {', '.join(OUTPUT_ROOTS)}, not {name[:80]!r}.")
-    return path_inside(data / root, inside, "outputs")
+    return resolve_inside_folder(data / root, inside, "outputs")
 
 
 def build_hidden_path(final: str, token: str) -> str:
@@ -41,7 +41,7 @@ def build_hidden_path(final: str, token: str) -> str:
 def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str, str]:
     """Write a Parquet file that is not published yet; return {final: temporary}."""
     temporary = build_hidden_path(final, token)
-    path = output_path(data, temporary)
+    path = resolve_output_path(data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         parquet.write_table(table, file, compression="zstd")
@@ -53,13 +53,13 @@ def write_table(data: Path, final: str, token: str, table: pa.Table) -> dict[str
 def show(data: Path, outputs: Mapping[str, str]) -> None:
     """Rename each file to its final name, replacing the output of an earlier run."""
     for final, temporary in outputs.items():
-        output_path(data, temporary).replace(output_path(data, final))
+        resolve_output_path(data, temporary).replace(resolve_output_path(data, final))
 
 
 def discard(data: Path, outputs: Iterable[str]) -> None:
     """Remove temporary files; missing ones are ignored."""
     for temporary in outputs:
-        output_path(data, temporary).unlink(missing_ok=True)
+        resolve_output_path(data, temporary).unlink(missing_ok=True)
 
 
 def sweep(data: Path, token_prefix: str, fence: int) -> int:
@@ -70,7 +70,7 @@ def sweep(data: Path, token_prefix: str, fence: int) -> int:
     swept = 0
     for root in OUTPUT_ROOTS:
         for path in (data / root).rglob(f".*.{token_prefix}*{SUFFIX}*"):
-            number = digits(path.name.split(f".{token_prefix}")[-1].split(".")[0])
+            number = parse_digits(path.name.split(f".{token_prefix}")[-1].split(".")[0])
             if number is not None and number <= fence:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
                 swept += 1

@@ -23,7 +23,7 @@ PARAMETERS = (
 )
 
 
-def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return one chunk: one per loop could be more rows than folding removes."""
     before = where.now - folds.AFTER
     since = before - timedelta(hours=values["hours"])

@@ -36,14 +36,14 @@ class RowSizes:
     hours: Counter[int] = field(default_factory=Counter)
     retained_bytes: int = 0
 
-    def excess_before_us(self, most_bytes: int, now: datetime) -> int:
+    def compute_cutoff_us(self, most_bytes: int, now: datetime) -> int:
         """Return the time before which rows must be deleted, the oldest hours first, so that the rest fits.
 
         The result is LONG_AGO_US where everything fits. Rows of today, or of the newest day if that is older,
         are never deleted.
         """
         over = sum(self.hours.values()) + self.retained_bytes - most_bytes
-        newest = min(us(now) // HOUR_US, max(self.hours, default=0))
+        newest = min(convert_to_microseconds(now) // HOUR_US, max(self.hours, default=0))
         before_us = LONG_AGO_US
         for hour in sorted(self.hours):
             if over <= 0 or hour >= newest // DAY_HOURS * DAY_HOURS:
@@ -57,7 +57,7 @@ def exists(data: Path) -> bool:
     return (data / FILE).exists()
 
 
-def file_bytes(data: Path) -> int:
+def measure_file_bytes(data: Path) -> int:
     """Return the size of the file; SQLite's auxiliary files are temporary and small."""
     return (data / FILE).stat().st_size
 
@@ -65,11 +65,11 @@ def file_bytes(data: Path) -> int:
 def measure_rows(data: Path, sizes: RowSizes) -> Iterator[int]:
     """Add the sizes of the rows; yield how many were read after each of many short queries."""
     with closing(_open_database(data)) as database:
-        for table in _tables(database):
-            size = _size_of(_columns(database, table))
+        for table in _list_tables(database):
+            size = _size_of(_list_columns(database, table))
             after: Place | None = BEGINNING
             while after is not None:
-                rows, after = _next_rows(database, table, after, f"queue, id, time, {size}")
+                rows, after = _read_next_rows(database, table, after, f"queue, id, time, {size}")
                 _add(rows, sizes)
                 yield len(rows)
 
@@ -83,7 +83,7 @@ def delete_rows(
     would delay others.
     """
     with closing(_open_database(data)) as database:
-        for table in _tables(database):
+        for table in _list_tables(database):
             after: Place | None = BEGINNING
             while after is not None:
                 database.execute("BEGIN IMMEDIATE")
@@ -106,14 +106,14 @@ def _step(database: sqlite3.Connection, table: str, after: Place, before_us: int
 
     Return how many were deleted, and the last one read (None: no more rows).
     """
-    rows, last = _next_rows(database, table, after, "queue, id, time")
+    rows, last = _read_next_rows(database, table, after, "queue, id, time")
     kept = _list_kept_ranges()
     due = [row[:2] for row in rows if row[2] < before_us and not _is_kept(row, kept)]
     database.executemany(f"DELETE FROM {table} WHERE queue = ? AND id = ?", due)
     return len(due), last
 
 
-def _next_rows(
+def _read_next_rows(
     database: sqlite3.Connection, table: str, after: Place, columns: str
 ) -> tuple[list[Row], Place | None]:
     """Return some thousands of rows after a position, and the last one's position (None: no more rows)."""
@@ -126,7 +126,10 @@ def _next_rows(
 
 def _list_kept_ranges() -> list[tuple[int, int, str]]:
     ranges = Keep.objects.values_list("since", "until", "queue")
-    return [(us(since), us(until), queue) for since, until, queue in ranges]
+    return [
+        (convert_to_microseconds(since), convert_to_microseconds(until), queue)
+        for since, until, queue in ranges
+    ]
 
 
 def _is_kept(row: Row, ranges: Sequence[tuple[int, int, str]]) -> bool:
@@ -134,14 +137,14 @@ def _is_kept(row: Row, ranges: Sequence[tuple[int, int, str]]) -> bool:
     return any(since <= time_us <= until and of in ("", queue) for since, until, of in ranges)
 
 
-def _tables(database: sqlite3.Connection) -> list[str]:
+def _list_tables(database: sqlite3.Connection) -> list[str]:
     """Return the tables that the handler created, without another program's tables in the same file."""
     names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     tables = [_quote_name(name) for (name,) in names.fetchall()]
-    return [table for table in tables if _columns(database, table) >= COLUMNS]
+    return [table for table in tables if _list_columns(database, table) >= COLUMNS]
 
 
-def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+def _list_columns(database: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
 
 
@@ -158,5 +161,5 @@ def _open_database(data: Path) -> sqlite3.Connection:
     return sqlite3.connect(data / FILE, timeout=LOCK_SECONDS)
 
 
-def us(at: datetime) -> int:
+def convert_to_microseconds(at: datetime) -> int:
     return round(at.timestamp() * 1_000_000)

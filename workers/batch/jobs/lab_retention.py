@@ -11,29 +11,29 @@ from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext
 from workers.batch.jobs.present_files import list_files_written_before
 from workers.history import extract_files
 from workers.lab.models import Experiment
-from workers.lab.series import folder_of
+from workers.lab.series import get_series_folder
 
 EXTRACTS, EXPERIMENTS = "extracts", "experiments"
 
 
-def pieces(where: JobContext, extract_days: int, experiment_days: int) -> Iterator[ChunkSpec]:
+def iterate_chunks(where: JobContext, extract_days: int, experiment_days: int) -> Iterator[ChunkSpec]:
     """Return one chunk for files and one for experiments, where any are due. 0 days: none is ever due."""
     before = where.now - timedelta(days=extract_days)
-    if extract_days and list_files_written_before(before, extract_files.kept_files(where.data)):
+    if extract_days and list_files_written_before(before, extract_files.iterate_extract_files(where.data)):
         yield ChunkSpec(EXTRACTS, {"kind": EXTRACTS, "before": before.isoformat()})
     before = where.now - timedelta(days=experiment_days)
-    if experiment_days and _due_experiments(before).exists():
+    if experiment_days and _select_due_experiments(before).exists():
         yield ChunkSpec(EXPERIMENTS, {"kind": EXPERIMENTS, "before": before.isoformat()})
 
 
-def _due_experiments(before: datetime) -> QuerySet[Experiment]:
+def _select_due_experiments(before: datetime) -> QuerySet[Experiment]:
     """Return old experiments whose run has ended."""
     return Experiment.objects.filter(created_at__lt=before).exclude(run__ended_at=None, run__isnull=False)
 
 
 def _delete_extracts(lease: Any) -> ChunkResult:
     before = datetime.fromisoformat(lease.content["before"])
-    due = list_files_written_before(before, extract_files.kept_files(lease.surroundings.data))
+    due = list_files_written_before(before, extract_files.iterate_extract_files(lease.surroundings.data))
     for path in due:
         with lease.guard_transaction():
             path.unlink(missing_ok=True)
@@ -43,8 +43,8 @@ def _delete_extracts(lease: Any) -> ChunkResult:
 def _delete_experiments(lease: Any) -> ChunkResult:
     """Delete experiments, their files first: a crash in between leaves one without files for the next run."""
     before, deleted = datetime.fromisoformat(lease.content["before"]), 0
-    for experiment in _due_experiments(before).order_by("pk"):
-        folder = lease.surroundings.data / folder_of(experiment.pk)
+    for experiment in _select_due_experiments(before).order_by("pk"):
+        folder = lease.surroundings.data / get_series_folder(experiment.pk)
         with lease.guard_transaction():
             if folder.exists():
                 shutil.rmtree(folder)

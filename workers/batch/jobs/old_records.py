@@ -18,24 +18,24 @@ BATCH_ROWS = 500
 RETAINED_VERSIONS = 10  # versions of an application besides the active one
 
 
-def due_overrides(before: datetime) -> QuerySet[Override]:
+def select_due_overrides(before: datetime) -> QuerySet[Override]:
     """Return the overrides that ended before this time."""
     return Override.objects.filter(ended_at__lt=before)
 
 
-def due_silences(before: datetime) -> QuerySet[Silence]:
+def select_due_silences(before: datetime) -> QuerySet[Silence]:
     """Return the silences that ended before this time."""
     return Silence.objects.filter(Q(ended_at__lt=before) | Q(expires_at__lt=before))
 
 
-def due_tunings(before: datetime) -> QuerySet[Tuning]:
+def select_due_tunings(before: datetime) -> QuerySet[Tuning]:
     """Return the tunings that were decided before this time, except the newest of each loop."""
     newer = Tuning.objects.filter(loop=OuterRef("loop"), pk__gt=OuterRef("pk"))
     decided = Tuning.objects.filter(decided_at__lt=before).exclude(state=Tuning.State.PROPOSED)
     return decided.filter(Exists(newer))
 
 
-def due_versions(before: datetime) -> QuerySet[PipelineVersion]:
+def select_due_versions(before: datetime) -> QuerySet[PipelineVersion]:
     """Return the versions from before this time that are neither active nor among the newest."""
     newest = PipelineVersion.objects.filter(application=OuterRef("application")).order_by("-number")
     old = PipelineVersion.objects.filter(created_at__lt=before, active=False)
@@ -43,10 +43,10 @@ def due_versions(before: datetime) -> QuerySet[PipelineVersion]:
 
 
 DUE: tuple[Callable[[datetime], QuerySet[Any]], ...] = (
-    due_overrides,
-    due_silences,
-    due_tunings,
-    due_versions,
+    select_due_overrides,
+    select_due_silences,
+    select_due_tunings,
+    select_due_versions,
 )
 
 
@@ -55,7 +55,9 @@ def exist(before: datetime) -> bool:
     return any(due(before).exists() for due in DUE)
 
 
-def deleted(before: datetime, guarded: Callable[[], AbstractContextManager[Any]]) -> Iterator[int]:
+def delete_ended_settings(
+    before: datetime, guarded: Callable[[], AbstractContextManager[Any]]
+) -> Iterator[int]:
     """Delete settings that ended before this time, at most BATCH_ROWS at a time; yield how many."""
     for due in DUE:
         while True:

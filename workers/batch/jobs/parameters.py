@@ -40,12 +40,14 @@ class JobParameter:
         Text is accepted for a number, because commands and forms have only text.
         """
         return {
-            "integer": checks.from_text(checks.whole(self.least, self.most), checks.integral),
-            "number": checks.from_text(checks.number(self.least, self.most), checks.real),
+            "integer": checks.from_text(
+                checks.accept_whole_number(self.least, self.most), checks.convert_to_integer
+            ),
+            "number": checks.from_text(checks.accept_number(self.least, self.most), checks.convert_to_float),
             "name": _NAMED,
-            "names": checks.Check("names separated by commas", _names),
-            "text": checks.text(),
-            "choice": checks.choice(self.choices),
+            "names": checks.Check("names separated by commas", _parse_names),
+            "text": checks.accept_text(),
+            "choice": checks.accept_choice(self.choices),
             "day": _limit_to_event_times(checks.DAY),
             "moment": _limit_to_event_times(checks.TIMESTAMP),
         }[self.kind]
@@ -78,10 +80,10 @@ def _limit_to_event_times(check: checks.Check) -> checks.Check:
     return checks.Check(f"{check.takes}, from 1970 to 2199", read)
 
 
-_NAMED = checks.matching_text(checks.NAME, "a name of letters, digits, dots, - and _")
+_NAMED = checks.accept_matching_text(checks.NAME, "a name of letters, digits, dots, - and _")
 
 
-def _names(value: Any) -> list[str]:
+def _parse_names(value: Any) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list):
         raise ValueError

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 
-def bytes_in(folder: Path) -> int:
+def sum_folder_bytes(folder: Path) -> int:
     """Return the total size of a folder's files, including subfolders."""
     size_bytes = 0
     for root, _, names in os.walk(folder):

@@ -16,12 +16,12 @@ from django.db.models import Max, Q, QuerySet
 
 from queues import keys
 from queues.errors import BadInput
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.alerts.lifecycle.models import Alert, FollowUp, Message
 from workers.batch.jobs import handled_rows, lab_retention, old_records
 from workers.batch.jobs.job import ChunkResult, ChunkSpec, JobContext, Values, Work
 from workers.batch.jobs.parameters import JobParameter
-from workers.batch.jobs.present_files import bytes_in, list_files_written_before
+from workers.batch.jobs.present_files import list_files_written_before, sum_folder_bytes
 from workers.history import event_archive, metric_files, snapshot_archive, stretch_counts, training_sets
 from workers.history.days import list_days
 from workers.models import Keep, LedgerEntry, Loop, Plan, Run
@@ -40,13 +40,13 @@ FILE_BATCH = 200
 LOCK_SECONDS = 20.0
 
 
-def days_parameter(name: str, default: int, what: str) -> JobParameter:
+def build_days_parameter(name: str, default: int, what: str) -> JobParameter:
     return JobParameter(
         name, "integer", f"days to keep {what} (0: unlimited)", default, least=0, most=MAX_DAYS
     )
 
 
-def size_parameter(name: str, default: int, what: str, part: str = "day") -> JobParameter:
+def build_size_parameter(name: str, default: int, what: str, part: str = "day") -> JobParameter:
     return JobParameter(
         name,
         "integer",
@@ -58,24 +58,24 @@ def size_parameter(name: str, default: int, what: str, part: str = "day") -> Job
 
 
 PARAMETERS = (
-    days_parameter("archive_days", 90, "archived events and training sets"),
-    days_parameter("raw_days", 14, "per-second metrics"),
-    days_parameter("10s_days", 60, "10-second metrics"),
-    days_parameter("1m_days", 400, "per-minute metrics"),
-    days_parameter("1h_days", FOREVER, "hourly metrics"),
-    days_parameter("snapshot_days", 14, "snapshots"),
-    days_parameter("alert_days", 400, "resolved alerts and messages"),
-    days_parameter("ledger_days", 90, "ledger entries"),
-    days_parameter("plan_days", 90, "ended plans"),
-    days_parameter("run_days", 400, "ended runs of tasks and their comparisons"),
-    days_parameter("record_days", 400, "ended overrides, silences, tunings, and versions"),
-    days_parameter("extract_days", 90, "extracts and uploaded traces"),
-    days_parameter("experiment_days", 400, "experiments of the lab with their series"),
-    days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
-    size_parameter("archive_megabytes", 50_000, "archived events"),
-    size_parameter("raw_megabytes", 5_000, "per-second metrics"),
-    size_parameter("snapshot_megabytes", 5_000, "snapshots"),
-    size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
+    build_days_parameter("archive_days", 90, "archived events and training sets"),
+    build_days_parameter("raw_days", 14, "per-second metrics"),
+    build_days_parameter("10s_days", 60, "10-second metrics"),
+    build_days_parameter("1m_days", 400, "per-minute metrics"),
+    build_days_parameter("1h_days", FOREVER, "hourly metrics"),
+    build_days_parameter("snapshot_days", 14, "snapshots"),
+    build_days_parameter("alert_days", 400, "resolved alerts and messages"),
+    build_days_parameter("ledger_days", 90, "ledger entries"),
+    build_days_parameter("plan_days", 90, "ended plans"),
+    build_days_parameter("run_days", 400, "ended runs of tasks and their comparisons"),
+    build_days_parameter("record_days", 400, "ended overrides, silences, tunings, and versions"),
+    build_days_parameter("extract_days", 90, "extracts and uploaded traces"),
+    build_days_parameter("experiment_days", 400, "experiments of the lab with their series"),
+    build_days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),
+    build_size_parameter("archive_megabytes", 50_000, "archived events"),
+    build_size_parameter("raw_megabytes", 5_000, "per-second metrics"),
+    build_size_parameter("snapshot_megabytes", 5_000, "snapshots"),
+    build_size_parameter("handled_megabytes", 10_000, "rows of handled events in the data folder", "hour"),
     JobParameter(
         "ledger_entries",
         "integer",
@@ -96,73 +96,79 @@ def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: 
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)
 
 
-def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the due data: archive partitions, days of metrics and snapshots, ranges of ledger ids.
 
     Each is returned once. Data that is both old and above a size limit is deleted for its size, since a part
     of it might be kept for its age.
     """
-    pieces_by_id = {piece.identifier: piece for piece in [*_old(values, where), *_large(values, where)]}
+    pieces_by_id = {
+        piece.identifier: piece
+        for piece in [*_iterate_old_chunks(values, where), *_iterate_excess_chunks(values, where)]
+    }
     yield from pieces_by_id.values()
     yield from _plan_row_deletion(values, where)
 
 
-def _old(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def _iterate_old_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the data that is older than its age limit."""
     yield from _archive_pieces(values["archive_days"], where)
     yield from _plan_training_deletion(values["archive_days"], where)
     for step in ("raw", *metric_files.STEPS):
         yield from _metric_pieces(step, values[f"{step}_days"], where)
     yield from _snapshot_pieces(values["snapshot_days"], where)
-    yield from _ledger_pieces(values["ledger_days"], where)
+    yield from _iterate_ledger_chunks(values["ledger_days"], where)
     yield from _alert_pieces(values["alert_days"], where)
     yield from _plan_pieces(values["plan_days"], where)
     yield from _run_pieces(values["run_days"], where)
     yield from _record_pieces(values["record_days"], where)
-    yield from lab_retention.pieces(where, values["extract_days"], values["experiment_days"])
-    if due_loops(cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
+    yield from lab_retention.iterate_chunks(where, values["extract_days"], values["experiment_days"])
+    if select_due_loops(compute_cutoff(RETIRED_LOOP_DAYS, where.now)).exists():
         yield ChunkSpec(
-            "loops", {"kind": "loops", "before": cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()}
+            "loops", {"kind": "loops", "before": compute_cutoff(RETIRED_LOOP_DAYS, where.now).isoformat()}
         )
 
 
-def _large(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def _iterate_excess_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return the oldest data above a size limit."""
     partitions = {
-        large_partition: bytes_in(large_partition.folder(where.data))
-        for large_partition in event_archive.partitions(where.data)
+        large_partition: sum_folder_bytes(large_partition.get_folder(where.data))
+        for large_partition in event_archive.list_partitions(where.data)
     }
-    for partition in _excess_partitions(partitions, values["archive_megabytes"], where.now):
+    for partition in _list_excess_partitions(partitions, values["archive_megabytes"], where.now):
         yield _archive_piece(partition, FOREVER)
-    raw = {day: bytes_in(_metric_folder("raw", where) / f"day={day}") for day in _metric_days("raw", where)}
-    for day in _excess_days(raw, values["raw_megabytes"], where.now):
-        yield _metric_piece("raw", day)
-    snapshots = {
-        day: bytes_in(snapshot_archive.day_folder(where.data, day))
-        for day in snapshot_archive.days(where.data)
+    raw = {
+        day: sum_folder_bytes(_get_metric_folder("raw", where) / f"day={day}")
+        for day in _list_metric_days("raw", where)
     }
-    for day in _excess_days(snapshots, values["snapshot_megabytes"], where.now):
+    for day in _list_excess_days(raw, values["raw_megabytes"], where.now):
+        yield _build_metric_chunk("raw", day)
+    snapshots = {
+        day: sum_folder_bytes(snapshot_archive.get_day_folder(where.data, day))
+        for day in snapshot_archive.list_archived_days(where.data)
+    }
+    for day in _list_excess_days(snapshots, values["snapshot_megabytes"], where.now):
         yield _snapshot_piece(day)
-    yield from _many_entries(values["ledger_entries"], where)
+    yield from _iterate_excess_ranges(values["ledger_entries"], where)
 
 
-def _excess_partitions(
+def _list_excess_partitions(
     sizes_bytes: Mapping[event_archive.Partition, int], most_megabytes: int, now: datetime
 ) -> list[event_archive.Partition]:
-    newest = newest_days((partition.day for partition in sizes_bytes), now)
-    return excess(
+    newest = find_newest_days((partition.day for partition in sizes_bytes), now)
+    return list_excess_items(
         sizes_bytes,
         most_megabytes,
         lambda partition: partition.day in newest or is_retained(partition.day, partition.queue),
     )
 
 
-def _excess_days(sizes_bytes: Mapping[str, int], most_megabytes: int, now: datetime) -> list[str]:
-    newest = newest_days(sizes_bytes, now)
-    return excess(sizes_bytes, most_megabytes, lambda day: day in newest or is_retained(day))
+def _list_excess_days(sizes_bytes: Mapping[str, int], most_megabytes: int, now: datetime) -> list[str]:
+    newest = find_newest_days(sizes_bytes, now)
+    return list_excess_items(sizes_bytes, most_megabytes, lambda day: day in newest or is_retained(day))
 
 
-def newest_days(days: Iterable[str], now: datetime) -> set[str]:
+def find_newest_days(days: Iterable[str], now: datetime) -> set[str]:
     """Return the days that are never deleted for size: today and the newest.
 
     A clock that is ahead creates days after today.
@@ -170,7 +176,9 @@ def newest_days(days: Iterable[str], now: datetime) -> set[str]:
     return {now.astimezone(UTC).date().isoformat(), max(days, default="")}
 
 
-def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]) -> list[T]:
+def list_excess_items(
+    sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T], bool]
+) -> list[T]:
     """Return what to delete from a list, oldest first, so that the rest fits.
 
     Protected data counts towards the limit, so that more of the other data is deleted.
@@ -188,13 +196,13 @@ def excess(sizes_bytes: Mapping[T, int], most_megabytes: int, stays: Callable[[T
     return surplus
 
 
-def _many_entries(most: int, where: JobContext) -> Iterator[ChunkSpec]:
+def _iterate_excess_ranges(most: int, where: JobContext) -> Iterator[ChunkSpec]:
     """Return all but the newest `most` entries by id; ids increase with time."""
     if most == FOREVER:
         return
     newest = LedgerEntry.objects.order_by("-pk").values_list("pk", flat=True)[most : most + 1].first()
     if newest is not None:
-        yield from _ledger_ranges(newest, where.now)
+        yield from _iterate_ledger_ranges(newest, where.now)
 
 
 def work(lease: Any) -> ChunkResult:
@@ -206,7 +214,7 @@ def open_job(where: JobContext) -> nullcontext[Work]:
     return nullcontext(work)
 
 
-def cutoff(days: int, now: datetime) -> datetime:
+def compute_cutoff(days: int, now: datetime) -> datetime:
     """Return the time before which data is due."""
     return now - timedelta(days=days)
 
@@ -221,7 +229,7 @@ def is_retained(day: str, queue: str | None = None) -> bool:
 def _archive_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
-    for partition in event_archive.partitions(where.data, until=_last_due_day(days, where.now)):
+    for partition in event_archive.list_partitions(where.data, until=_compute_last_due_day(days, where.now)):
         if not is_retained(partition.day, partition.queue):
             yield _archive_piece(partition, days)
 
@@ -233,36 +241,36 @@ def _archive_piece(partition: event_archive.Partition, days: int) -> ChunkSpec:
 
 def _plan_training_deletion(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     """Return training data to delete; it is derived from archived events and is kept as long as they are."""
-    before = cutoff(days, where.now)
-    if days != FOREVER and _old_training(where.data, before):
+    before = compute_cutoff(days, where.now)
+    if days != FOREVER and _list_old_training_sets(where.data, before):
         yield ChunkSpec("training", {"kind": "training", "before": before.isoformat()})
 
 
 def _metric_pieces(step: str, days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
-    for day in _metric_days(step, where):
-        if day <= _last_due_day(days, where.now) and not is_retained(day):
-            yield _metric_piece(step, day)
+    for day in _list_metric_days(step, where):
+        if day <= _compute_last_due_day(days, where.now) and not is_retained(day):
+            yield _build_metric_chunk(step, day)
 
 
-def _metric_folder(step: str, where: JobContext) -> Path:
+def _get_metric_folder(step: str, where: JobContext) -> Path:
     return where.data / metric_files.ROOT / step
 
 
-def _metric_days(step: str, where: JobContext) -> list[str]:
-    return list_days(_metric_folder(step, where).glob("day=*"), ".parquet")
+def _list_metric_days(step: str, where: JobContext) -> list[str]:
+    return list_days(_get_metric_folder(step, where).glob("day=*"), ".parquet")
 
 
-def _metric_piece(step: str, day: str) -> ChunkSpec:
+def _build_metric_chunk(step: str, day: str) -> ChunkSpec:
     return ChunkSpec(f"metrics/{step}/day={day}", {"kind": "metrics", "step": step, "day": day})
 
 
 def _snapshot_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
-    for day in snapshot_archive.days(where.data):
-        if day <= _last_due_day(days, where.now) and not is_retained(day):
+    for day in snapshot_archive.list_archived_days(where.data):
+        if day <= _compute_last_due_day(days, where.now) and not is_retained(day):
             yield _snapshot_piece(day)
 
 
@@ -270,22 +278,24 @@ def _snapshot_piece(day: str) -> ChunkSpec:
     return ChunkSpec(f"snapshots/day={day}", {"kind": "snapshots", "day": day})
 
 
-def _ledger_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
+def _iterate_ledger_chunks(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
-    before = cutoff(days, where.now)
+    before = compute_cutoff(days, where.now)
     last = LedgerEntry.objects.filter(at__lt=before).aggregate(last=Max("pk"))["last"]
     if last is not None:
-        yield from _ledger_ranges(last, before)
+        yield from _iterate_ledger_ranges(last, before)
 
 
-def _ledger_ranges(last: int, before: datetime) -> Iterator[ChunkSpec]:
+def _iterate_ledger_ranges(last: int, before: datetime) -> Iterator[ChunkSpec]:
     """Return ranges of the entries up to this id that are older than the time.
 
     They start at the first due entry: entries with a plan stay, and the first of them may be a year of ids
     older.
     """
-    first = due_entries(before).filter(pk__lte=last).order_by("pk").values_list("pk", flat=True).first()
+    first = (
+        select_due_entries(before).filter(pk__lte=last).order_by("pk").values_list("pk", flat=True).first()
+    )
     if first is None:
         return
     for begin in range(first, last + 1, LEDGER_RANGE_IDS):
@@ -297,27 +307,27 @@ def _ledger_ranges(last: int, before: datetime) -> Iterator[ChunkSpec]:
 def _alert_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
     if days == FOREVER:
         return
-    before = cutoff(days, where.now)
-    if due_alerts(before).exists() or Message.objects.filter(created_at__lt=before).exists():
+    before = compute_cutoff(days, where.now)
+    if select_due_alerts(before).exists() or Message.objects.filter(created_at__lt=before).exists():
         yield ChunkSpec("alerts", {"kind": "alerts", "before": before.isoformat()})
 
 
 def _plan_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
-    before = cutoff(days, where.now)
-    if days != FOREVER and due_plans(before).exists():
+    before = compute_cutoff(days, where.now)
+    if days != FOREVER and select_due_plans(before).exists():
         yield ChunkSpec("plans", {"kind": "plans", "before": before.isoformat()})
 
 
 def _run_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
-    before = cutoff(days, where.now)
+    before = compute_cutoff(days, where.now)
     if days != FOREVER and (
-        Run.objects.filter(ended_at__lt=before).exists() or _old_comparisons(where.data, before)
+        Run.objects.filter(ended_at__lt=before).exists() or _list_old_comparisons(where.data, before)
     ):
         yield ChunkSpec("runs", {"kind": "runs", "before": before.isoformat()})
 
 
 def _record_pieces(days: int, where: JobContext) -> Iterator[ChunkSpec]:
-    before = cutoff(days, where.now)
+    before = compute_cutoff(days, where.now)
     if days != FOREVER and old_records.exist(before):
         yield ChunkSpec("records", {"kind": "records", "before": before.isoformat()})
 
@@ -327,7 +337,7 @@ def _plan_row_deletion(values: Values, where: JobContext) -> Iterator[ChunkSpec]
     days, most = values["handled_days"], values["handled_megabytes"]
     if (days == FOREVER and most == FOREVER) or not handled_rows.exists(where.data):
         return
-    before = "" if days == FOREVER else cutoff(days, where.now).isoformat()
+    before = "" if days == FOREVER else compute_cutoff(days, where.now).isoformat()
     yield ChunkSpec("handled", {"kind": "handled", "before": before, "megabytes": most})
 
 
@@ -338,10 +348,10 @@ def _delete_archive(lease: Any) -> ChunkResult:
     """
     queue, day = lease.content["queue"], lease.content["day"]
     data, now = lease.surroundings.data, lease.clock()
-    folder = event_archive.Partition(day, queue).folder(data)
-    oldest = cutoff(lease.content["days"], now).timestamp()
-    due = [path for path in event_archive.parquet_files(folder) if path.stat().st_mtime < oldest]
-    for batch in _batches(due, FILE_BATCH):
+    folder = event_archive.Partition(day, queue).get_folder(data)
+    oldest = compute_cutoff(lease.content["days"], now).timestamp()
+    due = [path for path in event_archive.list_parquet_files(folder) if path.stat().st_mtime < oldest]
+    for batch in _split_into_batches(due, FILE_BATCH):
         with _open_index(data / event_archive.ROOT) as index, lease.guard_transaction():
             # This is checked again: a range may have been kept since the run was planned.
             if is_retained(day, queue):
@@ -383,8 +393,8 @@ def _forget(index: sqlite3.Connection | None, root: Path, paths: list[Path]) -> 
 
 
 def _delete_training(lease: Any) -> ChunkResult:
-    due = _old_training(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
-    for batch in _batches(due, FILE_BATCH):
+    due = _list_old_training_sets(lease.surroundings.data, datetime.fromisoformat(lease.content["before"]))
+    for batch in _split_into_batches(due, FILE_BATCH):
         with lease.guard_transaction():
             for path in batch:
                 path.unlink(missing_ok=True)
@@ -394,14 +404,14 @@ def _delete_training(lease: Any) -> ChunkResult:
 def _delete_metrics(lease: Any) -> ChunkResult:
     step, day = lease.content["step"], lease.content["day"]
     root = lease.surroundings.data / metric_files.ROOT
-    rolled = path_inside(root, f"{step}/day={day}.parquet", "day")
-    folder = path_inside(root, f"{step}/day={day}", "day")
-    paths = [rolled] if rolled.exists() else event_archive.parquet_files(folder)
+    rolled = resolve_inside_folder(root, f"{step}/day={day}.parquet", "day")
+    folder = resolve_inside_folder(root, f"{step}/day={day}", "day")
+    paths = [rolled] if rolled.exists() else event_archive.list_parquet_files(folder)
     return _delete_day(lease, folder, paths)
 
 
 def _delete_snapshots(lease: Any) -> ChunkResult:
-    folder = snapshot_archive.day_folder(lease.surroundings.data, lease.content["day"])
+    folder = snapshot_archive.get_day_folder(lease.surroundings.data, lease.content["day"])
     return _delete_day(lease, folder, list(folder.glob("*")))
 
 
@@ -422,7 +432,7 @@ def _delete_ledger(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            due = due_entries(before).filter(pk__range=(lease.content["first"], lease.content["last"]))
+            due = select_due_entries(before).filter(pk__range=(lease.content["first"], lease.content["last"]))
             ids = list(due.order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
             deleted += LedgerEntry.objects.filter(pk__in=ids).delete()[0]
         if len(ids) < LEDGER_BATCH_ROWS:
@@ -436,7 +446,9 @@ def _delete_alerts(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            ids = list(due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            ids = list(
+                select_due_alerts(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS]
+            )
             Alert.objects.filter(pk__in=ids).delete()
             deleted += len(ids)
             if len(ids) < LEDGER_BATCH_ROWS:
@@ -454,7 +466,9 @@ def _delete_plans(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            ids = list(due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            ids = list(
+                select_due_plans(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS]
+            )
             if not ids:
                 return ChunkResult(deleted)
             # This is first: without the rows the keys are unknown. A lease does not need a number of before.
@@ -476,7 +490,7 @@ def _delete_runs(lease: Any) -> ChunkResult:
             Run.objects.filter(pk=number).delete()
         deleted += 1
         lease.check({"rows": deleted, "share": None, "chunk": lease.chunk.identifier})
-    for batch in _batches(_old_comparisons(lease.surroundings.data, before), FILE_BATCH):
+    for batch in _split_into_batches(_list_old_comparisons(lease.surroundings.data, before), FILE_BATCH):
         with lease.guard_transaction():
             for path in batch:
                 path.unlink(missing_ok=True)
@@ -486,7 +500,7 @@ def _delete_runs(lease: Any) -> ChunkResult:
 
 def _delete_records(lease: Any) -> ChunkResult:
     rows = 0
-    for count in old_records.deleted(
+    for count in old_records.delete_ended_settings(
         datetime.fromisoformat(lease.content["before"]), lease.guard_transaction
     ):
         rows += count
@@ -500,7 +514,9 @@ def _delete_loops(lease: Any) -> ChunkResult:
     deleted = 0
     while True:
         with lease.guard_transaction():
-            ids = list(due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS])
+            ids = list(
+                select_due_loops(before).order_by("pk").values_list("pk", flat=True)[:LEDGER_BATCH_ROWS]
+            )
             if not ids:
                 return ChunkResult(deleted)
             lease.surroundings.control.delete(*(keys.FENCE.build(f"loop:{number}") for number in ids))
@@ -515,8 +531,12 @@ def _delete_handled(lease: Any) -> ChunkResult:
     Some thousands are deleted at a time, because workers wait for the file.
     """
     before = lease.content["before"]
-    old_us = handled_rows.us(datetime.fromisoformat(before)) if before else handled_rows.LONG_AGO_US
-    before_us = max(old_us, _excess_handled_us(lease))
+    old_us = (
+        handled_rows.convert_to_microseconds(datetime.fromisoformat(before))
+        if before
+        else handled_rows.LONG_AGO_US
+    )
+    before_us = max(old_us, _compute_handled_cutoff_us(lease))
     if before_us <= handled_rows.LONG_AGO_US:
         return ChunkResult(0)
     rows = 0
@@ -526,28 +546,28 @@ def _delete_handled(lease: Any) -> ChunkResult:
     return ChunkResult(rows)
 
 
-def _excess_handled_us(lease: Any) -> int:
+def _compute_handled_cutoff_us(lease: Any) -> int:
     """Return the time before which rows exceed the size limit; a file that is small enough is not read."""
     data, most = lease.surroundings.data, lease.content.get("megabytes", FOREVER) * BYTES_PER_MEGABYTE
-    if most == FOREVER or handled_rows.file_bytes(data) <= most:
+    if most == FOREVER or handled_rows.measure_file_bytes(data) <= most:
         return handled_rows.LONG_AGO_US
     sizes = handled_rows.RowSizes()
     for _ in handled_rows.measure_rows(data, sizes):
         lease.check()
-    return sizes.excess_before_us(most, lease.clock())
+    return sizes.compute_cutoff_us(most, lease.clock())
 
 
-def _old_comparisons(data: Path, before: datetime) -> list[Path]:
+def _list_old_comparisons(data: Path, before: datetime) -> list[Path]:
     """Return files of comparisons that were made before that."""
     return list_files_written_before(before, (data / stretch_counts.ROOT).glob("*/*.parquet"))
 
 
-def _old_training(data: Path, before: datetime) -> list[Path]:
+def _list_old_training_sets(data: Path, before: datetime) -> list[Path]:
     """Return training sets that were made before that; only the newest two weeks of days are ever read."""
     return list_files_written_before(before, (data / training_sets.ROOT).glob("queue=*/day=*.parquet"))
 
 
-def due_alerts(before: datetime) -> QuerySet[Alert]:
+def select_due_alerts(before: datetime) -> QuerySet[Alert]:
     """Return alerts that had ended by then, except those that fired in a kept range or have open work."""
     to_do = FollowUp.objects.filter(done_at=None).values("incident")
     due = Alert.objects.filter(resolved_at__lt=before).exclude(pk__in=to_do)
@@ -556,7 +576,7 @@ def due_alerts(before: datetime) -> QuerySet[Alert]:
     return due
 
 
-def due_loops(before: datetime) -> QuerySet[Loop]:
+def select_due_loops(before: datetime) -> QuerySet[Loop]:
     """Return retired loops of worker hosts and attached pools that last ticked before that.
 
     They have no other data: decisions, settings of a person, or tunings. Targets of other loops return by
@@ -568,7 +588,7 @@ def due_loops(before: datetime) -> QuerySet[Loop]:
     return retired.filter(of_a_pool, **nothing)
 
 
-def due_plans(before: datetime) -> QuerySet[Plan]:
+def select_due_plans(before: datetime) -> QuerySet[Plan]:
     """Return plans that had ended by then, except those that are kept or still needed.
 
     Needed plans are those that another one undoes, the newest of each loop and kind
@@ -585,7 +605,7 @@ def due_plans(before: datetime) -> QuerySet[Plan]:
     return due
 
 
-def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
+def select_due_entries(before: datetime) -> QuerySet[LedgerEntry]:
     """Return older entries, except those in a kept range, with an open check, or with a plan."""
     due = LedgerEntry.objects.filter(at__lt=before, plan__isnull=True).exclude(
         verdict=LedgerEntry.Verdict.CHECKING
@@ -595,12 +615,12 @@ def due_entries(before: datetime) -> QuerySet[LedgerEntry]:
     return due
 
 
-def _last_due_day(days: int, now: datetime) -> str:
+def _compute_last_due_day(days: int, now: datetime) -> str:
     """Return the newest day of which everything is older than this number of days."""
-    return (cutoff(days, now).date() - timedelta(days=1)).isoformat()
+    return (compute_cutoff(days, now).date() - timedelta(days=1)).isoformat()
 
 
-def _batches(paths: list[Path], size: int) -> Iterable[list[Path]]:
+def _split_into_batches(paths: list[Path], size: int) -> Iterable[list[Path]]:
     return (paths[place : place + size] for place in range(0, len(paths), size))
 
 

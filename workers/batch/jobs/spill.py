@@ -25,19 +25,19 @@ PAGE_ROWS = 60
 SETTLED_SECONDS = 2.0
 
 
-def next_piece(values: Values, where: JobContext, after: str | None) -> ChunkSpec | None:
+def build_next_chunk(values: Values, where: JobContext, after: str | None) -> ChunkSpec | None:
     """Return the next rows of one day after the spilled ones; None when there are none."""
-    spilled = metric_files.last_spilled(where.data)
+    spilled = metric_files.find_last_spilled_id(where.data)
     # Two ids have the form ms-n. The rows of the previous chunk may not be published yet when the next is
     # requested.
     begun = max([when for when in (spilled, after and after.split("_")[1]) if when], key=_order, default=None)
     end = str(round((where.now.timestamp() - SETTLED_SECONDS) * 1000))
-    pages = _pages(where.control, f"({begun}" if begun else "-", end, CHUNK_ROWS)
+    pages = _iterate_pages(where.control, f"({begun}" if begun else "-", end, CHUNK_ROWS)
     ids = [entry_id.decode() for entries in pages for entry_id, _ in entries]
     if not ids:
         return None
-    day = day_of(ids[0])
-    last = [row_id for row_id in ids if day_of(row_id) == day][-1]
+    day = parse_entry_day(ids[0])
+    last = [row_id for row_id in ids if parse_entry_day(row_id) == day][-1]
     return ChunkSpec(f"{ids[0]}_{last}", {"first": ids[0], "last": last, "day": day})
 
 
@@ -46,19 +46,23 @@ def work(lease: Any) -> ChunkResult:
     first, last, day = (lease.content[name] for name in ("first", "last", "day"))
     where = lease.surroundings
     lease.check()
-    table = figures(where.control, first, last)
+    table = read_stream_rows(where.control, first, last)
     if not table.num_rows:
         return ChunkResult(0)  # the stream has dropped them in the meantime
     final = f"{metric_files.RAW_ROOT}/day={day}/{first}_{last}.parquet"
     return ChunkResult(table.num_rows, files.write_table(where.data, final, lease.token, table))
 
 
-def figures(control: redis.Redis, first: str, last: str) -> pa.Table:
+def read_stream_rows(control: redis.Redis, first: str, last: str) -> pa.Table:
     """Return the stream's rows from id to id, both included."""
-    return pa.concat_tables([table_of([]), *map(table_of, _pages(control, first, last))])
+    return pa.concat_tables(
+        [build_stream_table([]), *map(build_stream_table, _iterate_pages(control, first, last))]
+    )
 
 
-def _pages(control: redis.Redis, first: str, last: str, most_rows: int | None = None) -> Iterator[Entries]:
+def _iterate_pages(
+    control: redis.Redis, first: str, last: str, most_rows: int | None = None
+) -> Iterator[Entries]:
     """Yield those rows, PAGE_ROWS at a time, and at most most_rows, where that is given."""
     left = most_rows
     while left is None or left > 0:
@@ -71,7 +75,7 @@ def _pages(control: redis.Redis, first: str, last: str, most_rows: int | None = 
         left = None if left is None else left - len(entries)
 
 
-def table_of(entries: Entries) -> pa.Table:
+def build_stream_table(entries: Entries) -> pa.Table:
     """Return stream rows as {time, series, value}."""
     rows = [
         (int(entry_id.split(b"-")[0]) * 1000, name.decode(), float(value))
@@ -83,7 +87,7 @@ def table_of(entries: Entries) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=metric_files.RAW)
 
 
-def day_of(entry_id: str) -> str:
+def parse_entry_day(entry_id: str) -> str:
     return datetime.fromtimestamp(int(entry_id.split("-")[0]) / 1000, UTC).date().isoformat()
 
 

@@ -27,9 +27,9 @@ PARAMETERS = (
 )
 
 
-def pieces(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
+def iterate_chunks(values: Values, where: JobContext) -> Iterator[ChunkSpec]:
     """Return a chunk per loop. Raises BadInput for a loop that does not exist or cannot be tuned."""
-    loops = {loop.name: loop for loop in tuning.loops_with_a_record()}
+    loops = {loop.name: loop for loop in tuning.list_tunable_loops()}
     for name in values["loops"] or loops:
         if name not in loops:
             raise BadInput("loops", f"must be loops that can be tuned on recorded data, not {name[:80]}.")

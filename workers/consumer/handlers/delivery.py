@@ -45,7 +45,7 @@ class Delivery:
             return self.block_id
         return f"{self.block_id}:{self.first_row}-{self.first_row + self.events - 1}"
 
-    def ids(self) -> pa.Array:
+    def get_event_ids(self) -> pa.Array:
         """Return the event ids: the producer's own, or `{block id}:{row}` with the row in the whole block."""
         own = self.batch.column("id")
         if own.null_count == 0:
@@ -55,14 +55,14 @@ class Delivery:
 
     def fill_ids(self) -> pa.RecordBatch:
         """Return the rows with the id column filled."""
-        return self.batch.set_column(self.batch.schema.get_field_index("id"), "id", self.ids())
+        return self.batch.set_column(self.batch.schema.get_field_index("id"), "id", self.get_event_ids())
 
-    def part(self, start: int, stop: int) -> "Delivery":
+    def extract_part(self, start: int, stop: int) -> "Delivery":
         """Return the rows start (included) to stop (excluded) of this delivery."""
         return Delivery(
             self.block_id, self.batch.slice(start, stop - start), self.first_row + start, whole=False
         )
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def collect_rows(self) -> Iterator[dict[str, Any]]:
         """Return the events as dictionaries: `time` an aware datetime, `attributes` the JSON text or None."""
         yield from self.fill_ids().to_pylist()

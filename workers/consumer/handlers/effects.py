@@ -57,7 +57,7 @@ class Outcome:
     # The time is not part of the result: equal outcomes may be of different times.
     completions: tuple[tuple[float, int], ...] = field(default=(), compare=False)
 
-    def plus(self, other: "Outcome") -> "Outcome":
+    def add_counts(self, other: "Outcome") -> "Outcome":
         """Return the sum of the counts; failures are left out, since their indexes belong to one call."""
         done = (*self.completions, *other.completions)
         return Outcome(self.effects + other.effects, self.duplicates + other.duplicates, completions=done)

@@ -24,25 +24,25 @@ class Emulate:
     works_block_by_block = True
 
     def __init__(self, place: Place, options: Options, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.distribution = options.choice(
+        self.distribution = options.get_choice(
             "distribution", "constant", ("constant", "exponential", "lognormal")
         )
-        self.mean_seconds = options.number("seconds", 0.0001, 0.0, 3600.0)
-        self.per = options.choice("per", "event", ("event", "block"))
-        self.cv = options.number("cv", 1.0, 0.0, 100.0)
-        self.seed = int(options.number("seed", 0, 0, 2**32 - 1))
+        self.mean_seconds = options.get_number("seconds", 0.0001, 0.0, 3600.0)
+        self.per = options.get_choice("per", "event", ("event", "block"))
+        self.cv = options.get_number("cv", 1.0, 0.0, 100.0)
+        self.seed = int(options.get_number("seed", 0, 0, 2**32 - 1))
         options.finish()
         self._sleep = sleep
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         outcome = Outcome()
         for delivery in deliveries:
-            self._sleep(self.service_seconds(delivery))
+            self._sleep(self.compute_service_seconds(delivery))
             done = ((time.monotonic(), delivery.events),)
-            outcome = outcome.plus(Outcome(effects=delivery.events, completions=done))
+            outcome = outcome.add_counts(Outcome(effects=delivery.events, completions=done))
         return outcome
 
-    def service_seconds(self, delivery: Delivery) -> float:
+    def compute_service_seconds(self, delivery: Delivery) -> float:
         """Return the total service time of its events."""
         draws = delivery.events if self.per == "event" else 1
         if self.distribution == "constant" or self.mean_seconds == 0:

@@ -21,7 +21,7 @@ class Handler(Protocol):
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome: ...
 
 
-def works_block_by_block(handler: Handler) -> bool:
+def can_split_calls(handler: Handler) -> bool:
     """Return whether it declares `works_block_by_block = True`: a call may then be divided at no cost."""
     return bool(getattr(handler, "works_block_by_block", False))
 

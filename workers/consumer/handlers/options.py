@@ -22,24 +22,28 @@ class Options:
         self._document = dict(document)
         self._known: set[str] = set()
 
-    def number(self, name: str, default: float, minimum: float, maximum: float) -> float:
+    def get_number(self, name: str, default: float, minimum: float, maximum: float) -> float:
         """Return a finite number in [minimum, maximum]."""
-        return float(self._check_option(name, self._take(name, default), checks.number(minimum, maximum)))
+        return float(
+            self._check_option(name, self._take(name, default), checks.accept_number(minimum, maximum))
+        )
 
-    def text(self, name: str, default: str | None = None) -> str:
+    def get_text(self, name: str, default: str | None = None) -> str:
         """Return a text that is not empty; it is required without a default."""
         value = self._take(name, default)
         if value is None:
-            raise self._fault(name, f"is required by the {self._handler} handler.")
-        return str(self._check_option(name, value, checks.text(blank=value == default)))
+            raise self._build_error(name, f"is required by the {self._handler} handler.")
+        return str(self._check_option(name, value, checks.accept_text(blank=value == default)))
 
-    def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
+    def get_choice(self, name: str, default: str, allowed: Collection[str]) -> str:
         """Return one of the allowed words."""
-        return str(self._check_option(name, self.text(name, default), checks.choice(sorted(allowed))))
+        return str(
+            self._check_option(name, self.get_text(name, default), checks.accept_choice(sorted(allowed)))
+        )
 
-    def texts(self, name: str) -> dict[str, str]:
+    def get_texts(self, name: str) -> dict[str, str]:
         """Return an object of texts, empty by default."""
-        check = checks.mapping_of(checks.text(), "an object of strings")
+        check = checks.accept_mapping(checks.accept_text(), "an object of strings")
         return dict(self._check_option(name, self._take(name, {}), check))
 
     def finish(self) -> None:
@@ -54,5 +58,5 @@ class Options:
     def _check_option(self, name: str, value: Any, check: checks.Check) -> Any:
         return check.validate(value, f"{WHERE}.{name}", end=".")
 
-    def _fault(self, name: str, message: str) -> BadInput:
+    def _build_error(self, name: str, message: str) -> BadInput:
         return BadInput(f"{WHERE}.{name}", message)

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Outcome
 from workers.consumer.handlers.handler import Place
@@ -44,7 +44,7 @@ WAIT_FOR_LOCK_SECONDS = 20.0
 LEFTOVER_AGE_SECONDS = 86_400.0
 
 
-def day_of(delivery: Delivery) -> str:
+def compute_event_day(delivery: Delivery) -> str:
     """Return the UTC day of its newest event."""
     newest = pc.max(delivery.batch.column("time").cast(pa.int64())).as_py()
     return datetime.fromtimestamp(newest // 1_000_000, UTC).date().isoformat()
@@ -82,17 +82,17 @@ def _remove_known_rows(delivery: Delivery, known: Iterable[str]) -> list[Deliver
     if not written.any():
         return [delivery]
     borders = np.flatnonzero(np.diff(np.r_[True, written, True].astype(np.int8)))
-    return [delivery.part(int(start), int(stop)) for start, stop in borders.reshape(-1, 2)]
+    return [delivery.extract_part(int(start), int(stop)) for start, stop in borders.reshape(-1, 2)]
 
 
 class Parquet:
     """The handler; see the module."""
 
     def __init__(self, place: Place, options: Options) -> None:
-        self.compression = options.choice("compression", "zstd", ("zstd", "snappy", "none"))
+        self.compression = options.get_choice("compression", "zstd", ("zstd", "snappy", "none"))
         options.finish()
         self.root = place.data / "archive"
-        self.folder = path_inside(self.root, f"queue={place.queue}", "queue")
+        self.folder = resolve_inside_folder(self.root, f"queue={place.queue}", "queue")
         self._index: sqlite3.Connection | None = None
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
@@ -124,7 +124,9 @@ class Parquet:
         swept = 0
         for path in self.folder.glob("day=*/.*.parquet.tmp"):
             shown = path.with_name(path.name[1:].removesuffix(".tmp"))
-            named = index.execute("SELECT 1 FROM blocks WHERE file = ?", [self._relative(shown)]).fetchone()
+            named = index.execute(
+                "SELECT 1 FROM blocks WHERE file = ?", [self._get_relative_path(shown)]
+            ).fetchone()
             if not named and path.stat().st_mtime < now - LEFTOVER_AGE_SECONDS:
                 path.unlink(missing_ok=True)
                 swept += 1
@@ -139,7 +141,7 @@ class Parquet:
             pq.write_table(table, file, compression=self.compression)
             file.flush()
             os.fsync(file.fileno())
-        rows = [(self.folder.name, delivery.key, self._relative(path)) for delivery in blocks]
+        rows = [(self.folder.name, delivery.key, self._get_relative_path(path)) for delivery in blocks]
         index.executemany("INSERT INTO blocks VALUES (?, ?, ?)", rows)
         return path
 
@@ -147,16 +149,16 @@ class Parquet:
         """Return the block's entries of the index with their files: the key of the whole or of its parts."""
         query = "SELECT block, file FROM blocks WHERE queue = ? AND (block = ? OR block >= ? AND block < ?)"
         rows = index.execute(query, [self.folder.name, block_id, f"{block_id}:", f"{block_id};"])
-        return {key: path_inside(self.root, file, "archive/index.sqlite3") for key, file in rows}
+        return {key: resolve_inside_folder(self.root, file, "archive/index.sqlite3") for key, file in rows}
 
-    def _relative(self, path: Path) -> str:
+    def _get_relative_path(self, path: Path) -> str:
         return str(path.relative_to(self.root))
 
     @staticmethod
     def _group_by_day(deliveries: list[Delivery]) -> dict[str, list[Delivery]]:
         days: dict[str, list[Delivery]] = {}
         for delivery in deliveries:
-            days.setdefault(day_of(delivery), []).append(delivery)
+            days.setdefault(compute_event_day(delivery), []).append(delivery)
         return days
 
     def _open(self) -> sqlite3.Connection:

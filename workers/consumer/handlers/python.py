@@ -39,27 +39,27 @@ class Python:
     """A handler that calls the callable with all events of a worker, or with one block at a time."""
 
     def __init__(self, place: Place, options: Options, path: str) -> None:
-        self.takes = options.choice("takes", "events", ("events", "block"))
+        self.takes = options.get_choice("takes", "events", ("events", "block"))
         self.works_block_by_block = self.takes == "block"
         options.finish()
         self._call = load_callable(path)
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         if self.takes == "events":
-            events = [event for delivery in deliveries for event in delivery.rows()]
-            done = self._outcome(self._call(events), len(events))
+            events = [event for delivery in deliveries for event in delivery.collect_rows()]
+            done = self._convert_to_outcome(self._call(events), len(events))
             return replace(done, failures=_fail_rows(range(len(deliveries)), done))
         outcome = Outcome()
         failures: list[Failure] = []
         for place, delivery in enumerate(deliveries):
-            done = self._outcome(self._call(delivery), delivery.events)
+            done = self._convert_to_outcome(self._call(delivery), delivery.events)
             failures += _fail_rows([place], done)
             completion = (time.monotonic(), done.effects + done.duplicates)
-            outcome = outcome.plus(replace(done, completions=(completion,)))
+            outcome = outcome.add_counts(replace(done, completions=(completion,)))
         return replace(outcome, failures=tuple(failures))
 
     @staticmethod
-    def _outcome(answer: object, events: int) -> Outcome:
+    def _convert_to_outcome(answer: object, events: int) -> Outcome:
         return answer if isinstance(answer, Outcome) else Outcome(effects=events)
 
 

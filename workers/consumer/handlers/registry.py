@@ -39,7 +39,7 @@ def build(name: str, options: Mapping[str, Any], place: Place) -> Handler:
     return HANDLERS[name](place, Options(name, options))
 
 
-def handler_for(queue: str, name: str, options: Mapping[str, Any], data: Path) -> Handler:
+def get_handler(queue: str, name: str, options: Mapping[str, Any], data: Path) -> Handler:
     """Return a handler that is cached for the life of the process, for its connections.
 
     Changed options create a new one.

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 NOWHERE = "nowhere"
 
 
-def sink_of(handler: str, options: Mapping[str, Any]) -> str:
+def get_sink_name(handler: str, options: Mapping[str, Any]) -> str:
     """Return `archive`, a table, a host, a function; for an unknown handler its own name."""
     if handler.startswith("python:"):
         return handler.rsplit(".", 1)[-1]

@@ -99,7 +99,7 @@ def _as_jsonb(attributes: str | None) -> str | None:
     if attributes is None or REFUSED_BY_JSONB.search(attributes) is None:
         return attributes
     try:
-        return json.dumps(checks.storable(json.loads(attributes)))
+        return json.dumps(checks.make_storable(json.loads(attributes)))
     except ValueError:
         return attributes  # invalid JSON: the database reports it
 
@@ -115,7 +115,7 @@ class PostgresStore:
         self._connection: psycopg.Connection | None = None
 
     def insert(self, queue: str, columns: list[list[Any]]) -> int:
-        with self._never_left_busy():
+        with self._close_when_busy():
             database = self._open_connection()
             with database.transaction(), closing(database.cursor()) as cursor:
                 cursor.execute(
@@ -141,7 +141,7 @@ class PostgresStore:
             database.close()
 
     @contextmanager
-    def _never_left_busy(self) -> Iterator[None]:
+    def _close_when_busy(self) -> Iterator[None]:
         """Close the connection where the call leaves a statement running.
 
         A call that a time limit ends leaves its statement running in an open transaction, and psycopg refuses
@@ -200,20 +200,20 @@ class Sql:
         self, place: Place, options: Options, environment: Mapping[str, str] = variables.PROCESS
     ) -> None:
         self.queue = place.queue
-        table = options.text("table", "handled")
+        table = options.get_text("table", "handled")
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", table):
             raise BadInput(
                 "handler_options.table", f"must be lowercase letters, digits, and _, not {table!r}."
             )
-        url = options.text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
-        own = self._from_environment(options.text("url_environment", ""), environment)
+        url = options.get_text("url", f"sqlite:///{place.data / 'handled.sqlite3'}")
+        own = self._from_environment(options.get_text("url_environment", ""), environment)
         options.finish()
         self._store = store_at(own or url, table, is_hosts_own=bool(own))
 
     def handle(self, deliveries: Sequence[Delivery]) -> Outcome:
         columns: list[list[Any]] = [[] for _ in range(1 + len(COLUMNS))]
         for delivery in deliveries:
-            for column, values in zip(columns, self._values(delivery), strict=True):
+            for column, values in zip(columns, self._read_values(delivery), strict=True):
                 column.extend(values)
         try:
             inserted = self._store.insert(self.queue, columns)
@@ -226,11 +226,11 @@ class Sql:
         self._store.close()
 
     @staticmethod
-    def _values(delivery: Delivery) -> list[list[Any]]:
+    def _read_values(delivery: Delivery) -> list[list[Any]]:
         batch = delivery.batch
         time_us = batch.column("time").cast("int64").to_pylist()
         return [
-            delivery.ids().to_pylist(),
+            delivery.get_event_ids().to_pylist(),
             time_us,
             *(batch.column(name).to_pylist() for name in COLUMNS[1:]),
         ]
@@ -239,7 +239,7 @@ class Sql:
     def _from_environment(name: str, environment: Mapping[str, str]) -> str:
         if name:
             egress.check_secret_name(name, "handler_options.url_environment")
-        secret = variables.secret_named(name, environment)
+        secret = variables.read_secret(name, environment)
         if name and not secret:
             message = (
                 f"names {name}, which is not set in the worker's environment; set it or remove the option."

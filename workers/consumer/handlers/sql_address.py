@@ -63,7 +63,7 @@ def check_typed(url: object, data: Path) -> None:
     if text.startswith("sqlite:"):
         _check_file(text, data)
     else:
-        server_of(text)
+        parse_server(text)
 
 
 def _check_file(url: str, data: Path) -> None:
@@ -77,7 +77,7 @@ def _check_file(url: str, data: Path) -> None:
         raise Forbidden(FIELD, FILES)
 
 
-def server_of(url: str) -> tuple[str, int]:
+def parse_server(url: str) -> tuple[str, int]:
     """Return host and port of an address that a person may enter. Raises BadInput for any other."""
     try:
         parts = urlsplit(url)
@@ -97,23 +97,25 @@ def open_own(url: str) -> psycopg.Connection:
 
     Raises psycopg.OperationalError, which quotes no password.
     """
-    _parameters_of(url)
+    _parse_parameters(url)
     return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
 
 
-def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_of) -> psycopg.Connection:
+def connect(
+    url: str, addresses_of: Callable[..., list[str]] = egress.resolve_allowed_addresses
+) -> psycopg.Connection:
     """Connect to a URL of a queue's options, at addresses that the egress policy allows now.
 
     The policy and the meaning of names may have changed since the URL was written. libpq receives only
     addresses, so a name cannot lead elsewhere. A refused or unknown host does not prevent attempts with the
     URL's other hosts. Raises AddressRefused and psycopg.Error.
     """
-    parameters = _parameters_of(url)
+    parameters = _parse_parameters(url)
     if elsewhere := sorted(NAMES_HOSTS & parameters.keys()):
         raise egress.AddressRefused(f"The option {elsewhere[0]} of the address {HIDES_HOSTS}")
     allowed: list[tuple[str, int, str]] = []
     refused: list[egress.AddressRefused] = []
-    for host, hostaddr, port in _servers_of(parameters):
+    for host, hostaddr, port in _list_servers(parameters):
         try:
             if not hostaddr and (not host or host.startswith(SOCKETS)):
                 _check_socket(host)
@@ -140,13 +142,13 @@ def connect(url: str, addresses_of: Callable[..., list[str]] = egress.addresses_
 def _may_be_typed(url: str) -> bool:
     """Return whether the URL has the form that a person may enter."""
     try:
-        server_of(url)
+        parse_server(url)
     except BadInput:
         return False
     return True
 
 
-def _parameters_of(url: str) -> dict[str, str]:
+def _parse_parameters(url: str) -> dict[str, str]:
     """Return libpq's parameters. Raises OperationalError instead of an error that quotes the password.
 
     PostgreSQL treats the text after an @ in a password as the host.
@@ -160,7 +162,7 @@ def _parameters_of(url: str) -> dict[str, str]:
     return parameters
 
 
-def _servers_of(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
+def _list_servers(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
     """Return host, hostaddr, and port of each server: libpq accepts lists, and one port for all of them."""
     hosts, addresses, ports = (parameters.get(key, "").split(",") for key in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(addresses))
@@ -179,5 +181,5 @@ def _servers_of(parameters: Mapping[str, str]) -> list[tuple[str, str, int]]:
 
 def _check_socket(host: str) -> None:
     """Raise AddressRefused for a socket of this machine unless the policy allows loopback."""
-    if why := egress.refusal(LOOPBACK):
+    if why := egress.explain_refusal(LOOPBACK):
         raise egress.AddressRefused(f"The socket {host or '(default)'} {why}")

@@ -23,7 +23,7 @@ import httpx
 import orjson
 
 from queues import environment as variables
-from queues.errors import BadInput, connection_reason
+from queues.errors import BadInput, describe_connection_error
 from queues.text import numbers
 from workers.consumer.handlers.delivery import Delivery
 from workers.consumer.handlers.effects import Failure, Outcome
@@ -38,13 +38,13 @@ MAX_READ_BYTES = 4_096
 TOTAL_OF_TIMEOUT = 3
 
 
-def json_lines(delivery: Delivery) -> bytes:
+def encode_json_lines(delivery: Delivery) -> bytes:
     """Return a line per event; times are ISO 8601 in UTC, attributes an object.
 
     The same rows always give the same bytes.
     """
     lines = []
-    for event in delivery.rows():
+    for event in delivery.collect_rows():
         if event["attributes"] is not None:
             event["attributes"] = _document(event["attributes"])
         lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
@@ -62,7 +62,7 @@ def _document(text: str) -> Any:
         return text
 
 
-def signature(secret: bytes, body: bytes) -> str:
+def compute_signature(secret: bytes, body: bytes) -> str:
     """Return the value that a receiver compares (in constant time) with the header `X-Weir-Signature`."""
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
@@ -85,16 +85,16 @@ class Webhook:
     ) -> None:
         self._monotonic = monotonic
         self.queue = place.queue
-        self.url = self._validate_url(options.text("url"))
+        self.url = self._validate_url(options.get_text("url"))
         # The part that an error shows: the rest of an address may be a secret, and many people read dead
         # letters.
         self._host = urlsplit(self.url).hostname
-        timeout_seconds = options.number("timeout_seconds", 10.0, 0.1, 600.0)
-        headers = options.texts("headers")
+        timeout_seconds = options.get_number("timeout_seconds", 10.0, 0.1, 600.0)
+        headers = options.get_texts("headers")
         http_headers.check_headers(headers, "handler_options.headers")
-        self._secret = self._read_secret(options.text("secret_environment", ""), self.url, environment)
+        self._secret = self._read_secret(options.get_text("secret_environment", ""), self.url, environment)
         options.finish()
-        self._client = egress.client(
+        self._client = egress.create_client(
             timeout_seconds,
             headers=headers,
             total_seconds=TOTAL_OF_TIMEOUT * timeout_seconds,
@@ -108,18 +108,20 @@ class Webhook:
             if isinstance(answer, Failure):
                 failures.append(answer)
             else:
-                outcome = outcome.plus(answer)
+                outcome = outcome.add_counts(answer)
         return replace(outcome, failures=tuple(failures))
 
     def _post(self, place: int, delivery: Delivery) -> Outcome | Failure:
-        body = json_lines(delivery)
+        body = encode_json_lines(delivery)
         try:
             with self._client.stream(
-                "POST", self.url, content=body, headers=self._headers(delivery, body)
+                "POST", self.url, content=body, headers=self._build_headers(delivery, body)
             ) as response:
                 said = egress.read(response, MAX_READ_BYTES).decode("utf-8", "replace")
         except httpx.TransportError as error:
-            return Failure(place, f"{self._host} did not respond: {connection_reason(error)}", transient=True)
+            return Failure(
+                place, f"{self._host} did not respond: {describe_connection_error(error)}", transient=True
+            )
         return self._judge(place, delivery.events, response, said)
 
     def _judge(self, place: int, events: int, response: httpx.Response, said: str) -> Outcome | Failure:
@@ -135,7 +137,7 @@ class Webhook:
             return Failure(place, error, poison=True)
         return Failure(place, error, transient=True, delay_seconds=self._retry_after_seconds(response))
 
-    def _headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
+    def _build_headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
         headers = {
             "Content-Type": "application/x-ndjson",
             "Idempotency-Key": delivery.key,
@@ -143,13 +145,13 @@ class Webhook:
             "X-Weir-Events": str(delivery.events),
         }
         if self._secret:
-            headers["X-Weir-Signature"] = signature(self._secret, body)
+            headers["X-Weir-Signature"] = compute_signature(self._secret, body)
         return headers
 
     @staticmethod
     def _retry_after_seconds(response: httpx.Response) -> float:
         told = response.headers.get("Retry-After", "")
-        return min(float(numbers.digits(told) or 0), MAX_RETRY_AFTER_SECONDS)
+        return min(float(numbers.parse_digits(told) or 0), MAX_RETRY_AFTER_SECONDS)
 
     @staticmethod
     def _validate_url(url: str) -> str:
@@ -162,7 +164,7 @@ class Webhook:
             field = "handler_options.secret_environment"
             egress.check_secret_name(name, field)
             egress.check_secret_host(name, urlsplit(url).hostname, field, environment)
-        secret = variables.secret_named(name, environment)
+        secret = variables.read_secret(name, environment)
         if name and not secret:
             message = (
                 f"names {name}, which is not set in the worker's environment; set it or remove the option."

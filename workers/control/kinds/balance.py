@@ -7,7 +7,7 @@ from typing import Any
 from controllers.flow.balance import LAW
 from controllers.flow.prediction import predict_balance
 from controllers.framework.sensed import Counters, Measurement
-from workers.control.parts.applications import application, check_measurement, list_application_targets
+from workers.control.parts.applications import check_measurement, find_application, list_application_targets
 from workers.control.parts.kind import Display, Lanes, LoopKind, PromisedResponse, Targets
 from workers.control.parts.present import PlantInventory
 from workers.documents.pipeline import ReplicaStatus
@@ -28,7 +28,7 @@ CHANCE_SHARE = 0.5
 STARVED_SHARE = 0.5
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the observation of the replicas that have a share.
@@ -37,26 +37,26 @@ def sensor(
     replica reports nothing or the differences may be chance, and `starved` where a replica's small share is
     the reason. The law decides by its parameters whether the load is high enough for a comparison.
     """
-    rows = _replicas(target, snapshot)
-    application_row = application(target, snapshot)
+    rows = _list_replicas(target, snapshot)
+    application_row = find_application(target, snapshot)
     observation = {
         "response_times_seconds": {name: row.response_seconds or 0.0 for name, row in rows.items()},
         "shares": {name: row.share for name, row in rows.items()},
         "events_per_second": application_row.in_per_second if application_row else None,
         "utilisation": max((row.utilisation for row in rows.values()), default=None),
-        "incomparable": _incomparable(rows),
+        "incomparable": _explain_incomparability(rows),
         "starved": _list_starved_replicas(rows, application_row.in_per_second if application_row else None),
     }
     return Measurement(observation, check_measurement(target, snapshot, now_seconds), {})
 
 
-def _replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
-    application_row = application(target, snapshot)
+def _list_replicas(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, ReplicaStatus]:
+    application_row = find_application(target, snapshot)
     replicas = sorted(application_row.replicas.items()) if application_row else ()
     return {name: row for name, row in replicas if row.share > 0}
 
 
-def _incomparable(rows: Mapping[str, ReplicaStatus]) -> str | None:
+def _explain_incomparability(rows: Mapping[str, ReplicaStatus]) -> str | None:
     silent = [name for name, row in rows.items() if row.response_seconds is None]
     if silent:
         return f"replica {silent[0]} has reported no response time recently"
@@ -93,9 +93,9 @@ def _is_chance(rows: list[ReplicaStatus]) -> bool:
     return spread <= max(CHANCE_SHARE * sum(times) / max(1, len(times)), CHANCE_ERRORS * hypot(*errors))
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which the effect of shares is judged."""
-    rows = _replicas(target, snapshot).values()
+    rows = _list_replicas(target, snapshot).values()
     times = [row.response_seconds for row in rows if row.response_seconds is not None]
     spread = max(times) - min(times) if times else None
     return {"response_spread_seconds": spread, "node_state": None}
@@ -106,17 +106,17 @@ def share(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.steer_pipeline(loop.target["application"], {"shares": entry.action["shares"]})
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=share,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": float(INTERVAL_SECONDS)},
     display=Display(

@@ -35,7 +35,9 @@ PATIENT_SHARE = 0.9
 Document = Mapping[str, Any]
 
 
-def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
+def measure_target(
+    target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
+) -> Measurement:
     """Return {threads, interdeparture_seconds, seconds} of the pool since the last observation.
 
     Where known, it also has {`epoch`, `mean_threads`, `trouble`}.
@@ -55,13 +57,13 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         "threads": row.slots if row else 0,
         **_select_samples(before, done, {"pid": row.pid if row else None}),
         **_list_optional_inputs(
-            epoch=_newest(loops, target),
+            epoch=_find_newest_epoch(loops, target),
             mean_threads=_mean_threads(loops, target, snapshot),
             trouble=(row.trouble or None) if row else None,
         ),
     }
     # A host that was silent has no new samples when it reports again: its samples were used already.
-    kept = _counters(done, {"pid": row.pid}) if row else dict(before or {})
+    kept = _build_counters(done, {"pid": row.pid}) if row else dict(before or {})
     return Measurement(observation, check_measurement(target, snapshot, row, now_seconds), kept)
 
 
@@ -81,7 +83,7 @@ def _observe_attached(
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
         seen = Measured(seen.age_seconds, idle=f"{target['operator']} reports no completions")
-    return Measurement(observation, seen, _counters(done, life) if done else dict(before or {}))
+    return Measurement(observation, seen, _build_counters(done, life) if done else dict(before or {}))
 
 
 def _explain_no_decrease(target: Document, pool: attached_pools.ObservedPool | None) -> str | None:
@@ -90,7 +92,7 @@ def _explain_no_decrease(target: Document, pool: attached_pools.ObservedPool | N
     return "only idle processes are stopped" if is_less and pool is not None and pool.ends_idle else None
 
 
-def _counters(done: PoolWork, life: Document) -> dict[str, float]:
+def _build_counters(done: PoolWork, life: Document) -> dict[str, float]:
     counters = {**life, "seq": done.seq, "full_seconds": done.full_seconds}
     return {key: value for key, value in counters.items() if value is not None}
 
@@ -111,7 +113,7 @@ def _select_samples(before: Counters | None, done: PoolWork, life: Document) -> 
     }
 
 
-def _newest(loops: list[LoopStatus], target: Document) -> int | None:
+def _find_newest_epoch(loops: list[LoopStatus], target: Document) -> int | None:
     """Return the newest exploration of another host that is controlled, too."""
     others = [loop for loop in loops if not _is_of(loop, target) and loop.mode == Loop.Mode.AUTO]
     epochs = [loop.terms.get("epoch") for loop in others]
@@ -134,10 +136,10 @@ def _list_optional_inputs(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which the effect of a pool's size is judged."""
     if "plant" in target:
-        return _readings_elsewhere(target, snapshot)
+        return _collect_attached_readings(target, snapshot)
     row = snapshot.hosts.get(target.get("host", ""))
     if row is None:
         return None
@@ -145,7 +147,7 @@ def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     return {"throughput_per_second": per_second, "threads": row.slots, "node_state": None}
 
 
-def _readings_elsewhere(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
+def _collect_attached_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     pool = attached_pools.find_pool(target, snapshot)
     if pool is None:
         return None
@@ -188,7 +190,7 @@ def keep_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
         plant.keep_pool(loop.target["host"])
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return the reporting worker hosts of role jobs and the attached pools that report completions.
 
     Their loops start at the current size.
@@ -200,7 +202,7 @@ def targets(present: PlantInventory) -> Targets:
     }
     elsewhere = {
         name: _start_elsewhere(plant, operator, kind, present)
-        for name, plant, operator, kind in attached_pools.pools(
+        for name, plant, operator, kind in attached_pools.iterate_adjustable_pools(
             LAW.name, present, lambda kind: kind.completes
         )
     }
@@ -208,20 +210,22 @@ def targets(present: PlantInventory) -> Targets:
 
 
 def _start(host: str, slots: int) -> LoopStart:
-    return LoopStart({"host": host}, **_values(slots, 1, max(MAX_PROCESSES, slots)))
+    return LoopStart({"host": host}, **_build_start_values(slots, 1, max(MAX_PROCESSES, slots)))
 
 
 def _start_elsewhere(plant: str, operator: str, kind: AdapterKind, present: PlantInventory) -> LoopStart:
     """Return the start of a loop at an attached plant, in the range that all its loops start with."""
-    pool = attached_pools.pool_of(plant, operator, present)
+    pool = attached_pools.find_visible_pool(plant, operator, present)
     usual_most = kind.pace.maximum if kind.pace else MAX_PROCESSES
-    values = _values(pool.tasks if pool else 1, *attached_pools.limits(pool, usual_most))
+    values = _build_start_values(
+        pool.tasks if pool else 1, *attached_pools.compute_task_limits(pool, usual_most)
+    )
     patience = max(1, int(PATIENT_SHARE * kind.patience.fewer_seconds / INTERVAL_SECONDS))
     values["parameters"]["patience"] = patience
     return attached_pools.start_of(plant, operator, **values, interval_seconds=INTERVAL_SECONDS)
 
 
-def _values(slots: int, least: int, most: int) -> dict[str, Any]:
+def _build_start_values(slots: int, least: int, most: int) -> dict[str, Any]:
     return {
         "parameters": {"start": max(least, slots), "minimum": least, "maximum": most},
         "guard": {"minimum": float(least), "maximum": float(most)},
@@ -230,13 +234,13 @@ def _values(slots: int, least: int, most: int) -> dict[str, Any]:
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=set_threads,
     desired=lambda observation, action: {"threads": action.get("threads", observation["threads"])},
     keeper=keep_threads,
     of_mode=lambda mode: {"steered": mode == Loop.Mode.AUTO},
-    targets=targets,
+    targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,
     unit_hours=lambda target, snapshot, values: 1.0,  # one process of the pool for one hour

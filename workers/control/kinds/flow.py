@@ -11,8 +11,8 @@ from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_queue
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.applications import (
-    application,
     check_measurement,
+    find_application,
     is_idle,
     list_application_targets,
 )
@@ -38,11 +38,11 @@ DEADBAND = 0.2
 GAINS = placement.place(MODEL, POLES)
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return {measured: free bytes of the result queue, applied: events dispatched per interval recently}."""
-    row = application(target, snapshot)
+    row = find_application(target, snapshot)
     admitted, said_at = row.admitted_events if row else None, _read_status_time(snapshot)
     counters: dict[str, float] = {}
     if admitted is not None and said_at is not None:
@@ -76,9 +76,9 @@ def _compute_admitted(before: Counters, now: Counters) -> float | None:
     return count_growth(before, now, "admitted_events") * INTERVAL_SECONDS / elapsed_seconds
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which the effect of admission is judged."""
-    row = application(target, snapshot)
+    row = find_application(target, snapshot)
     if row is None:
         return None
     return {"free_bytes": row.result_queue.free_bytes, "node_state": None}
@@ -109,7 +109,7 @@ def _is_latched(entry: LedgerEntry, loop: Loop) -> dict[str, float]:
     return {"admit_until_seconds": entry.at.timestamp() + LASTING_INTERVALS * loop.interval_seconds}
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
@@ -117,7 +117,7 @@ def targets(present: PlantInventory) -> Targets:
 def load(observed: Sequence[Observed]) -> Floats:
     """Return the free bytes of the result queue and the admitted events, sample by sample."""
     known = [(at, each) for at, each in observed if each["applied"] is not None]
-    return recorded_queue.samples(
+    return recorded_queue.resample_observations(
         [at for at, _ in known],
         [each["measured"] for _, each in known],
         [each["applied"] for _, each in known],
@@ -126,11 +126,11 @@ def load(observed: Sequence[Observed]) -> Floats:
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=admit,
     keeper=keep_admission,
-    targets=targets,
+    targets=list_targets,
     at_rest=is_idle,
     interval_seconds=INTERVAL_SECONDS,
     # Half of the result queue is kept free. One block is always admitted: event time advances with arrivals,
@@ -172,5 +172,5 @@ KIND = LoopKind(
     ),
     promise=PromisedResponse("Free space after a setpoint change, as a share of the step", predict_flow),
     scenario="flow",
-    rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.cost),
+    rehearsal=TuningModel(recorded_queue.TUNED, load, recorded_queue.compute_mean_cost),
 )

@@ -21,11 +21,11 @@ from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Measurement
-from controllers.shedding.ladder import LAW, allows, level
+from controllers.shedding.ladder import LAW, allows, get_level_name
 from queues.errors import BadInput
 from queues.waiting import AT_CAPACITY_SECONDS
 from workers.control.parts import plant_ladder
-from workers.control.parts.budgets import budgets, observe_budgets
+from workers.control.parts.budgets import list_budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.present import PlantInventory
@@ -49,7 +49,9 @@ UNKNOWN = QueueStatus()
 Document = Mapping[str, Any]
 
 
-def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float) -> Measurement:
+def measure_target(
+    target: Document, snapshot: Snapshot, before: Counters | None, now_seconds: float
+) -> Measurement:
     """Return the demand, arrivals, capacity, backlog, and saturation of one queue.
 
     The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
@@ -64,8 +66,8 @@ def sensor(target: Document, snapshot: Snapshot, before: Counters | None, now_se
         "demand_per_second": round(demand, 3),
         "came_per_second": round(came, 3),
         # Without arrivals nothing is measured; the offered load is then taken to be within capacity.
-        "capacity_per_second": round(_capacity(name, row, came or demand, snapshot), 3),
-        "backlog_seconds": _late_seconds(row),
+        "capacity_per_second": round(_estimate_capacity(name, row, came or demand, snapshot), 3),
+        "backlog_seconds": _compute_late_seconds(row),
         "saturated": find_exhausted_levels(name, row, snapshot),
         **_budgets(name, snapshot),
     }
@@ -76,7 +78,7 @@ def _budgets(queue: str, snapshot: Snapshot) -> dict[str, Any]:
     """Return the error budgets for throttling this queue and for shedding its applications' events."""
     readers = {name for name, row in snapshot.pipeline.applications.items() if queue in row.queues}
     return observe_budgets(
-        budgets("throttle", snapshot, {queue}, ()), budgets("shed", snapshot, {queue}, readers)
+        list_budgets("throttle", snapshot, {queue}, ()), list_budgets("shed", snapshot, {queue}, readers)
     )
 
 
@@ -93,14 +95,15 @@ def _compute_http_rate(queue: str, snapshot: Snapshot) -> float:
     return float((producer.queues.get(queue) if producer else None) or 0.0)
 
 
-def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
+def _estimate_capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> float:
     if row.kind == "pipeline":
         used = [
-            OperatorLoad(application, snapshot).utilisation() for application in applications(name, snapshot)
+            OperatorLoad(application, snapshot).compute_utilization()
+            for application in list_reading_applications(name, snapshot)
         ]
         return came * FULL / max([MIN_UTILISATION, *used])
     out = row.out_per_second or 0.0
-    if _late_seconds(row) > AT_CAPACITY_SECONDS:
+    if _compute_late_seconds(row) > AT_CAPACITY_SECONDS:
         return float(out)
     totals = snapshot.totals
     slots = totals.worker_slots or 0
@@ -108,7 +111,7 @@ def _capacity(name: str, row: QueueStatus, came: float, snapshot: Snapshot) -> f
     return max(out, came) / max(busy, 1 / max(1, slots))
 
 
-def _late_seconds(row: QueueStatus) -> float:
+def _compute_late_seconds(row: QueueStatus) -> float:
     """Return how far behind the queue is.
 
     This is at most the wait of the oldest event (rates are unreliable at a low output) and at most the time
@@ -118,7 +121,7 @@ def _late_seconds(row: QueueStatus) -> float:
     return min(known, default=0.0)
 
 
-def applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
+def list_reading_applications(queue: str, snapshot: Snapshot) -> list[ApplicationStatus]:
     """Return the applications that read a queue."""
     return [row for row in snapshot.pipeline.applications.values() if queue in row.queues]
 
@@ -146,19 +149,19 @@ def _are_all_idle(
 ) -> bool:
     """Return whether the loops of a level have nothing to do; only loops whose target helps count."""
     rows = snapshot.loops.values()
-    return all(_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
+    return all(_is_idle(row, snapshot) for row in rows if _is_of(row, level) and helps(row.target))
 
 
 def _is_of(row: LoopStatus, level: str) -> bool:
-    remedy = catalog.remedy(row.law)
+    remedy = catalog.find_remedy_by_name(row.law)
     return remedy is not None and remedy.level == level
 
 
-def _idle(row: LoopStatus, snapshot: Snapshot) -> bool:
+def _is_idle(row: LoopStatus, snapshot: Snapshot) -> bool:
     """Return whether a loop may not act, or last had nothing to do and has no action in progress."""
     if row.mode != Loop.Mode.AUTO:
         return True
-    remedy = catalog.remedy(row.law)
+    remedy = catalog.find_remedy_by_name(row.law)
     lasts = remedy is not None and remedy.lasts
     acted = row.verdict not in NOTHING_DONE if lasts else row.actuator
     return not acted and not any(plan.state in BEING_EXECUTED for plan in snapshot.plans)
@@ -191,7 +194,11 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
     ) is not None:
         # A backlog from before the start says nothing about the demand and is cleared.
         return Measured(age, idle=f"{part} has just started")
-    silent = [application for application in applications(name, snapshot) if application.state != "running"]
+    silent = [
+        application
+        for application in list_reading_applications(name, snapshot)
+        if application.state != "running"
+    ]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
         return Measured(age, idle=f"a user has stopped an application that reads {name}")
     if row.kind == "pipeline" and silent:
@@ -204,10 +211,10 @@ def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seco
     return Measured(age)
 
 
-def readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which a level is judged: how far behind the queue or the plant is."""
     if "plant" in target:
-        return plant_ladder.readings(target, snapshot)
+        return plant_ladder.collect_readings(target, snapshot)
     row = snapshot.queues.get(target.get("queue", ""))
     if row is None:
         return None
@@ -237,11 +244,11 @@ def _throttle(rung: int, closed_share: float, loop: Loop, plant: Plant) -> None:
     plant.throttle_queue(loop.target["queue"], closed * loop.interval_seconds)
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return one target for each queue and each attached plant."""
     topology = present.topology
     starts = {f"{LAW.name}/{queue}": LoopStart({"queue": queue}) for queue in topology.queues}
-    elsewhere = plant_ladder.starts(LAW.name, present)
+    elsewhere = plant_ladder.build_loop_starts(LAW.name, present)
     return Targets(
         {**starts, **elsewhere}, f"removed in revision {topology.revision}, or the plant no longer exists"
     )
@@ -251,23 +258,23 @@ def _level_of(action: Document) -> float:
     return float(action.get("rung", 0))
 
 
-def _words(action: Document) -> str:
+def _describe_action(action: Document) -> str:
     rung = int(action.get("rung", 0))
-    return f"enabled {level(rung)}" if rung else "disabled all levels"
+    return f"enabled {get_level_name(rung)}" if rung else "disabled all levels"
 
 
 def _is_engaged(row: LoopStatus) -> str:
     of = row.target.get("queue") or row.target.get("plant")
-    return f"the remedy ladder of {of} has enabled {level(int(row.actuator or 0))}"
+    return f"the remedy ladder of {of} has enabled {get_level_name(int(row.actuator or 0))}"
 
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=engage,
     keeper=keep_throttling,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=5,
     mode=Loop.Mode.ADVISE,
     # A measured rate lags by some seconds: a single check with less capacity than demand is no shortage.
@@ -288,8 +295,8 @@ KIND = LoopKind(
         lasting="rung",
         is_news=False,
         amount=_level_of,
-        past=_words,
-        brief=_words,
+        past=_describe_action,
+        brief=_describe_action,
         engaged=_is_engaged,
     ),
     scenario="ladder",

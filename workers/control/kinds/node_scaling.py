@@ -5,23 +5,23 @@ from typing import Any
 
 from controllers.rebalancing.node_scaling import LAW
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
-from workers.control.parts.points import move_points, propose, whole_plant
+from workers.control.parts.points import build_plant_target, move_points, propose
 from workers.control.parts.present import PlantInventory
 from workers.models import Loop
 from workers.placement.declined import list_declined
-from workers.placement.plant_sensors import node_scaling, readings
+from workers.placement.plant_sensors import compute_readings, observe_node_scaling
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return the whole plant as the only target."""
-    return whole_plant(LAW.name)
+    return build_plant_target(LAW.name)
 
 
 def _nodes_gained(action: Mapping[str, Any]) -> float:
     return float(len(action.get("use", ())) - len(action.get("release", ())))
 
 
-def _words(action: Mapping[str, Any]) -> str:
+def _describe_action(action: Mapping[str, Any]) -> str:
     parts = (("added", action.get("use")), ("released", action.get("release")))
     done = [f"{verb} {', '.join(nodes)}" for verb, nodes in parts if nodes]
     return " and ".join(done) or "restored points"
@@ -29,12 +29,12 @@ def _words(action: Mapping[str, Any]) -> str:
 
 KIND = LoopKind(
     law=LAW,
-    sensor=node_scaling,
-    readings=readings,
+    sensor=observe_node_scaling,
+    readings=compute_readings,
     actuator=move_points,
     proposer=propose,
     recall=list_declined,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=60,
     # The loop advises until a person trusts it: releasing a node requires a plan, and it is not urgent.
     mode=Loop.Mode.ADVISE,
@@ -58,6 +58,6 @@ KIND = LoopKind(
         measured="terms.nodes_used",
         setpoints=("busy",),
         amount=_nodes_gained,
-        past=_words,
+        past=_describe_action,
     ),
 )

@@ -10,25 +10,32 @@ import numpy as np
 
 from controllers.design.forecast import compute_missed_events, is_rejected
 from controllers.framework.guard import Measured
-from controllers.framework.reason import format_count, percent
+from controllers.framework.reason import format_count, format_percent
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.forecast_law import LAW
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
-from workers.control.parts.applications import application
+from workers.control.parts.applications import find_application
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
-from workers.control.parts.operators import CALM, CORES, GONE, INTERVAL_SECONDS, ahead, topology_inputs
+from workers.control.parts.operators import (
+    CALM,
+    CORES,
+    GONE,
+    INTERVAL_SECONDS,
+    build_topology_inputs,
+    forecast_arrivals,
+)
 from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import WINDOW_SECONDS
 from workers.models import LedgerEntry, Loop
 from workers.plants.plant import Plant
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 TARGET_UTILISATION, MAX_DEVIATION = 0.85, 0.3
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the events that one operator would miss in each forecast window with each number of tasks.
@@ -37,7 +44,7 @@ def sensor(
     forecast.
     """
     nothing = {"missed": [[0.0]], "current": 1}
-    topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
+    topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None or measured.invalid or measured.idle:
         return Measurement(nothing, measured, {})
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
@@ -58,17 +65,20 @@ def _compute_missed(
     operator: MeasuredOperator,
 ) -> tuple[str, list[list[float]] | None]:
     """Return the missed events of each window by number of tasks, or why there is nothing to decide on."""
-    rate = inputs.rate_per_second(operator, topology.window_seconds)
-    service = inputs.service_seconds(operator)
+    rate = inputs.compute_rate_per_second(operator, topology.window_seconds)
+    service = inputs.compute_service_seconds(operator)
     if rate is None or not service:
         return f"{operator.name} was not measured", None
-    expected = ahead(target, snapshot, rate)
+    expected = forecast_arrivals(target, snapshot, rate)
     if expected is None:
         return _explain_no_forecast(target, snapshot), None
     mean, deviation = (np.asarray(window_rate) for window_rate in expected)
     if is_rejected(mean, deviation, MAX_DEVIATION):
         share = deviation.sum() / max(mean.sum(), 1e-9)
-        return f"the forecast is too uncertain: its standard deviation is {percent(share)} of its mean", None
+        return (
+            f"the forecast is too uncertain: its standard deviation is {format_percent(share)} of its mean",
+            None,
+        )
     counts = np.arange(1.0, CORES + 1)
     window = snapshot.forecasts[target["application"]].window_seconds
     return "", compute_missed_events(mean, deviation, counts, TARGET_UTILISATION / service, window).tolist()
@@ -79,16 +89,16 @@ def _explain_no_forecast(target: Mapping[str, Any], snapshot: Snapshot) -> str:
     return (row.refused if row else None) or "no forecast yet, or no arrivals"
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which one operator's tasks are judged."""
-    topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
+    topology, _ = build_topology_inputs(target, snapshot, snapshot.at or 0.0)
     name = f"{target['application']}/{target['operator']}"
     if topology is None or name not in topology.operators:
         return None
     operator = topology.operators[name]
     return {
         "tasks": operator.parallelism,
-        "backlog_events": inputs.backlog_events(topology, operator),
+        "backlog_events": inputs.estimate_backlog_events(topology, operator),
         "node_state": None,
     }
 
@@ -99,37 +109,37 @@ def set_operator(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     plant.set_parallelism({name: int(entry.action["tasks"])})
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return one target for each operator of each running application."""
     starts = {
         f"{LAW.name}/{name}/{operator}": LoopStart({"application": name, "operator": operator})
         for name in present.applications
-        for operator in _operators(name, present)
+        for operator in _list_operators(name, present)
     }
     return Targets(starts, GONE)
 
 
-def _operators(name: str, present: PlantInventory) -> Iterable[str]:
+def _list_operators(name: str, present: PlantInventory) -> Iterable[str]:
     """Return the operators in the snapshot; while it shows none, those of the existing loops."""
-    row = application({"application": name}, present.snapshot)
+    row = find_application({"application": name}, present.snapshot)
     if row is not None and row.operators:
         return list(row.operators)
-    loops = active_loops().filter(law=LAW.name, target__application=name)
+    loops = list_active_loops().filter(law=LAW.name, target__application=name)
     return [loop.target["operator"] for loop in loops]
 
 
-def _tasks(action: Mapping[str, Any]) -> str:
+def _format_tasks(action: Mapping[str, Any]) -> str:
     """Return the tasks of the next window; the loop's page shows the whole path."""
     return format_count(action["tasks"], "task")
 
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=set_operator,
     desired=lambda observation, action: {"tasks": action.get("tasks", observation["current"])},
-    targets=targets,
+    targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
     mode=Loop.Mode.ADVISE,
     # An event that is missed costs as much as one task for one second.
@@ -144,8 +154,8 @@ KIND = LoopKind(
             "the windows of the forecast"
         ),
         main=("cost_missed", "cost_task", "cost_change", "minimum"),
-        brief=_tasks,
-        past=lambda action: f"set {_tasks(action)}",
+        brief=_format_tasks,
+        past=lambda action: f"set {_format_tasks(action)}",
         title="forecast parallelism",
         about="lowest cost over the forecast",
     ),

@@ -10,7 +10,7 @@ from typing import Any
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.joint_law import LAW
-from workers.control.parts.actions import tasks_in_force
+from workers.control.parts.actions import compute_tasks_in_force
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import (
     BOUND_SECONDS,
@@ -21,12 +21,12 @@ from workers.control.parts.operators import (
     INTERVAL_SECONDS,
     NOTHING,
     OTHERS_MAXIMUM,
-    ahead,
+    build_topology_inputs,
+    collect_readings,
     decides_ahead,
+    forecast_arrivals,
     keep_plant,
-    readings,
     set_tasks,
-    topology_inputs,
 )
 from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
@@ -46,24 +46,26 @@ OWN: Mapping[str, Any] = {
 OTHERS: Mapping[str, Any] = {"bound_seconds": BOUND_SECONDS, "maximum": OTHERS_MAXIMUM}
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the observation of all operators and the forecast of their arrivals.
 
     See `controllers.parallelism.inputs`.
     """
-    topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
+    topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     if topology is None:
         return Measurement({"at_seconds": now_seconds, "source_per_second": 0.0, **NOTHING}, measured, {})
-    source_per_second = inputs.source_per_second(topology)
-    foreseen = ahead(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
+    source_per_second = inputs.compute_source_per_second(topology)
+    foreseen = (
+        forecast_arrivals(target, snapshot, source_per_second) if decides_ahead(target, snapshot) else None
+    )
     means, deviations = foreseen or ((), ())
-    observation = inputs.joint(topology, means, deviations)
+    observation = inputs.build_joint_observation(topology, means, deviations)
     return Measurement({**observation, "at_seconds": now_seconds}, measured, {})
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
@@ -75,7 +77,7 @@ def targets(present: PlantInventory) -> Targets:
         f"{LAW.name}/plant:{name}": LoopStart(
             {"plant": name},
             Loop.Mode.ADVISE,
-            OTHERS if kind.pace is None else _quick(kind.pace),
+            OTHERS if kind.pace is None else _build_quick_settings(kind.pace),
             interval_seconds=INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
         )
         for name, kind in present.plants.items()
@@ -83,7 +85,7 @@ def targets(present: PlantInventory) -> Targets:
     return Targets({**here, **elsewhere}, GONE)
 
 
-def _quick(pace: PlantPace) -> dict[str, Any]:
+def _build_quick_settings(pace: PlantPace) -> dict[str, Any]:
     """Return settings for quick changes.
 
     Twice the bound is too late, and both the interval of decisions and the horizon are one tick.
@@ -102,12 +104,12 @@ def _quick(pace: PlantPace) -> dict[str, Any]:
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=set_tasks,
-    desired=tasks_in_force,
+    desired=compute_tasks_in_force,
     keeper=keep_plant,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=CLOCK_SECONDS,
     display=Display(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),

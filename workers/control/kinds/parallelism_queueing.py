@@ -10,7 +10,7 @@ from typing import Any
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.queueing_law import LAW
-from workers.control.parts.actions import tasks_in_force
+from workers.control.parts.actions import compute_tasks_in_force
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import (
     BOUND_SECONDS,
@@ -21,10 +21,10 @@ from workers.control.parts.operators import (
     INTERVAL_SECONDS,
     NOTHING,
     OTHERS_MAXIMUM,
+    build_topology_inputs,
+    collect_readings,
     keep_plant,
-    readings,
     set_tasks,
-    topology_inputs,
 )
 from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
@@ -32,15 +32,15 @@ from workers.models import Loop
 from workers.plants.foreign.kind import PlantPace
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the observation of all operators (`controllers.parallelism.inputs`)."""
-    topology, measured = topology_inputs(target, snapshot, now_seconds, LAW.name)
+    topology, measured = build_topology_inputs(target, snapshot, now_seconds, LAW.name)
     return Measurement(NOTHING if topology is None else inputs.observe_queueing(topology), measured, {})
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return the running applications (at most one task per core) and the registered plants."""
     here = {
         f"{LAW.name}/{name}": LoopStart(
@@ -55,7 +55,7 @@ def targets(present: PlantInventory) -> Targets:
         f"{LAW.name}/plant:{name}": LoopStart(
             {"plant": name},
             Loop.Mode.ADVISE,
-            _parameters(kind.pace),
+            _build_parameters(kind.pace),
             interval_seconds=INTERVAL_SECONDS if kind.pace is None else kind.pace.tick_seconds,
         )
         for name, kind in present.plants.items()
@@ -63,7 +63,7 @@ def targets(present: PlantInventory) -> Targets:
     return Targets({**here, **elsewhere}, GONE)
 
 
-def _parameters(pace: PlantPace | None) -> dict[str, Any]:
+def _build_parameters(pace: PlantPace | None) -> dict[str, Any]:
     if pace is None:
         return {"maximum": OTHERS_MAXIMUM}
     return {"maximum": pace.maximum, "bound_seconds": pace.bound_seconds}
@@ -71,12 +71,12 @@ def _parameters(pace: PlantPace | None) -> dict[str, Any]:
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=set_tasks,
-    desired=tasks_in_force,
+    desired=compute_tasks_in_force,
     keeper=keep_plant,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=CLOCK_SECONDS,
     mode=Loop.Mode.ADVISE,
     parameters={"bound_seconds": BOUND_SECONDS, "only_changes": True},

@@ -8,38 +8,38 @@ from typing import Any
 
 from controllers.rebalancing.law import LAW
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
-from workers.control.parts.points import move_points, propose, whole_plant
+from workers.control.parts.points import build_plant_target, move_points, propose
 from workers.control.parts.present import PlantInventory
-from workers.placement.plant_sensors import observe_rebalancing, readings
+from workers.placement.plant_sensors import compute_readings, observe_rebalancing
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return the whole plant as the only target."""
-    return whole_plant(LAW.name)
+    return build_plant_target(LAW.name)
 
 
-def _points(action: Mapping[str, Any]) -> int:
+def _count_moved_points(action: Mapping[str, Any]) -> int:
     return sum(move["points"] for move in action.get("moves", ()))
 
 
 def _list_moved_queues(action: Mapping[str, Any]) -> str:
-    return f"moved {_points(action)} points"
+    return f"moved {_count_moved_points(action)} points"
 
 
 def _from_to(action: Mapping[str, Any]) -> str:
     """Describe only how many points move between which nodes."""
     moves = action.get("moves", ())
     nodes = [", ".join(sorted({move[end] for move in moves})) for end in ("from", "to")]
-    return f"{_points(action):,} points: {nodes[0]} → {nodes[1]}" if moves else ""
+    return f"{_count_moved_points(action):,} points: {nodes[0]} → {nodes[1]}" if moves else ""
 
 
 KIND = LoopKind(
     law=LAW,
     sensor=observe_rebalancing,
-    readings=readings,
+    readings=compute_readings,
     actuator=move_points,
     proposer=propose,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=15,
     guard={"cooldown_seconds": 60.0},
     seeded=True,
@@ -58,7 +58,7 @@ KIND = LoopKind(
         ),
         measured="terms.worst_before",
         setpoints=("busy",),
-        amount=_points,
+        amount=_count_moved_points,
         past=_list_moved_queues,
         brief=_from_to,
     ),

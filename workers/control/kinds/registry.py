@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.discovery import modules_of
+from controllers.framework.discovery import import_modules
 from queues.errors import BadInput
 from workers.control import kinds
 from workers.control.parts.kind import Display, Lanes, LoopKind
@@ -14,7 +14,7 @@ UNKNOWN = Display(Lanes("Measured", "Actuator", "set"))
 def find_kinds() -> dict[str, LoopKind]:
     """Return the kinds by law, in the order of the laws. Raises ValueError where a law has two."""
     kinds_by_law: dict[str, LoopKind] = {}
-    for module in modules_of(kinds):
+    for module in import_modules(kinds):
         if isinstance(kind := getattr(module, "KIND", None), LoopKind):
             if kind.name in kinds_by_law:
                 raise ValueError(f"the law {kind.name} has two kinds of loops")
@@ -25,7 +25,7 @@ def find_kinds() -> dict[str, LoopKind]:
 KINDS: Mapping[str, LoopKind] = find_kinds()
 
 
-def kind_of(law: str) -> LoopKind:
+def get_kind(law: str) -> LoopKind:
     """Return the kind of a law's loops. Raises `BadInput`."""
     if law not in KINDS:
         raise BadInput("law", f"{law} has no loops; the laws with loops are {', '.join(KINDS)}")
@@ -37,14 +37,14 @@ def list_seeded_laws() -> list[str]:
     return [name for name, kind in KINDS.items() if kind.seeded]
 
 
-def rest_seconds(law: str) -> float:
+def get_rest_seconds(law: str) -> float:
     """Return how long a loop of a law may write no entry, beyond its interval."""
     return KINDS[law].rest_seconds if law in KINDS else 0.0
 
 
-def display_of(law: str, target: Mapping[str, Any] | None = None) -> Display:
+def find_display(law: str, target: Mapping[str, Any] | None = None) -> Display:
     """Return how loops of a law, or a loop on a target, are displayed.
 
     Loops of a law that no longer exists have a generic display, since their ledger stays.
     """
-    return KINDS[law].display_of(target or {}) if law in KINDS else UNKNOWN
+    return KINDS[law].get_display(target or {}) if law in KINDS else UNKNOWN

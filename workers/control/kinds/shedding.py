@@ -12,8 +12,8 @@ from typing import Any
 from controllers.framework.guard import Measured
 from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.law import LAW
-from workers.control.parts.applications import application, check_measurement, list_application_targets
-from workers.control.parts.budgets import budgets, observe_budgets
+from workers.control.parts.applications import check_measurement, find_application, list_application_targets
+from workers.control.parts.budgets import list_budgets, observe_budgets
 from workers.control.parts.kind import Display, Lanes, LoopKind, Targets
 from workers.control.parts.offered_load import OperatorLoad
 from workers.control.parts.pattern_yield import MAX_SECONDS, PatternYield
@@ -27,7 +27,7 @@ LASTING_INTERVALS = 10.0
 SIGNIFICANT = 4  # digits of a share; a change of the fifth digit is not worth a new table
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return the law's observation of one application.
@@ -35,7 +35,7 @@ def sensor(
     It is invalid while no pattern that may be shed has worked recently. There is nothing to decide while it
     is unknown whether anything may be shed.
     """
-    row = application(target, snapshot)
+    row = find_application(target, snapshot)
     quality = check_measurement(target, snapshot, now_seconds)
     if row is None:
         return Measurement({"arrivals": {}, "patterns": [], "sinks": {}}, quality, dict(before or {}))
@@ -52,14 +52,14 @@ def sensor(
             row.patterns[name], now_seconds - (before or {}).get("at", now_seconds - MAX_SECONDS)
         )
     counters = {
-        key: value for pattern_yield in yields.values() for key, value in pattern_yield.counters().items()
+        key: value for pattern_yield in yields.values() for key, value in pattern_yield.get_counters().items()
     }
     observation = {
         "arrivals": {
-            operator: {name: _short(rate) for name, rate in types.items()}
-            for operator, types in work.arrivals().items()
+            operator: {name: _round_significant(rate) for name, rate in types.items()}
+            for operator, types in work.compute_arrivals().items()
         },
-        "patterns": [_pattern(name, work, yields[name]) for name in names],
+        "patterns": [_build_pattern(name, work, yields[name]) for name in names],
         "sinks": {row.patterns[name].emits: 1.0 for name in names if row.sinks.get(row.patterns[name].emits)},
         "service_cv2": row.batch_overhead_cv2,
         "bottleneck": None,
@@ -67,7 +67,7 @@ def sensor(
         "latency_seconds": row.latency_p95_seconds,
         "elsewhere_seconds": round(work.elsewhere_seconds, 3),
         "permitted": may_shed is True,
-        **observe_budgets(budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
+        **observe_budgets(list_budgets("shed", snapshot, row.queues, {str(target.get("application"))})),
     }
     return Measurement(observation, quality, {**counters, "at": now_seconds})
 
@@ -78,15 +78,15 @@ def _list_measured_patterns(work: OperatorLoad, may_shed: bool) -> list[str]:
     Ending shedding requires no measurement: then, and when nothing arrives at all, the list has every
     pattern.
     """
-    every = list(work.sheddable())
+    every = list(work.iterate_sheddable_patterns())
     measured = [name for name in every if work.has_worked(name)]
     return measured or (every if work.is_idle or not may_shed else [])
 
 
-def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, Any]:
+def _build_pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, Any]:
     row = work.row.patterns[name]
     operator, wanted = row.operator, work.compute_wanted(name)
-    rates = work.rates(operator)
+    rates = work.compute_rates(operator)
     takes = found.takes(wanted)
     # The law knows one rate of a type at an operator, but a pattern may need only a part of it. If a pattern
     # receives all events, each match consumes proportionally more of them and each event costs proportionally
@@ -94,27 +94,27 @@ def _pattern(name: str, work: OperatorLoad, found: PatternYield) -> dict[str, An
     parts = {event_type: wanted[event_type] / rates[event_type] for event_type in wanted if rates[event_type]}
     whole = sum(rates[event_type] for event_type in wanted)
     part = sum(wanted.values()) / whole if whole else 1.0
-    share = part * found.seconds / work.tasks(operator) / work.available(operator)
+    share = part * found.seconds / work.count_tasks(operator) / work.compute_availability(operator)
     return {
         "operator": operator,
         "name": name,
         "expression": row.expression,
         "emits": row.emits,
-        "seconds": _short(share),
+        "seconds": _round_significant(share),
         "outputs": 1.0,
-        "correction": _short(found.correction(row.expression)),
+        "correction": _round_significant(found.compute_correction(row.expression)),
         "limit": None,
         "takes": {
-            event_type: _short(takes[event_type] / parts[event_type])
+            event_type: _round_significant(takes[event_type] / parts[event_type])
             for event_type in takes
             if parts.get(event_type)
         },
     }
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which a table is judged: latency and loss."""
-    row = application(target, snapshot)
+    row = find_application(target, snapshot)
     if row is None:
         return None
     return {
@@ -124,7 +124,7 @@ def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | 
     }
 
 
-def _short(value: float) -> float:
+def _round_significant(value: float) -> float:
     return float(f"{value:.{SIGNIFICANT}g}")
 
 
@@ -160,28 +160,28 @@ def _compute_end(entry: LedgerEntry, loop: Loop) -> float:
     return entry.at.timestamp() + max(bound, LASTING_INTERVALS * loop.interval_seconds)
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return one target for each running application."""
     return list_application_targets(LAW.name, present)
 
 
-def _most_shed(action: Mapping[str, Any]) -> float:
+def _find_max_shed_share(action: Mapping[str, Any]) -> float:
     shares = (share for types in action.get("shed", {}).values() for share in types.values())
     return max(shares, default=0.0)
 
 
-def _words(action: Mapping[str, Any]) -> str:
-    most = _most_shed(action)
+def _describe_action(action: Mapping[str, Any]) -> str:
+    most = _find_max_shed_share(action)
     return f"set shedding to up to {100 * most:.0f} % of a type" if most else "stopped shedding"
 
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     actuator=shed,
     keeper=keep_table,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=2,
     # Patterns of an application have keys: an event serves its own key, and none is surplus.
     parameters={"latency_bound_seconds": 15.0, "needs": "measured"},
@@ -203,9 +203,9 @@ KIND = LoopKind(
         setpoints=("latency_bound_seconds", "utilisation_budget"),
         terms=("work_shed", "work_offered"),
         lasting="work_shed",
-        amount=_most_shed,
-        past=_words,
-        brief=_words,
+        amount=_find_max_shed_share,
+        past=_describe_action,
+        brief=_describe_action,
     ),
     scenario="shedding",
 )

@@ -15,7 +15,7 @@ from controllers.simulation import recorded_container
 from controllers.worker_rate.law import LAW
 from queues.nodes.node_state import OFFLINE, TOOBUSY
 from workers.control.parts import attached_pools, permanent_pools
-from workers.control.parts.actions import amounts
+from workers.control.parts.actions import compute_amounts
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
 from workers.control.parts.operators import keep_plant
 from workers.control.parts.permanent_pools import is_permanent
@@ -33,7 +33,7 @@ INTERVAL_SECONDS = 1
 CUMULATIVE = ("removed_events", "workers_started")
 
 
-def sensor(
+def measure_target(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
     """Return {queue_length, removed, started, waiting_to_run} of one container since the last observation.
@@ -43,7 +43,7 @@ def sensor(
     """
     if "plant" in target:
         return permanent_pools.observe_pool(LAW.name, target, snapshot, before, now_seconds)
-    row = _container(target, snapshot) or ContainerStatus()
+    row = _find_container(target, snapshot) or ContainerStatus()
     node = snapshot.nodes.get(target.get("node", ""))
     counters = {key: getattr(row, key) for key in CUMULATIVE}
     observation = {
@@ -60,7 +60,7 @@ def sensor(
     )
 
 
-def _container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
+def _find_container(target: Mapping[str, Any], snapshot: Snapshot) -> ContainerStatus | None:
     """Return the target's container in the snapshot, or None when it is missing."""
     queue = snapshot.queues.get(target.get("queue", ""))
     return queue.containers.get(target.get("node", "")) if queue else None
@@ -98,14 +98,14 @@ def _check_measurement(
     return Measured(age, idle=explain_all_drained(snapshot) or None)
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which an effect is judged.
 
     For a container: its queue length and counters, and its node's state. For a pool: its backlog and tasks.
     """
     if "plant" in target:
-        return permanent_pools.readings(target, snapshot)
-    row = _container(target, snapshot)
+        return permanent_pools.collect_readings(target, snapshot)
+    row = _find_container(target, snapshot)
     if row is None:
         return None
     node = snapshot.nodes.get(target["node"])
@@ -139,7 +139,7 @@ def keep_plant_of(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
         keep_plant(entry, loop, plant)
 
 
-def targets(present: PlantInventory) -> Targets:
+def list_targets(present: PlantInventory) -> Targets:
     """Return the containers of the jobs queues, including draining ones, and the attached plants' pools."""
     topology = present.topology
     starts = {
@@ -155,10 +155,14 @@ def targets(present: PlantInventory) -> Targets:
         name: attached_pools.start_of(
             plant,
             operator,
-            **permanent_pools.values(kind.pace, attached_pools.pool_of(plant, operator, present)),
+            **permanent_pools.build_start_values(
+                kind.pace, attached_pools.find_visible_pool(plant, operator, present)
+            ),
             interval_seconds=permanent_pools.INTERVAL_SECONDS,
         )
-        for name, plant, operator, kind in attached_pools.pools(LAW.name, present, lambda kind: True)
+        for name, plant, operator, kind in attached_pools.iterate_adjustable_pools(
+            LAW.name, present, lambda kind: True
+        )
     }
     gone = f"removed in revision {topology.revision}, or {attached_pools.GONE}"
     return Targets({**starts, **elsewhere}, gone)
@@ -172,7 +176,7 @@ def is_at_rest(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     """
     if "plant" in target:
         return permanent_pools.is_at_rest(target, snapshot)
-    row, node = _container(target, snapshot), snapshot.nodes.get(target.get("node", ""))
+    row, node = _find_container(target, snapshot), snapshot.nodes.get(target.get("node", ""))
     is_well = node is not None and not node.stale and node.state not in (OFFLINE, TOOBUSY)
     return is_well and row is not None and _is_empty(row)
 
@@ -183,14 +187,16 @@ def _is_empty(row: ContainerStatus) -> bool:
 
 def load(observed: Sequence[Observed]) -> Floats:
     """Return the events that arrived at the container in each second."""
-    return recorded_container.arrivals(
+    return recorded_container.compute_arrivals(
         [at for at, _ in observed],
         [each["queue_length"] for _, each in observed],
         [each["removed"] for _, each in observed],
     )
 
 
-def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]) -> float | None:
+def compute_run_hours(
+    target: Mapping[str, Any], snapshot: Snapshot, values: Mapping[str, Any]
+) -> float | None:
     """Return the hours of a full worker's run at the current time per event.
 
     A worker that finds fewer events ends sooner. A pool of an attached plant has no price.
@@ -204,10 +210,10 @@ def hours_of_a_run(target: Mapping[str, Any], snapshot: Snapshot, values: Mappin
 def compute_desired(observation: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, float]:
     """Return the workers to start; for a pool, the workers that it is to have."""
     permanent = {"start": float(observation["running"])} if is_permanent(observation) else {}
-    return {**permanent, **amounts(observation, action)}
+    return {**permanent, **compute_amounts(observation, action)}
 
 
-def _words(action: Mapping[str, Any]) -> str:
+def _describe_action(action: Mapping[str, Any]) -> str:
     count = action.get("start", 0)
     return f"started {count} worker{'' if count == 1 else 's'}"
 
@@ -264,7 +270,7 @@ DISPLAY = Display(
         "removed",
         "workers",
     ),
-    past=_words,
+    past=_describe_action,
 )
 # parameters of a pool of an attached plant
 ELSEWHERE = replace(
@@ -282,13 +288,13 @@ ELSEWHERE = replace(
 
 KIND = LoopKind(
     law=LAW,
-    sensor=sensor,
-    readings=readings,
+    sensor=measure_target,
+    readings=collect_readings,
     cumulative=CUMULATIVE,
     actuator=start_workers,
     keeper=keep_plant_of,
     desired=compute_desired,
-    targets=targets,
+    targets=list_targets,
     interval_seconds=INTERVAL_SECONDS,
     parameters={"interval_seconds": INTERVAL_SECONDS},
     followed={"events_per_worker": "its queue"},
@@ -296,9 +302,9 @@ KIND = LoopKind(
     display=DISPLAY,
     elsewhere=ELSEWHERE,
     scenario="manager",
-    unit_hours=hours_of_a_run,
+    unit_hours=compute_run_hours,
     at_rest=is_at_rest,
-    rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.cost),
+    rehearsal=TuningModel(recorded_container.TUNED, load, recorded_container.compute_mean_cost),
     replay=LoadReplay(
         frozenset({"queue_length", "removed"}),
         load,

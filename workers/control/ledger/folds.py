@@ -62,11 +62,11 @@ def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Ite
 
     A run is written in one transaction, inside `guarded`, if all of its entries still exist.
     """
-    entries = loop.entries.filter(folded_ticks=0, plan=None, at__lt=_slot(before))
-    at = _slot(since)
+    entries = loop.entries.filter(folded_ticks=0, plan=None, at__lt=_compute_slot_start(before))
+    at = _compute_slot_start(since)
     before_it = loop.entries.filter(at__lt=at).order_by("-at").values_list(*SAME).first()
     while (first := entries.filter(at__gte=at).order_by("at").only("at").first()) is not None:
-        begin = _slot(first.at)
+        begin = _compute_slot_start(first.at)
         at = begin + SLOT
         ticks_of_slot = _read(entries.filter(at__gte=begin, at__lt=at))
         for run in _runs(ticks_of_slot, before_it):
@@ -76,7 +76,7 @@ def fold(loop: Loop, since: datetime, before: datetime, guarded: Guarded) -> Ite
             before_it = (ticks_of_slot[-1].mode, ticks_of_slot[-1].limited_by)
 
 
-def ticks(
+def iterate_ticks(
     entries: QuerySet[LedgerEntry], since: datetime, until: datetime, only: Sequence[str] = ()
 ) -> Iterator[LedgerEntry]:
     """Yield each tick of these entries in since ≤ at < until, in order for each loop.
@@ -108,7 +108,7 @@ def unfold(entry: LedgerEntry) -> Iterator[LedgerEntry]:
     yield entry
 
 
-def entry(number: int) -> LedgerEntry | None:
+def find_entry(number: int) -> LedgerEntry | None:
     """Return the tick with this id, even where it is folded into another."""
     entries = LedgerEntry.objects.select_related("loop")
     if (stored := entries.filter(pk=number).first()) is not None:
@@ -121,7 +121,7 @@ def entry(number: int) -> LedgerEntry | None:
     return next((tick for tick in itertools.chain.from_iterable(several) if tick.pk == number), None)
 
 
-def _slot(at: datetime) -> datetime:
+def _compute_slot_start(at: datetime) -> datetime:
     """Return the start of the slot that contains a time."""
     return at - timedelta(seconds=at.timestamp() % SLOT.total_seconds())
 

@@ -23,10 +23,10 @@ from controllers import catalog, request
 from controllers.framework import code
 from controllers.framework.decision import Decision
 from controllers.framework.guard import Guarded
-from queues.checks import storable
+from queues.checks import make_storable
 from queues.errors import BadInput
 from queues.nodes.node_state import TOOBUSY
-from workers.control.kinds.registry import kind_of
+from workers.control.kinds.registry import get_kind
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 
@@ -47,7 +47,7 @@ _NOTE_VERDICT = (
 ABOUT_KEYS = (*MEASURED_KEYS, *TICK_KEYS)
 
 
-def entry_of(
+def build_entry(
     loop: Loop,
     *,
     at: datetime,
@@ -78,13 +78,13 @@ def entry_of(
         action=None if decision.action is None else dict(decision.action),
         raw=decision.raw,
         guarded=guarded.value,
-        reason=storable(reason),  # the text may quote another plant
+        reason=make_storable(reason),  # the text may quote another plant
         terms=dict(decision.terms),
         limited_by=decision.limited_by,
         expected=expected,
         outcome={"before": dict(baseline)} if acts and baseline is not None else None,
         verdict=Verdict.CHECKING if acts and expected is not None else Verdict.NO_ACTION,
-        code=code.version(),
+        code=code.compute_code_version(),
     )
 
 
@@ -105,7 +105,7 @@ def confirm(*entries: LedgerEntry) -> None:
             LedgerEntry.objects.filter(pk=entry.pk).update(applied=True, error=entry.error)
 
 
-def ours(entries: Iterable[LedgerEntry]) -> set[int]:
+def find_current_ids(entries: Iterable[LedgerEntry]) -> set[int]:
     """Return the ids of the entries after which no later tick ran; a process that was paused may find one."""
     rows = LedgerEntry.objects.filter(pk__in=[entry.pk for entry in entries], error="")
     return set(rows.filter(loop__fence=F("fence")).values_list("pk", flat=True))
@@ -113,11 +113,11 @@ def ours(entries: Iterable[LedgerEntry]) -> set[int]:
 
 def fail(entry: LedgerEntry, error: str) -> None:
     """Record why the action was not applied or why its outcome is unknown."""
-    entry.error, entry.verdict = storable(error), Verdict.NO_ACTION
+    entry.error, entry.verdict = make_storable(error), Verdict.NO_ACTION
     LedgerEntry.objects.filter(pk=entry.pk).update(error=entry.error, verdict=Verdict.NO_ACTION)
 
 
-def last_entry(loop: Loop) -> LedgerEntry | None:
+def find_last_entry(loop: Loop) -> LedgerEntry | None:
     """Return the last entry of the loop that decided.
 
     It is chosen by id: after a clock was set back, the entry with the latest time may be an older one.
@@ -125,7 +125,7 @@ def last_entry(loop: Loop) -> LedgerEntry | None:
     return _find_last_decision(loop).first()
 
 
-def last_entry_ids() -> QuerySet[LedgerEntry, Any]:
+def select_last_entry_ids() -> QuerySet[LedgerEntry, Any]:
     """Return a subquery of loops with the id of `last_entry`, which an index finds."""
     of_loop = LedgerEntry.objects.filter(loop=OuterRef("pk"), at=OuterRef("decided_at"))
     return of_loop.order_by("-pk").values("pk")[:1]
@@ -136,7 +136,7 @@ def open_entries(loops: Iterable[int]) -> dict[int, LedgerEntry]:
 
     An open action is neither confirmed nor failed, because its tick died.
     """
-    last = Loop.objects.filter(pk__in=loops).annotate(last=Subquery(last_entry_ids())).values("last")
+    last = Loop.objects.filter(pk__in=loops).annotate(last=Subquery(select_last_entry_ids())).values("last")
     rows = LedgerEntry.objects.filter(pk__in=last, mode__in=APPLYING_MODES, applied=False, error="")
     return {entry.loop_id: entry for entry in rows.filter(action__isnull=False)}
 
@@ -164,7 +164,7 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
             entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
         except Exception as error:
             logger.exception("The effect of entry %s cannot be judged.", entry.pk)
-            why = storable(f"the effect cannot be judged: {error}")
+            why = make_storable(f"the effect cannot be judged: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
     _note_verdicts(due)
     return due
@@ -192,7 +192,7 @@ def _settle_entry(entry: LedgerEntry, now: datetime) -> bool:
 
 def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple[dict[str, Any], str]:
     before = (entry.outcome or {}).get("before") or {}
-    kind = kind_of(entry.loop.law)
+    kind = get_kind(entry.loop.law)
     after = kind.readings(entry.loop.target, snapshot)
     after_seconds = (now - entry.at).total_seconds()
     outcome = {"before": before, "after": after, "after_seconds": after_seconds}
@@ -219,7 +219,7 @@ def _verdict(gained: float, enough: float) -> str:
 
 def export(entry: LedgerEntry) -> dict[str, Any]:
     """Return the entry in the format of `manage.py decide`, which gives the same decision."""
-    law = catalog.law(entry.loop.law)
+    law = catalog.get_law(entry.loop.law)
     state = entry.state_before or {}
     observed = entry.observation or {}
     document = {
@@ -289,13 +289,13 @@ def replay(entry: LedgerEntry) -> Replay:
     A record that is no longer valid for its law gives an error.
     """
     try:
-        decision = request.decide_once(catalog.law(entry.loop.law), export(entry)).decision
+        decision = request.decide_once(catalog.get_law(entry.loop.law), export(entry)).decision
     except BadInput as error:
-        return Replay(None, {}, entry.code, code.version(), str(error))
-    return Replay(decision, _differences(entry, decision), entry.code, code.version())
+        return Replay(None, {}, entry.code, code.compute_code_version(), str(error))
+    return Replay(decision, _find_differences(entry, decision), entry.code, code.compute_code_version())
 
 
-def _differences(entry: LedgerEntry, decision: Decision) -> dict[str, tuple[Any, Any]]:
+def _find_differences(entry: LedgerEntry, decision: Decision) -> dict[str, tuple[Any, Any]]:
     recorded = {name: getattr(entry, name) for name in ("action", "raw", "terms", "limited_by", "expected")}
     replayed = decision.to_json()
     return {name: (was, replayed[name]) for name, was in recorded.items() if was != replayed[name]}

@@ -41,8 +41,8 @@ class LedgerFilter:
 
     def check(self) -> "LedgerFilter":
         """Return the filter itself. Raises `BadInput` naming a field with an invalid value."""
-        _one_of("verdict", self.verdict, LedgerEntry.Verdict.values)
-        _one_of("mode", self.mode, Loop.Mode.values)
+        _check_choice("verdict", self.verdict, LedgerEntry.Verdict.values)
+        _check_choice("mode", self.mode, Loop.Mode.values)
         if len(self.text) > MAXIMUM_TEXT:
             raise BadInput("text", f"must have at most {MAXIMUM_TEXT} characters, not {len(self.text)}.")
         if self.since and self.until and self.since >= self.until:
@@ -56,7 +56,7 @@ class LedgerFilter:
         have an index of their own are written so that the database does not choose it, since it would then
         have to sort.
         """
-        loops = self._loops()
+        loops = self._list_loop_ids()
         exact = {"verdict": self.verdict, "mode": self.mode, "limited_by": self._limit}
         conditions: dict[str, Any] = {name: value for name, value in exact.items() if value}
         if loops is not None:
@@ -85,9 +85,9 @@ class LedgerFilter:
         facets |= {"limited": "1" if self.limited_by == ANY_LIMIT else ""}
         facets |= {"loop_id": "|".join(map(str, loops or ()))}
         known = {name: value for name, value in facets.items() if value}
-        return ledger_search.find_by_words(entries, self.text, known, *self._ids_in_time())
+        return ledger_search.find_by_words(entries, self.text, known, *self._find_id_range())
 
-    def _ids_in_time(self) -> tuple[int | None, int | None]:
+    def _find_id_range(self) -> tuple[int | None, int | None]:
         """Return the minimum id from `since` on and the maximum id before `until`.
 
         They bound the rows to read.
@@ -99,13 +99,13 @@ class LedgerFilter:
             last = LedgerEntry.objects.filter(at__lt=self.until).aggregate(id=Max("pk"))["id"] or 0
         return first, last
 
-    def _loops(self) -> list[int] | None:
+    def _list_loop_ids(self) -> list[int] | None:
         """Return the selected loops, None for all. Loops are few, so they are found before entries."""
         if not (self.loop or self.law or self.queue or self.node):
             return None
         loops = Loop.objects.all()
         if self.loop:
-            number = numbers.digits(self.loop)
+            number = numbers.parse_digits(self.loop)
             loops = loops.filter(name=self.loop) if number is None else loops.filter(pk=number)
         targets = {"law": self.law, "target__queue": self.queue, "target__node": self.node}
         loops = loops.filter(**{name: value for name, value in targets.items() if value})
@@ -128,6 +128,6 @@ def _scan_by_id(entries: QuerySet[LedgerEntry], lookup: str, value: Any) -> Quer
     )
 
 
-def _one_of(field: str, value: str, known: Sequence[Any]) -> None:
+def _check_choice(field: str, value: str, known: Sequence[Any]) -> None:
     if value and value not in known:
         raise BadInput(field, f"must be one of {', '.join(known)}, not {value[:40]!r}.")

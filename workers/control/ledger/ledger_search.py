@@ -19,24 +19,25 @@ COLUMNS = "loop_id, verdict, mode, acted, limited, limited_by, reason, error"
 WORD = re.compile(r"\w+")
 
 
-def _values(row: str) -> str:
+def _format_indexed_values(row: str) -> str:
     """Return the indexed values of a row of the table, which is `new` or `old` in a trigger."""
     plain = {"limited": f"({row}.limited_by IS NOT NULL)"}
     return ", ".join(plain.get(name, f"{row}.{name}") for name in COLUMNS.split(", "))
 
 
 def _add(row: str) -> str:
-    return f"INSERT INTO {INDEX} (rowid, {COLUMNS}) VALUES ({row}.id, {_values(row)});"
+    return f"INSERT INTO {INDEX} (rowid, {COLUMNS}) VALUES ({row}.id, {_format_indexed_values(row)});"
 
 
 def _remove(row: str) -> str:
-    return f"INSERT INTO {INDEX} ({INDEX}, rowid, {COLUMNS}) VALUES ('delete', {row}.id, {_values(row)});"
+    values = _format_indexed_values(row)
+    return f"INSERT INTO {INDEX} ({INDEX}, rowid, {COLUMNS}) VALUES ('delete', {row}.id, {values});"
 
 
 _SQLITE = (
-    f"CREATE VIEW {SOURCE} AS SELECT entry.id, {_values('entry')} FROM {TABLE} entry",
+    f"CREATE VIEW {SOURCE} AS SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry",
     f"CREATE VIRTUAL TABLE {INDEX} USING fts5({COLUMNS}, content='{SOURCE}', content_rowid='id')",
-    f"INSERT INTO {INDEX} (rowid, {COLUMNS}) SELECT entry.id, {_values('entry')} FROM {TABLE} entry",
+    f"INSERT INTO {INDEX} (rowid, {COLUMNS}) SELECT entry.id, {_format_indexed_values('entry')} FROM {TABLE} entry",
     f"CREATE TRIGGER {INDEX}_insert AFTER INSERT ON {TABLE} BEGIN {_add('new')} END",
     f"CREATE TRIGGER {INDEX}_delete AFTER DELETE ON {TABLE} BEGIN {_remove('old')} END",
     f"CREATE TRIGGER {INDEX}_update AFTER UPDATE OF verdict, limited_by, reason, error ON {TABLE} "

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
-from workers.control.kinds.registry import display_of, rest_seconds
+from workers.control.kinds.registry import find_display, get_rest_seconds
 from workers.control.parts import quality
 from workers.models import LedgerEntry, Loop
 
@@ -108,7 +108,7 @@ class _Loops:
     routine: frozenset[int]
 
 
-def page(
+def load_page(
     chosen: QuerySet[LedgerEntry], lines: int, before: int | None = None, after: int | None = None
 ) -> TickRunPage:
     """Return the newest lines, those older than the id `before`, or those that end above the id `after`."""
@@ -119,7 +119,7 @@ def page(
     rows, last = _fold_lines(read[:MAX_READ], lines)
     left = bool(read) and last != read[-1].pk
     newest = read[0].pk if read and before is not None else None
-    return TickRunPage(entries_of(rows), last if left else None, newest)
+    return TickRunPage(load_entries(rows), last if left else None, newest)
 
 
 def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> TickRunPage | None:
@@ -139,37 +139,39 @@ def _list_lines_above(chosen: QuerySet[LedgerEntry], lines: int, after: int) -> 
     first = rows[-lines:][0]
     newest = first.newest if isinstance(first, TickRun) else first
     newer = newest if left or newest != ticks[0].pk else None
-    return TickRunPage(entries_of(rows[-lines:]), ticks[-1].pk if earlier else None, newer)
+    return TickRunPage(load_entries(rows[-lines:]), ticks[-1].pk if earlier else None, newer)
 
 
-def latest(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
+def list_latest_lines(loop: Loop, lines: int) -> list[LedgerEntry | TickRun]:
     """Return the newest lines of one loop."""
     read = loop.entries.order_by("-at", "-pk").values_list(*COLUMNS)[:MAX_OF_A_LOOP]
-    return entries_of(_fold_lines([Tick(*row) for row in read], lines)[0])
+    return load_entries(_fold_lines([Tick(*row) for row in read], lines)[0])
 
 
-def news(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
+def list_news_lines(until: datetime, lines: int) -> list[LedgerEntry | TickRun]:
     """Return the newest actions until an instant, above them one run of the ticks since."""
     newest = (
         LedgerEntry.objects.filter(at__lte=until).order_by("-at").values_list("pk", flat=True).first() or 0
     )
     searched = LedgerEntry.objects.filter(pk__lte=newest, pk__gt=newest - MAX_SEARCHED).order_by("-pk")
-    is_news = ~Q(loop__in=_loops().routine) | Q(verdict=LedgerEntry.Verdict.HARMFUL)
+    is_news = ~Q(loop__in=_load_loops().routine) | Q(verdict=LedgerEntry.Verdict.HARMFUL)
     acts = list(searched.filter(is_news, acted=True).values_list("pk", flat=True)[:lines])
     above = searched.filter(pk__gt=acts[0]) if acts else searched
     ticks = [Tick(*row) for row in above.values_list(*COLUMNS)[:MAX_OF_A_LOOP]]
     if not ticks:
-        return entries_of(acts)
+        return load_entries(acts)
     run = TickRun(ticks[0].pk, ticks[0].pk, ticks[0].at, ticks[0].at)
     for tick in ticks:
         run.add(tick, 0.0)
-    return entries_of([run, *acts])
+    return load_entries([run, *acts])
 
 
-def late_by(interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None) -> float:
+def compute_lateness(
+    interval_seconds: float, rest_seconds: float, at: datetime, before: datetime | None
+) -> float:
     """Return how many seconds late a tick came after the previous one; 0 if on time or unknown."""
     since = None if before is None else (at - before).total_seconds()
-    return quality.late_seconds(since, interval_seconds, rest_seconds)
+    return quality.compute_late_seconds(since, interval_seconds, rest_seconds)
 
 
 def add_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
@@ -178,10 +180,12 @@ def add_lateness(entries: QuerySet[LedgerEntry]) -> QuerySet[LedgerEntry]:
     return entries.annotate(before_at=Subquery(earlier.values("at")[:1]))
 
 
-def lateness_of(entry: LedgerEntry) -> float:
+def compute_entry_lateness(entry: LedgerEntry) -> float:
     """Return `late_by` of an entry that was read with `add_lateness`; 0 for others."""
     loop, begin = entry.loop, entry.folded_since or entry.at
-    return late_by(loop.interval_seconds, rest_seconds(loop.law), begin, getattr(entry, "before_at", None))
+    return compute_lateness(
+        loop.interval_seconds, get_rest_seconds(loop.law), begin, getattr(entry, "before_at", None)
+    )
 
 
 def _fold_lines(
@@ -192,8 +196,8 @@ def _fold_lines(
     earlier: ticks that precede these.
     """
     rows: list[int | TickRun] = []
-    last, loops = None, _loops()
-    befores = _ticks_before([*ticks, *earlier])[: len(ticks)]
+    last, loops = None, _load_loops()
+    befores = _find_previous_ticks([*ticks, *earlier])[: len(ticks)]
     for tick, before in zip(ticks, befores, strict=True):
         news = _is_news(tick, before, loops)
         run = rows[-1] if rows and isinstance(rows[-1], TickRun) and not news else None
@@ -206,7 +210,7 @@ def _fold_lines(
                 run = TickRun(tick.pk, tick.pk, tick.at, tick.at)
                 rows.append(run)
             begin = tick.folded_since or tick.at
-            run.add(tick, late_by(*loops.intervals[tick.loop], begin, before and before.at))
+            run.add(tick, compute_lateness(*loops.intervals[tick.loop], begin, before and before.at))
         last = tick.pk
     return rows, last
 
@@ -224,7 +228,7 @@ def _is_news(tick: Tick, before: Tick | None, loops: _Loops) -> bool:
     return tick.mode != before.mode or limited_anew
 
 
-def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
+def _find_previous_ticks(ticks: Sequence[Tick]) -> list[Tick | None]:
     """Return the previous tick of the same loop for each tick."""
     ticks_found: list[Tick | None] = []
     latest: dict[int, Tick] = {}
@@ -234,13 +238,13 @@ def _ticks_before(ticks: Sequence[Tick]) -> list[Tick | None]:
     return ticks_found[::-1]
 
 
-def _loops() -> _Loops:
+def _load_loops() -> _Loops:
     rows = list(Loop.objects.values_list("pk", "law", "interval_seconds"))
-    routine = frozenset(pk for pk, law, _ in rows if not display_of(law).is_news)
-    return _Loops({pk: (interval, rest_seconds(law)) for pk, law, interval in rows}, routine)
+    routine = frozenset(pk for pk, law, _ in rows if not find_display(law).is_news)
+    return _Loops({pk: (interval, get_rest_seconds(law)) for pk, law, interval in rows}, routine)
 
 
-def entries_of(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:
+def load_entries(rows: Sequence[int | TickRun]) -> list[LedgerEntry | TickRun]:
     """Return the rows with each id replaced by its entry, without entries that were deleted meanwhile."""
     ids = [row for row in rows if isinstance(row, int)]
     by_id = add_lateness(LedgerEntry.objects.select_related("loop").defer("folded")).in_bulk(ids)

@@ -18,7 +18,7 @@ PIPELINE_STALE_SECONDS = 5.0
 MIN_ROOM = 10
 
 
-def application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationStatus | None:
+def find_application(target: Mapping[str, Any], snapshot: Snapshot) -> ApplicationStatus | None:
     """Return the target's application in the snapshot, or None when it is missing."""
     return snapshot.pipeline.applications.get(target.get("application", ""))
 
@@ -29,7 +29,7 @@ def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds
     if at_seconds is None or said is None:
         return Measured(None, "the pipeline has not reported yet")
     age = abs(now_seconds - at_seconds) + said
-    row = application(target, snapshot)
+    row = find_application(target, snapshot)
     if row is None:
         return Measured(age, f"application {target.get('application')} is not running")
     if said > PIPELINE_STALE_SECONDS:
@@ -45,7 +45,7 @@ def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
 
     One block is always admitted.
     """
-    row = application(target, snapshot)
+    row = find_application(target, snapshot)
     if row is None or row.state != "running" or row.in_per_second is None or row.waiting_events is None:
         return False
     room = row.result_queue

@@ -17,19 +17,19 @@ from controllers.framework.guard import Measured
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator
 from workers.control.parts.kind import LoopStart
-from workers.control.parts.operators import elastic_of, holder_of
+from workers.control.parts.operators import describe_holder, open_elastic
 from workers.control.parts.present import PlantInventory
 from workers.documents.plants import PlantHolder, PlantStatus
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
-from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import MAX_POOLS, AdapterKind
 from workers.plants.orders import explain_unreached
 from workers.plants.plant import Plant
 from workers.plants.reached import PENDING
 from workers.plants.registry import explain_unseen
 from workers.steering.ownership import meet
-from workers.steering.scope import active_loops
+from workers.steering.scope import list_active_loops
 
 GONE = "the pool no longer exists or cannot be resized"
 # The maximum length of a loop's name; names of plants and workers may be longer.
@@ -63,12 +63,12 @@ class ObservedPool:
     @property
     def rate_per_second(self) -> float | None:
         """Return the operator's arrival rate."""
-        return inputs.rate_per_second(self.operator, self.window_seconds)
+        return inputs.compute_rate_per_second(self.operator, self.window_seconds)
 
     @property
     def service_seconds(self) -> float | None:
         """Return the time that one task takes for one event."""
-        return inputs.service_seconds(self.operator)
+        return inputs.compute_service_seconds(self.operator)
 
     @property
     def waiting_events(self) -> float:
@@ -78,7 +78,7 @@ class ObservedPool:
     @property
     def ends_idle(self) -> bool:
         """Return whether only idle tasks are stopped."""
-        kind = kinds().get(self.row.kind)
+        kind = list_kinds().get(self.row.kind)
         return kind is not None and kind.ends_idle
 
 
@@ -114,22 +114,22 @@ def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds:
         return Measured(age, f"plant {name} has no operator {target.get('operator')}")
     if pool.operator.fixed is not None:
         return Measured(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
-    return Measured(age, explain_unreached(row), _others(law, target, snapshot, row))
+    return Measured(age, explain_unreached(row), _describe_other_controller(law, target, snapshot, row))
 
 
-def _others(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
+def _describe_other_controller(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:
     """Return a sentence about another controller of these tasks, "" without one."""
     topology = row.topology or {}
     there = PlantHolder(holder=topology.get("holder"), until=topology.get("held_until"))
-    return holder_of(target, snapshot, there) or _owner(law, target, snapshot)
+    return describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot)
 
 
-def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
+def _describe_prior_loop(law: str, target: Target, snapshot: Snapshot) -> str | None:
     """Return a sentence about the loop that acts on these tasks with precedence over this law's loop.
 
     A loop that only advises has no other before it.
     """
-    own = snapshot.loops.get(name_of(law, target["plant"], target["operator"]))
+    own = snapshot.loops.get(build_loop_name(law, target["plant"], target["operator"]))
     if own is None or own.mode not in Loop.ACTING:
         return None
     for name, loop in sorted(snapshot.loops.items()):
@@ -139,7 +139,7 @@ def _owner(law: str, target: Target, snapshot: Snapshot) -> str | None:
     return None
 
 
-def pools(
+def iterate_adjustable_pools(
     law: str, present: PlantInventory, of_kind: Callable[[AdapterKind], bool]
 ) -> Iterator[tuple[str, str, str, AdapterKind]]:
     """Return (loop name, plant, operator, kind) of the adjustable pools of such plants.
@@ -149,25 +149,25 @@ def pools(
     """
     for plant, kind in present.plants.items():
         if of_kind(kind):
-            for operator in _operators(law, plant, present.snapshot)[:MAX_POOLS]:
-                yield name_of(law, plant, operator), plant, operator, kind
+            for operator in _list_operators(law, plant, present.snapshot)[:MAX_POOLS]:
+                yield build_loop_name(law, plant, operator), plant, operator, kind
 
 
-def _operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
+def _list_operators(law: str, plant: str, snapshot: Snapshot) -> list[str]:
     row = snapshot.plants.get(plant)
     if row is None or row.topology is None or row.state != "seen":
-        loops = active_loops().filter(law=law, target__plant=plant)
+        loops = list_active_loops().filter(law=law, target__plant=plant)
         return sorted(loop.target["operator"] for loop in loops)
     rows = row.topology["operators"].items()
     return sorted(name for name, each in rows if each["kind"] == "operator" and each["fixed"] is None)
 
 
-def pool_of(plant: str, operator: str, present: PlantInventory) -> ObservedPool | None:
+def find_visible_pool(plant: str, operator: str, present: PlantInventory) -> ObservedPool | None:
     """Return the pool, or None where it is not visible now."""
     return find_pool({"plant": plant, "operator": operator}, present.snapshot)
 
 
-def name_of(law: str, plant: str, operator: str) -> str:
+def build_loop_name(law: str, plant: str, operator: str) -> str:
     """Return the loop's name; a name that is too long ends with a digest of the whole."""
     name = f"{law}/plant:{plant}/{operator}"
     if len(name) <= MAX_NAME:
@@ -181,7 +181,7 @@ def start_of(plant: str, operator: str, **more: Any) -> LoopStart:
     return LoopStart({"plant": plant, "operator": operator}, Loop.Mode.ADVISE, **more)
 
 
-def limits(pool: ObservedPool | None, usual_most: int) -> tuple[int, int]:
+def compute_task_limits(pool: ObservedPool | None, usual_most: int) -> tuple[int, int]:
     """Return the minimum and maximum tasks that a loop of the pool starts with.
 
     They are within the plant's range. The minimum is at least one, and the maximum is the usual one or the
@@ -195,5 +195,5 @@ def limits(pool: ObservedPool | None, usual_most: int) -> tuple[int, int]:
 
 def set_pool(tasks: int, loop: Loop, plant: Plant) -> None:
     """Set the pool's number of tasks."""
-    with elastic_of(loop, plant) as elastic:
+    with open_elastic(loop, plant) as elastic:
         elastic.set_parallelism({loop.target["operator"]: tasks})

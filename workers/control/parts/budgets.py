@@ -7,7 +7,7 @@ from workers.documents.objectives import ObjectiveStatus
 from workers.documents.snapshot import Snapshot
 
 
-def budgets(
+def list_budgets(
     level: str, snapshot: Snapshot, queues: Collection[str], applications: Collection[str]
 ) -> list[dict[str, Any]]:
     """Return the budgets of objectives that pay for a level and concern these queues or applications.

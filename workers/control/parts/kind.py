@@ -100,7 +100,7 @@ class Display:
     topics: tuple[tuple[str, tuple[str, ...]], ...] = ()
     engaged: Callable[[LoopStatus], str] | None = None
 
-    def size(self, action: Document | None) -> float:
+    def compute_size(self, action: Document | None) -> float:
         """Return `amount` of an action; 0 for none."""
         return float(self.amount(action)) if action else 0.0
 
@@ -182,7 +182,7 @@ class LoopKind:
     promise: PromisedResponse | None = None
     seeded: bool = False
     scenario: str | None = None
-    desired: Callable[[Document, Document], Mapping[str, float]] = actions.amounts
+    desired: Callable[[Document, Document], Mapping[str, float]] = actions.compute_amounts
     rehearsal: TuningModel | None = None
     replay: LoadReplay | None = None
     unit_hours: Callable[[Document, Snapshot, Values], float | None] | None = None
@@ -199,11 +199,11 @@ class LoopKind:
         """Return how long a loop may go without an entry, beyond its interval."""
         return 0.0 if self.at_rest is None else REST_SECONDS
 
-    def display_of(self, target: Document) -> Display:
+    def get_display(self, target: Document) -> Display:
         """Return how a loop on this target is displayed."""
         return self.elsewhere if self.elsewhere is not None and "plant" in target else self.display
 
-    def rehearsal_of(self, target: Document) -> TuningModel | None:
+    def get_rehearsal(self, target: Document) -> TuningModel | None:
         """Return how a loop on this target is tuned; None at an attached plant, which has no model."""
         return None if "plant" in target else self.rehearsal
 

@@ -72,7 +72,7 @@ class OperatorLoad:
             for name in sorted(types)
         }
 
-    def rates(self, operator: str) -> dict[str, float]:
+    def compute_rates(self, operator: str) -> dict[str, float]:
         """Return type → events/s at an operator: the demand of the pattern that needs most of the type."""
         rates_by_type: dict[str, float] = {}
         for pattern in self.row.operators[operator].patterns:
@@ -80,11 +80,13 @@ class OperatorLoad:
                 rates_by_type[name] = max(rates_by_type.get(name, 0.0), rate)
         return rates_by_type
 
-    def arrivals(self) -> dict[str, dict[str, float]]:
+    def compute_arrivals(self) -> dict[str, dict[str, float]]:
         """Return operator → type → events/s, without types that patterns which may be shed emit."""
         inside = {pattern.emits for pattern in self.row.patterns.values() if pattern.sheddable}
         return {
-            operator: {name: rate for name, rate in self.rates(operator).items() if name not in inside}
+            operator: {
+                name: rate for name, rate in self.compute_rates(operator).items() if name not in inside
+            }
             for operator in self.row.operators
         }
 
@@ -93,7 +95,7 @@ class OperatorLoad:
         seconds = self.row.patterns[pattern].seconds or 0.0
         return float(seconds * sum(self.compute_wanted(pattern).values()))
 
-    def available(self, operator: str) -> float:
+    def compute_availability(self, operator: str) -> float:
         """Return the share of an operator's time that is available to patterns that may be shed.
 
         It excludes the operator's other work, patterns that must not be shed, and the operators that run
@@ -101,29 +103,29 @@ class OperatorLoad:
         """
         row = self.row.operators[operator]
         beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
-        fixed = sum(self.work(name) for name in row.patterns if not self._sheddable(name))
+        fixed = sum(self.work(name) for name in row.patterns if not self._is_sheddable(name))
         others = sum(each.utilisation or 0.0 for name, each in self.row.operators.items() if name != operator)
-        return max(MIN_AVAILABLE, 1 - (beside + fixed) / self.tasks(operator) - others)
+        return max(MIN_AVAILABLE, 1 - (beside + fixed) / self.count_tasks(operator) - others)
 
-    def tasks(self, operator: str) -> int:
+    def count_tasks(self, operator: str) -> int:
         return int(self.row.operators[operator].tasks or 1)
 
-    def utilisation(self) -> float:
+    def compute_utilization(self) -> float:
         """Return the share of time that the whole offered load takes; operators run one after the other."""
-        return sum(self._whole(name) for name in self.row.operators)
+        return sum(self._compute_operator_share(name) for name in self.row.operators)
 
-    def _whole(self, operator: str) -> float:
+    def _compute_operator_share(self, operator: str) -> float:
         row = self.row.operators[operator]
         beside = (row.overhead_seconds or 0.0) * (row.in_per_second or 0.0) * self.scale
-        return (beside + sum(self.work(name) for name in row.patterns)) / self.tasks(operator)
+        return (beside + sum(self.work(name) for name in row.patterns)) / self.count_tasks(operator)
 
-    def sheddable(self) -> Iterator[str]:
+    def iterate_sheddable_patterns(self) -> Iterator[str]:
         """Return the patterns that may be shed."""
-        return (name for name in self.row.patterns if self._sheddable(name))
+        return (name for name in self.row.patterns if self._is_sheddable(name))
 
     def has_worked(self, pattern: str) -> bool:
         """Return whether the pattern has processed anything recently."""
         return bool(self.row.patterns[pattern].seconds) and any(self.compute_wanted(pattern).values())
 
-    def _sheddable(self, pattern: str) -> bool:
+    def _is_sheddable(self, pattern: str) -> bool:
         return bool(self.row.patterns[pattern].sheddable)

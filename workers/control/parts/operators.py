@@ -21,11 +21,11 @@ from workers.documents.plants import LoadForecast, PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.history.load_forecasts import PLANT
 from workers.models import LedgerEntry, Loop
-from workers.plants.foreign.adapters import has_own_controllers, kinds, plant_named
+from workers.plants.foreign.adapters import has_own_controllers, list_kinds, open_plant
 from workers.plants.orders import explain_unreached
 from workers.plants.plant import Elastic, Plant, PlantUnavailable
 from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_topology
-from workers.plants.topology import build_application_topology, topology_of
+from workers.plants.topology import build_application_topology, build_topology
 
 # Precedence of the laws that act; the last one acts by default.
 OWNERS = catalog.list_ranked_laws()
@@ -42,7 +42,7 @@ GONE = "the application or plant is not running"
 NOTHING: dict[str, Any] = {"paths": [], "operators": {}}
 
 
-def ahead(
+def forecast_arrivals(
     target: Mapping[str, Any], snapshot: Snapshot, now_per_second: float
 ) -> tuple[list[float], list[float]] | None:
     """Return the forecast of arrivals at the application's queues or the plant.
@@ -69,7 +69,7 @@ def decides_ahead(target: Mapping[str, Any], snapshot: Snapshot) -> bool:
     It does so except at plants with quick changes, where the next tick is soon enough.
     """
     plant = snapshot.plants.get(target.get("plant", ""))
-    kind = kinds().get(plant.kind) if plant else None
+    kind = list_kinds().get(plant.kind) if plant else None
     return kind is None or kind.pace is None
 
 
@@ -77,11 +77,11 @@ def _compute_offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
     if "plant" in target:
         plant = snapshot.plants.get(target["plant"])
         return (plant.in_per_second if plant else None) or 0.0
-    row, queues = applications.application(target, snapshot), snapshot.queues
+    row, queues = applications.find_application(target, snapshot), snapshot.queues
     return sum(queues[name].in_per_second or 0.0 for name in (row.queues if row else ()) if name in queues)
 
 
-def topology_inputs(
+def build_topology_inputs(
     target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float, law: str | None = None
 ) -> tuple[MeasuredTopology | None, Measured]:
     """Return the topology to decide on, and its quality for a law.
@@ -95,7 +95,9 @@ def topology_inputs(
     if topology is None or measured.invalid:
         return topology, measured
     there = PlantHolder(holder=topology.holder, until=topology.held_until)
-    if (holder := holder_of(target, snapshot, there) or _owner_before(law, target, snapshot)) is not None:
+    if (
+        holder := describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot)
+    ) is not None:
         return topology, Measured(measured.age_seconds, idle=holder)
     if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
         return topology, Measured(measured.age_seconds, why)
@@ -113,7 +115,7 @@ def topology_inputs(
     return topology, measured
 
 
-def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
+def describe_holder(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder) -> str | None:
     """Return a sentence about another controller of the tasks.
 
     It sets them through this console or, with `there`, at the plant itself.
@@ -127,7 +129,7 @@ def holder_of(target: Mapping[str, Any], snapshot: Snapshot, there: PlantHolder)
     return f"{holder.holder} controls the tasks{end}"
 
 
-def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
+def _describe_prior_loop(law: str | None, target: Mapping[str, Any], snapshot: Snapshot) -> str | None:
     """Return a sentence about the loop that acts on this target with precedence over this law's loop."""
     before = OWNERS[: OWNERS.index(law)] if law in OWNERS else ()
     for name, loop in sorted(snapshot.loops.items()):
@@ -137,31 +139,31 @@ def _owner_before(law: str | None, target: Mapping[str, Any], snapshot: Snapshot
     return None
 
 
-def readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the readings by which tasks are judged.
 
     They are the number of tasks, their backlog, and the slowest path's latency.
     """
-    topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
+    topology, _ = build_topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None
     steered = inputs.list_steered_operators(topology)
-    latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
+    latencies = [topology.compute_path_latency_seconds(path) for path in topology.paths.values()]
     return {
         "tasks": sum(name.parallelism for name in steered),
-        "backlog_events": sum(inputs.backlog_events(topology, name) for name in steered),
+        "backlog_events": sum(inputs.estimate_backlog_events(topology, name) for name in steered),
         "latency_seconds": max((latency for latency in latencies if latency is not None), default=None),
-        "capacity_per_second": _capacity_per_second(topology),
+        "capacity_per_second": _compute_capacity_per_second(topology),
         "node_state": None,
     }
 
 
-def _capacity_per_second(topology: MeasuredTopology) -> float | None:
+def _compute_capacity_per_second(topology: MeasuredTopology) -> float | None:
     """Return the rate of source events that the bottleneck operator can process, as measured now."""
-    source, passes = inputs.source_per_second(topology), []
+    source, passes = inputs.compute_source_per_second(topology), []
     for operator in inputs.list_steered_operators(topology):
-        rate = inputs.rate_per_second(operator, topology.window_seconds)
-        service = inputs.service_seconds(operator)
+        rate = inputs.compute_rate_per_second(operator, topology.window_seconds)
+        service = inputs.compute_service_seconds(operator)
         if rate and service and source:
             passes.append(operator.parallelism / service * source / rate)
     return min(passes, default=None)
@@ -192,7 +194,7 @@ def _observe_application(
     if measured.invalid:
         return None, measured
     try:
-        whole = topology_of(snapshot)
+        whole = build_topology(snapshot)
     except BadInput as error:
         return None, Measured(measured.age_seconds, str(error))
     return build_application_topology(whole, target["application"]), measured
@@ -200,7 +202,7 @@ def _observe_application(
 
 def set_tasks(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     """Set the operators' tasks; at an attached plant, also keep its own controllers stopped."""
-    with elastic_of(loop, plant) as elastic:
+    with open_elastic(loop, plant) as elastic:
         elastic.set_parallelism(entry.action["tasks"])
 
 
@@ -213,10 +215,10 @@ def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
     if (entry.observation or {}).get("unfit"):
         return
     if "plant" in loop.target and has_own_controllers(loop.target["plant"]):
-        with suppress(WeirError), elastic_of(loop, plant) as elastic:
+        with suppress(WeirError), open_elastic(loop, plant) as elastic:
             elastic.hold(HOLD_INTERVALS * loop.interval_seconds)
 
 
-def elastic_of(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
+def open_elastic(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
     """Return the object whose tasks the loop sets: a local application or a registered plant."""
-    return plant_named(loop.target.get("plant", LOCAL), plant, f"loop {loop.name}", by_loop=True)
+    return open_plant(loop.target.get("plant", LOCAL), plant, f"loop {loop.name}", by_loop=True)

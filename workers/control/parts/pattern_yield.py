@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from controllers.framework.sensed import Counters
 from controllers.patterns.needs import needs_of
-from controllers.patterns.selectivity import output_rate
+from controllers.patterns.selectivity import compute_output_rate
 from queues.errors import BadInput
 from workers.documents.pipeline import ControlKeys, PatternStatus
 
@@ -59,7 +59,7 @@ class PatternYield:
         matches = sum(rates.values()) * (self._made + PRIOR_MATCHES) / events if events > 0 else 0.0
         return {name: rate / matches for name, rate in sorted(rates.items()) if rate > 0 and matches > 0}
 
-    def correction(self, expression: str) -> float:
+    def compute_correction(self, expression: str) -> float:
         """Return emitted matches divided by the expression's selectivity (ERRATA E24).
 
         The result is 1 while that is unknown, for example where its symbols are conditions rather than types.
@@ -70,10 +70,10 @@ class PatternYield:
             return 1.0
         if not self._made or not set(needs.symbols) <= self._events.keys():
             return 1.0
-        said = output_rate(needs, self._events)
+        said = compute_output_rate(needs, self._events)
         return min(1e3, self._made / said) if said > 0 else 1.0
 
-    def counters(self) -> dict[str, float]:
+    def get_counters(self) -> dict[str, float]:
         prefix = f"yield/{self._name}/"
         kept = {prefix + name: round(events, 3) for name, events in self._events.items() if events >= 1e-3}
         sums = {"": self._made, "|worked": self._worked, "|seconds": self._seconds}

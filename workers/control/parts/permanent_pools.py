@@ -61,7 +61,7 @@ def is_permanent(observation: Mapping[str, Any]) -> bool:
     return "running" in observation and "waiting_to_run" not in observation
 
 
-def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
     """Return the backlog and the tasks."""
     pool = attached_pools.find_pool(target, snapshot)
     if pool is None:
@@ -77,7 +77,7 @@ def is_at_rest(target: Target, snapshot: Snapshot) -> bool:
     return pool.rate_per_second == 0 and not pool.wait_seconds
 
 
-def values(pace: PlantPace | None, pool: attached_pools.ObservedPool | None) -> dict[str, Any]:
+def build_start_values(pace: PlantPace | None, pool: attached_pools.ObservedPool | None) -> dict[str, Any]:
     """Return the parameters and guard that the loop of a pool starts with.
 
     A worker counts as full when nearly empty, since the pool is permanent. Arrivals are expected to continue
@@ -85,7 +85,7 @@ def values(pace: PlantPace | None, pool: attached_pools.ObservedPool | None) -> 
     is subtracted.
     """
     bound = BOUND_SECONDS if pace is None else pace.bound_seconds
-    least, most = attached_pools.limits(pool, OTHERS_MAXIMUM if pace is None else pace.maximum)
+    least, most = attached_pools.compute_task_limits(pool, OTHERS_MAXIMUM if pace is None else pace.maximum)
     parameters = {
         "workers": PERMANENT,
         "interval_seconds": INTERVAL_SECONDS,

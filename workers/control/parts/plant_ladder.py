@@ -18,11 +18,11 @@ from controllers.framework.sensed import Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
 from workers.control.parts.kind import LoopStart
-from workers.control.parts.operators import BOUND_SECONDS, topology_inputs
+from workers.control.parts.operators import BOUND_SECONDS, build_topology_inputs
 from workers.control.parts.present import PlantInventory
 from workers.documents.snapshot import Snapshot
 from workers.models import Loop
-from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import AdapterKind
 
 PAUSE = "pause"  # name of an adapter's intervention
@@ -39,10 +39,10 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
 
     The names are {demand_per_second, came_per_second, capacity_per_second, backlog_seconds, saturated}.
     """
-    topology, measured = topology_inputs(target, snapshot, now_seconds)
+    topology, measured = build_topology_inputs(target, snapshot, now_seconds)
     if topology is None or measured.invalid or measured.idle:
         return Measurement(dict(NOTHING), measured, {})
-    came, passes = inputs.source_per_second(topology), _passes(topology)
+    came, passes = inputs.compute_source_per_second(topology), _compute_operator_capacity(topology)
     if not passes or not came:
         idle = Measured(
             measured.age_seconds,
@@ -53,9 +53,9 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
     row = snapshot.plants[target["plant"]]
     saturated = {
         "rebalance": True,
-        "workers": all(_is_at_most(topology.operators[name], kinds().get(row.kind)) for name in short),
+        "workers": all(_is_at_most(topology.operators[name], list_kinds().get(row.kind)) for name in short),
         "nodes": True,
-        "throttle": not _can_pause(topology, kinds().get(row.kind)),
+        "throttle": not _can_pause(topology, list_kinds().get(row.kind)),
         "shed": True,
     }
     if all(saturated.values()):
@@ -64,24 +64,24 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
         "demand_per_second": round(came, 3),
         "came_per_second": round(came, 3),
         "capacity_per_second": round(min(passes.values()), 3),
-        "backlog_seconds": round(backlog_seconds(topology), 3),
+        "backlog_seconds": round(compute_backlog_seconds(topology), 3),
         "saturated": saturated,
     }
     return Measurement(observation, measured, {})
 
 
-def _passes(topology: MeasuredTopology) -> dict[str, float]:
+def _compute_operator_capacity(topology: MeasuredTopology) -> dict[str, float]:
     """Return operator → source events/s that it can process."""
-    source, passes = inputs.source_per_second(topology), {}
+    source, passes = inputs.compute_source_per_second(topology), {}
     for operator in inputs.list_steered_operators(topology):
-        rate = inputs.rate_per_second(operator, topology.window_seconds)
-        service = inputs.service_seconds(operator)
+        rate = inputs.compute_rate_per_second(operator, topology.window_seconds)
+        service = inputs.compute_service_seconds(operator)
         if rate and service and source:
             passes[operator.name] = operator.parallelism / service * source / rate
     return passes
 
 
-def backlog_seconds(topology: MeasuredTopology) -> float:
+def compute_backlog_seconds(topology: MeasuredTopology) -> float:
     """Return the longest wait before any adjustable operator."""
     steered = {operator.name for operator in inputs.list_steered_operators(topology)}
     waits = [link.latency_seconds for link in topology.links if link.target in steered]
@@ -102,15 +102,15 @@ def _can_pause(topology: MeasuredTopology, kind: AdapterKind | None) -> bool:
     return can and sum(operator.kind == "source" for operator in topology.operators.values()) > 1
 
 
-def readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
+def collect_readings(target: Target, snapshot: Snapshot) -> dict[str, Any] | None:
     """Return how far behind the plant is."""
-    topology, _ = topology_inputs(target, snapshot, snapshot.at or 0.0)
+    topology, _ = build_topology_inputs(target, snapshot, snapshot.at or 0.0)
     if topology is None:
         return None
-    return {"wait_seconds": backlog_seconds(topology), "node_state": None}
+    return {"wait_seconds": compute_backlog_seconds(topology), "node_state": None}
 
 
-def starts(law: str, present: PlantInventory) -> dict[str, LoopStart]:
+def build_loop_starts(law: str, present: PlantInventory) -> dict[str, LoopStart]:
     """Return a start for each plant with anything adjustable."""
     return {
         f"{law}/plant:{name}": LoopStart(

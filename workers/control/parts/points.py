@@ -22,6 +22,6 @@ def propose(entry: LedgerEntry, snapshot: Snapshot, now: datetime) -> Plan | Non
     return proposals.from_decision(entry, snapshot, now, approved=False)
 
 
-def whole_plant(law: str) -> Targets:
+def build_plant_target(law: str) -> Targets:
     """Return one target with the law's name that always exists."""
     return Targets({law: LoopStart({})}, gone="the plant has no such loop")

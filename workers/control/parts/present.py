@@ -9,9 +9,9 @@ from queues.topology import Topology
 from workers.documents.hosts import ReportedHost
 from workers.documents.snapshot import NOTHING_SEEN, Snapshot
 from workers.pipeline.declaration.declared import Declarations
-from workers.plants.foreign.adapters import kind_named, list_steerable_adapters
+from workers.plants.foreign.adapters import get_kind, list_steerable_adapters
 from workers.plants.foreign.kind import AdapterKind
-from workers.pool.reports import host_reports
+from workers.pool.reports import read_host_reports
 
 
 class PlantInventory:
@@ -30,9 +30,9 @@ class PlantInventory:
     @cached_property
     def hosts(self) -> Mapping[str, ReportedHost]:
         """Return the worker hosts that report, with their reports."""
-        return host_reports(self._control)
+        return read_host_reports(self._control)
 
     @cached_property
     def plants(self) -> Mapping[str, AdapterKind]:
         """Return the registered plants with anything adjustable, by name."""
-        return {plant.name: kind_named(plant.kind) for plant in list_steerable_adapters()}
+        return {plant.name: get_kind(plant.kind) for plant in list_steerable_adapters()}

@@ -36,9 +36,9 @@ def list_needed_parts(target: Target, snapshot: Snapshot) -> Iterator[str]:
             parts.CONSUMERS[kind] for kind in (queue.kind if queue else None,) if kind in parts.CONSUMERS
         )
     if "node" in target:
-        yield parts.node_part(target["node"])
+        yield parts.format_node_part(target["node"])
     if not {"application", "host", "queue", "plant"} & set(target):
-        yield from (parts.node_part(name) for name in snapshot.nodes)
+        yield from (parts.format_node_part(name) for name in snapshot.nodes)
 
 
 def excuse_start(measured: Measured, target: Target, snapshot: Snapshot, now: float) -> Measured:
@@ -52,7 +52,9 @@ def excuse_start(measured: Measured, target: Target, snapshot: Snapshot, now: fl
     return replace(measured, age_seconds=age, invalid=None, idle=f"{name} is starting")
 
 
-def late_seconds(since_last: float | None, interval_seconds: float, rest_seconds: float = 0.0) -> float:
+def compute_late_seconds(
+    since_last: float | None, interval_seconds: float, rest_seconds: float = 0.0
+) -> float:
     """Return how much later than due a tick is; 0 for a usual delay and for the first tick.
 
     rest_seconds: how long the loop may have been at rest since its last known tick.
@@ -70,13 +72,13 @@ def cause(
     is_old = measured.age_seconds is None or measured.age_seconds > stale_seconds
     if measured.invalid is None and (measured.idle is not None or not is_old):
         return None
-    if late or snapshot.at is None or abs(now - snapshot.at) > STALE_SECONDS or most_nodes_are_late(snapshot):
+    if late or snapshot.at is None or abs(now - snapshot.at) > STALE_SECONDS or are_most_nodes_late(snapshot):
         return HOST
     silent = (name for name in list_needed_parts(target, snapshot) if _is_down(snapshot, name))
     return next(silent, None)
 
 
-def most_nodes_are_late(snapshot: Snapshot) -> bool:
+def are_most_nodes_late(snapshot: Snapshot) -> bool:
     """Return whether most of several nodes are late.
 
     This points to the present host instead of the nodes.

@@ -9,7 +9,7 @@ from typing import Any
 
 from queues import checks
 from queues.errors import BadInput
-from queues.stored_document import convert, plain, replace_fields
+from queues.stored_document import convert, convert_to_plain, replace_fields
 from workers.documents.controls import ControlValues, CriterionHold
 from workers.pipeline.shedding.shedder import UNITS, Shedder
 
@@ -32,7 +32,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
 
     def get_admitted_per_second(self, now_seconds: float) -> float | None:
         """Return the admission limit that is in force now, or None."""
-        return self.admit_events_per_second if self._admission_lasts(now_seconds) else None
+        return self.admit_events_per_second if self._is_admission_active(now_seconds) else None
 
     def get_reserved_bytes(self, now_seconds: float) -> float:
         """Return the bytes of the result queue to keep free now.
@@ -41,9 +41,9 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         knows.
         """
         most = MAX_RESERVED * self.result_bytes
-        return min(self.reserve_bytes, most) if self._admission_lasts(now_seconds) else 0.0
+        return min(self.reserve_bytes, most) if self._is_admission_active(now_seconds) else 0.0
 
-    def _admission_lasts(self, now_seconds: float) -> bool:
+    def _is_admission_active(self, now_seconds: float) -> bool:
         return self.admit_until_seconds is None or now_seconds < self.admit_until_seconds
 
     def list_held_criteria(self, now_seconds: float) -> dict[str, CriterionHold]:
@@ -69,10 +69,10 @@ class Controls(ControlValues, frozen=True, kw_only=True):
     def shedder(self) -> Shedder:
         return Shedder(self.shed, self.spared_keys_share, self.shed_by)
 
-    def tasks_of(self, operator: str) -> int:
+    def count_tasks(self, operator: str) -> int:
         return self.tasks.get(operator, self.parallelism)
 
-    def shares_of(self, replicas: tuple[str, ...]) -> dict[str, float]:
+    def compute_shares(self, replicas: tuple[str, ...]) -> dict[str, float]:
         """Return the share of each replica. The sum is 1; the shares are equal if no usable share is set."""
         given = {name: max(0.0, self.shares.get(name, 1.0 / len(replicas))) for name in replicas}
         whole = sum(given.values())
@@ -81,7 +81,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return {name: share / whole for name, share in given.items()}
 
     def to_document(self) -> dict[str, Any]:
-        return plain(self)
+        return convert_to_plain(self)
 
     def apply_changes(self, document: Any) -> "Controls":
         """Return the controls with the values of a JSON object applied.
@@ -93,7 +93,7 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         checks.refuse_unknown(document, _CHECKS, "controls", message="is unknown; the controls are {known}")
         for name, value in document.items():
             _CHECKS[name].validate(value, f"controls.{name}")
-        return convert(Controls, {**plain(self), **document}, "controls")
+        return convert(Controls, {**convert_to_plain(self), **document}, "controls")
 
     @classmethod
     def read(cls, text: str | bytes | None, default: "Controls") -> "Controls":
@@ -107,31 +107,33 @@ class Controls(ControlValues, frozen=True, kw_only=True):
         return default.apply_changes(document)
 
 
-_SHARE = checks.number(0, 1)
-_SECONDS = checks.number(0, 86_400, "a number of seconds")
-_CRITERION = checks.number(-1e300, 1e300)
-_EVENTS_PER_SECOND = checks.number(0, 1e9)
-_UNTIL = checks.or_null(checks.number(0, 1e12))
+_SHARE = checks.accept_number(0, 1)
+_SECONDS = checks.accept_number(0, 86_400, "a number of seconds")
+_CRITERION = checks.accept_number(-1e300, 1e300)
+_EVENTS_PER_SECOND = checks.accept_number(0, 1e9)
+_UNTIL = checks.allow_null(checks.accept_number(0, 1e12))
 _CHECKS: dict[str, checks.Check] = {
-    "admit_events_per_second": checks.or_null(_EVENTS_PER_SECOND),
-    "reserve_bytes": checks.number(0, 2**40),
+    "admit_events_per_second": checks.allow_null(_EVENTS_PER_SECOND),
+    "reserve_bytes": checks.accept_number(0, 2**40),
     "admit_until_seconds": _UNTIL,
-    "admit_events_per_batch": checks.whole(0, 100_000_000),
-    "combine_events_per_batch": checks.whole(1, 100_000_000),
-    "shares": checks.mapping_of(_SHARE),
-    "parallelism": checks.whole(1, 1_024),
-    "tasks": checks.mapping_of(checks.whole(1, 64)),
-    "result_bytes": checks.whole(2**20, 2**40),
+    "admit_events_per_batch": checks.accept_whole_number(0, 100_000_000),
+    "combine_events_per_batch": checks.accept_whole_number(1, 100_000_000),
+    "shares": checks.accept_mapping(_SHARE),
+    "parallelism": checks.accept_whole_number(1, 1_024),
+    "tasks": checks.accept_mapping(checks.accept_whole_number(1, 64)),
+    "result_bytes": checks.accept_whole_number(2**20, 2**40),
     "lateness_seconds": _SECONDS,
     "ahead_seconds": _SECONDS,
     "hold_seconds": _SECONDS,
-    "criteria": checks.mapping_of(_CRITERION),
-    "held_criteria": checks.mapping_of(
-        checks.record(value=_CRITERION, until_seconds=_UNTIL, owner=checks.text(), reason=checks.text())
+    "criteria": checks.accept_mapping(_CRITERION),
+    "held_criteria": checks.accept_mapping(
+        checks.record(
+            value=_CRITERION, until_seconds=_UNTIL, owner=checks.accept_text(), reason=checks.accept_text()
+        )
     ),
-    "shed": checks.mapping_of(checks.mapping_of(_SHARE)),
+    "shed": checks.accept_mapping(checks.accept_mapping(_SHARE)),
     "shed_until_seconds": _UNTIL,
-    "shed_by": checks.choice(UNITS, " or ".join(UNITS)),
+    "shed_by": checks.accept_choice(UNITS, " or ".join(UNITS)),
     "spared_keys_share": _SHARE,
-    "revision": checks.whole(0, 2**62),
+    "revision": checks.accept_whole_number(0, 2**62),
 }

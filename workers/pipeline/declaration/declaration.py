@@ -54,12 +54,18 @@ from workers.pipeline.patterns.pattern import (
     MAX_SYMBOLS,
     Pattern,
     check_states,
-    definitions,
-    expression_of,
-    one_of,
+    parse_definitions,
+    parse_expression,
+    validate_choice,
 )
 from workers.pipeline.rules.reference import ReferenceTable
-from workers.pipeline.rules.rule_check import MAX_RULES, check_expressions, check_size, criteria_in, names_in
+from workers.pipeline.rules.rule_check import (
+    MAX_RULES,
+    check_expressions,
+    check_size,
+    list_named_columns,
+    list_named_criteria,
+)
 from workers.pipeline.rules.rules import Enrich, Rule
 
 SEVERITIES = ("info", "warning", "critical")
@@ -122,9 +128,9 @@ class Application:
     def layout(self) -> Layout:
         """Return the columns that the rules and patterns name, and those that every application needs."""
         monitored = {criterion.column for criterion in self.monitored}
-        named = names_in(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
+        named = list_named_columns(self.rules) | monitored | self.graph.columns | {"time", *CARRIED}
         columns = tuple(name for name in COLUMNS if name in named)
-        return Layout(columns, self.attributes, criteria_in(self.rules))
+        return Layout(columns, self.attributes, list_named_criteria(self.rules))
 
 
 def read_application(path: Path) -> Application:
@@ -134,16 +140,16 @@ def read_application(path: Path) -> Application:
             text = file.read(MAX_YAML_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError):
         raise BadInput("application", f"{path.name} can't be read as a text file") from None
-    return application_of_text(text, path.parent, path.name)
+    return parse_application_text(text, path.parent, path.name)
 
 
-def application_of_text(text: str, folder: Path, name: str = "application") -> Application:
+def parse_application_text(text: str, folder: Path, name: str = "application") -> Application:
     """Return the application declared by a YAML text. Tables are read from `folder`."""
     document = read_yaml(text, "application")
     try:
-        return application_of(document.value, folder)
+        return build_application(document.value, folder)
     except BadInput as error:
-        line = document.line_of(error.field)
+        line = document.find_line(error.field)
         raise type(error)(error.field, f"{error.message} ({name}, line {line})") from None
 
 
@@ -157,7 +163,7 @@ def check_readers(application: Application, other: str, queues: Iterable[str]) -
         raise BadInput("queues", said)
 
 
-def queues_of_text(text: str) -> list[str]:
+def parse_queues(text: str) -> list[str]:
     """Return the queues that a YAML text reads, even if the rest is invalid.
 
     Empty if `queues` is not a list.
@@ -167,39 +173,39 @@ def queues_of_text(text: str) -> list[str]:
     return [queue for queue in queues if isinstance(queue, str)] if isinstance(queues, list) else []
 
 
-def application_of(document: Any, folder: Path) -> Application:
+def build_application(document: Any, folder: Path) -> Application:
     """Return the application declared by a YAML document. Tables are read from `folder`."""
     fields.check_mapping(document, "application", KEYS, required=("name", "queues", "sink"))
-    queues = fields.items(document["queues"], "queues", most=MAX_QUEUES)
+    queues = fields.validate_items(document["queues"], "queues", most=MAX_QUEUES)
     for place, queue in enumerate(queues):
-        fields.name(queue, f"queues[{place}]", checks.QUEUE_NAME)
+        fields.validate_name(queue, f"queues[{place}]", checks.QUEUE_NAME)
     rules = [
         read_rule(rule, f"rules[{place}]", folder)
-        for place, rule in enumerate(fields.items(document.get("rules", []), "rules", 0, MAX_RULES))
+        for place, rule in enumerate(fields.validate_items(document.get("rules", []), "rules", 0, MAX_RULES))
     ]
-    fields.distinct([rule.name for rule in rules], "rules")
+    fields.check_distinct_names([rule.name for rule in rules], "rules")
     check_size(rules)
-    fields.distinct(queues, "queues")
-    attributes = _attributes(document.get("attributes", {}))
-    criteria = _criteria(document.get("criteria", {}))
+    fields.check_distinct_names(queues, "queues")
+    attributes = _parse_attributes(document.get("attributes", {}))
+    criteria = _parse_criteria(document.get("criteria", {}))
     check_expressions(rules, [*COLUMNS, *(attribute.name for attribute in attributes)], criteria)
-    graph = _graph(document)
+    graph = _build_graph(document)
     if "types" in document:
         types = [
-            fields.text(event_type, "types")
-            for event_type in fields.items(document["types"], "types", most=MAX_TYPES)
+            fields.validate_text(event_type, "types")
+            for event_type in fields.validate_items(document["types"], "types", most=MAX_TYPES)
         ]
-        check_symbols(graph, frozenset(types), _places(document))
-    lateness_seconds = fields.seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
+        check_symbols(graph, frozenset(types), _locate_patterns(document))
+    lateness_seconds = fields.validate_seconds(document.get("lateness_seconds", 5.0), "lateness_seconds")
     controls = Controls(lateness_seconds=lateness_seconds, criteria=criteria)
     return Application(
-        fields.name(document["name"], "name", checks.PLANT_NAME),
+        fields.validate_name(document["name"], "name", checks.PLANT_NAME),
         tuple(queues),
         controls,
         tuple(rules),
         graph,
-        _sinks(document, graph, queues),
-        tuple(f"iap{number + 1}" for number in range(_replicas(document.get("replicas", 1)))),
+        _parse_sinks(document, graph, queues),
+        tuple(f"iap{number + 1}" for number in range(_validate_replicas(document.get("replicas", 1)))),
         attributes,
         _list_monitored(document.get("monitor", []), controls.criteria, attributes),
     )
@@ -210,7 +216,7 @@ def _list_monitored(
 ) -> tuple[Monitored, ...]:
     numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
     monitored = []
-    for place, item in enumerate(fields.items(document, "monitor", 0, MAX_MONITORED)):
+    for place, item in enumerate(fields.validate_items(document, "monitor", 0, MAX_MONITORED)):
         where = f"monitor[{place}]"
         keys = ("criterion", "column", "quantile", "window_seconds", "type")
         fields.check_mapping(item, where, keys, required=("criterion", "column", "quantile"))
@@ -222,67 +228,69 @@ def _list_monitored(
             raise BadInput(
                 f"{where}.column", f"must be one of {', '.join(sorted(numbers))}, not {item['column']!r}"
             )
-        quantile = checks.number(0, 1).validate(item["quantile"], f"{where}.quantile")
-        window_seconds = fields.seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
+        quantile = checks.accept_number(0, 1).validate(item["quantile"], f"{where}.quantile")
+        window_seconds = fields.validate_seconds(item.get("window_seconds", 300.0), f"{where}.window_seconds")
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "must be at least 1")
-        kind = None if item.get("type") is None else fields.text(item["type"], f"{where}.type")
+        kind = None if item.get("type") is None else fields.validate_text(item["type"], f"{where}.type")
         monitored.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
-    fields.distinct([criterion.criterion for criterion in monitored], "monitor")
+    fields.check_distinct_names([criterion.criterion for criterion in monitored], "monitor")
     return tuple(monitored)
 
 
-def _replicas(value: Any) -> int:
-    return int(checks.whole(1, MAX_REPLICAS).validate(value, "replicas"))
+def _validate_replicas(value: Any) -> int:
+    return int(checks.accept_whole_number(1, MAX_REPLICAS).validate(value, "replicas"))
 
 
-def _attributes(document: Any) -> tuple[Attribute, ...]:
-    fields.pairs(document, "attributes", "name: type", MAX_ATTRIBUTES)
-    return tuple(_attribute(name, value) for name, value in document.items())
+def _parse_attributes(document: Any) -> tuple[Attribute, ...]:
+    fields.validate_pairs(document, "attributes", "name: type", MAX_ATTRIBUTES)
+    return tuple(_parse_attribute(name, value) for name, value in document.items())
 
 
-def _attribute(name: Any, value: Any) -> Attribute:
+def _parse_attribute(name: Any, value: Any) -> Attribute:
     where = f"attributes.{name}"
-    fields.name(name, where, COLUMN)
+    fields.validate_name(name, where, COLUMN)
     if name in COLUMNS:
         raise BadInput(where, f"{name} is already a column of every event; choose another name")
     if not isinstance(value, dict):
         value = {"type": value}
     fields.check_mapping(value, where, ("type", "required"), required=("type",))
-    kind = checks.choice(TYPES).validate(value["type"], where)
+    kind = checks.accept_choice(TYPES).validate(value["type"], where)
     required = checks.FLAG.validate(value.get("required", False), f"{where}.required")
     return Attribute(name, kind, required)
 
 
-def _criteria(document: Any) -> dict[str, float]:
-    fields.pairs(document, "criteria", "name: number", MAX_CRITERIA)
+def _parse_criteria(document: Any) -> dict[str, float]:
+    fields.validate_pairs(document, "criteria", "name: number", MAX_CRITERIA)
     for name, value in document.items():
-        fields.name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
-        checks.number().validate(value, f"criteria.{name}")
+        fields.validate_name(name, f"criteria.{name}", re.compile(r"\A[a-z][a-z0-9_]*\Z"))
+        checks.accept_number().validate(value, f"criteria.{name}")
     return {name: float(value) for name, value in document.items()}
 
 
-def _graph(document: Mapping[str, Any]) -> Graph:
+def _build_graph(document: Mapping[str, Any]) -> Graph:
     """Build the graph of the declared operators, and of one operator for each standalone pattern."""
     key = document.get("key")
     _check_patterns(document)
     operators = [
-        _operator(item, f"operators[{place}]", key)
-        for place, item in enumerate(fields.items(document.get("operators", []), "operators", 0))
+        _parse_operator(item, f"operators[{place}]", key)
+        for place, item in enumerate(fields.validate_items(document.get("operators", []), "operators", 0))
     ]
-    for place, item in enumerate(fields.items(document.get("patterns", []), "patterns", 0)):
-        pattern = _pattern(item, f"patterns[{place}]", key)
+    for place, item in enumerate(fields.validate_items(document.get("patterns", []), "patterns", 0)):
+        pattern = _parse_pattern(item, f"patterns[{place}]", key)
         operators.append(Operator(pattern.name, str(pattern.key), (pattern,)))
     if not operators:
         raise BadInput("patterns", "must be a list of at least one pattern, here or in operators")
-    fields.distinct([operator.name for operator in operators], "operators")
-    fields.distinct([pattern.name for operator in operators for pattern in operator.patterns], "patterns")
+    fields.check_distinct_names([operator.name for operator in operators], "operators")
+    fields.check_distinct_names(
+        [pattern.name for operator in operators for pattern in operator.patterns], "patterns"
+    )
     return Graph(tuple(operators))
 
 
 def _check_patterns(document: Mapping[str, Any]) -> None:
     """Check the number of patterns before any is parsed."""
-    operators = fields.items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
+    operators = fields.validate_items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
     lists = [operator.get("patterns") for operator in operators if isinstance(operator, Mapping)]
     count = sum(
         len(sublist) for sublist in (*lists, document.get("patterns", [])) if isinstance(sublist, list)
@@ -291,13 +299,13 @@ def _check_patterns(document: Mapping[str, Any]) -> None:
         raise Forbidden("patterns", f"must have at most {MAX_PATTERNS} patterns, not {count}")
 
 
-def _operator(document: Any, where: str, key: Any) -> Operator:
+def _parse_operator(document: Any, where: str, key: Any) -> Operator:
     fields.check_mapping(document, where, ("name", "key", "patterns"), required=("name", "patterns"))
-    name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
-    own_key = fields.text(document.get("key", key), f"{where}.key")
+    name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
+    own_key = fields.validate_text(document.get("key", key), f"{where}.key")
     patterns = tuple(
-        _pattern(item, f"{where}.patterns[{place}]", own_key)
-        for place, item in enumerate(fields.items(document["patterns"], f"{where}.patterns"))
+        _parse_pattern(item, f"{where}.patterns[{place}]", own_key)
+        for place, item in enumerate(fields.validate_items(document["patterns"], f"{where}.patterns"))
     )
     for place, pattern in enumerate(patterns):
         if pattern.key != own_key:
@@ -308,7 +316,7 @@ def _operator(document: Any, where: str, key: Any) -> Operator:
     return Operator(name, own_key, patterns)
 
 
-def _places(document: Mapping[str, Any]) -> dict[str, str]:
+def _locate_patterns(document: Mapping[str, Any]) -> dict[str, str]:
     """Map each pattern to its position in the declaration."""
     places = {item["name"]: f"patterns[{place}]" for place, item in enumerate(document.get("patterns", []))}
     for place, operator in enumerate(document.get("operators", [])):
@@ -317,16 +325,16 @@ def _places(document: Mapping[str, Any]) -> dict[str, str]:
     return places
 
 
-def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict[str, tuple[str, ...]]:
-    default = _sink(document["sink"], "sink", queues)
+def _parse_sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict[str, tuple[str, ...]]:
+    default = _parse_sink(document["sink"], "sink", queues)
     emitted = {pattern.emits for pattern in graph.patterns}
     sinks = {event_type: [default] for event_type in emitted - graph.inner_types}
-    for place, item in enumerate(fields.items(document.get("sinks", []), "sinks", 0, MAX_QUEUES)):
+    for place, item in enumerate(fields.validate_items(document.get("sinks", []), "sinks", 0, MAX_QUEUES)):
         where = f"sinks[{place}]"
         fields.check_mapping(item, where, ("queue", "types"), required=("queue", "types"))
-        queue = _sink(item["queue"], f"{where}.queue", queues)
-        for event_type in fields.items(item["types"], f"{where}.types"):
-            fields.text(event_type, f"{where}.types")
+        queue = _parse_sink(item["queue"], f"{where}.queue", queues)
+        for event_type in fields.validate_items(item["types"], f"{where}.types"):
+            fields.validate_text(event_type, f"{where}.types")
             if event_type not in emitted:
                 known = ", ".join(sorted(emitted))
                 raise BadInput(
@@ -336,8 +344,8 @@ def _sinks(document: Mapping[str, Any], graph: Graph, queues: list[str]) -> dict
     return {event_type: tuple(dict.fromkeys(each)) for event_type, each in sinks.items()}
 
 
-def _sink(value: Any, where: str, queues: list[str]) -> str:
-    sink = fields.name(value, where, checks.QUEUE_NAME)
+def _parse_sink(value: Any, where: str, queues: list[str]) -> str:
+    sink = fields.validate_name(value, where, checks.QUEUE_NAME)
     if sink in queues:
         raise BadInput(
             where, f"{sink} is also read, so that complex events would return forever; choose another queue"
@@ -345,7 +353,7 @@ def _sink(value: Any, where: str, queues: list[str]) -> str:
     return sink
 
 
-def _pattern(document: Any, where: str, key: Any) -> Pattern:
+def _parse_pattern(document: Any, where: str, key: Any) -> Pattern:
     keys = (
         "name",
         "pattern",
@@ -359,25 +367,31 @@ def _pattern(document: Any, where: str, key: Any) -> Pattern:
         "consume",
     )
     fields.check_mapping(document, where, keys, required=("name", "pattern", "within_seconds"))
-    name = fields.name(document["name"], f"{where}.name", checks.PLANT_NAME)
-    expression = expression_of(document["pattern"], f"{where}.pattern")
+    name = fields.validate_name(document["name"], f"{where}.name", checks.PLANT_NAME)
+    expression = parse_expression(document["pattern"], f"{where}.pattern")
     if expression.at_first or expression.at_last:
         raise BadInput(f"{where}.pattern", "must not use ^ or $: a stream has no first or last event")
-    define = fields.pairs(document.get("define", {}), f"{where}.define", "symbol: condition", MAX_SYMBOLS)
+    define = fields.validate_pairs(
+        document.get("define", {}), f"{where}.define", "symbol: condition", MAX_SYMBOLS
+    )
     severity = document.get("severity", "warning")
     if severity not in SEVERITIES:
         raise BadInput(f"{where}.severity", f"must be one of {', '.join(SEVERITIES)}, not {severity!r}")
     pattern = Pattern(
         name=name,
         expression=expression,
-        defines=definitions(expression, define, f"{where}.define"),
-        key=fields.text(document.get("key", key), f"{where}.key"),
-        within_us=fields.microseconds(document["within_seconds"], f"{where}.within_seconds"),
-        suppression_us=fields.microseconds(document.get("quiet_seconds", 0), f"{where}.quiet_seconds"),
-        emits=fields.text(document.get("emits", name), f"{where}.emits"),
+        defines=parse_definitions(expression, define, f"{where}.define"),
+        key=fields.validate_text(document.get("key", key), f"{where}.key"),
+        within_us=fields.convert_to_microseconds(document["within_seconds"], f"{where}.within_seconds"),
+        suppression_us=fields.convert_to_microseconds(
+            document.get("quiet_seconds", 0), f"{where}.quiet_seconds"
+        ),
+        emits=fields.validate_text(document.get("emits", name), f"{where}.emits"),
         severity=severity,
-        contiguity=one_of(document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"),
-        consume=one_of(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
+        contiguity=validate_choice(
+            document.get("contiguity", "relaxed"), CONTIGUITIES, f"{where}.contiguity"
+        ),
+        consume=validate_choice(document.get("consume", "once"), CONSUMPTIONS, f"{where}.consume"),
     )
     check_states(pattern, f"{where}.pattern")
     return pattern

@@ -7,7 +7,7 @@ from typing import Any
 from queues import checks
 from queues.errors import BadInput
 from workers.pipeline.declaration import fields
-from workers.pipeline.rules.reference import ReferenceTable, table_path
+from workers.pipeline.rules.reference import ReferenceTable, get_table_path
 from workers.pipeline.rules.rule_language import MAX_CHARACTERS
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule, Sample
 
@@ -18,7 +18,7 @@ RULES = ("discard", "keep", "project", "enrich", "sample", "cleanse")
 
 def read_rule(document: Any, where: str, folder: Path) -> Rule:
     fields.check_mapping(document, where, ("name", *RULES), required=("name",))
-    name = fields.text(document["name"], f"{where}.name")
+    name = fields.validate_text(document["name"], f"{where}.name")
     kinds = [key for key in document if key != "name"]
     if len(kinds) != 1:
         raise BadInput(
@@ -26,51 +26,51 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
         )
     kind, value = kinds[0], document[kinds[0]]
     if kind in ("discard", "keep"):
-        return Filter(name, fields.text(value, f"{where}.{kind}", MAX_CHARACTERS), kind == "discard")
+        return Filter(name, fields.validate_text(value, f"{where}.{kind}", MAX_CHARACTERS), kind == "discard")
     if kind == "sample":
         return _sample(name, value, f"{where}.sample")
     if kind == "cleanse":
-        return Cleanse(name, _expressions(value, f"{where}.cleanse"))
+        return Cleanse(name, _parse_expressions(value, f"{where}.cleanse"))
     if kind == "project":
         return _project(name, value, f"{where}.project")
-    return _enrich(name, value, f"{where}.enrich", folder)
+    return _parse_enrichment(name, value, f"{where}.enrich", folder)
 
 
 def _project(name: str, document: Any, where: str) -> Project:
     fields.check_mapping(document, where, ("compute", "drop"), required=())
-    compute = _expressions(document.get("compute", {}), f"{where}.compute")
+    compute = _parse_expressions(document.get("compute", {}), f"{where}.compute")
     drop = [
-        fields.name(column, f"{where}.drop", COLUMN)
-        for column in fields.items(document.get("drop", []), f"{where}.drop", 0)
+        fields.validate_name(column, f"{where}.drop", COLUMN)
+        for column in fields.validate_items(document.get("drop", []), f"{where}.drop", 0)
     ]
     return Project(name, compute, tuple(drop))
 
 
 def _sample(name: str, value: Any, where: str) -> Sample:
-    checks.greater_than(0, 1, "a share").validate(value, where)
+    checks.accept_greater_than(0, 1, "a share").validate(value, where)
     return Sample(name, float(value))
 
 
-def _expressions(document: Any, where: str) -> dict[str, str]:
-    expressions_by_column: dict[str, str] = fields.pairs(
+def _parse_expressions(document: Any, where: str) -> dict[str, str]:
+    expressions_by_column: dict[str, str] = fields.validate_pairs(
         document, where, "column: expression", MAX_EXPRESSIONS
     )
     for column, text in expressions_by_column.items():
-        fields.name(column, where, COLUMN)
-        fields.text(text, f"{where}.{column}", MAX_CHARACTERS)
+        fields.validate_name(column, where, COLUMN)
+        fields.validate_text(text, f"{where}.{column}", MAX_CHARACTERS)
     return expressions_by_column
 
 
-def _enrich(name: str, document: Any, where: str, folder: Path) -> Enrich:
+def _parse_enrichment(name: str, document: Any, where: str, folder: Path) -> Enrich:
     fields.check_mapping(
         document, where, ("table", "using", "by", "columns"), required=("table", "using", "by", "columns")
     )
     columns = [
-        fields.name(column, f"{where}.columns", COLUMN)
-        for column in fields.items(document["columns"], f"{where}.columns")
+        fields.validate_name(column, f"{where}.columns", COLUMN)
+        for column in fields.validate_items(document["columns"], f"{where}.columns")
     ]
-    path = table_path(folder, fields.text(document["table"], f"{where}.table"), f"{where}.table")
-    by = fields.text(document["by"], f"{where}.by")
-    using = fields.name(document["using"], f"{where}.using", COLUMN)
+    path = get_table_path(folder, fields.validate_text(document["table"], f"{where}.table"), f"{where}.table")
+    by = fields.validate_text(document["by"], f"{where}.by")
+    using = fields.validate_name(document["using"], f"{where}.using", COLUMN)
     table = ReferenceTable.open(path, by, tuple(columns), f"{where}.table")
     return Enrich(name, using, table)

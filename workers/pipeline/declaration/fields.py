@@ -22,41 +22,43 @@ def check_mapping(document: Any, where: str, keys: tuple[str, ...], required: tu
             raise BadInput(f"{where}.{key}", "is missing")
 
 
-def items(value: Any, where: str, least: int = 1, most: int = MAX_ITEMS) -> list[Any]:
+def validate_items(value: Any, where: str, least: int = 1, most: int = MAX_ITEMS) -> list[Any]:
     if not isinstance(value, list) or len(value) < least:
         raise BadInput(where, "must be a list" + (" of at least one item" if least else ""))
     checks.refuse_longer(value, most, where)
     return value
 
 
-def pairs(value: Any, where: str, what: str, most: int) -> dict[Any, Any]:
+def validate_pairs(value: Any, where: str, what: str, most: int) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise BadInput(where, f"must be an object of {what} pairs")
     checks.refuse_longer(value, most, where)
     return value
 
 
-def text(value: Any, where: str, most: int = MAX_CHARACTERS) -> str:
-    checks.text(blank=False).validate(value, where)
+def validate_text(value: Any, where: str, most: int = MAX_CHARACTERS) -> str:
+    checks.accept_text(blank=False).validate(value, where)
     checks.refuse_longer(value, most, where, " characters")
     return str(value)
 
 
-def name(value: Any, where: str, form: re.Pattern[str]) -> str:
+def validate_name(value: Any, where: str, form: re.Pattern[str]) -> str:
     return str(
-        checks.matching_text(form, "a name (a letter, then letters, digits, -, or _)").validate(value, where)
+        checks.accept_matching_text(form, "a name (a letter, then letters, digits, -, or _)").validate(
+            value, where
+        )
     )
 
 
-def seconds(value: Any, where: str) -> float:
-    return float(checks.number(0, 86_400, "a number of seconds").validate(value, where))
+def validate_seconds(value: Any, where: str) -> float:
+    return float(checks.accept_number(0, 86_400, "a number of seconds").validate(value, where))
 
 
-def microseconds(value: Any, where: str) -> int:
-    return round(seconds(value, where) * 1_000_000)
+def convert_to_microseconds(value: Any, where: str) -> int:
+    return round(validate_seconds(value, where) * 1_000_000)
 
 
-def distinct(names: list[str], where: str) -> None:
+def check_distinct_names(names: list[str], where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

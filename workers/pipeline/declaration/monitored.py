@@ -19,5 +19,5 @@ class Monitored:
     window_seconds: float
     type: str | None = None
 
-    def slot(self, now_seconds: float) -> int:
+    def compute_slot(self, now_seconds: float) -> int:
         return int(now_seconds // (self.window_seconds / SLOTS))

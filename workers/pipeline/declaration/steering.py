@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from queues import keys
-from queues.lua.script import script
+from queues.lua.script import load_script
 from workers.pipeline.declaration.controls import Controls
 
 
@@ -41,7 +41,7 @@ def steer_named(
 def _change_orders(
     control: redis.Redis, application: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    replace = control.register_script(script("pipeline/replace_controls"))
+    replace = control.register_script(load_script("pipeline/replace_controls"))
     key = keys.PIPELINE_CONTROLS.build(application)
     while True:
         stored = control.get(key) or b""

@@ -21,7 +21,7 @@ class AntiStallAdmission:
     def __init__(self) -> None:
         self._since, self._released_bytes, self._events = 0.0, 0, BLOCK_EVENTS
 
-    def events(self, room: Room, now: float) -> int:
+    def count_admissible_events(self, room: Room, now: float) -> int:
         """Return how many events to admit now. Call it as often as the limits are checked."""
         if room.released_bytes != self._released_bytes or not room.used_bytes:
             self._since, self._released_bytes, self._events = now, room.released_bytes, BLOCK_EVENTS

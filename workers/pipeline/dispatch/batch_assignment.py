@@ -85,7 +85,7 @@ def _cut(nodes: Nodes, whole: Range, events: int, piece_events: int) -> list[tup
     if events <= piece_events:
         return [(whole, events)]
     try:
-        entries = nodes.segment(whole.queue, whole.url).scan(whole.after, events)
+        entries = nodes.get_segment(whole.queue, whole.url).scan(whole.after, events)
     except UNREACHABLE:
         return [(whole, events)]
     pieces: list[tuple[Range, int]] = []

@@ -144,7 +144,7 @@ def advance(
         ids={**start.ids, **{name: entries[-1][0] for name, entries in admitted.items()}},
         newest_us=newest_us,
         furthest_us=furthest_us,
-        watermark_us=_watermark(start, newest_us, {*unread, *holding}, controls),
+        watermark_us=_compute_watermark(start, newest_us, {*unread, *holding}, controls),
         controls=controls,
         skipped=tuple(sorted(skipped)),
     )
@@ -168,7 +168,7 @@ def _is_read(scan: Scan, taken: tuple[Entry, ...]) -> bool:
     return scan.complete and len(taken) == len(scan.entries)
 
 
-def _watermark(
+def _compute_watermark(
     start: Cursor, newest_us: Mapping[str, int], holders: set[str], controls: Controls
 ) -> int | None:
     """Return the progress of the slowest holder minus the lateness.

@@ -70,7 +70,7 @@ class Dispatcher:
         self._queues, self._replicas, self._defaults = queues, replicas, defaults
         self._controls_key = keys.PIPELINE_CONTROLS.build(application)
         self._dispatches = Dispatches(self._control, application)
-        self._given = self._dispatches.replicas()  # includes those of earlier versions
+        self._given = self._dispatches.list_replicas()  # includes those of earlier versions
         self._results = ResultQueue(self._control, application)
         self._monotonic, self._clock = monotonic, clock
         self._down_since: dict[str, float] = {}
@@ -82,7 +82,7 @@ class Dispatcher:
         self._trimmed: dict[str, str] = {}
         self._paused: dict[str, pausing.Pause] = {}
         self._known = KnownTopology()
-        self.cursor = self._dispatches.cursor() or Cursor(controls=defaults)
+        self.cursor = self._dispatches.load_cursor() or Cursor(controls=defaults)
         self._unheard: Cursor | None = None  # of a dispatch whose response was lost
         self.admitted_events = 0
         self.stall_reason: str | None = None
@@ -103,14 +103,14 @@ class Dispatcher:
         if full:
             self.stall_reason = "the outbox of complex events is full: their queues accept no events"
             return 0
-        pauses = pausing.names_of(self._queues, pausing.CONSUMPTION)
+        pauses = pausing.build_pause_keys(self._queues, pausing.CONSUMPTION)
         answer = cast(list[bytes | None], self._control.mget(self._controls_key, keys.TOPOLOGY, *pauses))
         stored, topology_text, *replies = answer
         self._paused = pausing.read(self._queues, replies)
         self._recall()
-        controls = self._controls(stored)
+        controls = self._parse_controls(stored)
         topology = self._known.read(topology_text)
-        room, now = self._results.room(), self._monotonic()
+        room, now = self._results.measure_room(), self._monotonic()
         limit, self.stall_reason = self._limit(controls, room, now)
         beyond_limit = self._admit_against_stall(controls, room, now)
         if now - self._trimmed_at >= TRIMMING_SECONDS:
@@ -128,14 +128,14 @@ class Dispatcher:
             self.stall_reason = None
         if self._is_gathering(scans, now, controls):
             return 0
-        events = self._dispatch(topology, scans, down, controls, max(limit, beyond_limit))
+        events = self._dispatch_events(topology, scans, down, controls, max(limit, beyond_limit))
         if self._allowance is not None and limit >= beyond_limit:
             self._allowance -= events
         return events
 
     def _admit_against_stall(self, controls: Controls, room: Room, now: float) -> int:
         """Return how many events to admit beyond the limits; none if the admission was set to 0."""
-        events = self._anti_stall.events(room, now)
+        events = self._anti_stall.count_admissible_events(room, now)
         if not controls.admit_events_per_batch or controls.get_admitted_per_second(self._clock()) == 0:
             return 0
         free_events = int(room.free_bytes(controls.result_bytes) / max(room.bytes_per_event, 1.0))
@@ -149,7 +149,7 @@ class Dispatcher:
         is_soon = now - self._dispatched_at < compute_gathering_seconds(controls.lateness_seconds)
         return 0 < waiting < MIN_PIECE_EVENTS and is_soon
 
-    def _dispatch(
+    def _dispatch_events(
         self, topology: Topology, scans: dict[str, Scan], down: set[str], controls: Controls, limit: int
     ) -> int:
         start, now = self.cursor, self._monotonic()
@@ -164,7 +164,9 @@ class Dispatcher:
                 return 0
         else:
             self._idle_since = self._dispatched_at = now
-        assignments, owed = divide(start, end, admitted, controls.shares_of(self._replicas), self._clock())
+        assignments, owed = divide(
+            start, end, admitted, controls.compute_shares(self._replicas), self._clock()
+        )
         end = replace(end, owed=owed)
         self._unheard = end
         self._dispatches.commit(start, end, assignments)
@@ -180,12 +182,12 @@ class Dispatcher:
         it.
         """
         if self._unheard is not None:
-            stored = self._dispatches.cursor()
+            stored = self._dispatches.load_cursor()
             if stored is not None and stored.to_document() == self._unheard.to_document():
                 self.cursor = stored
             self._unheard = None
 
-    def _controls(self, stored: bytes | None) -> Controls:
+    def _parse_controls(self, stored: bytes | None) -> Controls:
         try:
             return Controls.read(stored, self._defaults).freeze(self._clock())
         except BadInput as error:
@@ -208,7 +210,7 @@ class Dispatcher:
             (float(ahead - flying), f"{flying:,} dispatched events have no result yet"),
         ]
         reserve = controls.get_reserved_bytes(self._clock())
-        within_reserve = self._reserve.events(room, controls.result_bytes, reserve, now)
+        within_reserve = self._reserve.count_admissible_events(room, controls.result_bytes, reserve, now)
         if reserve:
             limits.append((within_reserve, f"{used} of the result queue are used, the maximum"))
         times = CATCHING_UP if reserve else 1.0
@@ -249,12 +251,12 @@ class Dispatcher:
             try:
                 # One block more than the limit shows whether anything follows the blocks within the limit.
                 after = self.cursor.ids.get(container, BEGINNING)
-                segment = self._nodes.segment(queue, node.url)
+                segment = self._nodes.get_segment(queue, node.url)
                 scanned = segment.scan(after, limit + BLOCK_EVENTS, anew=True)
             except UNREACHABLE:
                 down.add(node.name)
                 continue
-            if scanned and _earlier(scanned[0].entry_id, after) != after:
+            if scanned and _choose_earlier_id(scanned[0].entry_id, after) != after:
                 self._begin_anew(container)
             entries = tuple((item.entry_id, item.events, item.newest_time_us) for item in scanned)
             scans[container] = Scan(entries, sum(entry[1] for entry in entries) <= limit)
@@ -295,14 +297,16 @@ class Dispatcher:
         assignments.
         """
         through = dict(self.cursor.ids)
-        published = self._results.room().published
+        published = self._results.measure_room().published
         for name in {*self._replicas, *self._given, *published}:
             done = published.get(name, 0)
             self._dispatches.forget(name, done)
             for part in (
                 part for dispatch in self._dispatches.list_after(name, done) for part in dispatch.parts
             ):
-                through[part.container] = _earlier(through.get(part.container, part.after), part.after)
+                through[part.container] = _choose_earlier_id(
+                    through.get(part.container, part.after), part.after
+                )
         away: set[str] = set()
         for container, entry_id in through.items():
             queue, node = container.split("/")
@@ -311,20 +315,20 @@ class Dispatcher:
             if entry_id in (BEGINNING, self._trimmed.get(container)) or node not in topology.nodes:
                 continue
             try:
-                self._nodes.segment(queue, topology.nodes[node].url).trim(entry_id)
+                self._nodes.get_segment(queue, topology.nodes[node].url).trim(entry_id)
                 self._trimmed[container] = entry_id
             except UNREACHABLE:
                 away.add(node)  # trimming removes everything up to an id, so the next trim makes up for it
 
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether every dispatch has its result in the queue."""
-        return self._results.room().in_flight_events == 0
+        return self._results.measure_room().in_flight_events == 0
 
     def close(self) -> None:
         self._nodes.close()
         self._control.close()
 
 
-def _earlier(one: str, other: str) -> str:
+def _choose_earlier_id(one: str, other: str) -> str:
     """Return the smaller of two stream ids."""
     return min(one, other, key=lambda entry_id: tuple(int(part) for part in entry_id.split("-")))

@@ -20,7 +20,7 @@ from redis.typing import EncodableT
 from queues import keys
 from queues.control.new_entries import await_entry
 from queues.errors import WeirError
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.redis_types import Entries
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.cursor import Cursor
@@ -37,9 +37,9 @@ class Dispatches:
         self._control, self._application = control, application
         self._cursor = keys.PIPELINE_CURSOR.build(application)
         self._room = keys.PIPELINE_ROOM.build(application)
-        self._dispatch = control.register_script(script("pipeline/dispatch"))
+        self._dispatch = control.register_script(load_script("pipeline/dispatch"))
 
-    def cursor(self) -> Cursor | None:
+    def load_cursor(self) -> Cursor | None:
         """Return the cursor, or None before the first dispatch. Raises `BadInput` if it is of another
         version.
         """
@@ -67,7 +67,7 @@ class Dispatches:
         """Wait until a replica has an assignment of a later dispatch, or until the time is over."""
         await_entry(self._control, self._stream(replica), f"{tick}-0", seconds)
 
-    def replicas(self) -> set[str]:
+    def list_replicas(self) -> set[str]:
         """Return every replica that ever had an assignment."""
         return {name.decode().rpartition(":")[2] for name in self._control.scan_iter(self._stream("*"))}
 

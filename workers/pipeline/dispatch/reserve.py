@@ -25,7 +25,9 @@ class Reserve:
         self._mean_events: float | None = None
         self._at_seconds = 0.0
 
-    def events(self, room: Room, capacity_bytes: int, reserve_bytes: float, now_seconds: float) -> float:
+    def count_admissible_events(
+        self, room: Room, capacity_bytes: int, reserve_bytes: float, now_seconds: float
+    ) -> float:
         """Return how many events may be admitted now. Below 0, none may be until more has left the queue."""
         if self._mean_events is None:
             self._mean_events = float(room.in_flight_events)

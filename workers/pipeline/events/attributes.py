@@ -40,7 +40,7 @@ class Attribute:
             return None
         if not _is_of(value, self.kind):
             noun = _NOUNS.get(self.kind, self.kind)
-            raise ValueError(f"attribute {self.name} must be a {noun}, not {_short(value)}")
+            raise ValueError(f"attribute {self.name} must be a {noun}, not {_format_short_value(value)}")
         return float(value) if self.kind == "number" else value
 
 
@@ -50,7 +50,7 @@ def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa
     # One more element than there are texts, for events without attributes.
     documents = [*encoded.dictionary.to_pylist(), None]
     places = pc.fill_null(encoded.indices, len(documents) - 1)
-    rows = [_row(text, attributes) for text in documents]
+    rows = [_parse_row(text, attributes) for text in documents]
     columns = [
         pa.array([row[0][place] for row in rows], TYPES[attribute.kind]).take(places)
         for place, attribute in enumerate(attributes)
@@ -58,7 +58,7 @@ def extract(texts: pa.Array, attributes: tuple[Attribute, ...]) -> tuple[list[pa
     return columns, pa.array([row[1] for row in rows], pa.string()).take(places)
 
 
-def _row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any], str | None]:
+def _parse_row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any], str | None]:
     """Return the values of one text, and the first fault."""
     values: list[Any] = [None] * len(attributes)
     try:
@@ -74,7 +74,7 @@ def _row(text: str | None, attributes: tuple[Attribute, ...]) -> tuple[list[Any]
     return values, None
 
 
-def ahead_faults(times_us: np.ndarray, now_us: int, ahead_us: int) -> pa.Array:
+def find_ahead_faults(times_us: np.ndarray, now_us: int, ahead_us: int) -> pa.Array:
     """Return the fault of each row whose time is more than `ahead_us` after now."""
     ahead = times_us > now_us + ahead_us
     if not ahead.any():
@@ -94,6 +94,6 @@ def _is_of(value: Any, kind: str) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _short(value: Any) -> str:
+def _format_short_value(value: Any) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= 40 else f"{text[:40]}…"

@@ -18,7 +18,7 @@ CONTROL_TIMEOUT_SECONDS = 10.0
 PATIENCE = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), 60)
 
 
-def patient_control(url: str) -> redis.Redis:
+def connect_to_control(url: str) -> redis.Redis:
     """Return a connection to the control server that survives its restart. Raises `BadInput` that names
     REDIS_URL.
     """
@@ -28,10 +28,10 @@ def patient_control(url: str) -> redis.Redis:
 @cache
 def control_of(url: str) -> redis.Redis:
     """Return the process-wide connection to the control server. Safe in threads and after a fork."""
-    return patient_control(url)
+    return connect_to_control(url)
 
 
 @cache
-def nodes_of(timeout_seconds: float) -> Nodes:
+def get_nodes(timeout_seconds: float) -> Nodes:
     """Return the process-wide containers by queue and node."""
     return Nodes(timeout_seconds)

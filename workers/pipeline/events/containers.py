@@ -12,10 +12,10 @@ import redis
 
 from queues.errors import MalformedEvent, NodeUnavailable
 from queues.events import block
-from queues.events.unreadable import unreadable
+from queues.events.unreadable import build_unreadable_event
 from queues.nodes.login import add_login
 from queues.segments.segment import Segment
-from workers.pipeline.events.attributes import ahead_faults, extract
+from workers.pipeline.events.attributes import extract, find_ahead_faults
 from workers.pipeline.events.layout import TIMESTAMP, Layout
 
 READ_BYTES = 2**20  # read size of a socket: blocks and results arrive by the megabyte
@@ -47,7 +47,7 @@ class Faults:
     def refuse(self, origin: tuple[str, str, str, str], data: bytes, cause: str) -> None:
         """Keep an unreadable block as one event that contains its bytes."""
         entry_us = int(origin[2].partition("-")[0]) * 1000
-        self.rows.setdefault(origin, []).append((unreadable(origin[3], entry_us, data), cause))
+        self.rows.setdefault(origin, []).append((build_unreadable_event(origin[3], entry_us, data), cause))
 
     def add(self, origin: tuple[str, str, str, str], batch: pa.RecordBatch, faults: pa.Array) -> None:
         """Keep faulty rows by cause, up to a maximum number of causes.
@@ -75,7 +75,7 @@ class Nodes:
         self._connections: dict[str, redis.Redis] = {}
         self._segments: dict[tuple[str, str], Segment] = {}
 
-    def segment(self, queue: str, url: str) -> Segment:
+    def get_segment(self, queue: str, url: str) -> Segment:
         if url not in self._connections:
             self._connections[url] = redis.Redis.from_url(
                 add_login(url),
@@ -114,9 +114,9 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
     after = part.after
     while True:
         try:
-            for entry_id, block_id, data in nodes.segment(part.queue, part.url).read(after, part.through):
+            for entry_id, block_id, data in nodes.get_segment(part.queue, part.url).read(after, part.through):
                 try:
-                    rows = block.decode(block_id, data).explicit()
+                    rows = block.decode(block_id, data).build_explicit_batch()
                 except MalformedEvent as error:
                     faults.refuse((part.queue, part.node, entry_id, block_id), data, str(error))
                 else:
@@ -154,9 +154,9 @@ def apply_layout(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.Rec
     own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
     given, wrong = extract(own["attributes"], layout.attributes) if layout.attributes else ([], None)
     times_us = own["time"].view(pa.int64()).to_numpy(zero_copy_only=False)
-    ahead = ahead_faults(times_us, faults.now_us, faults.ahead_us)
+    ahead = find_ahead_faults(times_us, faults.now_us, faults.ahead_us)
     ahead = ahead if wrong is None else pc.coalesce(wrong, ahead)
-    columns = [own[name] if name in own else _origin(name, blocks) for name in layout.columns]
+    columns = [own[name] if name in own else _build_origin_column(name, blocks) for name in layout.columns]
     batch = pa.RecordBatch.from_arrays([*columns, *given], schema=layout.schema)
     if ahead.null_count == len(ahead):
         return batch
@@ -175,7 +175,7 @@ def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
             )
 
 
-def _origin(name: str, blocks: list[Stored]) -> pa.Array:
+def _build_origin_column(name: str, blocks: list[Stored]) -> pa.Array:
     """Return a column with the origin of the rows."""
     rows = [block_.batch.num_rows for block_ in blocks]
     if name == "published":

@@ -19,7 +19,7 @@ from redis.typing import EncodableT
 
 from queues import keys
 from queues.errors import NodeFull, NodeUnavailable
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.redis_types import Fields
 from queues.segments.dead_letters import DeadLetters
 from queues.topology import KnownTopology, Topology
@@ -38,8 +38,8 @@ class FaultStore:
 
     def __init__(self, control: redis.Redis, application: str) -> None:
         self._control, self._application = control, application
-        self._put = control.register_script(script("pipeline/put_faults"))
-        self._delivered = control.register_script(script("pipeline/delivered_faults"))
+        self._put = control.register_script(load_script("pipeline/put_faults"))
+        self._delivered = control.register_script(load_script("pipeline/delivered_faults"))
         self._faulty = keys.PIPELINE_FAULTY.build(application)
         self._has_all = False  # whether the set of faulty batches includes what an older version has stored
         self._known = KnownTopology()
@@ -58,7 +58,7 @@ class FaultStore:
             room = keys.PIPELINE_ROOM.build(self._application)
             pairs = [part for kept_row in kept.items() for part in kept_row]
             written: list[EncodableT] = [replica, attempt, tick, *pairs]
-            self._put(keys=[room, self._key(replica, tick), self._faulty], args=written)
+            self._put(keys=[room, self._build_key(replica, tick), self._faulty], args=written)
 
     def deliver(self, nodes: Nodes, published: dict[str, int]) -> int:
         """Deliver the faults of published batches to their segments, and return the number of events.
@@ -68,17 +68,19 @@ class FaultStore:
         delivered = 0
         topology: Topology | None = None
         away: set[str] = set()  # nodes that accepted nothing: each further entry would cost another timeout
-        for batch in sorted(self._batches()):
+        for batch in sorted(self._list_faulty_batches()):
             replica, tick = batch.rsplit(":", 1)
             if published.get(replica, 0) < int(tick):
                 continue
             topology = topology or self._known.read(self._control.get(keys.TOPOLOGY))
-            faults_by_entry = _group_by_entry(cast(Fields, self._control.hgetall(self._key(replica, tick))))
+            faults_by_entry = _group_by_entry(
+                cast(Fields, self._control.hgetall(self._build_key(replica, tick)))
+            )
             for entry, letters in faults_by_entry.items():
-                delivered += self._letters(nodes, topology, batch, entry, letters, away)
+                delivered += self._store_letters(nodes, topology, batch, entry, letters, away)
         return delivered
 
-    def _batches(self) -> set[str]:
+    def _list_faulty_batches(self) -> set[str]:
         """Return `{replica}:{tick}` of the batches with faults.
 
         The keys of the server are scanned only once: it has thousands, and this is called every second.
@@ -90,9 +92,9 @@ class FaultStore:
         return {name.decode() for name in cast(set[bytes], self._control.smembers(self._faulty))}
 
     def _load_kept(self) -> list[str]:
-        return [name.decode() for name in self._control.scan_iter(self._key("*", "*"), AT_ONCE)]
+        return [name.decode() for name in self._control.scan_iter(self._build_key("*", "*"), AT_ONCE)]
 
-    def _letters(
+    def _store_letters(
         self, nodes: Nodes, topology: Topology, batch: str, entry: str, letters: _DeadLetters, away: set[str]
     ) -> int:
         queue, node, entry_id, block_id = entry.split("/", 3)  # an unreadable block may have any name
@@ -101,18 +103,18 @@ class FaultStore:
         rows = [(events, cause) for cause, faults in letters.values() for events in faults]
         if node in topology.nodes:
             try:
-                segment = nodes.segment(queue, topology.nodes[node].url)
+                segment = nodes.get_segment(queue, topology.nodes[node].url)
                 DeadLetters(segment).add(entry_id, WORKER, block_id, rows)
             except (NodeUnavailable, NodeFull):
                 away.add(node)
                 return 0
-        key = self._key(*batch.rsplit(":", 1))
+        key = self._build_key(*batch.rsplit(":", 1))
         self._delivered(keys=[key, self._faulty], args=[batch, *letters])
         return sum(events.num_rows for events, _ in rows)
 
     def abandon(self, replica: str, tick: int) -> None:
         """Remove what earlier attempts have kept of a batch that a new attempt starts."""
-        key = self._key(replica, tick)
+        key = self._build_key(replica, tick)
         if places := cast(list[bytes], self._control.hkeys(key)):
             self._delivered(keys=[key, self._faulty], args=[f"{replica}:{tick}", *places])
 
@@ -120,7 +122,7 @@ class FaultStore:
         """Remove everything: its events are read again."""
         self._control.delete(self._faulty, *self._load_kept())
 
-    def _key(self, replica: str, tick: int | str) -> str:
+    def _build_key(self, replica: str, tick: int | str) -> str:
         return keys.PIPELINE_FAULTS.build(self._application, replica, tick)
 
 

@@ -44,16 +44,18 @@ class Layout:
         """Return the Spark schema."""
         own = [f"{name} {_SQL[_KINDS[name]]}" for name in self.columns]
         attributes = [f"`{attribute.name}` {SQL_TYPES[attribute.kind]}" for attribute in self.attributes]
-        criteria = [f"`{criterion_column(name)}` double" for name in self.criteria]
+        criteria = [f"`{get_criterion_column(name)}` double" for name in self.criteria]
         return ", ".join([*own, *attributes, *criteria])
 
     def add_criteria(self, rows: pa.RecordBatch, criteria: Mapping[str, float]) -> pa.RecordBatch:
         """Return the rows under `schema` with the columns of the criteria."""
         for name in self.criteria:
-            rows = rows.append_column(criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows))
+            rows = rows.append_column(
+                get_criterion_column(name), pa.repeat(float(criteria[name]), rows.num_rows)
+            )
         return rows
 
 
-def criterion_column(name: str) -> str:
+def get_criterion_column(name: str) -> str:
     """Return the name of a criterion's column. A value in a column can change without a new plan."""
     return f"criterion {name}"

@@ -20,7 +20,7 @@ from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.inter_event.operators import Unit, Work
 from workers.pipeline.inter_event.outbox import Outbox
-from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, shares_of_groups
+from workers.pipeline.patterns.graph import KEY_GROUPS, Operator, distribute_groups
 from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.state import StateStore
@@ -32,7 +32,7 @@ WARN_SECONDS = 60.0  # seconds between two warnings about a pattern
 class InterEventBoard(Protocol):
     """Records what the operators do."""
 
-    def inter_event(self, batch: InterEventBatch) -> None:
+    def record_inter_event_batch(self, batch: InterEventBatch) -> None:
         """Record that an inter-event batch is finished."""
 
 
@@ -59,19 +59,21 @@ class InterEventWork(BatchWork):
         # Only now is the previous batch done for good: a concurrent attempt at it has nothing left to do.
         self._store.forget_between(batch - 1)
         spark = events.sparkSession.sparkContext
-        combined = Combined.from_document(self._checkpoint.offset(batch))
+        combined = Combined.from_document(self._checkpoint.read_offset(batch))
         counts: dict[str, OperatorCount] = {}
         worked: list[OperatorCount] = []
         for level, operators in enumerate(self._application.graph.levels):
-            groups = self._tasks(level, operators, combined, batch)
-            for count in _run(spark, self._level(batch, combined, level), groups):
+            groups = self._list_tasks(level, operators, combined, batch)
+            for count in _run(spark, self._build_level_work(batch, combined, level), groups):
                 worked.append(count)
                 counts.setdefault(count.operator, OperatorCount(count.operator)).add(count)
         self._warn_of_forgotten(counts)
         self._outbox.try_publish()
         seconds = time.monotonic() - started
         at = time.monotonic()
-        self._status.inter_event(InterEventBatch(at, batch, combined, counts, tuple(worked), seconds))
+        self._status.record_inter_event_batch(
+            InterEventBatch(at, batch, combined, counts, tuple(worked), seconds)
+        )
 
     def _warn_of_forgotten(self, counts: Mapping[str, OperatorCount]) -> None:
         """Log each pattern that dropped open matches, once every WARN_SECONDS."""
@@ -87,7 +89,7 @@ class InterEventWork(BatchWork):
                     pattern.forgotten_bytes / 1e6,
                 )
 
-    def _level(self, batch: int, combined: Combined, level: int) -> Work:
+    def _build_level_work(self, batch: int, combined: Combined, level: int) -> Work:
         application = self._application
         return Work(
             self._control_url,
@@ -100,7 +102,7 @@ class InterEventWork(BatchWork):
             level,
         )
 
-    def _tasks(
+    def _list_tasks(
         self, level: int, operators: tuple[Operator, ...], combined: Combined, batch: int
     ) -> list[list[Unit]]:
         """Return the units of each task: one task for a small batch, none if there is nothing to do."""
@@ -113,10 +115,10 @@ class InterEventWork(BatchWork):
                 [Unit(operator.name, groups, task)]
                 for operator in operators
                 for task, groups in enumerate(
-                    shares_of_groups(combined.controls.tasks_of(operator.name), everything), 1
+                    distribute_groups(combined.controls.count_tasks(operator.name), everything), 1
                 )
             ]
-        due = {} if combined.watermark_us is None else self._store.due(combined.watermark_us)
+        due = {} if combined.watermark_us is None else self._store.list_due_groups(combined.watermark_us)
         if not rows and not any(operator.name in due for operator in operators):
             return []
         return [[Unit(operator.name, everything) for operator in operators]]

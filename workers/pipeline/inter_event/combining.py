@@ -39,7 +39,7 @@ class Barrier:
     replica: str | None = None
 
 
-def barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) -> Barrier:
+def build_barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) -> Barrier:
     """Return the barrier.
 
     watermark_us: the watermark of the newest dispatch, which applies if nothing is outstanding. It was read
@@ -85,13 +85,13 @@ class Combined:
 
     def compute_remaining(self) -> tuple[Result, ...]:
         """Return the results that stay in the queue after this batch."""
-        return tuple(result for result in self.read if self._remains(result))
+        return tuple(result for result in self.read if self._is_remaining(result))
 
     def list_finished(self) -> tuple[Result, ...]:
         """Return the results that can be released when this batch is done."""
-        return tuple(result for result in self.read if not self._remains(result))
+        return tuple(result for result in self.read if not self._is_remaining(result))
 
-    def _remains(self, result: Result) -> bool:
+    def _is_remaining(self, result: Result) -> bool:
         last_us = result.last_us
         return last_us is not None and (self.watermark_us is None or last_us > self.watermark_us)
 
@@ -122,7 +122,7 @@ class Combined:
         )
 
 
-def combine(
+def combine_arrived_results(
     start: Combined, arrived: Iterable[Result], settled: Barrier, controls: Controls, most_rows: int
 ) -> Combined:
     """Return the next batch after `start`, or `start` itself if there is nothing to do.
@@ -133,7 +133,7 @@ def combine(
     """
     fresh, left = _take_arrived(list(arrived), most_rows, MAX_SHARE * controls.result_bytes)
     watermarks = [settled.watermark_us, *(result.watermark_us for result in left)]
-    watermark_us = _least(watermarks)
+    watermark_us = _find_least_watermark(watermarks)
     if start.watermark_us is not None:
         watermark_us = max(start.watermark_us, watermark_us or start.watermark_us)
     if not fresh and watermark_us == start.watermark_us:
@@ -161,6 +161,6 @@ def _take_arrived(
     return arrived, []
 
 
-def _least(watermarks: list[int | None]) -> int | None:
+def _find_least_watermark(watermarks: list[int | None]) -> int | None:
     """Return the minimum; None if one of them is unknown."""
     return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)

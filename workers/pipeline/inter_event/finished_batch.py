@@ -25,11 +25,11 @@ class InterEventBatch:
     def alerts(self) -> int:
         return sum(operator.matches for operator in self.operators.values())
 
-    def tasks_of(self, operator: str) -> int:
+    def count_tasks(self, operator: str) -> int:
         """Return how many tasks the operator ran on."""
         return sum(count.operator == operator for count in self.worked)
 
-    def inputs_of(self, operator: Operator, graph: Graph) -> int:
+    def count_inputs(self, operator: Operator, graph: Graph) -> int:
         """Return the rows that arrived at the operator with this batch.
 
         These are the rows of its route that are read for the first time, and those that earlier operators
@@ -42,7 +42,7 @@ class InterEventBatch:
             self.operators[edge.source].patterns[pattern.name].matches
             for edge in graph.edges
             if edge.target == operator.name and edge.source in self.operators
-            for pattern in graph.operator(edge.source).patterns
+            for pattern in graph.get_operator(edge.source).patterns
             if pattern.emits == edge.type and pattern.name in self.operators[edge.source].patterns
         )
         return fresh + sum(emitted)
@@ -50,7 +50,7 @@ class InterEventBatch:
     @property
     def work_seconds(self) -> float:
         """Return the time of the operators, one after the other, each on its tasks in parallel."""
-        return sum(each.seconds / max(1, self.tasks_of(name)) for name, each in self.operators.items())
+        return sum(each.seconds / max(1, self.count_tasks(name)) for name, each in self.operators.items())
 
     @property
     def overhead_seconds(self) -> float:
@@ -60,7 +60,7 @@ class InterEventBatch:
         """
         return max(0.0, self.seconds - self.work_seconds)
 
-    def late_seconds(self, now_seconds: float) -> tuple[float, int] | None:
+    def compute_p95_age(self, now_seconds: float) -> tuple[float, int] | None:
         """Return the age that all but the oldest 5 % of its events have at most, and their number; None
         without events.
         """

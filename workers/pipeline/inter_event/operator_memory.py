@@ -45,7 +45,7 @@ class OperatorMemory:
                 memory.parts.setdefault(signature, {})[group] = state
         return memory
 
-    def states(self, signature: str) -> dict[int, bytes]:
+    def get_states(self, signature: str) -> dict[int, bytes]:
         """Return the states of a pattern by group."""
         return self.parts.get(signature, {})
 
@@ -63,11 +63,14 @@ class OperatorMemory:
         """Return the value of every place, and when it is due."""
         groups = {place: int(place.rpartition("/")[2]) for place in places}
         return {
-            place: (_pack_parts(self._within_limit(self._kept.get(group, {}))), self._timers_us.get(group))
+            place: (
+                _pack_parts(self._drop_excess_parts(self._kept.get(group, {}))),
+                self._timers_us.get(group),
+            )
             for place, group in groups.items()
         }
 
-    def _within_limit(self, parts: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    def _drop_excess_parts(self, parts: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Leave out the largest parts of a group until the rest fits, and count what is left out."""
         total = sum(map(len, parts.values()))
         left = dict(parts)

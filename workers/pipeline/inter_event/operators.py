@@ -21,16 +21,16 @@ from workers.pipeline.inter_event.combining import Combined
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_counts, add_types
 from workers.pipeline.inter_event.operator_memory import OperatorMemory, place_limit
 from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
-from workers.pipeline.matching.complex_event import complex_events
-from workers.pipeline.matching.matcher import Matcher, masks_of
+from workers.pipeline.matching.complex_event import build_complex_events
+from workers.pipeline.matching.matcher import Matcher, compute_masks
 from workers.pipeline.matching.retained.matches import Matches, concatenate
-from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_groups, types_named
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_groups, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import limit_types
 from workers.pipeline.shedding.shedder import CONTROL_GROUPS, KeyRanks, ShedDecisions, Shedder, count_by_type
-from workers.pipeline.shedding.traced_keys import periods
+from workers.pipeline.shedding.traced_keys import compute_periods
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
-from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
+from workers.pipeline.tiers.state import StateStore, WrittenState, format_outbox_name
 
 MAX_LATE = 100  # maximum number of late events of a unit that are kept for display
 
@@ -63,9 +63,9 @@ class Work:
     def __call__(self, units: Iterable[Unit]) -> list[OperatorCount]:
         """Run the units of a Spark task."""
         control = control_of(self.control_url)
-        return [self.unit(control, unit) for unit in units]
+        return [self.process_unit(control, unit) for unit in units]
 
-    def unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
+    def process_unit(self, control: redis.Redis, unit: Unit) -> OperatorCount:
         """Process a unit, unless an earlier attempt has written it."""
         started = time.perf_counter()
         operator = next(
@@ -73,13 +73,13 @@ class Work:
         )
         store = StateStore(control, self.application)
         count = OperatorCount(operator.name, unit.task)
-        rows = self._rows(control, store, operator, unit.groups)
-        due, late = self._due(rows, self._counts_late(operator))
+        rows = self._read_rows(control, store, operator, unit.groups)
+        due, late = self._split_due_rows(rows, self._should_count_late(operator))
         count.events, count.late = due.num_rows, late.num_rows
         if due.num_rows:
             count.early_us = due.column("time")[due.num_rows // 20].as_py()
         timers = {f"{operator.name}/{group}" for group in self._timers_due(store, unit)}
-        groups = sorted(set(_groups(due)) | set(_groups(late)))
+        groups = sorted(set(_list_groups(due)) | set(_list_groups(late)))
         places = sorted({f"{operator.name}/{group}" for group in groups} | timers)
         before = store.load(places, self.batch)
         if places and before is not None:
@@ -90,9 +90,13 @@ class Work:
     def _timers_due(self, store: StateStore, unit: Unit) -> list[int]:
         if self.combined.watermark_us is None:
             return []
-        return [g for g in store.due(self.combined.watermark_us).get(unit.operator, ()) if g in unit.groups]
+        return [
+            g
+            for g in store.list_due_groups(self.combined.watermark_us).get(unit.operator, ())
+            if g in unit.groups
+        ]
 
-    def _counts_late(self, operator: Operator) -> bool:
+    def _should_count_late(self, operator: Operator) -> bool:
         """Return whether this operator reports the late rows.
 
         Rows go to every operator of their route, and one of them reports the late ones.
@@ -101,7 +105,7 @@ class Work:
             graph_operator for graph_operator in self.graph.operators if graph_operator.key == operator.key
         )
 
-    def _rows(
+    def _read_rows(
         self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]
     ) -> pa.Table:
         """Return the unit's rows of every blob that may contain some, and of the output of earlier
@@ -111,17 +115,17 @@ class Work:
         tables = [
             _mark_rows(batch, groups, result in self.combined.fresh)
             for result in self.combined.read
-            for batch in results.read(result, self._blobs(result, operator, groups))
+            for batch in results.read(result, self._list_blob_names(result, operator, groups))
         ]
         if self.level:
-            emitted = [inner(rows, operator) for rows in store.read_between(self.batch)]
+            emitted = [convert_to_route_rows(rows, operator) for rows in store.read_between(self.batch)]
             tables += [_mark_rows(rows, groups, True) for rows in emitted if rows.num_rows]
         tables = [pa.Table.from_batches([table]) for table in tables if table.num_rows]
         if not tables:
             return pa.table({"time": pa.array([], pa.int64())})
         return _complete(pa.concat_tables(unify_types(tables), promote_options="default"), operator)
 
-    def _blobs(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
+    def _list_blob_names(self, result: Result, operator: Operator, groups: tuple[int, ...]) -> list[str]:
         slices = {WHOLE, *(group // SLICE_GROUPS for group in groups)}
         return [
             blob.name
@@ -129,7 +133,7 @@ class Work:
             if blob.route == operator.key and blob.slice in slices and self.combined.wants(blob.first_us)
         ]
 
-    def _due(self, rows: pa.Table, notes_late: bool) -> tuple[pa.Table, pa.Table]:
+    def _split_due_rows(self, rows: pa.Table, notes_late: bool) -> tuple[pa.Table, pa.Table]:
         """Return the rows that the watermark passes in this batch, in event-time order, and the rows that are
         late.
         """
@@ -161,7 +165,7 @@ class Work:
         made = []
         shedder = self.combined.controls.shedder
         decisions = (
-            ShedDecisions(shedder, batch, batch.column("match_key"), periods(self.graph))
+            ShedDecisions(shedder, batch, batch.column("match_key"), compute_periods(self.graph))
             if batch is not None and shedder.sheds
             else None
         )
@@ -170,14 +174,14 @@ class Work:
             if shedder.sheds:
                 _count_control_matches(shedder, matches, count.build(pattern.name))
             if len(matches) > matches.suppressed.sum():
-                made.append(complex_events(pattern, matches, self._ids(pattern, places)))
-        outputs = self._outputs(places, made)
+                made.append(build_complex_events(pattern, matches, self._build_id_prefix(pattern, places)))
+        outputs = self._group_outputs(places, made)
         states = memory.write_places(places)
         for pattern in operator.patterns:
             count.build(pattern.name).forgotten_bytes += memory.forgotten_bytes.get(pattern.signature, 0)
         return WrittenState(states, *outputs, late=_newest_late(late), late_events=late.num_rows)
 
-    def _ids(self, pattern: Pattern, places: list[str]) -> str:
+    def _build_id_prefix(self, pattern: Pattern, places: list[str]) -> str:
         """Return the prefix of its complex events' ids. A batch that is processed again repeats the ids."""
         return f"{pattern.name}:{self.run}.{self.batch}:{places[0].rpartition('/')[2]}"
 
@@ -191,9 +195,9 @@ class Work:
     ) -> Matches:
         """Return the matches of the pattern. Loading and saving its state counts as its time too."""
         started = time.perf_counter()
-        matcher = Matcher.resume(pattern, memory.states(pattern.signature))
+        matcher = Matcher.resume(pattern, memory.get_states(pattern.signature))
         matches = self._matches(matcher, due, decisions, count)
-        memory.keep(pattern.signature, matcher.save(), matcher.timers())
+        memory.keep(pattern.signature, matcher.save(), matcher.compute_timers())
         count.partnerless += matcher.partnerless
         count.seconds += time.perf_counter() - started
         return matches
@@ -208,12 +212,12 @@ class Work:
         """Return the matches in the order of completion, including those that event time completes."""
         parts = []
         if due is not None:
-            masks = None if matcher.pattern.reads_previous else masks_of(matcher.pattern, due)
+            masks = None if matcher.pattern.reads_previous else compute_masks(matcher.pattern, due)
             if decisions is not None:
                 masks = _apply_shedding(matcher.pattern, due, masks, decisions, count)
             parts.append(matcher.take(due, masks))
             of_use = np.ones(due.num_rows, bool) if masks is None else masks != 0
-            add_types(count.types, limit_types(count_by_type(due, of_use), types_named(matcher.pattern)))
+            add_types(count.types, limit_types(count_by_type(due, of_use), list_named_types(matcher.pattern)))
         if self.combined.watermark_us is not None:
             parts.append(matcher.advance(self.combined.watermark_us + 1))
         matches = concatenate(parts)
@@ -222,7 +226,7 @@ class Work:
         count.suppressed += suppressed
         return matches
 
-    def _outputs(
+    def _group_outputs(
         self, places: list[str], made: list[pa.RecordBatch]
     ) -> tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]]:
         """Return the complex events for other operators and those for sinks, by name."""
@@ -233,19 +237,19 @@ class Work:
             if event_type in self.graph.inner_types:
                 between[f"{first}/{place}"] = rows
             for queue in self.sinks.get(event_type, ()):
-                outbox[outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
+                outbox[format_outbox_name(queue, self.batch, self.run, f"{first}/{place}", rows)] = rows
         return between, outbox
 
 
-def inner(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
+def convert_to_route_rows(emitted: pa.RecordBatch, operator: Operator) -> pa.RecordBatch:
     """Return complex events as rows of a route: those whose type the operator reads, with its key."""
     names = ("id", "type", "source", "key", "value")
-    read = set().union(*map(types_named, operator.patterns))
+    read = set().union(*map(list_named_types, operator.patterns))
     kept = emitted.filter(pc.is_in(emitted.column("type"), pa.array(sorted(read))))
     kept = kept.filter(pc.is_valid(kept.column(operator.key)))
     keys = kept.column(operator.key)
     arrays = [kept.column("time").cast(pa.int64()), *(kept.column(name) for name in names), keys]
-    groups, first = pa.array(key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
+    groups, first = pa.array(compute_key_groups(keys), pa.int32()), pa.repeat(True, kept.num_rows)
     return pa.RecordBatch.from_arrays(
         [*arrays, groups, first], names=["time", *names, "match_key", "group", "first"]
     )
@@ -286,7 +290,7 @@ def _mark_rows(rows: pa.RecordBatch, groups: tuple[int, ...], fresh: bool) -> pa
     return rows.append_column("fresh", pa.repeat(fresh, rows.num_rows))
 
 
-def _groups(rows: pa.Table) -> list[int]:
+def _list_groups(rows: pa.Table) -> list[int]:
     return np.unique(rows.column("group").to_numpy()).tolist() if rows.num_rows else []
 
 
@@ -310,7 +314,7 @@ def _apply_shedding(
     masks: None if the pattern needs every event, whatever symbols it satisfies. The events of control keys
     are counted in that case too.
     """
-    named = types_named(pattern)
+    named = list_named_types(pattern)
     if masks is None:
         _count_control_events(due, decisions.control, named, decisions, count)
         return None

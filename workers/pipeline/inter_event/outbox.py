@@ -58,12 +58,12 @@ class Outbox:
         self._pending = True
         total = 0
         refused: dict[str, WeirError] = {}
-        while waiting := self._store.output_names(refused):
+        while waiting := self._store.list_output_names(refused):
             for start in range(0, len(waiting), MAX_AT_ONCE):
                 some = [
                     name for name in waiting[start : start + MAX_AT_ONCE] if queue_of(name) not in refused
                 ]
-                total += self._publish_some(self._store.outputs(some), refused)
+                total += self._publish_some(self._store.load_outputs(some), refused)
         for refusal in refused.values():
             raise refusal
         self._pending = False
@@ -85,7 +85,9 @@ class Outbox:
                 refused[queue] = error
                 continue
             self._taken.update(names)
-            self._store.record_published(names, newest([rows for name in names for rows in batches[name]]))
+            self._store.record_published(
+                names, encode_newest_events([rows for name in names for rows in batches[name]])
+            )
             self._taken.difference_update(names)
             total += sum(rows.num_rows for rows in fresh)
         return total
@@ -109,7 +111,7 @@ class Outbox:
                 self.waiting = self._store.count_waiting_outputs()
 
 
-def newest(batches: list[pa.RecordBatch]) -> list[bytes]:
+def encode_newest_events(batches: list[pa.RecordBatch]) -> list[bytes]:
     """Return the newest of these complex events, newest first, for display."""
     newest_rows = (batch.slice(max(0, batch.num_rows - RETAINED)) for batch in batches)
     events = [event for rows in newest_rows for event in rows.to_pylist()]

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from workers.pipeline.declaration.monitored import Monitored
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
-from workers.pipeline.events.connections import control_of, nodes_of
+from workers.pipeline.events.connections import control_of, get_nodes
 from workers.pipeline.events.containers import Faults, apply_layout, merge_blocks, read_range
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.events.layout import Layout
@@ -20,7 +20,7 @@ from workers.pipeline.intra_event.monitor import MonitorStore, Sketches
 READING_SECONDS = 10.0  # time limit for the answer of a node
 
 
-def layout_option(layout: Layout) -> str:
+def encode_layout(layout: Layout) -> str:
     """Return a layout as an option of the source."""
     attributes = [[attribute.name, attribute.kind, attribute.required] for attribute in layout.attributes]
     return json.dumps([list(layout.columns), attributes, list(layout.criteria)])
@@ -31,7 +31,7 @@ def encode_monitored(monitored: tuple[Monitored, ...]) -> str:
     return json.dumps([list(vars(criterion).values()) for criterion in monitored])
 
 
-def _layout(option: str) -> Layout:
+def _decode_layout(option: str) -> Layout:
     columns, attributes, criteria = json.loads(option)
     return Layout(tuple(columns), tuple(Attribute(*attribute) for attribute in attributes), tuple(criteria))
 
@@ -47,7 +47,7 @@ class EventSource(DataSource):
         return "weir_events"
 
     def schema(self) -> str:
-        return _layout(self.options["layout"]).sql
+        return _decode_layout(self.options["layout"]).sql
 
     def reader(self, schema: StructType) -> "EventReader":
         return EventReader(dict(self.options))
@@ -58,7 +58,7 @@ class EventReader(DataSourceReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
-        self._layout = _layout(options["layout"])
+        self._layout = _decode_layout(options["layout"])
         self._monitored = tuple(Monitored(*load) for load in json.loads(options["monitored"]))
 
     def partitions(self) -> list[InputPartition]:
@@ -66,7 +66,7 @@ class EventReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assignment = BatchAssignment.get_current()
-        nodes, patience_seconds = nodes_of(READING_SECONDS), float(self._options["patience"])
+        nodes, patience_seconds = get_nodes(READING_SECONDS), float(self._options["patience"])
         faults = Faults(assignment.ahead_us, time.time_ns() // 1000)
         sketches = Sketches(self._monitored)
         ranges = assignment.tasks[partition.value]

@@ -63,7 +63,7 @@ class MonitorStore:
     def keep(self, sketches: Sketches, writer: str, now_seconds: float) -> None:
         """Keep the sketches of a task in the current slot. writer: unique within a slot."""
         kept: dict[FieldT, EncodableT] = {
-            f"{criterion.criterion}/{criterion.slot(now_seconds)}/{writer}": sketches.seen[
+            f"{criterion.criterion}/{criterion.compute_slot(now_seconds)}/{writer}": sketches.seen[
                 criterion.criterion
             ].serialize()
             for criterion in sketches.monitored
@@ -84,7 +84,7 @@ class MonitorStore:
         for name, data in cast(Fields, self._control.hgetall(self._key)).items():
             criterion, slot, _ = name.decode().split("/", 2)
             each = windows.get(criterion)
-            if each is None or abs(each.slot(now_seconds) - int(slot)) >= SLOTS:
+            if each is None or abs(each.compute_slot(now_seconds) - int(slot)) >= SLOTS:
                 gone.append(name)
                 continue
             sketches.setdefault(criterion, kll_doubles_sketch(ACCURACY)).merge(
@@ -128,7 +128,7 @@ class Monitor:
         known = {
             name: each.value
             for name, each in shown.items()
-            if each.value is not None and each.events >= MIN_EVENTS and self._differs(name, each.value)
+            if each.value is not None and each.events >= MIN_EVENTS and self._has_changed(name, each.value)
         }
         if known:
             steered = steer_named(self._control, self._application, "criteria", known, {})
@@ -142,7 +142,7 @@ class Monitor:
         if others:
             steer_named(self._control, self._application, "criteria", others, {})
 
-    def _differs(self, name: str, value: float) -> bool:
+    def _has_changed(self, name: str, value: float) -> bool:
         before = self._criteria.get(name)
         return before is None or abs(value - before) > WORTH_CHANGING * max(abs(value), abs(before))
 

@@ -16,14 +16,14 @@ from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.assignment import Assignment
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment, on_tasks
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.events.connections import nodes_of
+from workers.pipeline.events.connections import get_nodes
 from workers.pipeline.events.containers import Range
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
 from workers.pipeline.intra_event.result_writer import CUT_ROWS
 from workers.pipeline.intra_event.rule_plan import RulePlans
-from workers.pipeline.rules.rule_sql import rule_counts
-from workers.pipeline.shedding.shed_counts import together
+from workers.pipeline.rules.rule_sql import build_rule_counts
+from workers.pipeline.shedding.shed_counts import sum_task_counts
 from workers.pipeline.tiers.batch_work import BatchWork
 from workers.pipeline.tiers.checkpoint import Checkpoint
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
@@ -34,7 +34,7 @@ PLANNING_SECONDS = 1.0  # time limit for the answer of a node
 class ReplicaBoard(Protocol):
     """Records what the replicas do."""
 
-    def replica(self, name: str, batch: ReplicaBatch) -> None:
+    def record_replica_batch(self, name: str, batch: ReplicaBatch) -> None:
         """Record that a replica's batch is published."""
 
 
@@ -60,7 +60,7 @@ class ReplicaWork(BatchWork):
 
     def work(self, events: DataFrame, batch: int) -> None:
         started = time.monotonic()
-        tick = self._checkpoint.offset(batch)["tick"]
+        tick = self._checkpoint.read_offset(batch)["tick"]
         given = self._load_assignments(tick)
         if not given:
             return  # published before: the existing result counts, and nothing is done twice
@@ -71,36 +71,36 @@ class ReplicaWork(BatchWork):
         self._faults.abandon(self._replica, tick)
         for table in self._application.tables:
             table.refresh()
-        rows, passed = self._plans.run(self._assignment(tick, attempt, given))
+        rows, passed = self._plans.run(self._build_assignment(tick, attempt, given))
         retained = sum(row["kept"] for row in rows)
         blobs = tuple(Blob(*row[:7]) for row in rows if row["name"])
         result = Result(self._replica, tick, given[0].watermark_us, blobs)
         if self._results.publish(result, attempt, arrived):
-            counts = rule_counts(self._application.rules, passed, arrived, retained)
+            counts = build_rule_counts(self._application.rules, passed, arrived, retained)
             now = time.monotonic()
             made = (batch, arrived, retained, result.size_bytes, now - started, counts)
             response_seconds = max(0.0, time.time() - given[0].at_seconds)
-            shed = together([row["shed"] for row in rows])
-            self._status.replica(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
+            shed = sum_task_counts([row["shed"] for row in rows])
+            self._status.record_replica_batch(self._replica, ReplicaBatch(now, *made, response_seconds, shed))
 
     def _load_assignments(self, tick: int) -> list[Assignment]:
         """Return the batch's assignments that are not published."""
-        published = self._results.room().published.get(self._replica, 0)
+        published = self._results.measure_room().published.get(self._replica, 0)
         return [
             dispatch
             for dispatch in self._dispatches.list_after(self._replica, published)
             if dispatch.tick <= tick
         ]
 
-    def _assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
+    def _build_assignment(self, tick: int, attempt: str, given: list[Assignment]) -> BatchAssignment:
         """Distribute the batch's ranges over as many tasks as it is worth, at most `parallelism`."""
         controls = given[-1].controls
-        tasks = on_tasks(nodes_of(PLANNING_SECONDS), self._ranges(given), controls.parallelism)
+        tasks = on_tasks(get_nodes(PLANNING_SECONDS), self._list_ranges(given), controls.parallelism)
         cut = sum(assignment.events for assignment in given) >= CUT_ROWS
         criteria = {**self._application.controls.criteria, **controls.criteria}
         return BatchAssignment(tick, attempt, tasks, controls.ahead_us, cut, controls.shedder, criteria)
 
-    def _ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
+    def _list_ranges(self, given: list[Assignment]) -> list[tuple[Range, int]]:
         topology = self._known.read(self._control.get(keys.TOPOLOGY))
         ranges = []
         for part in (part for assignment in given for part in assignment.parts):

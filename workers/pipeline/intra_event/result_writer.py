@@ -14,12 +14,12 @@ from pyspark import TaskContext
 from workers.pipeline.events.arrow_blob import encode
 from workers.pipeline.events.connections import control_of
 from workers.pipeline.matching.complex_event import drop_non_finite
-from workers.pipeline.matching.matcher import masks_of
-from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, key_groups
+from workers.pipeline.matching.matcher import compute_masks
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, compute_key_groups
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shed_counts import ShedCounts, add_count, limit_types, to_text
 from workers.pipeline.shedding.shedder import ShedDecisions, Shedder, count_by_type
-from workers.pipeline.shedding.traced_keys import periods
+from workers.pipeline.shedding.traced_keys import compute_periods
 from workers.pipeline.tiers.result_queue import Blob, ResultQueue
 
 SLICE_GROUPS = 8  # key groups of one blob, if a batch is large enough to be cut
@@ -60,7 +60,7 @@ class ResultWriter:
                 parts.setdefault(route, []).append(rows)
         task = TaskContext.get()
         assert task is not None  # Spark calls it within a task
-        blobs, data = self.blobs(parts, task.partitionId())
+        blobs, data = self.build_blobs(parts, task.partitionId())
         if data:
             queue = ResultQueue(control_of(self.control_url), self.application)
             queue.put(self.replica, self.tick, self.attempt, data)
@@ -78,7 +78,7 @@ class ResultWriter:
         )
         taken = np.zeros(batch.num_rows, bool)
         for key in self.graph.routes:
-            held = self._decide_held(self.graph.patterns_of(key), key, batch, shed)
+            held = self._decide_held(self.graph.list_route_patterns(key), key, batch, shed)
             if not held.any():
                 continue
             yield key, batch.append_column("first", pa.array(held & ~taken)).filter(pa.array(held))
@@ -91,7 +91,9 @@ class ResultWriter:
         valid = pc.and_(pc.is_valid(batch.column(key)), pc.is_valid(batch.column("time")))
         present: np.ndarray = valid.to_numpy(zero_copy_only=False)
         decisions = (
-            ShedDecisions(self.shedder, batch, batch.column(key).cast(pa.string()), periods(self.graph))
+            ShedDecisions(
+                self.shedder, batch, batch.column(key).cast(pa.string()), compute_periods(self.graph)
+            )
             if self.shedder.sheds
             else None
         )
@@ -100,7 +102,7 @@ class ResultWriter:
             if pattern.needs_every_event:
                 held[:] = True
                 continue
-            masks = masks_of(pattern, batch)
+            masks = compute_masks(pattern, batch)
             wanted = masks != 0
             if decisions is not None:
                 dropped[pattern.name] = decisions.select_dropped(pattern, masks)
@@ -112,14 +114,16 @@ class ResultWriter:
         usable: np.ndarray = held & present
         return usable
 
-    def blobs(self, parts: dict[str, list[pa.RecordBatch]], task: int) -> tuple[list[Blob], dict[str, bytes]]:
+    def build_blobs(
+        self, parts: dict[str, list[pa.RecordBatch]], task: int
+    ) -> tuple[list[Blob], dict[str, bytes]]:
         """Return the report of each blob, and the blobs, for rows by route. task: makes names unique in the
         batch.
         """
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
         for route, batches in parts.items():
-            for slice_, rows in self._slices(_add_key_columns(pa.concat_batches(batches), route)):
+            for slice_, rows in self._iterate_slices(_add_key_columns(pa.concat_batches(batches), route)):
                 name = f"{task}:{route}:{slice_}"
                 data[name] = encode(rows)
                 times = pc.min_max(rows.column("time")).as_py()
@@ -128,7 +132,7 @@ class ResultWriter:
                 )
         return blobs, data
 
-    def _slices(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _iterate_slices(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not self.cut:
             yield WHOLE, rows
             return
@@ -146,7 +150,7 @@ def _add_key_columns(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
     """Add the key as text, and its group."""
     keys = rows.column(route).cast(pa.string())
     rows = rows.append_column("match_key", keys)
-    return rows.append_column("group", pa.array(key_groups(keys), pa.int32()))
+    return rows.append_column("group", pa.array(compute_key_groups(keys), pa.int32()))
 
 
 def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:

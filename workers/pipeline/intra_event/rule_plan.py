@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.layout import CARRIED
-from workers.pipeline.intra_event.event_source import EventSource, encode_monitored, layout_option
+from workers.pipeline.intra_event.event_source import EventSource, encode_layout, encode_monitored
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
 from workers.pipeline.rules.rule_sql import Ruled, apply_rules
 
@@ -55,19 +55,19 @@ class RulePlans:
         return self._plans[kind]
 
     def _build_plans(self, tasks: int) -> tuple[DataFrame, Ruled]:
-        application, options = self._application, self._options(tasks)
+        application, options = self._application, self._build_options(tasks)
         events = self._spark.read.format(EventSource.name()).options(**options).load()
         ruled = apply_rules(events, application.rules, application.layout.criteria)
         names = sorted({"time", *CARRIED, *application.graph.columns})
         return ruled.events.select(*names).mapInArrow(self._write(), WRITTEN), ruled
 
-    def _options(self, tasks: int) -> dict[str, str]:
+    def _build_options(self, tasks: int) -> dict[str, str]:
         application = self._application
         return {
             "control": self._control_url,
             "application": application.name,
             "replica": self._replica,
-            "layout": layout_option(application.layout),
+            "layout": encode_layout(application.layout),
             "monitored": encode_monitored(application.monitored),
             "patience": str(self._patience_seconds),
             "tasks": str(tasks),

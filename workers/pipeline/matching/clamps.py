@@ -17,7 +17,7 @@ def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
     count = len(low)
     length = max(1, math.isqrt(count))
     runs = -(-count // length)
-    lows, highs = _side_by_side(low, runs, length, _LEAST), _side_by_side(high, runs, length, _MOST)
+    lows, highs = _arrange_runs(low, runs, length, _LEAST), _arrange_runs(high, runs, length, _MOST)
     for step in range(1, length):
         least, most = lows[step].copy(), highs[step].copy()
         _clamp(lows[step - 1], least, most, out=lows[step])
@@ -27,7 +27,7 @@ def clamp_chain(low: np.ndarray, high: np.ndarray, start: int) -> np.ndarray:
     return values[:count]
 
 
-def _side_by_side(values: np.ndarray, runs: int, length: int, padding: int) -> np.ndarray:
+def _arrange_runs(values: np.ndarray, runs: int, length: int, padding: int) -> np.ndarray:
     """Return the values as [step, run]; padding changes nothing."""
     padded = np.full(runs * length, padding, np.int64)
     padded[: len(values)] = values

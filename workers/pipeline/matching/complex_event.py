@@ -14,7 +14,7 @@ from workers.pipeline.patterns.pattern import Pattern
 _ESCAPED = r'["\\\x00-\x1f]'  # characters that JSON text must escape
 
 
-def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
+def build_complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBatch:
     """Return each match that is not suppressed as an event.
 
     It has the time and value of the last event of the match. Its source is the key, its key is the pattern,
@@ -31,7 +31,7 @@ def complex_events(pattern: Pattern, matches: Matches, ids: str) -> pa.RecordBat
         "source": last.column("match_key"),
         "key": pa.repeat(pattern.name, number),
         "value": last.column("value"),
-        "attributes": _attributes(pattern, events, ends),
+        "attributes": _encode_attributes(pattern, events, ends),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -58,7 +58,7 @@ def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
     return matches.events.filter(pa.array(kept)), np.cumsum(lengths[~matches.suppressed])
 
 
-def _attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
+def _encode_attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
     """Return {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value",
     "source"}]}.
     """

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from queues.errors import BadInput
-from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.patterns.predicate import previous_of
+from workers.pipeline.patterns.predicate import format_previous_name
 
 _OF_SQL: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -32,11 +32,11 @@ def check_conditions(patterns: Iterable[Pattern], kinds: Mapping[str, str]) -> N
     """
     known = {name: _OF_SQL[kind] for name, kind in kinds.items() if kind in _OF_SQL}
     none = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in known.values()], list(known))
-    before = {previous_of(name): none.column(name) for name in known}
+    before = {format_previous_name(name): none.column(name) for name in known}
     for pattern in patterns:
         if not pattern.columns <= set(known):
             continue
         try:
-            masks_of(pattern, none, before)
+            compute_masks(pattern, none, before)
         except BadInput as error:
             raise BadInput(f"{pattern.name}.{error.field}", error.message) from None

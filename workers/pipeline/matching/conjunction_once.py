@@ -54,7 +54,7 @@ class ConjunctionOnce(RetainedRows):
                 match = pool.take(row, times[row], sets[row])
                 if match:
                     matches.append(match)
-            left += pool.rows()
+            left += pool.collect_rows()
         return matches, left
 
 
@@ -146,6 +146,6 @@ class UnusedEvents:
             bit = before
         holders[bit][mask] += 1
 
-    def rows(self) -> Iterator[int]:
+    def collect_rows(self) -> Iterator[int]:
         """Return the rows that wait."""
         return (row for waiting in self._waiting.values() for row, _ in waiting)

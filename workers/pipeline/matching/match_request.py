@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from queues import checks
 from queues.errors import BadInput
-from workers.pipeline.matching.matcher import Matcher, masks_of
-from workers.pipeline.matching.previous import places_before
+from workers.pipeline.matching.matcher import Matcher, compute_masks
+from workers.pipeline.matching.previous import compute_previous_places
 from workers.pipeline.matching.retained.keyed_rows import KeyedRows
 from workers.pipeline.matching.retained.matches import KEYED, concatenate
 from workers.pipeline.patterns import exact_numbers
@@ -23,11 +23,11 @@ from workers.pipeline.patterns.pattern import (
     CONTIGUITIES,
     Pattern,
     check_states,
-    definitions,
-    expression_of,
-    one_of,
+    parse_definitions,
+    parse_expression,
+    validate_choice,
 )
-from workers.pipeline.patterns.predicate import previous_of
+from workers.pipeline.patterns.predicate import format_previous_name
 
 KEYS = ("pattern", "define", "contiguity", "consume", "within_seconds", "key", "events")
 NUMBER = pa.float64()  # kept as written: `exact_numbers`
@@ -35,11 +35,11 @@ MAX_SECONDS = 1e12  # the microseconds still fit into 64 bits, even as the sum o
 MAX_TICKS = 4 * 10**18  # likewise
 EXACT = Context(prec=400)  # values between the smallest double and MAX_SECONDS
 
-TEXT = checks.text()
+TEXT = checks.accept_text()
 TIME = checks.Check(
-    f"a number of seconds, at most {MAX_SECONDS:.0e}", checks.number(-MAX_SECONDS, MAX_SECONDS).read
+    f"a number of seconds, at most {MAX_SECONDS:.0e}", checks.accept_number(-MAX_SECONDS, MAX_SECONDS).read
 )
-WITHIN = checks.Check("a number of seconds, 0 or more", checks.number(0, sys.float_info.max).read)
+WITHIN = checks.Check("a number of seconds, 0 or more", checks.accept_number(0, sys.float_info.max).read)
 
 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,33 +51,33 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
     checks.refuse_unknown(document, KEYS, "", message="is unknown; known names: {known}")
     within = document.get("within_seconds")
     within_seconds = MAX_SECONDS if within is None else WITHIN.validate(within, "within_seconds")
-    pattern = _pattern(document)
-    events = _events(document.get("events"))
+    pattern = _parse_pattern(document)
+    events = _parse_events(document.get("events"))
     if not events:
         return {"matches": []}  # without events, the columns have no type to check a condition against
-    times, within_ticks = _ticks([event["time"] for event in events], within_seconds)
+    times, within_ticks = _convert_to_ticks([event["time"] for event in events], within_seconds)
     pattern = replace(pattern, within_us=within_ticks)
-    rows = _rows(pattern, events, times)
-    attributes = _attributes(pattern, events)
+    rows = _build_rows(pattern, events, times)
+    attributes = _build_attribute_columns(pattern, events)
     before = _build_previous_values(pattern, attributes, rows)
-    masks = masks_of(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
+    masks = compute_masks(pattern, pa.RecordBatch.from_pydict(attributes), before, in_seconds=True)
     matcher = Matcher(pattern)
-    return {"matches": concatenate([matcher.take(rows, masks), matcher.finish()]).ids()}
+    return {"matches": concatenate([matcher.take(rows, masks), matcher.finish()]).get_event_ids()}
 
 
-def _pattern(document: Mapping[str, Any]) -> Pattern:
-    expression = expression_of(document.get("pattern"), "pattern")
+def _parse_pattern(document: Mapping[str, Any]) -> Pattern:
+    expression = parse_expression(document.get("pattern"), "pattern")
     key = document.get("key")
     if key is not None and (not isinstance(key, str) or not key):
         raise BadInput("key", f"must be the name of an attribute, or null, not {key!r}")
     pattern = Pattern(
         "match",
         expression,
-        definitions(expression, _define(document), "define"),
+        parse_definitions(expression, _define(document), "define"),
         key,
         0,  # set once the events are known: `_ticks`
-        contiguity=one_of(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
-        consume=one_of(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
+        contiguity=validate_choice(document.get("contiguity", CONTIGUITIES[0]), CONTIGUITIES, "contiguity"),
+        consume=validate_choice(document.get("consume", CONSUMPTIONS[0]), CONSUMPTIONS, "consume"),
     )
     check_states(pattern, "pattern")
     return pattern
@@ -89,7 +89,7 @@ def _define(document: Mapping[str, Any]) -> Any:
     return {} if given is None else given
 
 
-def _events(events: Any) -> list[dict[str, Any]]:
+def _parse_events(events: Any) -> list[dict[str, Any]]:
     """Return the events sorted by time. Raises `BadInput` that names the event and its attribute."""
     if not isinstance(events, list):
         raise BadInput("events", 'must be a list of events, such as {"id": "e1", "time": 0.0, "type": "A"}')
@@ -115,19 +115,19 @@ def _check_event(event: dict[str, Any], where: str) -> None:
     TEXT.validate(event.get("type", ""), f"{where}.type")
 
 
-def _rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> pa.RecordBatch:
+def _build_rows(pattern: Pattern, events: list[dict[str, Any]], times: list[int]) -> pa.RecordBatch:
     """Return the events as the matcher takes them: time, id, and key."""
     columns = {
         "time": pa.array(np.array(times, np.int64)),
         "id": pa.array([event["id"] for event in events], pa.string()),
-        "match_key": pa.array([_key(pattern.key, event) for event in events], pa.string()),
+        "match_key": pa.array([_format_key(pattern.key, event) for event in events], pa.string()),
         "group": pa.array(np.zeros(len(events), np.int32)),
     }
     arrays = [columns.get(field.name, pa.nulls(len(events), field.type)) for field in KEYED]
     return pa.RecordBatch.from_arrays(arrays, schema=KEYED)
 
 
-def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[list[int], int]:
+def _convert_to_ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[list[int], int]:
     """Return the times since the first of them, and the window, as whole numbers of a unit.
 
     The unit, 10⁻ⁿ s, represents them as written. If 64 bits can't hold them in such a unit, it is the finest
@@ -143,13 +143,13 @@ def _ticks(times: Sequence[int | float], within_seconds: int | float) -> tuple[l
         return [round((value - first).scaleb(digits)) for value in written], round(window.scaleb(digits))
 
 
-def _attributes(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
+def _build_attribute_columns(pattern: Pattern, events: list[dict[str, Any]]) -> dict[str, pa.Array]:
     """Return what the predicates read, one column each; `time` in seconds, as written."""
-    columns: dict[str, pa.Array] = {"time": exact_numbers.column([event["time"] for event in events])}
+    columns: dict[str, pa.Array] = {"time": exact_numbers.build_column([event["time"] for event in events])}
     for symbol, predicate in pattern.defines.items():
         for name in sorted(predicate.columns | predicate.previous):
             if name not in columns:
-                columns[name] = _column(name, events, symbol)
+                columns[name] = _build_column(name, events, symbol)
     return columns
 
 
@@ -159,13 +159,15 @@ def _build_previous_values(
     """Return what the predicates read of the previous event."""
     if not pattern.reads_previous:
         return {}
-    places = places_before(KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy()))
+    places = compute_previous_places(
+        KeyedRows.build(rows.column("match_key"), rows.column("time").to_numpy())
+    )
     taken = pa.array(places, mask=places < 0)
     names = frozenset[str]().union(*(define.previous for define in pattern.defines.values()))
-    return {previous_of(name): attributes[name].take(taken) for name in sorted(names)}
+    return {format_previous_name(name): attributes[name].take(taken) for name in sorted(names)}
 
 
-def _key(key: str | None, event: dict[str, Any]) -> str:
+def _format_key(key: str | None, event: dict[str, Any]) -> str:
     if key is None:
         return ""
     value = event.get(key)
@@ -179,7 +181,7 @@ def _key(key: str | None, event: dict[str, Any]) -> str:
     return json.dumps(int(value) if whole else value)
 
 
-def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
+def _build_column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
     values = [event.get(name) for event in events]
     given = [(event["id"], value) for event, value in zip(events, values, strict=True) if value is not None]
     if not given:
@@ -188,17 +190,17 @@ def _column(name: str, events: list[dict[str, Any]], symbol: str) -> pa.Array:
         if not any(name in event for event in events):
             raise BadInput(f"define.{symbol}", f"reads {name!r}, which no event has")
         return pa.nulls(len(events))
-    kind = _kind(given[0][1])
+    kind = _find_data_type(given[0][1])
     for id_, value in given:
-        if _kind(value) != kind or kind is None:
+        if _find_data_type(value) != kind or kind is None:
             raise BadInput(
                 "events",
                 f"{name} of event {id_!r} is {value!r}; {symbol} reads either numbers or strings, not both",
             )
-    return exact_numbers.column(values) if kind == NUMBER else pa.array(values, kind)
+    return exact_numbers.build_column(values) if kind == NUMBER else pa.array(values, kind)
 
 
-def _kind(value: Any) -> pa.DataType | None:
+def _find_data_type(value: Any) -> pa.DataType | None:
     match value:
         case bool():
             return pa.bool_()

@@ -24,7 +24,7 @@ from workers.pipeline.matching.sequence_once import SequenceOnce
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.matching.suppression import Suppression
 from workers.pipeline.patterns.pattern import Pattern
-from workers.pipeline.patterns.predicate import previous_of
+from workers.pipeline.patterns.predicate import format_previous_name
 
 
 class RawMatcher(Protocol):
@@ -49,14 +49,14 @@ class RawMatcher(Protocol):
 
     def finish(self) -> Matches: ...
 
-    def timers(self) -> dict[int, int]: ...
+    def compute_timers(self) -> dict[int, int]: ...
 
     def save(self, states: GroupStates) -> None: ...
 
     def load(self, states: GroupStates) -> None: ...
 
 
-def raw_matcher_of(pattern: Pattern) -> RawMatcher:
+def create_raw_matcher(pattern: Pattern) -> RawMatcher:
     """Return the fastest matcher for this pattern."""
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
@@ -76,7 +76,7 @@ class Matcher:
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
-        self._raw_matcher = raw_matcher_of(pattern)
+        self._raw_matcher = create_raw_matcher(pattern)
         self._previous = Previous(pattern) if pattern.reads_previous else None
         self._suppression = Suppression(pattern.suppression_us, pattern.within_us)
         self.partnerless = 0
@@ -100,15 +100,15 @@ class Matcher:
             self._previous.save(states)
         return states.pack()
 
-    def timers(self) -> dict[int, int]:
+    def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the event time (µs) from which on `advance` has something to do without
         events.
         """
         timers: dict[int, int] = {}
         parts = [
-            self._raw_matcher.timers(),
-            self._suppression.timers(),
-            self._previous.timers() if self._previous else {},
+            self._raw_matcher.compute_timers(),
+            self._suppression.compute_timers(),
+            self._previous.compute_timers() if self._previous else {},
         ]
         for part in parts:
             for group, time_us in part.items():
@@ -124,8 +124,8 @@ class Matcher:
         out, and not even those if the pattern `needs_every_event`.
         """
         if masks is None:
-            before = self._previous.columns(rows) if self._previous else {}
-            masks = masks_of(self.pattern, rows, before)
+            before = self._previous.build_columns(rows) if self._previous else {}
+            masks = compute_masks(self.pattern, rows, before)
         return self._suppression.mark_suppressed(
             self._raw_matcher.take(rows, self._select_with_partners(rows, masks))
         )
@@ -157,7 +157,7 @@ class Matcher:
         return self._suppression.mark_suppressed(self._raw_matcher.finish())
 
 
-def masks_of(
+def compute_masks(
     pattern: Pattern,
     rows: pa.RecordBatch,
     before: Mapping[str, pa.Array] | None = None,
@@ -170,7 +170,7 @@ def masks_of(
     """
     columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}
     columns.update(before or {})
-    for name in set() if in_seconds else {"time", previous_of("time")} & set(columns):
+    for name in set() if in_seconds else {"time", format_previous_name("time")} & set(columns):
         columns[name] = pc.divide(columns[name].cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
     total = np.zeros(rows.num_rows, np.int64)
     for symbol, bit in pattern.bits.items():

@@ -31,8 +31,8 @@ from workers.pipeline.matching.retained.group_state import GroupStates
 from workers.pipeline.matching.retained.keyed_rows import (
     KeyedRows,
     append_rows,
+    compute_least_by_group,
     find_present_keys,
-    least_by_group,
 )
 from workers.pipeline.matching.retained.matches import KEYED, Matches, build_empty, build_from_rows
 from workers.pipeline.patterns.pattern import Pattern, Step
@@ -95,7 +95,7 @@ class SequenceOnce:
         known = self.kept.column("step").to_numpy()
         events = append_rows(self.kept, rows)
         keyed = KeyedRows.build(events.column("match_key"), events.column("time").to_numpy())
-        step = np.concatenate((known, self._steps(masks)))[keyed.order]
+        step = np.concatenate((known, self._compute_steps(masks)))[keyed.order]
         masks = np.concatenate((np.zeros(len(known), np.int64), masks))[keyed.order]
         if (step == UNDECIDED).any():
             self._decide(keyed, step, masks)
@@ -103,7 +103,7 @@ class SequenceOnce:
         self._keep(events, keyed, open_automata)
         return build_from_rows(events, keyed.order[np.stack(complete.rows, axis=1)])
 
-    def _steps(self, masks: np.ndarray) -> np.ndarray:
+    def _compute_steps(self, masks: np.ndarray) -> np.ndarray:
         """Return the step that each event is for."""
         step = np.full(len(masks), UNUSED, np.int8)
         steps = np.zeros(len(masks), np.int8)
@@ -171,16 +171,16 @@ class SequenceOnce:
         self.kept = self.kept.slice(0, 0)
         return build_empty()
 
-    def timers(self) -> dict[int, int]:
+    def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` discards something."""
-        least = least_by_group(self.kept, "first")
+        least = compute_least_by_group(self.kept, "first")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
     def save(self, states: GroupStates) -> None:
         states.put_rows("open", self.kept)
 
     def load(self, states: GroupStates) -> None:
-        self.kept = states.rows("open") or self.kept
+        self.kept = states.collect_rows("open") or self.kept
 
 
 class _Queues:

@@ -54,26 +54,28 @@ class SequenceRows(RetainedRows):
         The last step is the number of rows if events are still missing. A start without a possible match is
         left out.
         """
-        rows = self._next_hits(keyed, masks) if self._relaxed else self._right_behind(keyed, masks)
+        rows = (
+            self._find_next_hits(keyed, masks) if self._relaxed else self._find_consecutive_hits(keyed, masks)
+        )
         starts, last = rows[:, 0], rows[:, -1]
         missing = last == len(masks)
         end_us = keyed.time[np.where(missing, keyed.ends[starts] - 1, last)]
         in_time: np.ndarray = rows[end_us - keyed.time[starts] <= self._within_us]
         return in_time
 
-    def _next_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+    def _find_next_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         count = len(masks)
         rows = [np.flatnonzero(masks & self._plan[0].bit)]
         for bit, forbidden in self._plan[1:]:
             ends, behind = keyed.ends[rows[0]], np.minimum(rows[-1] + 1, count)
-            following = _next(masks, bit)[behind]
+            following = _find_next_rows(masks, bit)[behind]
             rows.append(np.where(following < ends, following, count))
             if forbidden:  # it must not come first, nor at all while the step is still awaited
-                fits = _next(masks, forbidden)[behind] >= np.minimum(rows[-1], ends)
+                fits = _find_next_rows(masks, forbidden)[behind] >= np.minimum(rows[-1], ends)
                 rows = [taken[fits] for taken in rows]
         return np.stack(rows, axis=1)
 
-    def _right_behind(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
+    def _find_consecutive_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
         """Return the matches of directly consecutive events. A NOT means nothing here: there is no event in
         between.
         """
@@ -99,7 +101,7 @@ class SequenceRows(RetainedRows):
         self.keep(events, masks, places)
 
 
-def _next(masks: np.ndarray, bits: int) -> np.ndarray:
+def _find_next_rows(masks: np.ndarray, bits: int) -> np.ndarray:
     """Return, for each row and the end, the first row from there on that has one of the bits.
 
     The value is the number of rows if there is none.

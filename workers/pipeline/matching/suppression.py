@@ -37,7 +37,7 @@ class Suppression:
     def advance(self, now_us: int) -> None:
         self.last = {key: last for key, last in self.last.items() if now_us - last[1] < self._kept_us}
 
-    def timers(self) -> dict[int, int]:
+    def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` removes something."""
         timers: dict[int, int] = {}
         for group, last_us in self.last.values():
@@ -51,5 +51,5 @@ class Suppression:
         states.put_values("quiet", by_group)
 
     def load(self, states: GroupStates) -> None:
-        for group, last in states.values("quiet").items():
+        for group, last in states.collect_values("quiet").items():
             self.last.update({key: (group, last_us) for key, last_us in last.items()})

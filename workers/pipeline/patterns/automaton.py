@@ -21,7 +21,7 @@ from controllers.patterns.expression import (
     Repeat,
     Sequence,
     Symbol,
-    absences,
+    iterate_forbidden_symbols,
 )
 
 EMPTY = Sequence(())
@@ -56,18 +56,18 @@ AGAIN, ON = -1, -2
 MAX_STATES = 20_000
 
 
-def options(item: Item, held: frozenset[str] | None = None) -> tuple[Option, ...]:
+def list_options(item: Item, held: frozenset[str] | None = None) -> tuple[Option, ...]:
     """Return what may be done next, the most preferred first, without duplicates.
 
     held: with an event that satisfies these symbols; None: with any event.
     """
     options_by_next: dict[Transition | Ending, Option] = {}
-    for option in _options(item, held):
+    for option in _iterate_options(item, held):
         options_by_next.setdefault(option.what, option)
     return tuple(options_by_next.values())
 
 
-def _options(item: Item, held: frozenset[str] | None = None) -> Iterator[Option]:
+def _iterate_options(item: Item, held: frozenset[str] | None = None) -> Iterator[Option]:
     match item:
         case Symbol(name):
             yield Option(Transition(name, False, EMPTY))
@@ -75,13 +75,15 @@ def _options(item: Item, held: frozenset[str] | None = None) -> Iterator[Option]
             yield from _expand_sequence(items, held)
         case Choice(items):
             for number, part in enumerate(items, 1):
-                yield from (Option(what, (number, *choices)) for what, choices in _options(part, held))
+                yield from (
+                    Option(what, (number, *choices)) for what, choices in _iterate_options(part, held)
+                )
         case Conjunction(items):
             yield from _expand_conjunction(items, held)
         case Repeat():
             yield from _expand_repetition(item, held)
         case Hidden(part):
-            for what, choices in _options(part, held):
+            for what, choices in _iterate_options(part, held):
                 yield Option(_conceal(what) if isinstance(what, Transition) else what, choices)
         case Absent():
             yield Option(Ending.LATE)
@@ -96,19 +98,19 @@ def _expand_sequence(items: tuple[Item, ...], held: frozenset[str] | None) -> It
 
     However many items are optional, none is expanded twice or within another.
     """
-    items = (*items[:1], *_flat(items[1:]))
+    items = (*items[:1], *_flatten_items(items[1:]))
     ways: list[list[Option]] = []
     for item in items:
-        ways.append(list(_options(item, held)))
+        ways.append(list(_iterate_options(item, held)))
         if not any(isinstance(what, Ending) for what, _ in ways[-1]):
             break
     following = [Option(Ending.NOW)]
     for place in reversed(range(len(ways))):
-        following = list(_and_on(ways[place], items[place + 1 :], following))
+        following = list(_append_rest(ways[place], items[place + 1 :], following))
     yield from following
 
 
-def _and_on(own: list[Option], rest: tuple[Item, ...], following: list[Option]) -> Iterator[Option]:
+def _append_rest(own: list[Option], rest: tuple[Item, ...], following: list[Option]) -> Iterator[Option]:
     """Return what an item's own options become before the rest.
 
     What follows the item follows each of its endings in the same way. Only an ending differs: after an item
@@ -144,14 +146,16 @@ def _expand_conjunction(items: tuple[Item, ...], held: frozenset[str] | None) ->
     if held is not None:
         passed = tuple(skip_event(part, held) for part in items)
     for place, part in enumerate(items):
-        for what, choices in _options(part, held):
+        for what, choices in _iterate_options(part, held):
             if isinstance(what, Ending):
                 endings.setdefault(place, what)
                 continue
             others = _expand_all((*passed[:place], what.rest, *passed[place + 1 :]))
             if others is None:
                 continue
-            move = Option(Transition(what.symbol, what.hidden, conjunction(others)), (place + 1, *choices))
+            move = Option(
+                Transition(what.symbol, what.hidden, build_conjunction(others)), (place + 1, *choices)
+            )
             if place in endings:
                 behind.append(move)
             else:
@@ -169,7 +173,7 @@ def _expand_all(items: tuple[Item | None, ...]) -> tuple[Item, ...] | None:
 def _expand_repetition(item: Repeat, held: frozenset[str] | None) -> Iterator[Option]:
     most = None if item.most is None else item.most - 1
     again = Repeat(item.item, max(item.least - 1, 0), most, item.greedy)
-    body = list(_options(item.item, held))
+    body = list(_iterate_options(item.item, held))
     moves = [
         Option(Transition(what.symbol, what.hidden, sequence((what.rest, again))), (AGAIN, *choices))
         for what, choices in body
@@ -183,19 +187,19 @@ def _expand_repetition(item: Repeat, held: frozenset[str] | None) -> Iterator[Op
         yield Option(Ending.NOW, (ON,))
 
 
-def most_states(item: Item) -> int:
+def compute_max_states(item: Item) -> int:
     """Return the maximum number of states of a pattern: the sum of ordered parts, the product of unordered
     ones.
     """
     match item:
         case Sequence(items) | Choice(items):
-            return 1 + sum(most_states(part) - 1 for part in items)
+            return 1 + sum(compute_max_states(part) - 1 for part in items)
         case Conjunction(items):
-            return prod(most_states(part) for part in items)
+            return prod(compute_max_states(part) for part in items)
         case Repeat(part, least, most, _):
-            return 1 + max(least + 1, most or 0) * (most_states(part) - 1)
+            return 1 + max(least + 1, most or 0) * (compute_max_states(part) - 1)
         case Hidden(part):
-            return most_states(part)
+            return compute_max_states(part)
     return 2
 
 
@@ -219,12 +223,12 @@ def sequence(items: Iterable[Item]) -> Item:
     return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
 
 
-def _flat(items: Iterable[Item]) -> tuple[Item, ...]:
+def _flatten_items(items: Iterable[Item]) -> tuple[Item, ...]:
     left = sequence(items)
     return left.items if isinstance(left, Sequence) else (left,)
 
 
-def conjunction(items: Iterable[Item]) -> Item:
+def build_conjunction(items: Iterable[Item]) -> Item:
     left = tuple(item for item in items if item != EMPTY)
     return left[0] if len(left) == 1 else Conjunction(left) if left else EMPTY
 
@@ -245,9 +249,9 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
             return _sequence_passed_over(items, satisfied)
         case Conjunction(items):
             left = _expand_all(tuple(skip_event(part, satisfied) for part in items))
-            return None if left is None else conjunction(left)
+            return None if left is None else build_conjunction(left)
         case Choice(items):
-            return _choice(skip_event(part, satisfied) for part in items)
+            return _build_choice(skip_event(part, satisfied) for part in items)
         case Hidden(part):
             inner = skip_event(part, satisfied)
             return None if inner is None else hide(inner)
@@ -258,7 +262,7 @@ def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) ->
     """Skip an event, no further back than the first item that can't end: a NOT after it does not count
     yet.
     """
-    items = (items[0], *_flat(items[1:]))
+    items = (items[0], *_flatten_items(items[1:]))
     reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)
     head = skip_event(items[reach], satisfied)
     left = None if head is None else sequence((head, *items[reach + 1 :]))
@@ -275,12 +279,12 @@ def _skip_before(first: Item, rest: Item, tail: Item | None, satisfied: frozense
     if tail == rest and head is not None:
         return sequence((head, rest))
     # The event came where a NOT forbids it, but only if `first` had ended. So it has not ended.
-    begun = None if head is None else _choice(_require_event(head))
-    return _choice([None if begun is None else sequence((begun, rest)), tail])
+    begun = None if head is None else _build_choice(_require_event(head))
+    return _build_choice([None if begun is None else sequence((begun, rest)), tail])
 
 
 def _may_end(item: Item) -> bool:
-    return any(isinstance(what, Ending) for what, _ in _options(item))
+    return any(isinstance(what, Ending) for what, _ in _iterate_options(item))
 
 
 def _require_event(item: Item) -> Iterator[Item]:
@@ -294,7 +298,7 @@ def _require_event(item: Item) -> Iterator[Item]:
             for part in items:
                 yield from _require_event(part)
         case Sequence(items) | Conjunction(items):
-            join = sequence if isinstance(item, Sequence) else conjunction
+            join = sequence if isinstance(item, Sequence) else build_conjunction
             for place, part in enumerate(items):
                 for begun in _require_event(part):
                     yield join((*items[:place], begun, *items[place + 1 :]))
@@ -305,7 +309,7 @@ def _require_event(item: Item) -> Iterator[Item]:
 def _has_absence_in_conjunction(item: Item) -> bool:
     match item:
         case Conjunction():
-            return any(True for _ in absences(item))
+            return any(True for _ in iterate_forbidden_symbols(item))
         case Sequence(items) | Choice(items):
             return any(map(_has_absence_in_conjunction, items))
         case Repeat(part, _, _, _) | Hidden(part):
@@ -313,7 +317,7 @@ def _has_absence_in_conjunction(item: Item) -> bool:
     return False
 
 
-def _choice(items: Iterable[Item | None]) -> Item | None:
+def _build_choice(items: Iterable[Item | None]) -> Item | None:
     left = tuple(dict.fromkeys(item for item in items if item is not None))
     return None if not left else left[0] if len(left) == 1 else Choice(left)
 
@@ -359,9 +363,9 @@ class Automaton:
         self._passed: dict[tuple[int, int], int | None] = {}
         self._taking: dict[tuple[int, int], tuple[Take, ...]] = {}
         self._forbids_within_any_order = _has_absence_in_conjunction(root)
-        self.start = self.number(root)
+        self.start = self.get_number(root)
 
-    def number(self, item: Item) -> int:
+    def get_number(self, item: Item) -> int:
         """Return the number of the state with `item` still to come."""
         known_number = self._numbers.get(item)
         if known_number is None:
@@ -370,17 +374,17 @@ class Automaton:
             self._states.append(None)
         return known_number
 
-    def item(self, number: int) -> Item:
+    def get_item(self, number: int) -> Item:
         return self._items[number]
 
-    def state(self, number: int) -> State:
+    def get_state(self, number: int) -> State:
         known_state = self._states[number]
         if known_state is None:
             known_state = self._states[number] = self._build_state(self._items[number])
         return known_state
 
     def _build_state(self, item: Item) -> State:
-        made = options(item)
+        made = list_options(item)
         endings = [option.what for option in made if isinstance(option.what, Ending)]
         return State(tuple(self._takes(made)), Ending.NOW in endings, Ending.LATE in endings)
 
@@ -388,7 +392,7 @@ class Automaton:
         for what, choices in found:
             if isinstance(what, Transition):
                 if (bit := self._bits[what.symbol]) & mask:
-                    yield Take(bit, what.hidden, self.number(what.rest), choices)
+                    yield Take(bit, what.hidden, self.get_number(what.rest), choices)
             elif what is Ending.NOW and not self._to_the_last:
                 return  # what follows is never preferred to ending
 
@@ -397,9 +401,11 @@ class Automaton:
         branches = self._taking.get((number, mask))
         if branches is None:
             if self._forbids_within_any_order:
-                branches = tuple(self._takes(options(self._items[number], self._list_satisfied(mask)), mask))
+                branches = tuple(
+                    self._takes(list_options(self._items[number], self._list_satisfied(mask)), mask)
+                )
             else:
-                branches = tuple(take for take in self.state(number).takes if take.bit & mask)
+                branches = tuple(take for take in self.get_state(number).takes if take.bit & mask)
             self._taking[number, mask] = branches
         return branches
 
@@ -411,5 +417,5 @@ class Automaton:
         key = (number, mask)
         if key not in self._passed:
             item = skip_event(self._items[number], self._list_satisfied(mask))
-            self._passed[key] = None if item is None else self.number(item)
+            self._passed[key] = None if item is None else self.get_number(item)
         return self._passed[key]

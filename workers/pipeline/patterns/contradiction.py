@@ -60,15 +60,15 @@ def can_hold(node: ast.expr) -> bool:
         case ast.BoolOp(op=ast.Or(), values=values):
             return any(can_hold(value) for value in values)
         case ast.BoolOp(op=ast.And()):
-            parts = list(_side_by_side(node))
+            parts = list(_iterate_conjuncts(node))
             return all(can_hold(part) for part in parts) and _agree(parts)
     return True
 
 
-def _side_by_side(node: ast.expr) -> Iterator[ast.expr]:
+def _iterate_conjuncts(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
         for value in node.values:
-            yield from _side_by_side(value)
+            yield from _iterate_conjuncts(value)
     else:
         yield node
 

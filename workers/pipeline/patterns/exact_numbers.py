@@ -42,7 +42,7 @@ class Worked(list[Number]):
     """The result of a calculation, one number per row."""
 
 
-def column(values: Sequence[Number]) -> pa.Array:
+def build_column(values: Sequence[Number]) -> pa.Array:
     """Return JSON numbers as a column that keeps each of them as written."""
     given = [value for value in values if value is not None]
     if all(isinstance(value, float) for value in given):
@@ -97,18 +97,22 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boolea
         return UNKNOWN
     if is_number(left) and is_number(right):
         return bool(holds(left, right))
-    return pa.array([None if None in pair else holds(*pair) for pair in _pairs(left, right)], pa.bool_())
+    return pa.array(
+        [None if None in pair else holds(*pair) for pair in _iterate_pairs(left, right)], pa.bool_()
+    )
 
 
 def calculate(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
     """Calculate row by row; two constants give one number. Raises `pyarrow.ArrowTypeError` if one is not a
     number.
     """
-    of: Operation = _quotient if isinstance(op, ast.Div) else _result(_ARITHMETIC[type(op)])
+    of: Operation = _quotient if isinstance(op, ast.Div) else _wrap_operation(_ARITHMETIC[type(op)])
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
         return number
-    return Worked(None if None in pair else _drop_undefined(of(*pair)) for pair in _pairs(left, right))
+    return Worked(
+        None if None in pair else _drop_undefined(of(*pair)) for pair in _iterate_pairs(left, right)
+    )
 
 
 def _drop_undefined(number: int | float) -> Number:
@@ -119,7 +123,7 @@ def _drop_undefined(number: int | float) -> Number:
 def negate(value: Any) -> Worked | int | float:
     """Return the value with the opposite sign."""
     number: int | float | Worked = (
-        -value if is_number(value) else Worked(None if row is None else -row for row in _rows(value))
+        -value if is_number(value) else Worked(None if row is None else -row for row in _list_numbers(value))
     )
     return number
 
@@ -132,16 +136,16 @@ def is_member(value: Any, members: Collection[int | float]) -> pa.BooleanArray |
     numbers = frozenset(members)
     if is_number(value):
         return value in numbers
-    return pa.array([None if row is None else row in numbers for row in _rows(value)], pa.bool_())
+    return pa.array([None if row is None else row in numbers for row in _list_numbers(value)], pa.bool_())
 
 
-def _pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:
+def _iterate_pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:
     # A constant is paired with every row of the other side.
-    sides = [cycle((side,)) if is_number(side) else _rows(side) for side in (left, right)]
+    sides = [cycle((side,)) if is_number(side) else _list_numbers(side) for side in (left, right)]
     return zip(*sides, strict=False)
 
 
-def _rows(value: Any) -> Sequence[Number]:
+def _list_numbers(value: Any) -> Sequence[Number]:
     if isinstance(value, Worked):
         return value
     kind = value.type if isinstance(value, pa.Array) else pa.string()
@@ -154,22 +158,22 @@ def _rows(value: Any) -> Sequence[Number]:
     return numbers
 
 
-def _result(of: Operation) -> Operation:
-    def result(left: int | float, right: int | float) -> int | float:
+def _wrap_operation(of: Operation) -> Operation:
+    def apply_operation(left: int | float, right: int | float) -> int | float:
         if isinstance(left, float) or isinstance(right, float):
-            left, right = _double(left), _double(right)
+            left, right = _convert_to_double(left), _convert_to_double(right)
         number: int | float = of(left, right)
         return number
 
-    return result
+    return apply_operation
 
 
 def _quotient(left: int | float, right: int | float) -> float:
     with np.errstate(all="ignore"):
-        return float(np.float64(_double(left)) / np.float64(_double(right)))
+        return float(np.float64(_convert_to_double(left)) / np.float64(_convert_to_double(right)))
 
 
-def _double(number: int | float) -> float:
+def _convert_to_double(number: int | float) -> float:
     """Return the nearest double; infinite beyond the largest."""
     try:
         return float(number)

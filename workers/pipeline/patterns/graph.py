@@ -48,7 +48,7 @@ class Operator:
     @cached_property
     def types(self) -> frozenset[str]:
         """Return the event types that its patterns name."""
-        return frozenset().union(*map(types_named, self.patterns))
+        return frozenset().union(*map(list_named_types, self.patterns))
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Graph:
             order.done(*ready)
         return tuple(levels)
 
-    def operator(self, name: str) -> Operator:
+    def get_operator(self, name: str) -> Operator:
         return next(operator for operator in self.operators if operator.name == name)
 
     def reads_source(self, operator: Operator) -> bool:
@@ -138,7 +138,7 @@ class Graph:
             for symbol in pattern.symbols
         )
 
-    def patterns_of(self, route: str) -> tuple[Pattern, ...]:
+    def list_route_patterns(self, route: str) -> tuple[Pattern, ...]:
         return tuple(p for operator in self.operators if operator.key == route for p in operator.patterns)
 
     @property
@@ -158,7 +158,7 @@ def check_symbols(graph: Graph, types: frozenset[str], places: Mapping[str, str]
     """
     emitted = frozenset(pattern.emits for pattern in graph.patterns)
     for pattern in graph.patterns:
-        for event_type in sorted(types_named(pattern) - types - emitted):
+        for event_type in sorted(list_named_types(pattern) - types - emitted):
             raise BadInput(
                 f"{places[pattern.name]}.pattern",
                 f"waits for {event_type!r}, which is neither in types "
@@ -208,24 +208,24 @@ def _ends_firmly(item: Item) -> bool:
     return False
 
 
-def types_named(pattern: Pattern) -> frozenset[str]:
+def list_named_types(pattern: Pattern) -> frozenset[str]:
     """Return the event types that its conditions request by name."""
     return frozenset().union(*(pattern.defines[symbol].types for symbol in pattern.symbols))
 
 
-def key_group(key: str) -> int:
+def compute_key_group(key: str) -> int:
     """Return the key group of a key: the same in every process and every release."""
     return crc32(key.encode()) % KEY_GROUPS
 
 
-def key_groups(keys: pa.Array) -> np.ndarray:
+def compute_key_groups(keys: pa.Array) -> np.ndarray:
     """Return uint8 per row; keys are texts without nulls. Each distinct key is computed once."""
     encoded = keys.dictionary_encode()
-    groups = np.array([key_group(key) for key in encoded.dictionary.to_pylist()], np.uint8)
+    groups = np.array([compute_key_group(key) for key in encoded.dictionary.to_pylist()], np.uint8)
     return groups[encoded.indices.to_numpy(zero_copy_only=False)] if len(keys) else groups
 
 
-def shares_of_groups(tasks: int, groups: Iterable[int]) -> list[tuple[int, ...]]:
+def distribute_groups(tasks: int, groups: Iterable[int]) -> list[tuple[int, ...]]:
     """Distribute the groups over `tasks` tasks, by ranges of equal width."""
     shares: dict[int, list[int]] = {}
     for group in sorted(groups):

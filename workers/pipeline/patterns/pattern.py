@@ -15,14 +15,14 @@ from controllers.patterns.expression import (
     Repeat,
     Sequence,
     Symbol,
-    absences,
+    iterate_forbidden_symbols,
+    iterate_symbol_names,
     iterate_symbols,
     parse,
-    symbols,
 )
 from queues.errors import BadInput, Forbidden
 from workers.pipeline.patterns import predicate
-from workers.pipeline.patterns.automaton import MAX_STATES, Ending, most_states, options
+from workers.pipeline.patterns.automaton import MAX_STATES, Ending, compute_max_states, list_options
 from workers.pipeline.patterns.predicate import Predicate
 
 MAX_SYMBOLS = 60  # symbols travel as bits of one 64-bit mask
@@ -66,7 +66,7 @@ class Pattern:
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """Return the distinct symbols, in order of first use: symbol i is bit i of a mask."""
-        return tuple(dict.fromkeys(symbols(self.expression.root)))
+        return tuple(dict.fromkeys(iterate_symbol_names(self.expression.root)))
 
     @cached_property
     def bits(self) -> dict[str, int]:
@@ -75,7 +75,7 @@ class Pattern:
     @cached_property
     def absent_bits(self) -> int:
         """Return the bits of the symbols that a NOT forbids."""
-        return sum(self.bits[symbol] for symbol in set(absences(self.expression.root)))
+        return sum(self.bits[symbol] for symbol in set(iterate_forbidden_symbols(self.expression.root)))
 
     @cached_property
     def plain(self) -> tuple[Step, ...] | None:
@@ -85,11 +85,11 @@ class Pattern:
         """
         steps: list[Step] = []
         forbidden = 0
-        for item in _flat(self.expression.root):
+        for item in _flatten_sequence(self.expression.root):
             if isinstance(item, Absent):
                 forbidden |= self.bits[item.symbol.name]
                 continue
-            able = _single(item)
+            able = _find_single_symbols(item)
             if not able or len(steps) == MAX_STEPS:
                 return None
             steps.append(Step(sum(self.bits[name] for name in able), forbidden))
@@ -150,20 +150,20 @@ class Pattern:
         return f"{self.name}~{blake2s(chr(0).join(parts).encode(), digest_size=4).hexdigest()}"
 
 
-def expression_of(text: object, field: str) -> Expression:
+def parse_expression(text: object, field: str) -> Expression:
     """Parse a pattern's expression. Raises `BadInput` that names `field`."""
     if isinstance(text, str) and len(text) > predicate.MAX_CHARACTERS:
         raise Forbidden(field, f"must have at most {predicate.MAX_CHARACTERS} characters, not {len(text)}")
     expression = parse(text, field)
-    items = sum(1 for _ in symbols(expression.root))
+    items = sum(1 for _ in iterate_symbol_names(expression.root))
     if items > MAX_ITEMS:
         raise Forbidden(field, f"has {items} symbols, counting repetitions; the maximum is {MAX_ITEMS}")
-    first = options(expression.root)[0].what
+    first = list_options(expression.root)[0].what
     if isinstance(first, Ending):
         raise BadInput(field, "can never match: it prefers no events; remove the ? of its quantifier")
     if not any(iterate_symbols(expression.root)):
         raise BadInput(field, "can never match: {- -} excludes all its events")
-    used = len(set(symbols(expression.root)))
+    used = len(set(iterate_symbol_names(expression.root)))
     if used > MAX_SYMBOLS:
         raise Forbidden(field, f"has {used} different symbols; the maximum is {MAX_SYMBOLS}")
     return expression
@@ -175,26 +175,26 @@ def check_states(pattern: Pattern, field: str) -> None:
         return
     if pattern.needed and pattern.is_relaxed and pattern.consume == "once":
         return
-    states = most_states(pattern.expression.root)
+    states = compute_max_states(pattern.expression.root)
     if states > MAX_STATES:
         shown = states if states < 10**9 else "more than 10⁹"
         raise Forbidden(field, f"may have {shown} states; the maximum is {MAX_STATES}")
 
 
-def _flat(item: Item) -> Iterator[Item]:
+def _flatten_sequence(item: Item) -> Iterator[Item]:
     """Flatten a sequence: inner sequences and items with a fixed number of repetitions are expanded."""
     match item:
         case Sequence(items):
             for part in items:
-                yield from _flat(part)
+                yield from _flatten_sequence(part)
         case Repeat(part, least, most, _) if least == most:
             for _ in range(least):
-                yield from _flat(part)
+                yield from _flatten_sequence(part)
         case _:
             yield item
 
 
-def _single(item: Item) -> frozenset[str]:
+def _find_single_symbols(item: Item) -> frozenset[str]:
     """Return the symbols of which one event satisfies any; none if the item takes more, or other than one
     event.
     """
@@ -202,16 +202,16 @@ def _single(item: Item) -> frozenset[str]:
         case Symbol(name):
             return frozenset({name})
         case Choice(items) if all(isinstance(part, Symbol) for part in items):
-            return frozenset(symbols(item))
+            return frozenset(iterate_symbol_names(item))
     return frozenset()
 
 
-def definitions(expression: Expression, define: object, field: str) -> dict[str, Predicate]:
+def parse_definitions(expression: Expression, define: object, field: str) -> dict[str, Predicate]:
     """Return the predicate of each symbol: as declared, or else the event type of that name.
 
     Raises `BadInput` if a definition is not used.
     """
-    names = tuple(dict.fromkeys(symbols(expression.root)))
+    names = tuple(dict.fromkeys(iterate_symbol_names(expression.root)))
     if not isinstance(define, Mapping):
         raise BadInput(field, 'must be an object of conditions by symbol, such as {"B": "value > 80"}')
     for symbol in define:
@@ -225,7 +225,7 @@ def definitions(expression: Expression, define: object, field: str) -> dict[str,
     }
 
 
-def one_of(value: object, choices: tuple[str, ...], field: str) -> str:
+def validate_choice(value: object, choices: tuple[str, ...], field: str) -> str:
     if value not in choices or not isinstance(value, str):
         raise BadInput(field, f"must be {' or '.join(choices)}, not {str(value)[:40]!r}")
     return value

@@ -34,7 +34,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: pc.add,
     ast.Sub: pc.subtract,
     ast.Mult: pc.multiply,
-    ast.Div: lambda left, right: pc.divide(_real(left), _real(right)),
+    ast.Div: lambda left, right: pc.divide(_convert_to_real(left), _convert_to_real(right)),
 }
 _WORDS = {"true": True, "false": False}
 KINDS: Mapping[type, str] = {float: "number", str: "string", bool: "Boolean"}
@@ -70,7 +70,7 @@ _AS_PYTHON = {
 }
 
 
-def previous_of(column: str) -> str:
+def format_previous_name(column: str) -> str:
     """Return the name under which `Predicate.mask` gets a column of the previous event."""
     return f"{_PREVIOUS}({column})"
 
@@ -103,9 +103,9 @@ class Predicate:
         Raises `pyarrow.ArrowException` if the type of a column does not fit, such as a text compared with a
         number.
         """
-        return pc.fill_null(self.truth(columns, rows), False)
+        return pc.fill_null(self.compute_truth(columns, rows), False)
 
-    def truth(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
+    def compute_truth(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """Return the same as `mask`, but null where the result is unknown. Raises the same exception."""
         return _broadcast(_evaluate(self._tree, columns), rows, pa.bool_())
 
@@ -118,7 +118,7 @@ class Quantity:
     columns: frozenset[str]
     _tree: ast.expr
 
-    def values(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DoubleArray:
+    def collect_values(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DoubleArray:
         """Return the number of each row; null where a column that it reads is null."""
         return _broadcast(_evaluate(self._tree, columns), rows, pa.float64())
 
@@ -181,7 +181,7 @@ def _read(text: str, field: str, example: str) -> tuple[str, ast.expr, set[str],
         python = _as_python(text.strip())
         tree = _restore_names(ast.parse(python, mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_reason(error)})") from None
+        raise BadInput(field, f"can't be read: {text[:_SHOWN]!r} ({_describe_error(error)})") from None
     _check_depth(tree, field)
     columns: set[str] = set()
     previous: set[str] = set()
@@ -234,7 +234,7 @@ def _as_python(text: str) -> str:
     return _SQL.sub(lambda found: _AS_PYTHON.get(found[0], found[0]), text.replace("\n", " "))
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return error.msg if isinstance(error, SyntaxError) else "incomplete"
 
 
@@ -253,15 +253,15 @@ def _is_condition(node: ast.expr) -> bool:
 
 def _check(node: ast.expr, field: str, columns: set[str], previous: set[str]) -> None:
     if isinstance(node, ast.Call):
-        previous.add(_column_before(node, field))
+        previous.add(_parse_previous_column(node, field))
         return
-    for part in _parts(node, field):
+    for part in _list_checked_parts(node, field):
         _check(part, field, columns, previous)
     if isinstance(node, ast.Name) and node.id not in _WORDS:
         columns.add(node.id)
 
 
-def _column_before(node: ast.Call, field: str) -> str:
+def _parse_previous_column(node: ast.Call, field: str) -> str:
     match node:
         case ast.Call(func=ast.Name(id="prev"), args=[ast.Name(id=column)], keywords=[]) if (
             column not in _WORDS
@@ -270,7 +270,7 @@ def _column_before(node: ast.Call, field: str) -> str:
     raise BadInput(field, f"{_format_node(node)!r} is not known; use prev(column), such as prev(value)")
 
 
-def _parts(node: ast.expr, field: str) -> list[ast.expr]:
+def _list_checked_parts(node: ast.expr, field: str) -> list[ast.expr]:
     """Return the parts of one node, if the node is in the language."""
     match node:
         case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
@@ -323,8 +323,8 @@ def _check_members(node: ast.expr, field: str) -> None:
     if items is None or not all(map(_is_member, items)):
         raise BadInput(field, '`in` needs a list of values, such as type in ("cpu", "load")')
     for item in items:
-        _parts(item.operand if isinstance(item, ast.UnaryOp) else item, field)
-    if len({_kind_of(value) for value in _members(items)}) != 1:
+        _list_checked_parts(item.operand if isinstance(item, ast.UnaryOp) else item, field)
+    if len({_get_kind(value) for value in _evaluate_members(items)}) != 1:
         raise BadInput(field, "`in` needs a list of strings or a list of numbers, with at least one item")
 
 
@@ -339,20 +339,20 @@ def _is_member(node: ast.expr) -> bool:
     return False
 
 
-def _members(nodes: Iterable[ast.expr]) -> list[Any]:
+def _evaluate_members(nodes: Iterable[ast.expr]) -> list[Any]:
     """Return the values of a checked list."""
     return [_evaluate(node, {}) for node in nodes]
 
 
-def _kind_of(value: object) -> type:
+def _get_kind(value: object) -> type:
     return float if exact_numbers.is_number(value) else type(value)
 
 
-def _kind_of_rows(value: Any) -> type | None:
+def _find_rows_kind(value: Any) -> type | None:
     """Return the kind of the value of a side; None if it is unknown."""
     value = value.as_py() if isinstance(value, pa.Scalar) else value
     if not isinstance(value, pa.Array):
-        return float if isinstance(value, exact_numbers.Worked) else _kind_of(value)
+        return float if isinstance(value, exact_numbers.Worked) else _get_kind(value)
     if pa.types.is_boolean(value.type):
         return bool
     if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
@@ -381,7 +381,7 @@ def _evaluate(node: ast.expr, columns: Mapping[str, pa.Array]) -> Any:
         case ast.Name(id=name):
             return _WORDS[name] if name in _WORDS else columns[name]
         case ast.Call(args=[ast.Name(id=name)]):
-            return columns[previous_of(name)]
+            return columns[format_previous_name(name)]
         case ast.BoolOp(op=op, values=values):
             join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
             return _fold(join, [_evaluate(value, columns) for value in values])
@@ -428,9 +428,9 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
             return exact_numbers.UNKNOWN
         compared = pc.match_substring(columns[right.id], left)
         return compared if isinstance(op, ast.In) else pc.invert(compared)
-    members = _members(right.elts)  # type: ignore[attr-defined]
-    if (of_rows := _kind_of_rows(left)) not in (None, _kind_of(members[0])):
-        raise pa.ArrowTypeError(f"a {KINDS[of_rows]} is never among {KINDS[_kind_of(members[0])]}s")
+    members = _evaluate_members(right.elts)  # type: ignore[attr-defined]
+    if (of_rows := _find_rows_kind(left)) not in (None, _get_kind(members[0])):
+        raise pa.ArrowTypeError(f"a {KINDS[of_rows]} is never among {KINDS[_get_kind(members[0])]}s")
     if exact_numbers.is_undefined(left):
         return exact_numbers.UNKNOWN
     if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], bool | str):
@@ -446,7 +446,7 @@ def _drop_undefined(found: Any) -> Any:
     return pc.if_else(pc.is_nan(found), None, found) if pa.types.is_floating(found.type) else found
 
 
-def _real(value: Any) -> Any:
+def _convert_to_real(value: Any) -> Any:
     """Return the value as floating-point numbers, so that division keeps fractions and never fails on 0.
 
     Raises `pyarrow.ArrowTypeError` if the value is not a number.

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from queues.documents import decoded_text
+from queues.documents import decode_text
 from queues.errors import BadInput, Forbidden
-from queues.text.csv_dialect import separator_hint
+from queues.text.csv_dialect import describe_separator
 
 Row = tuple[str, ...]
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}\.csv\Z", re.ASCII)
@@ -89,7 +89,7 @@ class ReferenceTable:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def table_path(folder: Path, name: str, field: str) -> Path:
+def get_table_path(folder: Path, name: str, field: str) -> Path:
     """Return the path of the table of that name. Raises `BadInput` that names `field` if it is not a plain
     name.
     """
@@ -108,7 +108,7 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
     Raises `BadInput` that names `field`.
     """
     keyed: dict[str, Row] = {}
-    for line, row in _rows(path, (by, *columns), field):
+    for line, row in _read_rows(path, (by, *columns), field):
         key = row[by]
         if not key or key in keyed:
             raise BadInput(field, f"{path.name} line {line}: {by} is {'given twice' if key else 'empty'}")
@@ -116,7 +116,7 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
     if by != "subnet":
         return Reference(columns, keyed)
     return Reference(
-        columns, {}, group_by_prefix({_network(key, path, field): row for key, row in keyed.items()})
+        columns, {}, group_by_prefix({_parse_network(key, path, field): row for key, row in keyed.items()})
     )
 
 
@@ -129,7 +129,7 @@ def group_by_prefix(networks: Mapping[ipaddress.IPv4Network, Row]) -> dict[int, 
     return rows_by_prefix
 
 
-def _text(path: Path, field: str) -> str:
+def _read_text(path: Path, field: str) -> str:
     """Return the text of a table. Raises `BadInput`."""
     unreadable = f"{path.name} can't be read; it must be a CSV file in the reference folder"
     try:
@@ -149,13 +149,13 @@ def _text(path: Path, field: str) -> str:
     if len(data) > MAX_BYTES:
         raise BadInput(field, f"{path.name} is larger than {MAX_BYTES // 2**20} MiB, the maximum for a table")
     try:
-        return decoded_text(data)
+        return decode_text(data)
     except UnicodeDecodeError:
         raise BadInput(field, f"{path.name} is not UTF-8") from None
 
 
-def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(_text(path, field), newline=""), strict=True)
+def _read_rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, dict[str, str]]]:
+    reader = csv.DictReader(io.StringIO(_read_text(path, field), newline=""), strict=True)
     rows: list[tuple[int, dict[str, str]]] = []
     try:
         header = reader.fieldnames or []
@@ -163,7 +163,7 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
             raise BadInput(field, f"{path.name} has more than {MAX_COLUMNS} columns")
         for name in needed:
             if name not in header:
-                hint = separator_hint(header[0]) if len(header) == 1 else ""
+                hint = describe_separator(header[0]) if len(header) == 1 else ""
                 raise BadInput(field, f"{path.name} has no column {name!r}{hint}")
         for row in reader:
             if None in row or None in row.values():
@@ -179,7 +179,7 @@ def _rows(path: Path, needed: tuple[str, ...], field: str) -> list[tuple[int, di
     return rows
 
 
-def _network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
+def _parse_network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(text)
     except ValueError:
@@ -189,7 +189,7 @@ def _network(text: str, path: Path, field: str) -> ipaddress.IPv4Network:
         ) from None
 
 
-def subnet_of(text: str, field: str) -> tuple[int, int]:
+def parse_subnet(text: str, field: str) -> tuple[int, int]:
     """Return the first address of a subnet as a number, and its prefix length. Raises `BadInput` that names
     `field`.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from queues.errors import BadInput, Forbidden
-from workers.pipeline.rules.rule_language import Cost, WrittenRule, cost_of, parse_expression
+from workers.pipeline.rules.rule_language import Cost, WrittenRule, compute_cost, parse_expression
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Rule
 
 MAX_RULES = 64
@@ -12,7 +12,7 @@ MAX_EXPRESSION_CHARACTERS = 20_000  # of all rules together
 MAX_PARTS = 10_000  # of all expressions together, each with its columns expanded
 
 
-def expressions_of(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
+def iterate_expressions(rule: Rule) -> Iterator[tuple[str, str, str | None]]:
     """Return each expression as (field within the rule, text, the column it computes)."""
     match rule:
         case Filter():
@@ -30,7 +30,7 @@ def check_size(rules: Collection[Rule]) -> None:
         raise Forbidden("rules", f"must use at most {MAX_TABLES} tables, not {tables}")
     if len(rules) > MAX_RULES:
         raise Forbidden("rules", f"must have at most {MAX_RULES} rules, not {len(rules)}")
-    total = sum(len(text) for rule in rules for _, text, _ in expressions_of(rule))
+    total = sum(len(text) for rule in rules for _, text, _ in iterate_expressions(rule))
     if total > MAX_EXPRESSION_CHARACTERS:
         raise Forbidden(
             "rules", f"must have at most {MAX_EXPRESSION_CHARACTERS} characters of expressions, not {total}"
@@ -45,10 +45,11 @@ def check_expressions(rules: Collection[Rule], columns: Collection[str], criteri
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in costs:
             raise BadInput(
-                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_names(costs)}"
+                f"{where}.enrich.using",
+                f"{rule.using!r} is not a column; the columns are {_join_names(costs)}",
             )
         made: dict[str, Cost] = {}
-        for field, text, column in expressions_of(rule):
+        for field, text, column in iterate_expressions(rule):
             cost = _check_expression(text, f"{where}.{field}", rule.name, costs, criteria)
             parts += cost.parts
             if column is not None:
@@ -66,11 +67,11 @@ def _check_expression(
     try:
         expression = parse_expression(text, where)
         for column in sorted(expression.columns - set(costs)):
-            raise BadInput(where, f"{column[:40]!r} is not a column; the columns are {_names(costs)}")
+            raise BadInput(where, f"{column[:40]!r} is not a column; the columns are {_join_names(costs)}")
         for criterion in sorted(expression.criteria - set(criteria)):
             known = ", ".join(sorted(criteria)) or "none"
             raise BadInput(where, f":{criterion[:40]} is not a declared criterion; the criteria are {known}")
-        return cost_of(expression, costs, where)
+        return compute_cost(expression, costs, where)
     except BadInput as error:
         raise type(error)(where, f"({name}) {error.message}") from None
 
@@ -79,11 +80,11 @@ def _list_added_columns(rule: Rule) -> dict[str, Cost]:
     return dict.fromkeys(rule.table.columns, Cost()) if isinstance(rule, Enrich) else {}
 
 
-def _names(columns: Collection[str]) -> str:
+def _join_names(columns: Collection[str]) -> str:
     return ", ".join(columns)
 
 
-def names_in(rules: Collection[Rule]) -> frozenset[str]:
+def list_named_columns(rules: Collection[Rule]) -> frozenset[str]:
     """Return every column that the rules name."""
     named = {rule.using for rule in rules if isinstance(rule, Enrich)}
     named |= {column for rule in rules if isinstance(rule, Cleanse) for column in rule.columns}
@@ -92,7 +93,7 @@ def names_in(rules: Collection[Rule]) -> frozenset[str]:
     )
 
 
-def criteria_in(rules: Collection[Rule]) -> tuple[str, ...]:
+def list_named_criteria(rules: Collection[Rule]) -> tuple[str, ...]:
     """Return the criteria that the rules name."""
     return tuple(
         sorted(set().union(*(written_column.criteria for written_column in _list_written_columns(rules))))
@@ -100,4 +101,4 @@ def criteria_in(rules: Collection[Rule]) -> tuple[str, ...]:
 
 
 def _list_written_columns(rules: Collection[Rule]) -> list[WrittenRule]:
-    return [parse_expression(text, rule.name) for rule in rules for _, text, _ in expressions_of(rule)]
+    return [parse_expression(text, rule.name) for rule in rules for _, text, _ in iterate_expressions(rule)]

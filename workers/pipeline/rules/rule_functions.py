@@ -39,31 +39,31 @@ class Function:
         return f"{self.least} to {self.most} arguments"
 
 
-def text_of(node: exp.Expression) -> str | None:
+def get_literal_text(node: exp.Expression) -> str | None:
     """Return the value of a literal text; None for anything else."""
     return node.this if isinstance(node, exp.Literal) and node.is_string else None
 
 
-def number_of(node: exp.Expression) -> int | None:
+def get_literal_number(node: exp.Expression) -> int | None:
     """Return the value of a literal whole number; None for anything else."""
     if isinstance(node, exp.Neg):
-        number = number_of(node.this)
+        number = get_literal_number(node.this)
         return None if number is None else -number
     plain = isinstance(node, exp.Literal) and not node.is_string and re.fullmatch(r"\d{1,9}", node.this)
     return int(node.this) if plain else None
 
 
-def _path(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
-    text = text_of(node)
+def _check_path(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
+    text = get_literal_text(node)
     if place != 1 or (text is not None and len(text) <= MAX_PATH and _PATH.match(text)):
         return None
     return "a path such as '$.cpu.load' or '$.disks[0]' as its second argument"
 
 
-def _delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
+def _check_delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
     """Check a delimiter. It is a regular expression for Spark, so only plain characters are allowed."""
-    text = text_of(node)
-    if place == 0 or (place == 2 and number_of(node) is not None):
+    text = get_literal_text(node)
+    if place == 0 or (place == 2 and get_literal_number(node) is not None):
         return None
     if place == 1 and text and len(text) <= 20 and _DELIMITER.match(text):
         return None
@@ -73,28 +73,28 @@ def _delimiter(place: int, node: exp.Expression, _: Sequence[exp.Expression]) ->
 
 
 def _pad(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
-    number = number_of(node)
+    number = get_literal_number(node)
     if place != 1 or (number is not None and 0 <= number <= MAX_PAD):
         return None
     return f"a literal length from 0 to {MAX_PAD} as its second argument"
 
 
-def _replacement(place: int, node: exp.Expression, given: Sequence[exp.Expression]) -> str | None:
+def _check_replacement(place: int, node: exp.Expression, given: Sequence[exp.Expression]) -> str | None:
     """Check a replacement: it must not be longer than the replaced text."""
-    text = text_of(node)
-    if place == 0 or (text is not None and len(text) <= len(text_of(given[1]) or "")):
+    text = get_literal_text(node)
+    if place == 0 or (text is not None and len(text) <= len(get_literal_text(given[1]) or "")):
         return None
     return "literal strings, with a replacement that is not longer"
 
 
 def _unit(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
-    if place != 0 or (text_of(node) or "").lower() in _UNITS:
+    if place != 0 or (get_literal_text(node) or "").lower() in _UNITS:
         return None
     return f"one of {', '.join(_UNITS)} as a literal first argument"
 
 
-def _places(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
-    number = number_of(node)
+def _check_places(place: int, node: exp.Expression, _: Sequence[exp.Expression]) -> str | None:
+    number = get_literal_number(node)
     if place != 1 or (number is not None and abs(number) <= 30):
         return None
     return "a literal number of places from -30 to 30"
@@ -121,19 +121,19 @@ FUNCTIONS: dict[str, Function] = {
     "concat_ws": Function(2, None, joins=True),
     "if": Function(3, 3),
     "nvl2": Function(3, 3),
-    "round": Function(1, 2, _places),
-    "bround": Function(1, 2, _places),
+    "round": Function(1, 2, _check_places),
+    "bround": Function(1, 2, _check_places),
     "substring": Function(2, 3),
     "substr": Function(2, 3),
     "locate": Function(2, 3),
     "lpad": Function(3, 3, _pad),
     "rpad": Function(3, 3, _pad),
-    "replace": Function(3, 3, _replacement),
-    "translate": Function(3, 3, _replacement),
-    "split": Function(2, 3, _delimiter),
+    "replace": Function(3, 3, _check_replacement),
+    "translate": Function(3, 3, _check_replacement),
+    "split": Function(2, 3, _check_delimiter),
     "element_at": Function(2, 2),
     "size": Function(1, 1),
-    "get_json_object": Function(2, 2, _path),
+    "get_json_object": Function(2, 2, _check_path),
     "date_trunc": Function(2, 2, _unit),
     "xxhash64": Function(1, None),
     "hash": Function(1, None),

@@ -30,8 +30,8 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from queues.errors import BadInput, Forbidden
-from workers.pipeline.rules.reference import subnet_of
-from workers.pipeline.rules.rule_functions import FUNCTIONS, SUBNET, number_of, text_of
+from workers.pipeline.rules.reference import parse_subnet
+from workers.pipeline.rules.rule_functions import FUNCTIONS, SUBNET, get_literal_number, get_literal_text
 
 MAX_CHARACTERS = 4_000
 MAX_TOKENS = 1_000
@@ -179,11 +179,13 @@ def parse_expression(text: str, field: str) -> WrittenRule:
     Raises `BadInput` that names `field`, and `Forbidden` if the expression is not in the language or too
     large.
     """
-    tokens = _tokens(text, field)
+    tokens = _tokenize_text(text, field)
     try:
         parsed = _Parser(dialect=_DIALECT, error_level=ErrorLevel.RAISE).parse(tokens, text)
     except SqlglotError as error:
-        raise _refusal(tokens)(field, f"can't be read{_place(error)}; allowed: {ALLOWED}") from None
+        raise _choose_error_class(tokens)(
+            field, f"can't be read{_place(error)}; allowed: {ALLOWED}"
+        ) from None
     except RecursionError:
         raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}") from None
     if len(parsed) != 1 or parsed[0] is None:
@@ -191,7 +193,7 @@ def parse_expression(text: str, field: str) -> WrittenRule:
     return _check_tree(cast(exp.Expression, parsed[0]), field)
 
 
-def _refusal(tokens: list[Token]) -> type[BadInput]:
+def _choose_error_class(tokens: list[Token]) -> type[BadInput]:
     """Return the error class: `BadInput` for a typing error, `Forbidden` for an attempt at a statement."""
     return Forbidden if any(token.text.upper() in _STATEMENTS for token in tokens) else BadInput
 
@@ -201,7 +203,7 @@ def _place(error: SqlglotError) -> str:
     return f" at line {errors[0]['line']}, character {errors[0]['col']}" if "col" in errors[0] else ""
 
 
-def _tokens(text: str, field: str) -> list[Token]:
+def _tokenize_text(text: str, field: str) -> list[Token]:
     """Return the tokens of a text, checked before it is parsed.
 
     Words that are not in the language become plain names, so that no statement, clause, or special function
@@ -218,7 +220,7 @@ def _tokens(text: str, field: str) -> list[Token]:
     if len(tokens) > MAX_TOKENS:
         raise Forbidden(field, f"must have at most {MAX_TOKENS} words and symbols, not {len(tokens)}")
     _check_depth(tokens, field)
-    return [_plain(tokens, place, text, field) for place in range(len(tokens))]
+    return [_check_token(tokens, place, text, field) for place in range(len(tokens))]
 
 
 def _check_depth(tokens: list[Token], field: str) -> None:
@@ -231,7 +233,7 @@ def _check_depth(tokens: list[Token], field: str) -> None:
             raise Forbidden(field, f"is nested deeper than {MAX_DEPTH}")
 
 
-def _plain(tokens: list[Token], place: int, text: str, field: str) -> Token:
+def _check_token(tokens: list[Token], place: int, text: str, field: str) -> Token:
     token = tokens[place]
     before = tokens[place - 1].token_type if place else None
     after = tokens[place + 1].token_type if place + 1 < len(tokens) else None
@@ -284,7 +286,7 @@ def _check_tree(tree: exp.Expression, field: str) -> WrittenRule:
             columns.add(node.name)
         elif isinstance(node, exp.Placeholder):
             criteria.add(node.name)
-        waiting += operands(node)
+        waiting += list_operands(node)
     _check_nesting(tree, field)
     return WrittenRule(tree, frozenset(columns), frozenset(criteria))
 
@@ -295,7 +297,7 @@ def _check_call(node: exp.Expression) -> str:
     return type(node).__name__
 
 
-def operands(node: exp.Expression) -> list[exp.Expression]:
+def list_operands(node: exp.Expression) -> list[exp.Expression]:
     """Return the parts of a node that are expressions themselves."""
     match node:
         case exp.Column() | exp.Literal() | exp.Placeholder() | exp.Boolean() | exp.Null():
@@ -364,7 +366,7 @@ def _check_node(node: exp.Expression, field: str) -> None:
 
 def _check_operators(node: exp.Expression, field: str) -> None:
     """Require parentheses where SQL dialects differ in precedence."""
-    inner = [operand for operand in operands(node) if isinstance(operand, exp.Expression)]
+    inner = [operand for operand in list_operands(node) if isinstance(operand, exp.Expression)]
     if isinstance(node, (*PREDICATES, *ARITHMETIC, exp.DPipe, exp.Neg)) and any(
         isinstance(inner_node, _LOOSE) for inner_node in inner
     ):
@@ -398,18 +400,18 @@ def _check_function(node: exp.Anonymous, field: str) -> None:
 
 def _check_subnet(node: exp.Anonymous, field: str) -> None:
     given = node.expressions
-    if len(given) != 2 or not isinstance(given[0], exp.Column) or text_of(given[1]) is None:
+    if len(given) != 2 or not isinstance(given[0], exp.Column) or get_literal_text(given[1]) is None:
         raise BadInput(
             field, "in_subnet needs a column and a subnet, such as in_subnet(address, '92.126.10.0/24')"
         )
-    subnet_of(given[1].this, field)
+    parse_subnet(given[1].this, field)
 
 
 def _check_type(node: exp.Expression, field: str) -> None:
     kind = node.args["to"]
     if not isinstance(kind, exp.DataType) or kind.this not in TYPES or kind.expressions:
         raise Forbidden(field, f"CAST must be to one of {', '.join(TYPES.values())}")
-    text = text_of(node.this)
+    text = get_literal_text(node.this)
     if isinstance(node, exp.TryCast) or text is None:
         return
     form = _DATE if kind.this == exp.DataType.Type.DATE else _TIMESTAMP
@@ -419,7 +421,7 @@ def _check_type(node: exp.Expression, field: str) -> None:
 
 def _check_like(node: exp.Expression, field: str) -> None:
     """Allow only forms that are matched in one pass."""
-    text = text_of(node.expression)
+    text = get_literal_text(node.expression)
     if text is None or "\\" in text:
         raise Forbidden(field, "LIKE needs a literal without \\, such as 'web-%'")
     inside = text.removeprefix("%").removesuffix("%") if text.count("%") == 2 else text
@@ -433,7 +435,7 @@ def _check_place(node: exp.Bracket, field: str) -> None:
     """Check `split(…)[0]`."""
     of_split = isinstance(node.this, exp.Anonymous) and node.this.this.lower() == "split"
     places = node.expressions
-    if not of_split or len(places) != 1 or number_of(places[0]) is None:
+    if not of_split or len(places) != 1 or get_literal_number(places[0]) is None:
         raise Forbidden(field, "[…] is allowed only after split(…), such as split(key, ',')[0]")
 
 
@@ -444,7 +446,7 @@ def _check_nesting(tree: exp.Expression, field: str) -> None:
         node, depth = waiting.pop()
         if depth > 4 * MAX_DEPTH:
             raise Forbidden(field, f"has more than {4 * MAX_DEPTH} nested operators")
-        for part in operands(node):
+        for part in list_operands(node):
             flat = type(part) is type(node) and isinstance(node, CONNECTORS)
             waiting.append((part, depth if flat else depth + 1))
 
@@ -471,12 +473,12 @@ class Cost:
     joined: int = 1
 
 
-def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) -> Cost:
+def compute_cost(expression: WrittenRule, columns: Mapping[str, Cost], field: str) -> Cost:
     """Return the cost of an expression.
 
     Raises `Forbidden` if rules that build on one another grow too large.
     """
-    cost = _cost(expression.tree, columns)
+    cost = _compute_node_cost(expression.tree, columns)
     if cost.parts > MAX_WRITTEN:
         raise Forbidden(
             field, f"has {cost.parts} parts after expanding its columns; the maximum is {MAX_WRITTEN}"
@@ -486,13 +488,13 @@ def cost_of(expression: WrittenRule, columns: Mapping[str, Cost], field: str) ->
     return cost
 
 
-def _cost(node: exp.Expression, columns: Mapping[str, Cost]) -> Cost:
+def _compute_node_cost(node: exp.Expression, columns: Mapping[str, Cost]) -> Cost:
     if isinstance(node, exp.Column):
         return columns.get(node.name, Cost())
     if isinstance(node, CONNECTORS):
-        inner = [_cost(each, columns) for each in list_chain(node)]
+        inner = [_compute_node_cost(each, columns) for each in list_chain(node)]
         return Cost(sum(inner_node.parts for inner_node in inner) + len(inner), 1)
-    inner = [_cost(operand, columns) for operand in operands(node)]
+    inner = [_compute_node_cost(operand, columns) for operand in list_operands(node)]
     parts = 1 + sum(inner_node.parts for inner_node in inner)
     if isinstance(node, exp.DPipe) or (
         isinstance(node, exp.Anonymous)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 from queues.errors import BadInput
 from workers.pipeline.events.layout import Layout
 from workers.pipeline.rules.reference import Reference, Row
-from workers.pipeline.rules.rule_columns import DOT, column_of, long
+from workers.pipeline.rules.rule_columns import DOT, cast_to_long, convert_expression
 from workers.pipeline.rules.rule_language import parse_expression
 from workers.pipeline.rules.rules import REMOVING, Cleanse, Enrich, Filter, Project, Rule, Sample
 
@@ -58,7 +58,7 @@ def apply_rules(
     return Ruled(events, tuple(counted))
 
 
-def rule_counts(
+def build_rule_counts(
     rules: tuple[Rule, ...], passed: Mapping[str, int], arrived: int, kept: int
 ) -> list[dict[str, Any]]:
     """Return the events in and out of each rule. passed: events that passed the counted rules."""
@@ -83,33 +83,33 @@ def apply_rule(events: DataFrame, rule: Rule, criteria: Collection[str]) -> Data
     """
     match rule:
         case Filter():
-            held = _column(rule.condition, rule.name, criteria)
+            held = _build_column(rule.condition, rule.name, criteria)
             return events.where(~sql.coalesce(held, sql.lit(False)) if rule.discard else held)
         case Project():
-            return events.withColumns(_columns(rule.compute, rule.name, criteria)).drop(*rule.drop)
+            return events.withColumns(_build_columns(rule.compute, rule.name, criteria)).drop(*rule.drop)
         case Sample():
             bucket = sql.pmod(sql.xxhash64("id"), sql.lit(_BUCKETS))
             return events.where(bucket < round(rule.share * _BUCKETS))
         case Cleanse():
-            clean = _columns(rule.columns, rule.name, criteria)
+            clean = _build_columns(rule.columns, rule.name, criteria)
             return events.withColumns(clean).dropna(subset=list(rule.columns))
         case Enrich(table=table) if table.current.networks:
             return _join_by_subnet(events, rule.using, table.current)
         case Enrich(table=table):
-            return _enrich(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
+            return _enrich_events(events, sql.col(rule.using), table.current.equal, "_row", table.columns)
     raise TypeError(f"{rule!r} is not a rule")
 
 
-def _columns(texts: Mapping[str, str], name: str, criteria: Collection[str]) -> dict[str, Column]:
-    return {column: _column(text, name, criteria) for column, text in texts.items()}
+def _build_columns(texts: Mapping[str, str], name: str, criteria: Collection[str]) -> dict[str, Column]:
+    return {column: _build_column(text, name, criteria) for column, text in texts.items()}
 
 
-def _column(text: str, name: str, criteria: Collection[str]) -> Column:
+def _build_column(text: str, name: str, criteria: Collection[str]) -> Column:
     expression = parse_expression(text, name)
     for criterion in sorted(expression.criteria - set(criteria)):
         known = ", ".join(sorted(criteria)) or "none"
         raise BadInput(name, f":{criterion} is not a declared criterion; the criteria are {known}")
-    return column_of(expression)
+    return convert_expression(expression)
 
 
 def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
@@ -139,15 +139,15 @@ def add_address_columns(events: DataFrame, using: str) -> DataFrame:
     parts = events.withColumn("_parts", sql.split(sql.col(f"`{using}`"), DOT))
     read = {part: sql.col("_parts").getItem(place).cast("bigint") for place, part in enumerate(_PARTS)}
     numbers = parts.withColumns({**read, "_four": sql.size("_parts") == 4})
-    return numbers.withColumn("_address", _number()).drop("_parts", "_four", *_PARTS)
+    return numbers.withColumn("_address", _build_address_number()).drop("_parts", "_four", *_PARTS)
 
 
-def _number() -> Column:
+def _build_address_number() -> Column:
     """Return the number of an address in parts; null if it is not an address."""
     parts = [sql.col(part) for part in _PARTS]
     # A number from 0 to 255 has no other bits; null if a part is none.
     bits = reduce(Column.bitwiseOR, parts)
-    powers = [part * long(256**power) for part, power in zip(parts, (3, 2, 1, 0), strict=True)]
+    powers = [part * cast_to_long(256**power) for part, power in zip(parts, (3, 2, 1, 0), strict=True)]
     return sql.when(sql.col("_four") & bits.between(0, 255), reduce(add, powers))
 
 
@@ -157,7 +157,7 @@ def _match_any_address(row: Row, columns: tuple[str, ...]) -> Column:
     return sql.when(sql.col("_address").isNotNull(), sql.struct(*values))
 
 
-def _enrich(
+def _enrich_events(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
     joined = _join_table(events, key, rows, name, columns)
@@ -168,12 +168,12 @@ def _join_table(
     events: DataFrame, key: Column, rows: Mapping[Any, Row], name: str, columns: tuple[str, ...]
 ) -> DataFrame:
     """Join the row of a small table whose key is `key`, as struct `name` (null if there is none)."""
-    table = _table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
+    table = _build_table(events, [(each, *row) for each, row in rows.items()], ("_key", *columns))
     packed = table.select("_key", sql.struct(*columns).alias(name))
     return events.join(sql.broadcast(packed), key == packed["_key"], "left").drop("_key")
 
 
-def _table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> DataFrame:
+def _build_table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[str, ...]) -> DataFrame:
     """Return a small constant table: it is part of the plan, so that a batch needs no job to make it."""
     places = f"({', '.join('?' * len(columns))})"
     names = [f"c{place}" for place in range(len(columns))]
@@ -186,7 +186,7 @@ def _table(events: DataFrame, rows: list[tuple[Any, ...]], columns: tuple[str, .
     return table.select(*[sql.col(name).alias(own) for name, own in zip(names, columns, strict=True)])
 
 
-def empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
+def create_empty_events(spark: SparkSession, layout: Layout) -> DataFrame:
     """Return an empty event table with a layout, sufficient for Spark to analyze rules."""
     return spark.createDataFrame([], layout.sql)
 
@@ -210,7 +210,8 @@ def check_rules(
         where = f"rules[{place}]"
         if isinstance(rule, Enrich) and rule.using not in events.columns:
             raise BadInput(
-                f"{where}.enrich.using", f"{rule.using!r} is not a column; the columns are {_names(events)}"
+                f"{where}.enrich.using",
+                f"{rule.using!r} is not a column; the columns are {_join_column_names(events)}",
             )
         try:
             events = apply_rule(events, rule, criteria)
@@ -223,7 +224,8 @@ def check_rules(
     for name in sorted({*_NEEDED, *needed}):
         if name not in events.columns:
             raise BadInput(
-                "patterns", f"need column {name!r}; after the rules, the columns are {_names(events)}"
+                "patterns",
+                f"need column {name!r}; after the rules, the columns are {_join_column_names(events)}",
             )
     kinds = dict(events.dtypes)
     for name, wanted in _KINDS.items():
@@ -233,7 +235,7 @@ def check_rules(
     return kinds
 
 
-def _names(events: DataFrame) -> str:
+def _join_column_names(events: DataFrame) -> str:
     return ", ".join(events.columns)
 
 

@@ -44,7 +44,7 @@ from workers.pipeline.runtime.session import start_session
 from workers.pipeline.runtime.watchdog import Watchdog, end_process
 from workers.pipeline.status.published import Statuses
 from workers.pipeline.status.recent_log import RecentLog
-from workers.pipeline.tiers.batch_work import sentence
+from workers.pipeline.tiers.batch_work import describe_error
 
 SHIPPED = Path(__file__).parents[1] / "applications" / "performance.yaml"
 
@@ -67,13 +67,13 @@ class Settings:
     def load(cls, environment: Mapping[str, str]) -> "Settings":
         """Load the settings. Raises `BadInput` that names the variable."""
         return cls(
-            variables.REDIS_URL.text(environment) or variables.LOCAL_CONTROL,
-            variables.DATA.path(environment).resolve(),
-            variables.SPARK_MASTER.text(environment) or "local[2]",
-            variables.PIPELINE_TRIGGER_SECONDS.seconds(environment),
-            Path(variables.PIPELINE_APPLICATION.text(environment) or SHIPPED),
-            variables.PIPELINE_PATIENCE_SECONDS.seconds(environment),
-            variables.PIPELINE_STUCK_SECONDS.seconds(environment),
+            variables.REDIS_URL.get_text(environment) or variables.LOCAL_CONTROL,
+            variables.DATA.get_path(environment).resolve(),
+            variables.SPARK_MASTER.get_text(environment) or "local[2]",
+            variables.PIPELINE_TRIGGER_SECONDS.get_seconds(environment),
+            Path(variables.PIPELINE_APPLICATION.get_text(environment) or SHIPPED),
+            variables.PIPELINE_PATIENCE_SECONDS.get_seconds(environment),
+            variables.PIPELINE_STUCK_SECONDS.get_seconds(environment),
         )
 
 
@@ -84,7 +84,7 @@ class PipelineProcess:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
         clock = PlantClock(lambda: read_clock(control))
-        self._statuses = Statuses(control, ahead_seconds=clock.ahead_seconds)
+        self._statuses = Statuses(control, ahead_seconds=clock.compute_ahead_seconds)
         self._watchdog = Watchdog(settings.stuck_seconds)
         self._declarations, self._orders = Declarations(control, file), Orders(control)
         self._log = RecentLog(control)
@@ -115,19 +115,19 @@ class PipelineProcess:
                     settings.patience_seconds,
                 )
                 try:
-                    self._host(place, reset)
+                    self._host_applications(place, reset)
                 finally:
                     spark.stop()
         except WeirError as error:
             self._statuses.enter_state("failed", str(error))
             raise
         except Py4JError as error:
-            told = f"the Spark process is not responding ({sentence(error)})"
+            told = f"the Spark process is not responding ({describe_error(error)})"
             self._statuses.enter_state("failed", told)
             raise WeirError(f"{told}; restart the pipeline.") from error
 
-    def _host(self, place: HostingPlace, reset: bool) -> None:
-        if not self._there_are_queues():
+    def _host_applications(self, place: HostingPlace, reset: bool) -> None:
+        if not self._wait_for_queues():
             return
         try:
             self._follow(place, reset)
@@ -139,7 +139,7 @@ class PipelineProcess:
             for hosted in self._hosted.values():
                 hosted.leave()
 
-    def _there_are_queues(self) -> bool:
+    def _wait_for_queues(self) -> bool:
         """Wait for the first topology of a plant that is being created, and return False if a stop is
         requested.
 
@@ -225,7 +225,7 @@ class Beat:
             self._statuses.write()
             self._log.write()
             heartbeat_file.touch()
-            if (why := self._watchdog.verdict(self._statuses.stuck_seconds)) is not None:
+            if (why := self._watchdog.explain_required_end(self._statuses.stuck_seconds)) is not None:
                 log.error("%s", why)
                 self._log.write()
                 self._statuses.enter_state("failed", why)
@@ -251,8 +251,8 @@ def main(arguments: list[str]) -> int:
     keep_private()
     raise_open_file_limit()
     try:
-        logs.configure()
-        variables.OTLP_ENDPOINT.address()
+        logs.configure_logging()
+        variables.OTLP_ENDPOINT.get_address()
         settings = Settings.load(variables.PROCESS)
         with connect(settings.control_url, socket_timeout=10.0) as control:
             settings = replace(settings, declaration=given.application or settings.declaration)

@@ -44,7 +44,7 @@ class RestartBackoff:
         self._due_at = self._monotonic() + pause
         return pause
 
-    def waits(self) -> float:
+    def compute_wait_seconds(self) -> float:
         """Return the seconds until the next check of what a start needs and is missing."""
         self._due_at = self._monotonic() + FIRST_SECONDS
         return FIRST_SECONDS

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from queues.errors import WeirError
-from workers.host.java import class_archive, quote_option, spark_environment
+from workers.host.java import build_spark_environment, get_class_archive_path, quote_option
 from workers.pipeline.runtime.session import start_session
 
 MAX_SECONDS = 120
@@ -28,7 +28,7 @@ def make_archive() -> Path:
     loaded.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        file = class_archive(spark_environment(Path(scratch, "java"))["JAVA_HOME"])
+        file = get_class_archive_path(build_spark_environment(Path(scratch, "java"))["JAVA_HOME"])
         if file.is_file():
             return file
         file.parent.mkdir(parents=True, exist_ok=True)

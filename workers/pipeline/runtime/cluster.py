@@ -20,8 +20,8 @@ from queues import environment as variables
 from queues.errors import BadInput
 from queues.private_files import keep_private
 from workers.host.environment import select_needed
-from workers.host.java import spark_environment
-from workers.host.spark_privacy import cluster_environment, java_options
+from workers.host.java import build_spark_environment
+from workers.host.spark_privacy import build_cluster_environment, build_java_options
 
 # A worker keeps a folder with the output of the executors for each application it has had; by default
 # forever.
@@ -39,7 +39,7 @@ CLASSES = {
 }
 
 
-def command(arguments: Sequence[str]) -> list[str]:
+def build_command(arguments: Sequence[str]) -> list[str]:
     """Return Spark's command line for a role and its arguments. Raises `BadInput`."""
     role = arguments[0] if arguments else ""
     if role not in CLASSES:
@@ -48,20 +48,20 @@ def command(arguments: Sequence[str]) -> list[str]:
     return [str(spark_class), CLASSES[role], *arguments[1:]]
 
 
-def environment(data: Path) -> dict[str, str]:
+def build_environment(data: Path) -> dict[str, str]:
     """Return the environment: Java, this Python, a folder for workers, and the cluster's secret. Raises
     `BadInput`.
     """
     home = str(Path(pyspark.__file__).parent)
     work = {"SPARK_HOME": home, "SPARK_WORKER_DIR": str(data / "spark" / "work")}
-    secret = cluster_environment(variables.PROCESS, data / "spark" / "conf")
+    secret = build_cluster_environment(variables.PROCESS, data / "spark" / "conf")
     environment = {
         **select_needed(variables.PROCESS),
-        **spark_environment(data / "pipeline" / "java"),
+        **build_spark_environment(data / "pipeline" / "java"),
         **work,
         **secret,
     }
-    environment["SPARK_DAEMON_JAVA_OPTS"] = java_options(data / "spark")
+    environment["SPARK_DAEMON_JAVA_OPTS"] = build_java_options(data / "spark")
     # The user's options come last: if an option is set twice, Java takes the last one.
     own = environment.get("SPARK_WORKER_OPTS", "")
     bounds = (f"-D{name}={value}" for name, value in BOUNDED.items())
@@ -69,16 +69,16 @@ def environment(data: Path) -> dict[str, str]:
     # Spark reads it from its file; each executor would get a copy of the environment.
     environment.pop(variables.SPARK_SECRET.name, None)
     # The executors' tasks read and write blocks; they get nothing else of the plant.
-    if login := variables.NODE_LOGIN.text():
+    if login := variables.NODE_LOGIN.get_text():
         environment[variables.NODE_LOGIN.name] = login
     return environment
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     keep_private()
-    data = variables.DATA.path().resolve()
+    data = variables.DATA.get_path().resolve()
     try:
-        line, given = command(arguments), environment(data)
+        line, given = build_command(arguments), build_environment(data)
     except BadInput as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None

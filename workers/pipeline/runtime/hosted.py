@@ -14,13 +14,13 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from queues.errors import BadInput, WeirError
-from queues.files.inside_folder import path_inside
+from queues.files.inside_folder import resolve_inside_folder
 from workers.documents.pipeline import PipelineOrder
-from workers.pipeline.declaration.declaration import Application, application_of_text, check_readers
+from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.matching.condition_types import check_conditions
-from workers.pipeline.rules.rule_sql import check_rules, empty_events
+from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
 from workers.pipeline.runtime.backoff import RestartBackoff
 from workers.pipeline.runtime.restart import (
     explain_missing,
@@ -30,7 +30,7 @@ from workers.pipeline.runtime.restart import (
 )
 from workers.pipeline.runtime.running import Running
 from workers.pipeline.status.published import Statuses
-from workers.pipeline.tiers.batch_work import sentence
+from workers.pipeline.tiers.batch_work import describe_error
 
 NEW_PROCESS_SECONDS = 30.0  # that a new process takes until it works
 
@@ -75,8 +75,8 @@ class Hosted:
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self._others = others
         self.refused = declared
-        self.declared, self._application, why = self._first(declared)
-        self._folder = path_inside(place.folder, declared.name, "name")
+        self.declared, self._application, why = self._find_first_usable(declared)
+        self._folder = resolve_inside_folder(place.folder, declared.name, "name")
         self._lock: IO[str] = lock_checkpoint(self._folder)
         if reset:
             reset_checkpoint(self._folder, place.control, declared.name)
@@ -88,7 +88,7 @@ class Hosted:
         self._order, self._stands = order, False
         declarations.note_at_work(self.declared, why)
 
-    def _first(self, wanted: Declared) -> tuple[Declared, Application, str | None]:
+    def _find_first_usable(self, wanted: Declared) -> tuple[Declared, Application, str | None]:
         """Return the requested version, or, if that is rejected, the previous version and the reason."""
         try:
             return wanted, self._check_declared(wanted), None
@@ -105,14 +105,14 @@ class Hosted:
 
     def _check_declared(self, declared: Declared) -> Application:
         """Check a declaration. Raises `BadInput`, also if Spark rejects a rule."""
-        application = application_of_text(declared.text, self._place.tables, declared.name)
+        application = parse_application_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
             raise BadInput(
                 "name", f"must be {declared.name}, the name of the application, not {application.name}"
             )
         for other in (hosted for hosted in self._others.values() if hosted is not self):
             check_readers(application, other.declared.name, other.queues)
-        events = empty_events(self._place.spark, application.layout)
+        events = create_empty_events(self._place.spark, application.layout)
         graph = application.graph
         kinds = check_rules(events, application.rules, graph.columns, application.controls.criteria)
         check_conditions(graph.patterns, kinds)
@@ -136,7 +136,7 @@ class Hosted:
         try:
             if self._running is not None:
                 self._running.check()
-            elif self._backoff.is_due and not self._waits():
+            elif self._backoff.is_due and not self._is_waiting():
                 self._start()
         except BadInput as error:
             self._status.enter_state("failed", str(error))
@@ -202,7 +202,7 @@ class Hosted:
         )
         self._status.enter_state("running")
 
-    def _waits(self) -> bool:
+    def _is_waiting(self) -> bool:
         """Return whether something that a start needs is missing.
 
         A start that fails for lack of it says nothing about this process, and the pause after it would be
@@ -211,24 +211,26 @@ class Hosted:
         lacked, self._lacked = self._lacked, explain_missing(self._folder, self._place.control)
         if not self._lacked:
             return False
-        self._backoff.waits()
+        self._backoff.compute_wait_seconds()
         if self._lacked != lacked:
             log.warning("%s is waiting: %s", self.declared.name, self._lacked)
             self._status.enter_state("failed", f"waiting: {self._lacked}")
         return True
 
     def _fail(self, error: Exception) -> None:
-        why = sentence(error)
+        why = describe_error(error)
         log.error("%s failed and is restarted: %s", self.declared.name, error)
         self._lacked = explain_missing(self._folder, self._place.control)
-        pause_seconds = self._backoff.waits() if self._lacked else self._backoff.record_failure()
+        pause_seconds = (
+            self._backoff.compute_wait_seconds() if self._lacked else self._backoff.record_failure()
+        )
         gives_up = self._backoff.gives_up
         self._status.enter_state("failed", why, NEW_PROCESS_SECONDS if gives_up else pause_seconds)
         self.end()
-        if gives_up or not self._session_takes_queries():
+        if gives_up or not self._can_start_query():
             raise SessionExpired(f"{self.declared.name} failed repeatedly ({why}); a new process takes over")
 
-    def _session_takes_queries(self) -> bool:
+    def _can_start_query(self) -> bool:
         """Return whether the session lives, and no query of this application is left in it, which would keep
         its name.
         """

@@ -14,9 +14,9 @@ from typing import IO, cast
 import redis
 
 from queues import keys
-from queues.errors import BadInput, WeirError, connection_reason
+from queues.errors import BadInput, WeirError, describe_connection_error
 from queues.private_files import write_private
-from queues.text.numbers import digits
+from queues.text.numbers import parse_digits
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.combining import Combined
@@ -41,10 +41,10 @@ def check(checkpoint: Checkpoint) -> None:
 
 def _check_query(checkpoint: Checkpoint) -> None:
     offsets = (Path(checkpoint.location) / "offsets").glob("*")
-    batches = [number for path in offsets if (number := digits(path.name)) is not None]
+    batches = [number for path in offsets if (number := parse_digits(path.name)) is not None]
     if not batches:
         return
-    newest = checkpoint.offset(max(batches))
+    newest = checkpoint.read_offset(max(batches))
     metadata = Path(checkpoint.location) / "metadata"
     try:
         json.loads(metadata.read_text(encoding="utf-8"))["id"]
@@ -94,7 +94,7 @@ def _has_no_progress(folder: Path, control: redis.Redis, application: str) -> bo
     """Return whether a run ended before it planned or dispatched anything, so that nothing can be lost or
     done twice.
     """
-    return not (folder / "spark").exists() and Dispatches(control, application).cursor() is None
+    return not (folder / "spark").exists() and Dispatches(control, application).load_cursor() is None
 
 
 def reset_checkpoint(folder: Path, control: redis.Redis, application: str) -> None:
@@ -134,7 +134,7 @@ def explain_missing(folder: Path, control: redis.Redis) -> str:
     try:
         control.ping()
     except redis.RedisError as error:
-        return f"the control server is not responding ({connection_reason(error)})"
+        return f"the control server is not responding ({describe_connection_error(error)})"
     probe = folder / "room"
     try:
         probe.write_bytes(bytes(ROOM_BYTES))

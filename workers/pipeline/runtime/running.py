@@ -17,7 +17,7 @@ from workers.documents.queues import PIPELINE_PRODUCER
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.events.connections import patient_control
+from workers.pipeline.events.connections import connect_to_control
 from workers.pipeline.events.containers import Nodes
 from workers.pipeline.events.faults import FaultStore
 from workers.pipeline.inter_event.batch import InterEventWork
@@ -27,7 +27,7 @@ from workers.pipeline.intra_event.replica import ReplicaWork
 from workers.pipeline.intra_event.rule_plan import RulePlans
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.status.status import StatusBoard
-from workers.pipeline.tiers.batch_work import BatchWork, sentence
+from workers.pipeline.tiers.batch_work import BatchWork, describe_error
 from workers.pipeline.tiers.checkpoint import COMBINER, Checkpoint
 from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
@@ -67,7 +67,7 @@ class Running:
         self._control_url, self._status = control_url, status
         self._trigger_seconds, self._patience_seconds = trigger_seconds, patience_seconds
         self._one_at_a_time, self._sources_by = one_at_a_time, time.monotonic() + SOURCES_SECONDS
-        self._control = patient_control(control_url)
+        self._control = connect_to_control(control_url)
         self._client = Client(control_url, producer=f"{PIPELINE_PRODUCER}{application.name}")
         self.outbox = Outbox(StateStore(self._control, application.name), self._client)
         self._faults = FaultStore(self._control, application.name)
@@ -83,7 +83,7 @@ class Running:
         self._failure: Exception | None = None
         self._works: list[BatchWork] = []
         self._queries: list[StreamingQuery] = []
-        self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
+        self._thread = threading.Thread(target=self._dispatch_events, name="dispatcher", daemon=True)
         try:
             self._start(tiers)
         except BaseException:
@@ -100,8 +100,8 @@ class Running:
     def _list_retiring(self) -> set[str]:
         """Return replicas of an earlier version that still have work: they get nothing new."""
         dispatches = Dispatches(self._control, self._application.name)
-        published = self._results.room().published
-        others = dispatches.replicas() - set(self._application.replicas)
+        published = self._results.measure_room().published
+        others = dispatches.list_replicas() - set(self._application.replicas)
         return {name for name in others if dispatches.list_after(name, published.get(name, 0), 1)}
 
     def _start_replicas(self) -> None:
@@ -145,7 +145,7 @@ class Running:
         if self._one_at_a_time:
             _await_sources(query, self._sources_by)
 
-    def _dispatch(self) -> None:
+    def _dispatch_events(self) -> None:
         """Run the dispatcher's thread. It tries an unavailable server again; any other error ends the run."""
         while not self._ending.wait(self._dispatcher.pause_seconds):
             try:
@@ -172,7 +172,7 @@ class Running:
         self._status.outbox, self._status.outbox_full = self.outbox.waiting, self.outbox.is_full
         try:
             self._status.record_monitored(self._monitor.step())
-            self._faults.deliver(self._nodes, self._results.room().published)
+            self._faults.deliver(self._nodes, self._results.measure_room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
             log.warning("dead letters and criteria are waiting: %s", error)
 
@@ -214,4 +214,6 @@ def _end_query(query: StreamingQuery, deadline: float) -> None:
             pause.wait(0.05)
         query.stop()
     except (PySparkException, Py4JError) as error:
-        log.warning("a query was stopped in the middle of a batch, which is repeated: %s", sentence(error))
+        log.warning(
+            "a query was stopped in the middle of a batch, which is repeated: %s", describe_error(error)
+        )

@@ -7,14 +7,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from queues import environment as variables
-from workers.host.driver_address import driver_settings
-from workers.host.environment import narrow_environment, select_needed
-from workers.host.java import archive_options, spark_environment
-from workers.host.spark_privacy import admit_this_user_only, java_options, private_settings
+from workers.host.driver_address import build_driver_settings
+from workers.host.environment import select_needed, use_narrow_environment
+from workers.host.java import archive_options, build_spark_environment
+from workers.host.spark_privacy import admit_this_user_only, build_java_options, build_private_settings
 from workers.pipeline.intra_event.event_source import EventSource
 from workers.pipeline.runtime.source import AssignmentSource, ResultSource
 from workers.pipeline.runtime.source_calls import answer_sources
-from workers.pipeline.runtime.worker_start import interpreter
+from workers.pipeline.runtime.worker_start import create_interpreter
 
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
@@ -67,21 +67,21 @@ def start_session(
     Spark's classes from the archive.
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
-    variables.PROCESS.update(spark_environment(folder / "java"))
+    variables.PROCESS.update(build_spark_environment(folder / "java"))
     if master.startswith("local"):
-        python = interpreter(folder / "python")
+        python = create_interpreter(folder / "python")
         variables.PROCESS.update({"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python})
         answer_sources(folder / "python")
     builder = SparkSession.builder.master(master).appName(f"weir {name}")
     more = archive_options(variables.PROCESS["JAVA_HOME"]) if java is None else java
     settings = {
-        **_settings(folder, heap, more),
-        **driver_settings(master),
-        **private_settings(master, folder),
+        **_build_settings(folder, heap, more),
+        **build_driver_settings(master),
+        **build_private_settings(master, folder),
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with narrow_environment(select_needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
+    with use_narrow_environment(select_needed(variables.PROCESS, {variables.NODE_LOGIN.name})):
         spark = builder.getOrCreate()
     admit_this_user_only(spark.sparkContext._gateway)
     spark.sparkContext.setLogLevel("ERROR")
@@ -103,10 +103,10 @@ def forget_reflection(spark: SparkSession) -> None:
         registry.dropFunction(java.org.apache.spark.sql.catalyst.FunctionIdentifier(name, builtin, system))
 
 
-def _settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:
+def _build_settings(folder: Path, heap: str, java: tuple[str, ...]) -> dict[str, str]:
     return {
         "spark.driver.memory": heap,
-        "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, *java, java_options(folder))),
+        "spark.driver.extraJavaOptions": " ".join((*_JAVA_OPTIONS, *java, build_java_options(folder))),
         "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_ENVIRONMENT.items()},
         # A page of a broadcast table, of which each stream keeps two; the default is 16 MB.

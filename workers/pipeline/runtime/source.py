@@ -21,7 +21,12 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.connections import control_of
-from workers.pipeline.inter_event.combining import Combined, Outstanding, barrier, combine
+from workers.pipeline.inter_event.combining import (
+    Combined,
+    Outstanding,
+    build_barrier,
+    combine_arrived_results,
+)
 from workers.pipeline.tiers.result_queue import ResultQueue
 
 NO_ROWS = "nothing int"
@@ -159,15 +164,17 @@ class ResultReader(_Planner):
         results = ResultQueue(self._control, self._application)
         # The order matters. A dispatch that is outstanding after the cursor was read was outstanding then, or
         # is newer. One that is not outstanding is in the queue when the queue is read, last.
-        cursor = dispatches.cursor() or Cursor(controls=self._defaults)
-        published = results.room().published
+        cursor = dispatches.load_cursor() or Cursor(controls=self._defaults)
+        published = results.measure_room().published
         outstanding = {
             name: Outstanding(waiting[0].tick, waiting[0].watermark_us)
             for name in self._replicas
             if (waiting := dispatches.list_after(name, published.get(name, 0), 1))
         }
-        settled = barrier(cursor.watermark_us, outstanding)
+        settled = build_barrier(cursor.watermark_us, outstanding)
         controls = cursor.controls.freeze(time.time())  # some may have expired since the dispatch
         results_after = results.read_after(before.taken)
-        end = combine(before, results_after, settled, controls, controls.combine_events_per_batch)
+        end = combine_arrived_results(
+            before, results_after, settled, controls, controls.combine_events_per_batch
+        )
         return end, results_after[-1].entry_id if results_after else before.taken

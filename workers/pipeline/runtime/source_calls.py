@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 
-from workers.pipeline.runtime.worker_start import call_back, calls_address
+from workers.pipeline.runtime.worker_start import call_back, open_calls_address
 
 MAX_BYTES = 4_096
 HAND_OVER_SECONDS = 5.0
@@ -22,7 +22,7 @@ HAND_OVER_SECONDS = 5.0
 
 def answer_sources(folder: Path) -> None:
     """Answer the sources whose calls arrive in that folder, until this process ends."""
-    with calls_address(folder) as address:
+    with open_calls_address(folder) as address:
         Path(address).unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(address)

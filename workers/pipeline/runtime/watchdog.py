@@ -27,7 +27,7 @@ class Watchdog:
         """
         self._fed_at = self._monotonic()
 
-    def verdict(self, stuck_seconds: float) -> str | None:
+    def explain_required_end(self, stuck_seconds: float) -> str | None:
         """Return why this process has to end, or None.
 
         stuck_seconds: for how long a component that has all it needs has finished nothing.

@@ -24,7 +24,7 @@ from typing import IO, Any, cast
 import psutil
 
 from queues import environment as variables
-from queues.private_files import private_folder, write_private
+from queues.private_files import create_private_folder, write_private
 from workers.pipeline.runtime.worker_daemon import prefer_installed
 
 SOURCE_WORKER = "pyspark.sql.streaming.python_streaming_source_runner"
@@ -36,13 +36,13 @@ IDLE_SECONDS = 60.0  # Spark ends a worker that was idle for as long
 _START = "#!{python}\nfrom workers.pipeline.runtime.worker_start import main\n\nmain()\n"
 
 
-def interpreter(folder: Path) -> str:
+def create_interpreter(folder: Path) -> str:
     """Return an executable file in `folder` that Spark starts in place of Python.
 
     Returns Python itself if files in the folder can't be executed.
     """
     file = folder / "python"
-    private_folder(folder)
+    create_private_folder(folder)
     write_private(file, _START.format(python=sys.executable))
     file.chmod(0o700)
     return str(file) if os.access(file, os.X_OK) else sys.executable
@@ -85,7 +85,7 @@ def end_when_idle(seconds: float) -> None:
 
 
 @contextmanager
-def calls_address(folder: Path) -> Iterator[str]:
+def open_calls_address(folder: Path) -> Iterator[str]:
     """Yield the socket's address in a folder whose path may be too long for a socket address."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -97,7 +97,10 @@ def calls_address(folder: Path) -> Iterator[str]:
 def hand_over(folder: Path) -> bool:
     """Return whether the process that has the session calls Spark back in place of this one."""
     asked = json.dumps(dict(zip(("port", "secret"), _call(), strict=True)))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, calls_address(folder) as address:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+        open_calls_address(folder) as address,
+    ):
         connection.settimeout(TAKEN_SECONDS)
         try:
             connection.connect(address)

@@ -41,7 +41,7 @@ def recall_of(
         return None
     odds = events / offered  # number of matches of others per match of a control key, if none is lost
     clumps = compute_clumping(control_matches, control_events)
-    low, high = _interval(of_control / clumps, matches / clumps)
+    low, high = _compute_ratio_bounds(of_control / clumps, matches / clumps)
     return Recall(
         min(1.0, matches / (of_control * odds)),
         min(1.0, low / odds),
@@ -60,7 +60,7 @@ def compute_clumping(matches: Sequence[int], events: Sequence[int]) -> float:
     return max(1.0, excess / (len(groups) - 1))
 
 
-def _interval(of_control: float, of_others: float) -> tuple[float, float | None]:
+def _compute_ratio_bounds(of_control: float, of_others: float) -> tuple[float, float | None]:
     """Return bounds of the ratio of the other keys' match rate to that of the control keys."""
     tail = (1 - CONFIDENCE) / 2
     low = float(scipy.special.betaincinv(of_others, of_control + 1, tail)) if of_others else 0.0

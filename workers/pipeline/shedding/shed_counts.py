@@ -16,7 +16,7 @@ def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str,
 
     Producers may invent any number of types, each as long as an event.
     """
-    types = _with_short_names(types, named)
+    types = _shorten_names(types, named)
     others = {each: number for each, number in types.items() if each not in named and each != OTHERS}
     if len(others) <= MAX_TYPES:
         return types
@@ -28,7 +28,7 @@ def limit_types(types: dict[str, int], named: Collection[str] = ()) -> dict[str,
     return limited
 
 
-def _with_short_names(types: dict[str, int], named: Collection[str]) -> dict[str, int]:
+def _shorten_names(types: dict[str, int], named: Collection[str]) -> dict[str, int]:
     """Return the types with the names of those that are not `named` cut to MAX_NAME characters."""
     shortened: dict[str, int] = {}
     for each, number in types.items():
@@ -46,7 +46,7 @@ def add_count(counts: ShedCounts, pattern: str, types: dict[str, int]) -> None:
         of_pattern[event_type] = of_pattern.get(event_type, 0) + events
 
 
-def together(texts: list[str]) -> ShedCounts:
+def sum_task_counts(texts: list[str]) -> ShedCounts:
     """Return the sum of the counts of all tasks."""
     sums: ShedCounts = {}
     for text in texts:

@@ -118,13 +118,13 @@ class ShedDecisions(KeyRanks):
         of_rows = of_types[self._types.indices.to_numpy(zero_copy_only=False)]
         concerned = (masks != 0) & (masks & pattern.absent_bits == 0) & (of_rows > 0) & ~self.control
         if self._shedder.by == "key":
-            ranks = self._key_ranks(pattern, concerned)
+            ranks = self._compute_key_ranks(pattern, concerned)
         else:
             ranks = self._rank_rows(concerned)
         dropped: np.ndarray = concerned & (ranks < of_rows)
         return dropped
 
-    def _key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
+    def _compute_key_ranks(self, pattern: Pattern, concerned: np.ndarray) -> np.ndarray:
         """Return, per row, the rank of its key in the period of its time."""
         period = self._periods.get(pattern.name) or DecisionPeriod(
             ROTATION_WINDOWS * max(1, pattern.within_us)

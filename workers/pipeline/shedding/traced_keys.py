@@ -18,19 +18,19 @@ has whole matches then, and nothing is estimated.
 
 from collections.abc import Mapping
 
-from workers.pipeline.patterns.graph import Graph, Operator, types_named
+from workers.pipeline.patterns.graph import Graph, Operator, list_named_types
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, DecisionPeriod
 
 BY_KEY_BEFORE = "source"  # the column of a complex event that holds the key it was found by
 
 
-def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
+def find_chain_starts(graph: Graph) -> Mapping[str, frozenset[str]]:
     """Return, per pattern, the patterns at the start of its chains, or itself if it reads no complex events.
 
     Empty if keys are lost on the way.
     """
-    emitters, starts = _emitters(graph), dict[str, frozenset[str]]()
+    emitters, starts = _list_emitters(graph), dict[str, frozenset[str]]()
     for operator in (level_operator for level in graph.levels for level_operator in level):
         for pattern in operator.patterns:
             before = [starts[name] for kind in _read(pattern, operator) for name in emitters.get(kind, ())]
@@ -43,14 +43,14 @@ def beginnings(graph: Graph) -> Mapping[str, frozenset[str]]:
     return starts
 
 
-def periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
+def compute_periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
     """Return, per pattern, how long a key of it keeps its shed decision.
 
     That is ROTATION_WINDOWS of the longest window: its own, or one of those that continue with what it emits
     by the same keys.
     """
     emitters, longest_us = (
-        _emitters(graph),
+        _list_emitters(graph),
         {graph_pattern.name: max(1, graph_pattern.within_us) for graph_pattern in graph.patterns},
     )
     periods_by_pattern: dict[str, DecisionPeriod] = {}
@@ -72,10 +72,10 @@ def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:
     receives.
     """
     names_all = all(pattern.defines[symbol].types for symbol in pattern.symbols)
-    return types_named(pattern) if names_all else operator.types
+    return list_named_types(pattern) if names_all else operator.types
 
 
-def _emitters(graph: Graph) -> dict[str, list[str]]:
+def _list_emitters(graph: Graph) -> dict[str, list[str]]:
     """Return the patterns that emit each type."""
     emitters: dict[str, list[str]] = {}
     for pattern in graph.patterns:

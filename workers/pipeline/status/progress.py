@@ -64,10 +64,10 @@ class ProgressInputs:
 
 def stall(inputs: ProgressInputs) -> str | None:
     """Return what the application waits for, as a sentence; None while it makes progress."""
-    return next(_reasons(inputs), None)
+    return next(_iterate_reasons(inputs), None)
 
 
-def _reasons(inputs: ProgressInputs) -> Iterator[str]:
+def _iterate_reasons(inputs: ProgressInputs) -> Iterator[str]:
     for step in sorted(inputs.steps, key=lambda step: -step.seconds):
         if step.is_stalled:
             batch = "first batch since the start" if step.batch_seconds is None else "batch"

@@ -54,7 +54,7 @@ class ProgressRecord:
         """Return the value of the last judgment."""
         return self._inputs.stuck_seconds
 
-    def rest(self) -> None:
+    def reset_state(self) -> None:
         """Record that it is not running: nothing is judged."""
         self._inputs = ProgressInputs()
 
@@ -69,7 +69,7 @@ class ProgressRecord:
         if not waiting:
             self._idle_at = now
         self._inputs = ProgressInputs(
-            tuple(self._steps(now, oldest_at)),
+            tuple(self._compute_steps(now, oldest_at)),
             now - self._observed_at,
             0.0 if oldest_at or not waiting else compute_elapsed(now, self._dispatched_at, self._idle_at),
             self._stall_reason,
@@ -78,7 +78,7 @@ class ProgressRecord:
             return "stalled", reason
         return ("starting" if oldest_at and not self._replicas else "running"), None
 
-    def _steps(self, now: float, oldest_at: Mapping[str, float]) -> list[ChainStep]:
+    def _compute_steps(self, now: float, oldest_at: Mapping[str, float]) -> list[ChainStep]:
         steps = [
             self._step(f"replica {name}", now, at, self._replicas.get(name))
             for name, at in sorted(oldest_at.items())

@@ -65,7 +65,7 @@ class Statuses:
         """Return a board for an application, or for another version of it, which continues the counts."""
         name = application.name
         former = self._boards.get(name)
-        before = former.document(self._heartbeats()) if former else self._before.get(name)
+        before = former.document(self._load_heartbeats()) if former else self._before.get(name)
         board = StatusBoard(self._control, application, before, self.write)
         with self._lock:
             self._boards[name] = board
@@ -103,7 +103,7 @@ class Statuses:
         If the control server is unavailable or full, the age of the status shows it.
         """
         try:
-            heartbeats = self._heartbeats()
+            heartbeats = self._load_heartbeats()
             with self._lock:
                 documents = {name: board.document(heartbeats) for name, board in self._boards.items()}
                 carried = {name: left for name, left in self._before.items() if name not in documents}
@@ -111,7 +111,7 @@ class Statuses:
         except redis.RedisError:
             return
 
-    def _heartbeats(self) -> Fields:
+    def _load_heartbeats(self) -> Fields:
         return cast(Fields, self._control.hgetall(keys.HEARTBEATS))
 
     def document(
@@ -146,7 +146,7 @@ class Statuses:
             outbox=_sum_counts(application.outbox for application in applications.values()),
             shed_events=sum(application.shed_events for application in applications.values()),
             result_free_bytes=sum(known) if known else None,
-            patterns={name: _counts(pattern) for name, pattern in patterns.items()},
+            patterns={name: _build_counts(pattern) for name, pattern in patterns.items()},
             rules=[rule for application in applications.values() for rule in application.rules],
             skipped_nodes=sorted(
                 {node for application in applications.values() for node in application.skipped_nodes}
@@ -189,5 +189,5 @@ def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _counts(pattern: PatternStatus) -> PatternCounts:
+def _build_counts(pattern: PatternStatus) -> PatternCounts:
     return PatternCounts(matches=pattern.matches, quiet=pattern.quiet, seconds=pattern.seconds)

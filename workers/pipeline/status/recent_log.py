@@ -45,7 +45,7 @@ class RecentLog(logging.Handler):
             self._is_new = True
 
 
-def newest(control: redis.Redis) -> list[LogLine]:
+def list_newest_lines(control: redis.Redis) -> list[LogLine]:
     """Return the lines, newest first."""
     return list(reversed(_load_previous(control)))
 

@@ -51,7 +51,7 @@ class ShedRecord:
         counts = {name: each for operator in operators for name, each in operator.patterns.items()}
         self._add(at, {name: each.shed for name, each in counts.items() if each.shed})
         if sheds:
-            self._batches += [_batch(at, name, each) for name, each in counts.items()]
+            self._batches += [_build_batch(at, name, each) for name, each in counts.items()]
 
     def forget(self, now: float, window_seconds: float) -> None:
         while self._lately and self._lately[0][0] < now - window_seconds:
@@ -59,7 +59,7 @@ class ShedRecord:
         while self._batches and self._batches[0].at < now - RECALL_WINDOW_SECONDS:
             self._batches.popleft()
 
-    def lately(self, pattern: str) -> dict[str, int]:
+    def get_recent_counts(self, pattern: str) -> dict[str, int]:
         """Return the events shed in the window by type."""
         counts: ShedCounts = {}
         for _, shed in self._lately:
@@ -69,20 +69,20 @@ class ShedRecord:
     def recall(self, pattern: str) -> RecallEstimate | None:
         """Return the `Recall` of a pattern's whole matches; None while nothing is known."""
         made, given = (
-            list(self._sum_patterns({pattern})),
-            list(self._sum_patterns(self._beginnings.get(pattern, frozenset()))),
+            list(self._iterate_batches({pattern})),
+            list(self._iterate_batches(self._beginnings.get(pattern, frozenset()))),
         )
         if not any(count.control_events for count in given):
             return None
         result = recall_of(
-            _sums(count.control_matches for count in made),
-            _sums(count.control_events for count in given),
+            _sum_groups(count.control_matches for count in made),
+            _sum_groups(count.control_events for count in given),
             sum(count.matches for count in made),
             sum(count.events for count in given),
         )
         return None if result is None else RecallEstimate(**vars(result))
 
-    def _sum_patterns(self, patterns: Collection[str]) -> Iterator[_Batch]:
+    def _iterate_batches(self, patterns: Collection[str]) -> Iterator[_Batch]:
         return (batch for batch in self._batches if batch.pattern in patterns)
 
     def _add(self, at: float, shed: ShedCounts) -> None:
@@ -93,13 +93,13 @@ class ShedRecord:
                 self.totals[name] = limit_types(self.totals[name])
 
 
-def _batch(at: float, name: str, count: PatternCount) -> _Batch:
+def _build_batch(at: float, name: str, count: PatternCount) -> _Batch:
     offered = sum(count.types.values()) + sum(count.shed.values())
     events, matches = offered - sum(count.control_events), count.matches - sum(count.control_matches)
     return _Batch(at, name, count.control_events, count.control_matches, events, matches)
 
 
-def _sums(groups: Iterable[list[int]]) -> list[int]:
+def _sum_groups(groups: Iterable[list[int]]) -> list[int]:
     """Return the sums by group; an empty list counts nothing."""
     sums = [0] * CONTROL_GROUPS
     for group in groups:

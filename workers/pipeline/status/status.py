@@ -35,7 +35,7 @@ import redis
 
 from controllers.patterns.expression import render
 from queues.nodes.heartbeat import Heartbeat
-from queues.stored_document import readable, replace_fields
+from queues.stored_document import decode_readable_document, replace_fields
 from workers.documents.pipeline import (
     ApplicationStatus,
     CombinerStatus,
@@ -56,15 +56,15 @@ from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import PatternCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
-from workers.pipeline.patterns.graph import Graph, Operator, types_named
+from workers.pipeline.patterns.graph import Graph, Operator, list_named_types
 from workers.pipeline.shedding.shed_counts import limit_types
 from workers.pipeline.shedding.shedder import is_sheddable
-from workers.pipeline.shedding.traced_keys import beginnings
+from workers.pipeline.shedding.traced_keys import find_chain_starts
 from workers.pipeline.status.batch_overheads import BatchOverheads
 from workers.pipeline.status.event_ages import EventAges
 from workers.pipeline.status.progress_record import ProgressRecord
 from workers.pipeline.status.shed_record import ShedRecord
-from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.pipeline.status.task_measures import WorkSample, compute_measures
 from workers.pipeline.status.totals import Totals
 from workers.pipeline.tiers.result_queue import ResultQueue, Room
 
@@ -90,7 +90,7 @@ class StatusBoard:
         self._application = application
         self._clock, self._monotonic = clock, monotonic
         self._totals = Totals.load(before)
-        self._shed = ShedRecord(self._totals.shed, beginnings(application.graph))
+        self._shed = ShedRecord(self._totals.shed, find_chain_starts(application.graph))
         self._ages, self._overheads = EventAges(), BatchOverheads()
         self._notify = notify
         self._results = ResultQueue(control, application.name)
@@ -138,7 +138,7 @@ class StatusBoard:
             last_error_at=now,
         )
 
-    def _works(self) -> None:
+    def _clear_failures(self) -> None:
         """Record that something was processed: earlier failures are over."""
         self._error = None
         if self._restarts.tries:
@@ -165,16 +165,16 @@ class StatusBoard:
         with self._lock:
             self._monitored = shown
 
-    def replica(self, name: str, batch: ReplicaBatch) -> None:
+    def record_replica_batch(self, name: str, batch: ReplicaBatch) -> None:
         """Record that a replica's batch is published."""
         with self._lock:
             self._replicas.setdefault(name, deque()).append(batch)
             self._first_at.setdefault(name, batch.at)
             self._shed.record_replica(batch.at, batch.shed)
             self._progress.record_replica(name, batch)
-            self._works()
+            self._clear_failures()
 
-    def inter_event(self, batch: InterEventBatch) -> None:
+    def record_inter_event_batch(self, batch: InterEventBatch) -> None:
         """Record that an inter-event batch is finished."""
         with self._lock:
             self._batches.append(batch)
@@ -184,12 +184,12 @@ class StatusBoard:
             self._shed.record_operators(batch.at, batch.operators.values(), sheds)
             if batch.operators:
                 self._overheads.add(batch.at, batch.overhead_seconds)
-            if (late := batch.late_seconds(self._clock())) is not None:
+            if (late := batch.compute_p95_age(self._clock())) is not None:
                 self._ages.add(batch.at, *late)
         self._notify()
 
     def document(self, heartbeats: Mapping[bytes, bytes]) -> ApplicationStatus:
-        room = self._results.room()
+        room = self._results.measure_room()
         given = self._list_given_times(room)
         waiting = count_waiting_events(heartbeats, self._application.queues)
         with self._lock:
@@ -199,7 +199,7 @@ class StatusBoard:
             state, stall_reason = self._judge_state(now, given, 0 if self.outbox_full else waiting)
             cursor, newest = self._cursor, self._batches[-1] if self._batches else None
             controls = cursor.controls if cursor else self._application.controls
-            capacity, shares = controls.result_bytes, controls.shares_of(self._application.replicas)
+            capacity, shares = controls.result_bytes, controls.compute_shares(self._application.replicas)
             return ApplicationStatus(
                 state=state,
                 hindrance=stall_reason,
@@ -208,14 +208,14 @@ class StatusBoard:
                 queues=list(self._application.queues),
                 sinks={each: list(queues) for each, queues in sorted(self._application.sinks.items())},
                 batch=newest.batch if newest else None,
-                **self._rates(now),
+                **self._compute_rates(now),
                 batch_seconds=newest.seconds if newest else None,
-                batch_overhead_seconds=self._batch_overhead(now),
+                batch_overhead_seconds=self._compute_batch_overhead(now),
                 batch_overhead_cv2=self._overheads.cv2(self._compute_batch_pause(now)),
                 latency_p95_seconds=self._ages.quantile(0.95),
                 watermark_lag_seconds=self._lag(newest.combined.watermark_us if newest else None),
                 waiting_events=waiting,
-                patterns=self._patterns(now),
+                patterns=self._build_pattern_statuses(now),
                 **self._describe_shedding(now),
                 late_events=self._totals.late_events,
                 outbox=dict(self.outbox),
@@ -231,13 +231,13 @@ class StatusBoard:
                     free_bytes=max(0, capacity - room.used_bytes),
                     bytes_per_event=round(room.bytes_per_event, 1),
                 ),
-                replicas={name: self._replica(name, now, shares) for name in self._replicas},
+                replicas={name: self._build_replica_status(name, now, shares) for name in self._replicas},
                 combiner=CombinerStatus(
                     waits_for=newest.combined.waits_for if newest else None,
                     held_results=len(newest.combined.compute_remaining()) if newest else None,
                 ),
                 operators={
-                    operator.name: self._operator(operator, now, controls.tasks_of(operator.name))
+                    operator.name: self._build_operator(operator, now, controls.count_tasks(operator.name))
                     for operator in self._graph.operators
                 },
                 monitored=dict(self._monitored),
@@ -257,7 +257,7 @@ class StatusBoard:
     ) -> tuple[str, str | None]:
         """Return the current state, and why nothing moves."""
         if self._state != "running":
-            self._progress.rest()
+            self._progress.reset_state()
             return self._state, None
         behind = self._clock() - now
         return self._progress.judge(
@@ -280,37 +280,39 @@ class StatusBoard:
         self._overheads.forget(now)
         self._shed.forget(now, WINDOW_SECONDS)
 
-    def _window(self, now: float) -> float:
+    def _compute_window(self, now: float) -> float:
         return min(WINDOW_SECONDS, max(now - self._started, 1.0))
 
-    def _rate(self, values: Iterable[float], now: float) -> float:
-        return round(sum(values) / self._window(now), 2)
+    def _compute_rate(self, values: Iterable[float], now: float) -> float:
+        return round(sum(values) / self._compute_window(now), 2)
 
-    def _recent(self, name: str, now: float) -> list[ReplicaBatch]:
+    def _list_recent_replica_batches(self, name: str, now: float) -> list[ReplicaBatch]:
         return [replica for replica in self._replicas[name] if replica.at >= now - WINDOW_SECONDS]
 
-    def _recent_batches(self, now: float) -> list[InterEventBatch]:
+    def _list_recent_batches(self, now: float) -> list[InterEventBatch]:
         return [batch for batch in self._batches if batch.at >= now - WINDOW_SECONDS]
 
-    def _rates(self, now: float) -> dict[str, Any]:
-        recent = [batch for name in self._replicas for batch in self._recent(name, now)]
+    def _compute_rates(self, now: float) -> dict[str, Any]:
+        recent = [batch for name in self._replicas for batch in self._list_recent_replica_batches(name, now)]
         return {
-            "in_per_second": self._rate((batch.events for batch in recent), now),
-            "kept_per_second": self._rate((batch.retained for batch in recent), now),
-            "alerts_per_second": self._rate((batch.alerts for batch in self._recent_batches(now)), now),
+            "in_per_second": self._compute_rate((batch.events for batch in recent), now),
+            "kept_per_second": self._compute_rate((batch.retained for batch in recent), now),
+            "alerts_per_second": self._compute_rate(
+                (batch.alerts for batch in self._list_recent_batches(now)), now
+            ),
             "rules": [
                 RuleStatus(
                     name=rule.name,
-                    in_per_second=self._rate((batch.rules[place]["in"] for batch in recent), now),
-                    out_per_second=self._rate((batch.rules[place]["out"] for batch in recent), now),
+                    in_per_second=self._compute_rate((batch.rules[place]["in"] for batch in recent), now),
+                    out_per_second=self._compute_rate((batch.rules[place]["out"] for batch in recent), now),
                 )
                 for place, rule in enumerate(self._application.rules)
             ],
         }
 
-    def _batch_overhead(self, now: float) -> float | None:
+    def _compute_batch_overhead(self, now: float) -> float | None:
         """Return the time of a batch besides its operators, including Spark's time between two batches."""
-        worked = [recent_batch for recent_batch in self._recent_batches(now) if recent_batch.operators]
+        worked = [recent_batch for recent_batch in self._list_recent_batches(now) if recent_batch.operators]
         if not worked:
             return None
         beside = sum(record.overhead_seconds for record in worked) / len(worked)
@@ -318,21 +320,23 @@ class StatusBoard:
 
     def _compute_batch_pause(self, now: float) -> float:
         """Return the seconds between two batches when Spark waits for nothing: the shortest recent pause."""
-        recent = self._recent_batches(now)
+        recent = self._list_recent_batches(now)
         between = [after.at - after.seconds - before.at for before, after in pairwise(recent)]
         return max(0.0, min(between, default=0.0))
 
     def _describe_shedding(self, now: float) -> dict[str, Any]:
-        shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in self._graph.patterns)
+        shed = sum(
+            sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in self._graph.patterns
+        )
         given = sum(
             sum(count.types.values())
-            for batch in self._recent_batches(now)
+            for batch in self._list_recent_batches(now)
             for operator in batch.operators.values()
             for count in operator.patterns.values()
         )
         return {
-            "offered_per_second": self._rate([shed + given], now),
-            "shed_per_second": self._rate([shed], now),
+            "offered_per_second": self._compute_rate([shed + given], now),
+            "shed_per_second": self._compute_rate([shed], now),
             "shed_share": _share(shed, shed + given),
             "shed_events": sum(sum(types.values()) for types in self._shed.totals.values()),
         }
@@ -340,51 +344,54 @@ class StatusBoard:
     def _lag(self, watermark_us: int | None) -> float | None:
         return None if watermark_us is None else round(self._clock() - watermark_us / 1_000_000, 3)
 
-    def _replica(self, name: str, now: float, shares: Mapping[str, float]) -> ReplicaStatus:
-        recent, newest = self._recent(name, now), next(reversed(self._replicas[name]), None)
+    def _build_replica_status(self, name: str, now: float, shares: Mapping[str, float]) -> ReplicaStatus:
+        recent, newest = (
+            self._list_recent_replica_batches(name, now),
+            next(reversed(self._replicas[name]), None),
+        )
         samples = [
             WorkSample(elapsed, batch.events, batch.events, batch.retained, batch.seconds)
             for batch, elapsed in _add_spacing(self._replicas[name], now)
         ]
         return ReplicaStatus(
             share=round(shares.get(name, 0.0), 4),
-            in_per_second=self._rate((batch.events for batch in recent), now),
-            kept_per_second=self._rate((batch.retained for batch in recent), now),
-            utilisation=round(min(1.0, sum(b.seconds for b in recent) / self._window(now)), 4),
+            in_per_second=self._compute_rate((batch.events for batch in recent), now),
+            kept_per_second=self._compute_rate((batch.retained for batch in recent), now),
+            utilisation=round(min(1.0, sum(b.seconds for b in recent) / self._compute_window(now)), 4),
             batch_seconds=newest.seconds if newest else None,
             response_seconds=self._response_seconds(name, recent, now),
             response_error_seconds=_standard_error([record.response_seconds for record in recent]),
-            work=measures(samples, self._window(now)),
+            work=compute_measures(samples, self._compute_window(now)),
         )
 
     def _response_seconds(self, name: str, recent: list[ReplicaBatch], now: float) -> float | None:
         if not recent or self._first_at[name] >= now - WINDOW_SECONDS:
             return None
-        return _mean([record.response_seconds for record in recent])
+        return _compute_mean([record.response_seconds for record in recent])
 
-    def _operator(self, operator: Operator, now: float, parallelism: int) -> OperatorStatus:
+    def _build_operator(self, operator: Operator, now: float, parallelism: int) -> OperatorStatus:
         name = operator.name
-        recent = [batch for batch in self._recent_batches(now) if name in batch.operators]
+        recent = [batch for batch in self._list_recent_batches(now) if name in batch.operators]
         events = sum(batch.operators[name].events for batch in recent)
         seconds = sum(batch.operators[name].seconds for batch in recent)
-        tasks = recent[-1].tasks_of(name) if recent else None
+        tasks = recent[-1].count_tasks(name) if recent else None
         counts = [count for batch in recent for count in batch.operators[name].patterns.values()]
         given = sum(sum(count.types.values()) for count in counts)
-        shed = sum(sum(self._shed.lately(pattern.name).values()) for pattern in operator.patterns)
+        shed = sum(sum(self._shed.get_recent_counts(pattern.name).values()) for pattern in operator.patterns)
         matching = sum(count.seconds for count in counts)
         return OperatorStatus(
             key=operator.key,
             level=next(n for n, level in enumerate(self._graph.levels) if operator in level),
             reads_source=self._graph.reads_source(operator),
-            in_per_second=self._rate([events], now),
-            out_per_second=self._rate((batch.operators[name].matches for batch in recent), now),
+            in_per_second=self._compute_rate([events], now),
+            out_per_second=self._compute_rate((batch.operators[name].matches for batch in recent), now),
             tasks=tasks,
             parallelism=parallelism,
-            utilisation=round(min(1.0, seconds / (tasks or 1) / self._window(now)), 4),
+            utilisation=round(min(1.0, seconds / (tasks or 1) / self._compute_window(now)), 4),
             seconds=seconds / events if events else None,
             overhead_seconds=max(0.0, seconds - matching) / events if events else None,
             shed_share=_share(shed, shed + given),
-            late_per_second=self._rate((batch.operators[name].late for batch in recent), now),
+            late_per_second=self._compute_rate((batch.operators[name].late for batch in recent), now),
             patterns=[pattern.name for pattern in operator.patterns],
             work=self._work(operator, now, parallelism),
         )
@@ -400,17 +407,19 @@ class StatusBoard:
                 inputs = count.events * shared
                 sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)
                 samples.setdefault(count.task, []).append(sample)
-        return [measures(samples[task], self._window(now)) for task in sorted(samples)][:parallelism]
+        return [compute_measures(samples[task], self._compute_window(now)) for task in sorted(samples)][
+            :parallelism
+        ]
 
-    def _patterns(self, now: float) -> dict[str, PatternStatus]:
-        recent = self._recent_batches(now)
+    def _build_pattern_statuses(self, now: float) -> dict[str, PatternStatus]:
+        recent = self._list_recent_batches(now)
         return {
-            pattern.name: self._pattern(operator.name, pattern, recent, now)
+            pattern.name: self._build_pattern_status(operator.name, pattern, recent, now)
             for operator in self._graph.operators
             for pattern in operator.patterns
         }
 
-    def _pattern(
+    def _build_pattern_status(
         self, operator: str, pattern: Any, recent: list[InterEventBatch], now: float
     ) -> PatternStatus:
         name = pattern.name
@@ -422,8 +431,11 @@ class StatusBoard:
         given = PatternCount()
         for count in counts:
             given.add(count)
-        named = types_named(pattern)
-        types, lately = limit_types(given.types, named), limit_types(self._shed.lately(name), named)
+        named = list_named_types(pattern)
+        types, lately = (
+            limit_types(given.types, named),
+            limit_types(self._shed.get_recent_counts(name), named),
+        )
         events, shed = sum(types.values()), sum(lately.values())
         return PatternStatus(
             operator=operator,
@@ -434,9 +446,9 @@ class StatusBoard:
             quiet=self._totals.suppressed.get(name, 0),
             seconds=sum(count.seconds for count in counts) / events if events else None,
             types=self._list_types(types, now),
-            partnerless_per_second=self._rate([given.partnerless], now),
-            forgotten_bytes_per_second=self._rate([given.forgotten_bytes], now),
-            out_per_second=self._rate((count.matches for count in counts), now),
+            partnerless_per_second=self._compute_rate([given.partnerless], now),
+            forgotten_bytes_per_second=self._compute_rate([given.forgotten_bytes], now),
+            out_per_second=self._compute_rate((count.matches for count in counts), now),
             shed_events=self._shed.totals.get(name, {}),
             shed_per_second=self._list_types(lately, now),
             shed_share=_share(shed, shed + events),
@@ -445,17 +457,17 @@ class StatusBoard:
         )
 
     def _list_types(self, types: dict[str, int], now: float) -> dict[str, float]:
-        return {each: self._rate([number], now) for each, number in sorted(types.items())}
+        return {each: self._compute_rate([number], now) for each, number in sorted(types.items())}
 
     def _describe_control_keys(self, count: PatternCount, now: float) -> ControlKeys:
         """Return the events of the control keys, and their matches; empty while nothing is shed."""
-        matches = self._rate(count.control_matches, now)
+        matches = self._compute_rate(count.control_matches, now)
         return ControlKeys(
             types=self._list_types(limit_types(count.control_types), now), out_per_second=matches
         )
 
 
-def _mean(values: list[float]) -> float | None:
+def _compute_mean(values: list[float]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
 
 
@@ -481,7 +493,7 @@ def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, .
     """
     lengths: list[int] = []
     for text in heartbeats.values():
-        if (heartbeat := readable(Heartbeat, text)) is None:
+        if (heartbeat := decode_readable_document(Heartbeat, text)) is None:
             return None
         for queue in queues:
             if (counters := heartbeat.containers.get(queue)) is not None:

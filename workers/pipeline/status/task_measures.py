@@ -31,7 +31,7 @@ class WorkSample:
     seconds: float
 
 
-def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, float | None]:
+def compute_measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, float | None]:
     """Return the measures of a task by name; `controllers.parallelism.measured_topology.MEASURES` has their
     units.
     """
@@ -42,20 +42,20 @@ def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, 
     weighted = sum(sample.seconds * sample.executions for sample in worked)
     measures_of_task = {
         "latency_seconds": weighted / executions if executions else None,
-        "latency_variance": _variance([sample.seconds for sample in worked]),
+        "latency_variance": _compute_variance([sample.seconds for sample in worked]),
         "service_seconds": seconds / executions if executions else None,
-        "service_variance": _variance([sample.seconds / sample.executions for sample in worked]),
+        "service_variance": _compute_variance([sample.seconds / sample.executions for sample in worked]),
         "arrival_interval_seconds": window_seconds / inputs if inputs else None,
-        "arrival_interval_variance": _variance(
+        "arrival_interval_variance": _compute_variance(
             [sample.elapsed_seconds / sample.inputs for sample in samples if sample.inputs]
         ),
         "utilisation": min(1.0, seconds / window_seconds),
         "inputs": inputs,
-        "inputs_variance": _variance([sample.inputs for sample in samples]),
+        "inputs_variance": _compute_variance([sample.inputs for sample in samples]),
         "executions": executions,
-        "executions_variance": _variance([sample.executions for sample in samples]),
+        "executions_variance": _compute_variance([sample.executions for sample in samples]),
         "outputs": sum(sample.outputs for sample in samples),
-        "outputs_variance": _variance([sample.outputs for sample in samples]),
+        "outputs_variance": _compute_variance([sample.outputs for sample in samples]),
     }
     return {
         name: None if value is None else float(f"{value:.{DIGITS}g}")
@@ -63,5 +63,5 @@ def measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, 
     }
 
 
-def _variance(values: Sequence[float]) -> float | None:
+def _compute_variance(values: Sequence[float]) -> float | None:
     return variance(values) if len(values) > 1 else None

@@ -34,14 +34,14 @@ class BatchWork(ABC):
                 self.work(events, batch)
             except Exception as error:
                 self.failure = error
-                raise BatchFailed(sentence(error)) from None
+                raise BatchFailed(describe_error(error)) from None
 
     @abstractmethod
     def work(self, events: DataFrame, batch: int) -> None:
         """Process one batch. May be called again for the same one."""
 
 
-def sentence(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the most informative line of an error: Spark buries the cause, a Python error of a task, in
     pages of text.
     """

@@ -31,7 +31,7 @@ class Checkpoint:
     def location(self) -> str:
         return str(self.folder / "spark" / self.query)
 
-    def offset(self, batch: int) -> Any:
+    def read_offset(self, batch: int) -> Any:
         """Return the end offset of a planned batch, as Spark wrote it before the batch started.
 
         Raises `BadInput` if it can't be read.

@@ -26,7 +26,7 @@ from redis.typing import EncodableT
 from queues import keys
 from queues.control.new_entries import await_entry
 from queues.errors import WeirError
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.redis_types import Entries, Fields
 from workers.pipeline.events.arrow_blob import decode
 
@@ -114,10 +114,10 @@ class ResultQueue:
         self._control, self._application = control, application
         self._results = keys.PIPELINE_RESULTS.build(application)
         self._room = keys.PIPELINE_ROOM.build(application)
-        self._begin = control.register_script(script("pipeline/begin_result"))
-        self._put = control.register_script(script("pipeline/put_result"))
-        self._publish = control.register_script(script("pipeline/publish_result"))
-        self._release = control.register_script(script("pipeline/release_result"))
+        self._begin = control.register_script(load_script("pipeline/begin_result"))
+        self._put = control.register_script(load_script("pipeline/put_result"))
+        self._publish = control.register_script(load_script("pipeline/publish_result"))
+        self._release = control.register_script(load_script("pipeline/release_result"))
 
     def begin(self, replica: str, tick: int) -> str | None:
         """Start an attempt at a batch, and return its name for `put` and `publish`; None if the batch is
@@ -126,7 +126,7 @@ class ResultQueue:
         What an earlier attempt has left is deleted.
         """
         attempt = secrets.token_hex(8)
-        places = [self._room, self._blobs(replica, tick)]
+        places = [self._room, self._build_blobs_key(replica, tick)]
         return attempt if self._begin(keys=places, args=[replica, tick, attempt]) else None
 
     def put(self, replica: str, tick: int, attempt: str, blobs: dict[str, bytes]) -> None:
@@ -134,8 +134,8 @@ class ResultQueue:
         if not blobs:
             return
         written: list[EncodableT] = [replica, attempt, *(part for blob in blobs.items() for part in blob)]
-        if not self._put(keys=[self._room, self._blobs(replica, tick)], args=written):
-            raise _overtaken(replica, tick)
+        if not self._put(keys=[self._room, self._build_blobs_key(replica, tick)], args=written):
+            raise _build_overtaken_error(replica, tick)
 
     def publish(self, result: Result, attempt: str, events: int) -> bool:
         """Publish a result. Returns False if it was published before.
@@ -153,7 +153,7 @@ class ResultQueue:
         ]
         answer = int(self._publish(keys=[self._room, self._results], args=written))
         if answer < 0:
-            raise _overtaken(result.replica, result.tick)
+            raise _build_overtaken_error(result.replica, result.tick)
         return bool(answer)
 
     def read_after(self, entry_id: str) -> list[Result]:
@@ -168,7 +168,7 @@ class ResultQueue:
     def read(self, result: Result, names: Iterable[str]) -> list[pa.RecordBatch]:
         """Read blobs of a published result. Raises `KeyError` that names a missing one."""
         wanted = list(names)
-        key = self._blobs(result.replica, result.tick)
+        key = self._build_blobs_key(result.replica, result.tick)
         values = cast(list[bytes | None], self._control.hmget(key, wanted) if wanted else [])
         batches: list[pa.RecordBatch] = []
         for name, data in zip(wanted, values, strict=True):
@@ -179,10 +179,10 @@ class ResultQueue:
 
     def release(self, result: Result) -> None:
         """Release a result that the watermark has passed: its bytes are free. Idempotent."""
-        places = [self._room, self._results, self._blobs(result.replica, result.tick)]
+        places = [self._room, self._results, self._build_blobs_key(result.replica, result.tick)]
         self._release(keys=places, args=[result.size_bytes, result.entry_id])
 
-    def room(self) -> Room:
+    def measure_room(self) -> Room:
         fields_of_room = cast(Fields, self._control.hgetall(self._room))
         events, size = int(fields_of_room.get(b"events", 0)), int(fields_of_room.get(b"bytes", 0))
         published = {
@@ -201,12 +201,12 @@ class ResultQueue:
 
     def clear(self) -> None:
         """Remove everything."""
-        blobs = list(self._control.scan_iter(self._blobs("*", "*")))
+        blobs = list(self._control.scan_iter(self._build_blobs_key("*", "*")))
         self._control.delete(self._results, self._room, *blobs)
 
-    def _blobs(self, replica: str, tick: int | str) -> str:
+    def _build_blobs_key(self, replica: str, tick: int | str) -> str:
         return keys.PIPELINE_RESULT.build(self._application, replica, tick)
 
 
-def _overtaken(replica: str, tick: int) -> AttemptOvertaken:
+def _build_overtaken_error(replica: str, tick: int) -> AttemptOvertaken:
     return AttemptOvertaken(f"another attempt at batch {tick} of {replica} has started; this attempt ends.")

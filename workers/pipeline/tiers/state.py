@@ -27,7 +27,7 @@ from redis.typing import EncodableT
 
 from queues import keys
 from queues.errors import WeirError
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.redis_types import Entries, Fields
 from queues.stored_document import decode_document
 from workers.documents.pipeline import ComplexEvent
@@ -43,7 +43,7 @@ class NewerState(WeirError):  # noqa: N818
     """
 
 
-def outbox_name(queue: str, batch: int, run: str, place: str, rows: pa.RecordBatch) -> str:
+def format_outbox_name(queue: str, batch: int, run: str, place: str, rows: pa.RecordBatch) -> str:
     """Return the name of complex events in the outbox: their destination, origin, and number.
 
     After a reset batches are counted from the start again, and waiting events belong to another run.
@@ -56,7 +56,7 @@ def queue_of(name: str) -> str:
     return name.partition("|")[0]
 
 
-def _age(name: str) -> tuple[int, str]:
+def _parse_age_key(name: str) -> tuple[int, str]:
     """Return the sort key that puts the oldest first."""
     batch, _, rest = name.partition("|")[2].partition("/")
     return int(batch), rest
@@ -76,7 +76,7 @@ class WrittenState:
     late: pa.RecordBatch | None = None
     late_events: int = 0
 
-    def arguments(self, batch: int) -> list[EncodableT]:
+    def build_arguments(self, batch: int) -> list[EncodableT]:
         arguments_: list[EncodableT] = [batch, len(self.places)]
         for place, (state, due_us) in self.places.items():
             arguments_ += [place, state, "" if due_us is None else due_us]
@@ -99,7 +99,7 @@ class StateStore:
         self._outbox = keys.PIPELINE_OUTBOX.build(application)
         self._recent = keys.PIPELINE_RECENT.build(application)
         self._late = keys.PIPELINE_LATE.build(application)
-        self._write = control.register_script(script("pipeline/write_state"))
+        self._write = control.register_script(load_script("pipeline/write_state"))
 
     def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
         """Return the places' state before `batch`, without those that have none; None if the batch is already
@@ -127,10 +127,10 @@ class StateStore:
     def write(self, batch: int, written: WrittenState) -> None:
         """Write state, due times, and outputs, atomically. Raises `NewerState`."""
         places = [self._state, self._pending, self._build_between_key(batch), self._outbox, self._late]
-        if not self._write(keys=places, args=written.arguments(batch)):
+        if not self._write(keys=places, args=written.build_arguments(batch)):
             raise NewerState(f"a later batch than {batch} is already written: another run has taken over.")
 
-    def due(self, watermark_us: int) -> dict[str, list[int]]:
+    def list_due_groups(self, watermark_us: int) -> dict[str, list[int]]:
         """Return, per operator, the groups to be checked at this event time, even without events."""
         due_groups: dict[str, list[int]] = {}
         for place, due_us in cast(Fields, self._control.hgetall(self._pending)).items():
@@ -148,16 +148,16 @@ class StateStore:
         """Remove what operators emitted for operators in a batch that is done."""
         self._control.delete(self._build_between_key(batch))
 
-    def output_names(self, refused: Collection[str] = ()) -> list[str]:
+    def list_output_names(self, refused: Collection[str] = ()) -> list[str]:
         """Return the names of unpublished complex events, those of the oldest batches first.
 
         In a pipeline that reads them, later ones would make them late. refused: queues whose events are left
         out.
         """
         names = [name.decode() for name in cast(list[bytes], self._control.hkeys(self._outbox))]
-        return sorted((name for name in names if queue_of(name) not in refused), key=_age)
+        return sorted((name for name in names if queue_of(name) not in refused), key=_parse_age_key)
 
-    def outputs(self, names: Sequence[str]) -> dict[str, bytes]:
+    def load_outputs(self, names: Sequence[str]) -> dict[str, bytes]:
         """Return the existing ones of these names, in their order."""
         values = cast(list[bytes | None], self._control.hmget(self._outbox, names)) if names else []
         return {name: value for name, value in zip(names, values, strict=True) if value is not None}
@@ -182,12 +182,12 @@ class StateStore:
             with suppress(redis.ResponseError):
                 pipeline.execute()
 
-    def recent(self) -> list[ComplexEvent]:
+    def list_recent_events(self) -> list[ComplexEvent]:
         """Return the newest complex events, newest first, with their attributes parsed."""
         texts = self._control.lrange(self._recent, 0, RETAINED - 1)
         return [decode_document(ComplexEvent, text, "complex event") for text in texts]
 
-    def late(self, most: int) -> list[pa.RecordBatch]:
+    def list_late_events(self, most: int) -> list[pa.RecordBatch]:
         """Return the newest late events, newest first."""
         entries = cast(Entries, self._control.xrevrange(self._late, count=most))
         return [rows for _, fields in entries for rows in decode(fields[b"d"])]

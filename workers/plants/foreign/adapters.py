@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from controllers.framework.discovery import modules_of, rooms_of
+from controllers.framework.discovery import import_modules, import_subpackages
 from queues import checks
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
@@ -24,37 +24,37 @@ from workers.plants.registry import LOCAL, UnknownPlant
 
 
 @cache
-def modules() -> Mapping[str, AdapterKind]:
+def load_adapter_modules() -> Mapping[str, AdapterKind]:
     """Return module → kind, for each module and package here that defines `ADAPTER = AdapterKind(…)`."""
     declared = {
         module.__name__.rpartition(".")[2]: getattr(module, "ADAPTER", None)
-        for module in (*modules_of(foreign), *rooms_of(foreign))
+        for module in (*import_modules(foreign), *import_subpackages(foreign))
     }
     return {name: kind for name, kind in sorted(declared.items()) if isinstance(kind, AdapterKind)}
 
 
 @cache
-def kinds() -> Mapping[str, AdapterKind]:
+def list_kinds() -> Mapping[str, AdapterKind]:
     """Return the kinds by name, sorted. Raise ValueError if two kinds have one name."""
-    kinds_by_name = {kind.name: kind for kind in modules().values()}
-    if len(kinds_by_name) < len(modules()):
+    kinds_by_name = {kind.name: kind for kind in load_adapter_modules().values()}
+    if len(kinds_by_name) < len(load_adapter_modules()):
         raise ValueError("two kinds of plant adapters have the same name")
     return dict(sorted(kinds_by_name.items()))
 
 
-def kind_named(name: str) -> AdapterKind:
+def get_kind(name: str) -> AdapterKind:
     """Return the kind with this name. Raise `BadInput`, listing the known kinds, if there is none."""
-    if name not in kinds():
-        raise BadInput("kind", f"must be one of {', '.join(kinds())}, not {name[:40]!r}.")
-    return kinds()[name]
+    if name not in list_kinds():
+        raise BadInput("kind", f"must be one of {', '.join(list_kinds())}, not {name[:40]!r}.")
+    return list_kinds()[name]
 
 
-def title_of(name: str) -> str:
+def get_title(name: str) -> str:
     """Return the title of a kind, or its name if the kind no longer exists: its plants stay registered."""
-    return kinds()[name].title if name in kinds() else name
+    return list_kinds()[name].title if name in list_kinds() else name
 
 
-def address_of(
+def build_address(
     row: RegisteredPlant,
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
@@ -63,12 +63,12 @@ def address_of(
 
     Raise `BadInput` if the address is not allowed, or if its secret is not in the environment.
     """
-    kind = kind_named(row.kind)
+    kind = get_kind(row.kind)
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
     check_url(row.url, kind)
     _check_secret_host(row, kind, environment)
-    secret = variables.secret_named(row.secret_environment, environment)
+    secret = variables.read_secret(row.secret_environment, environment)
     if row.secret_environment and not secret:
         raise BadInput(
             "secret_environment", f"names {row.secret_environment}, which is not set in Weir's environment"
@@ -83,13 +83,13 @@ def address_of(
     )
 
 
-def adapter_of(
+def create_adapter(
     row: RegisteredPlant,
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
 ) -> Adapter:
     """Return the adapter of a registered plant. Raise `BadInput` as `address_of` does."""
-    return kind_named(row.kind).make(address_of(row, environment, transport))
+    return get_kind(row.kind).make(build_address(row, environment, transport))
 
 
 def check(row: RegisteredPlant) -> None:
@@ -102,7 +102,7 @@ def check(row: RegisteredPlant) -> None:
         )
     if row.name == LOCAL:
         raise BadInput("name", f"{LOCAL} is Weir's own plant; choose another name.")
-    kind = kind_named(row.kind)
+    kind = get_kind(row.kind)
     check_url(row.url, kind)
     if row.secret_environment:
         egress.check_secret_name(row.secret_environment, "secret_environment")
@@ -157,7 +157,9 @@ def list_adapters() -> list[RegisteredPlant]:
 
 def list_steerable_adapters() -> list[RegisteredPlant]:
     """Return the registered plants of which something can be set."""
-    return [row for row in list_adapters() if row.kind in kinds() and _steers(kinds()[row.kind], row)]
+    return [
+        row for row in list_adapters() if row.kind in list_kinds() and _steers(list_kinds()[row.kind], row)
+    ]
 
 
 def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
@@ -165,13 +167,13 @@ def _steers(kind: AdapterKind, row: RegisteredPlant) -> bool:
     return kind.steers and (kind.steers_at is None or kind.steers_at(address))
 
 
-def patience(kind: str) -> ConvergenceTimeout:
+def get_convergence_timeout(kind: str) -> ConvergenceTimeout:
     """Return the deadlines by which an order to a plant of this kind takes effect."""
-    return kinds()[kind].patience if kind in kinds() else USUAL
+    return list_kinds()[kind].patience if kind in list_kinds() else USUAL
 
 
 @contextmanager
-def plant_named(name: str, local: Elastic, by: str, by_loop: bool = False) -> Iterator[Elastic]:
+def open_plant(name: str, local: Elastic, by: str, by_loop: bool = False) -> Iterator[Elastic]:
     """Yield the plant, to set its tasks: `local`, or a registered plant, whose client is closed afterwards.
 
     Everything that is set on a registered plant is recorded as ordered `by` that person or loop, and every
@@ -203,7 +205,7 @@ def _leads_there(row: RegisteredPlant) -> bool:
 def has_own_controllers(name: str) -> bool:
     """Return whether the plant's own controllers may have to be held while Weir controls it."""
     row = RegisteredPlant.objects.filter(name=name).first()
-    return row is not None and row.kind in kinds() and bool(kinds()[row.kind].let_go_by_hand)
+    return row is not None and row.kind in list_kinds() and bool(list_kinds()[row.kind].let_go_by_hand)
 
 
 def let_go(row: RegisteredPlant) -> str:
@@ -212,7 +214,7 @@ def let_go(row: RegisteredPlant) -> str:
     Return "" once they are released, or if none are held. Otherwise return why the result is unknown and what
     to do.
     """
-    kind = kinds().get(row.kind)
+    kind = list_kinds().get(row.kind)
     if kind is None or not kind.let_go_by_hand or not _steers(kind, row):
         return ""
     try:
@@ -226,5 +228,7 @@ def let_go(row: RegisteredPlant) -> str:
 @contextmanager
 def open_bounded(row: RegisteredPlant) -> Iterator[BoundedPlant]:
     """Yield a registered plant on which every call has a deadline; its client is closed afterwards."""
-    with closing(BoundedPlant(row.name, call_within(order_seconds(), row.name, adapter_of, row))) as plant:
+    with closing(
+        BoundedPlant(row.name, call_within(order_seconds(), row.name, create_adapter, row))
+    ) as plant:
         yield plant

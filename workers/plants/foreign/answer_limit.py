@@ -11,7 +11,7 @@ from queues import environment as variables
 
 def answer_seconds() -> float:
     """Return the answer timeout of a server, in seconds. Raise `BadInput`, naming its variable."""
-    return variables.PLANT_TIMEOUT_SECONDS.seconds()
+    return variables.PLANT_TIMEOUT_SECONDS.get_seconds()
 
 
 def order_seconds() -> float:
@@ -27,7 +27,7 @@ def round_seconds() -> float:
     return 2 * answer_seconds()
 
 
-def stale_seconds() -> float:
+def compute_stale_seconds() -> float:
     """Return after how many seconds without an answer the last observation of a plant is stale."""
     return 3 * answer_seconds()
 

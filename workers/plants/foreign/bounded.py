@@ -25,9 +25,9 @@ class BoundedPlant(Elastic):
         self.adapter, self._name, self._late = adapter, name, threading.Event()
         self._seconds = order_seconds() if seconds is None else seconds
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology of the plant."""
-        measured: MeasuredTopology = self._call_within(self.adapter.topology)
+        measured: MeasuredTopology = self._call_within(self.adapter.get_topology)
         return measured
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:

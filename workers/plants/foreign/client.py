@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from queues.documents import parse_json
-from queues.errors import connection_reason
+from queues.errors import describe_connection_error
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -46,7 +46,7 @@ class PlantClient:
         authorization = {"Authorization": _authorization(token, user)} if token or user else {}
         headers = {**authorization, **(headers or {})}
         # The client's own deadline ends an answer that trickles in, with a better message.
-        self._client = egress.client(
+        self._client = egress.create_client(
             timeout_seconds, headers=headers, total_seconds=2 * timeout_seconds, transport=transport
         )
 
@@ -77,7 +77,9 @@ class PlantClient:
                 f"{self.name} did not respond within {self._timeout_seconds:g} s."
             ) from error
         except httpx.TransportError as error:
-            raise PlantUnavailable(f"{self.name} can't be reached ({connection_reason(error)}).") from error
+            raise PlantUnavailable(
+                f"{self.name} can't be reached ({describe_connection_error(error)})."
+            ) from error
         except (httpx.DecodingError, httpx.InvalidURL) as error:
             raise InvalidPlantResponse(
                 f"{self.name} returned a response that can't be decompressed ({error})."
@@ -123,7 +125,7 @@ def _authorization(token: str, user: str) -> str:
     return f"Basic {b64encode(f'{user}:{token}'.encode()).decode()}"
 
 
-def first_error(document: Any) -> tuple[str, str]:
+def find_first_error(document: Any) -> tuple[str, str]:
     """Return field and message of `{"errors": {"field": ["message"]}}`; Flink sends a list of messages."""
     errors: Mapping[str, Any] | list[Any] | None = (
         document.get("errors") if isinstance(document, dict) else None

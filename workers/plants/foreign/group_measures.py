@@ -36,7 +36,7 @@ Committed = Mapping[tuple[str, int], int | None]  # (topic, partition) → offse
 MAX_ROWS = 100  # rows of measures of an operator with very many tasks
 
 
-def groups_of(text: str) -> dict[str, tuple[str, str]]:
+def parse_groups(text: str) -> dict[str, tuple[str, str]]:
     """Return operator → (plant, group). Raise `BadInput`."""
     groups = {}
     for word in text.split(","):
@@ -74,7 +74,7 @@ class GroupMeasures:
         self, name: str, topology: MeasuredTopology, statuses: Mapping[str, PlantStatus], text: str
     ) -> MeasuredTopology:
         brought: dict[str, float] = {}  # source → events in the window
-        for operator, (plant, group_name) in groups_of(text).items():
+        for operator, (plant, group_name) in parse_groups(text).items():
             there = statuses.get(plant)
             group = there.groups.get(group_name) if there is not None and there.state == SEEN else None
             if operator not in topology.operators:
@@ -93,13 +93,15 @@ class GroupMeasures:
         self, name: str, topology: MeasuredTopology, operator: str, group: ConsumerGroup
     ) -> MeasuredTopology:
         operator_measures = topology.operators[operator]
-        service = self._service(name, operator_measures, group)
-        measures = _measures(operator_measures, group, service, topology.window_seconds)
+        service = self._smooth_service_time(name, operator_measures, group)
+        measures = _compute_row_measures(operator_measures, group, service, topology.window_seconds)
         most = max(
             operator_measures.minimum,
             min(operator_measures.maximum, group.partition_count or operator_measures.maximum),
         )
-        with_measures = replace(operator_measures, tasks=(measures,) * _rows(operator_measures), maximum=most)
+        with_measures = replace(
+            operator_measures, tasks=(measures,) * _count_measure_rows(operator_measures), maximum=most
+        )
         operators = {**topology.operators, operator: with_measures}
         wait = _wait_seconds(group)
         links = [
@@ -108,7 +110,9 @@ class GroupMeasures:
         ]
         return replace(topology, operators=operators, links=tuple(links))
 
-    def _service(self, name: str, operator: MeasuredOperator, group: ConsumerGroup) -> float | None:
+    def _smooth_service_time(
+        self, name: str, operator: MeasuredOperator, group: ConsumerGroup
+    ) -> float | None:
         """Return the service time of one event in one task."""
         before = self._service_seconds.get((name, operator.name))
         is_behind = self._is_behind((name, operator.name), group)
@@ -141,7 +145,7 @@ def _drop_measures(topology: MeasuredTopology, operator: str) -> MeasuredTopolog
     return replace(topology, operators={**topology.operators, operator: unmeasured}, links=tuple(links))
 
 
-def _rows(operator: MeasuredOperator) -> int:
+def _count_measure_rows(operator: MeasuredOperator) -> int:
     """Return the number of tasks that have a row of measures."""
     return min(operator.parallelism, MAX_ROWS)
 
@@ -161,11 +165,11 @@ def _apply_brought(topology: MeasuredTopology, brought: Mapping[str, float]) -> 
     return replace(topology, operators=operators)
 
 
-def _measures(
+def _compute_row_measures(
     operator: MeasuredOperator, group: ConsumerGroup, service: float | None, window_seconds: float
 ) -> dict[str, float | None]:
     """Return the measures of one row; all tasks are assumed to be alike."""
-    count, rows = max(1, operator.parallelism), max(1, _rows(operator))
+    count, rows = max(1, operator.parallelism), max(1, _count_measure_rows(operator))
     into, out = group.in_per_second, group.out_per_second
     worked = None if out is None else out * window_seconds / rows
     return {

@@ -25,7 +25,7 @@ from typing import Any
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import environment as variables
 from queues.errors import BadInput
-from queues.text.numbers import measured_number
+from queues.text.numbers import parse_measured_number
 from workers.host.environment import select_needed
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantOption
@@ -72,16 +72,16 @@ class HeronPlant(Adapter):
         self._cluster, self._role = options.get("cluster", ""), options.get("role", "")
         self._environ, self._topology = options.get("environ") or "default", options.get("topology", "")
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology of the last WINDOW_SECONDS. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
-        components = self._components()
-        timelines = {component.name: self._timeline(component) for component in components}
+        components = self._read_components()
+        timelines = {component.name: self._read_timeline(component) for component in components}
         emitted = {
-            component.name: _sums(timelines[component.name], "__emit-count", component)
+            component.name: _sum_metric(timelines[component.name], "__emit-count", component)
             for component in components
         }
         operators = {
-            component.name: _operator(component, timelines[component.name], emitted)
+            component.name: _build_operator(component, timelines[component.name], emitted)
             for component in components
         }
         links = tuple(
@@ -93,8 +93,8 @@ class HeronPlant(Adapter):
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set tasks by `heron update`, only if they differ. Raise as `Elastic` says."""
-        components = {component.name: component for component in self._components()}
-        operators = {name: _operator(each, {}, {}) for name, each in components.items()}
+        components = {component.name: component for component in self._read_components()}
+        operators = {name: _build_operator(each, {}, {}) for name, each in components.items()}
         checked = MeasuredTopology(self._client.name, 0.0, 1.0, operators).check_tasks(tasks)
         wanted = {name: n for name, n in checked.items() if n != len(components[name].instances)}
         if not wanted:
@@ -132,19 +132,19 @@ class HeronPlant(Adapter):
             raise InvalidPlantResponse(f"{self._client.name} rejected the request ({status}): {said}")
         return document.get("result")
 
-    def _components(self) -> list[Component]:
+    def _read_components(self) -> list[Component]:
         """Return the components from both plans, which are one answer, and so of one instant."""
         result = self._ask("info")
         try:
-            return list(components_of(result["logical_plan"], result["physical_plan"]))
+            return list(iterate_components(result["logical_plan"], result["physical_plan"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise InvalidPlantResponse(
                 f"{self._client.name} returned an invalid Heron topology ({error!r})."
             ) from error
 
-    def _timeline(self, component: Component) -> Timeline:
+    def _read_timeline(self, component: Component) -> Timeline:
         end = int(self._clock()) // MINUTE_SECONDS * MINUTE_SECONDS
-        query = {"starttime": end - WINDOW_SECONDS, "endtime": end, "metricname": metrics_of(component)}
+        query = {"starttime": end - WINDOW_SECONDS, "endtime": end, "metricname": list_metrics(component)}
         result = self._ask("metricstimeline", component=component.name, **query)
         try:
             return {
@@ -152,7 +152,7 @@ class HeronPlant(Adapter):
                     instance: {
                         minute: value
                         for minute, text in minutes.items()
-                        if (value := _number(text)) is not None
+                        if (value := _parse_metric(text)) is not None
                     }
                     for instance, minutes in instances.items()
                 }
@@ -167,7 +167,7 @@ class HeronPlant(Adapter):
 def update(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     """Run Heron's command line, without any of Weir's secrets."""
     return subprocess.run(
-        [variables.HERON.text(), *arguments],
+        [variables.HERON.get_text(), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -190,7 +190,7 @@ def check_options(options: Mapping[str, str]) -> None:
             )
 
 
-def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> Iterator[Component]:
+def iterate_components(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> Iterator[Component]:
     """Read the components from the tracker's two plans. Raise `KeyError` or `TypeError` if invalid."""
     for kind in ("spouts", "bolts"):
         for name, row in logical[kind].items():
@@ -201,7 +201,7 @@ def components_of(logical: Mapping[str, Any], physical: Mapping[str, Any]) -> It
             yield Component(name, outputs, inputs, tuple(physical[kind][name]))
 
 
-def metrics_of(component: Component) -> list[str]:
+def list_metrics(component: Component) -> list[str]:
     """Return the metrics to request from the instances of a component."""
     emitted = [f"__emit-count/{stream}" for stream in component.outputs]
     if component.is_spout:
@@ -212,60 +212,62 @@ def metrics_of(component: Component) -> list[str]:
     return [*emitted, *(f"{name}/{stream}" for name in worked for stream in streams)]
 
 
-def _number(text: Any) -> float | None:
+def _parse_metric(text: Any) -> float | None:
     """Return a metric of a minute, or None if it is invalid, so that the other minutes represent it."""
     try:
-        value = measured_number(text)
+        value = parse_measured_number(text)
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) and value >= 0 else None
 
 
-def _operator(
+def _build_operator(
     component: Component, timeline: Timeline, emitted: Mapping[str, float | None]
 ) -> MeasuredOperator:
     count = len(component.instances)
-    tasks = tuple(_task(component, instance, timeline, emitted) for instance in component.instances)
+    tasks = tuple(
+        _compute_task_measures(component, instance, timeline, emitted) for instance in component.instances
+    )
     if component.is_spout:
-        failed = _sums(timeline, "__fail-count", component)
-        acked = _sums(timeline, "__ack-count", component)
+        failed = _sum_metric(timeline, "__fail-count", component)
+        acked = _sum_metric(timeline, "__ack-count", component)
         return MeasuredOperator(component.name, "source", count, count, count, NOT_SET, failed, acked, tasks)
     # While one instance reports nothing, the sums of the others would be too small.
     is_whole = all(task["executions"] is not None for task in tasks)
     return MeasuredOperator(component.name, "operator", count, 1, MAX_TASKS, tasks=tasks if is_whole else ())
 
 
-def _task(
+def _compute_task_measures(
     component: Component, instance: str, timeline: Timeline, emitted: Mapping[str, float | None]
 ) -> dict[str, float | None]:
-    outputs = _minutes(timeline, "__emit-count", instance)
+    outputs = _sum_by_minute(timeline, "__emit-count", instance)
     measures: dict[str, float | None] = {
         "outputs": _scale_to_window(outputs),
-        "outputs_variance": _variance(outputs),
+        "outputs_variance": _compute_variance(outputs),
     }
     if component.is_spout:
         return measures
-    executed = _minutes(timeline, "__execute-count", instance)
-    latencies = [minute * NANOSECOND for minute in _minutes(timeline, "__execute-latency", instance)]
+    executed = _sum_by_minute(timeline, "__execute-count", instance)
+    latencies = [minute * NANOSECOND for minute in _sum_by_minute(timeline, "__execute-latency", instance)]
     latency = fmean(latencies) if latencies else None
     worked = _scale_to_window(executed)
-    inputs = _inputs(component, emitted)
+    inputs = _compute_input_share(component, emitted)
     return measures | {
         "latency_seconds": latency,
-        "latency_variance": _variance(latencies),
+        "latency_variance": _compute_variance(latencies),
         "service_seconds": latency,
-        "service_variance": _variance(latencies),
+        "service_variance": _compute_variance(latencies),
         "utilisation": None
         if latency is None or worked is None
         else min(1.0, latency * worked / WINDOW_SECONDS),
         "inputs": inputs,
         "arrival_interval_seconds": WINDOW_SECONDS / inputs if inputs else None,
         "executions": worked,
-        "executions_variance": _variance(executed),
+        "executions_variance": _compute_variance(executed),
     }
 
 
-def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float | None:
+def _compute_input_share(component: Component, emitted: Mapping[str, float | None]) -> float | None:
     """Return a task's equal share of the output of the components before it."""
     before = [emitted.get(name) for name in dict.fromkeys(name for name, _ in component.inputs)]
     known = [stream for stream in before if stream is not None]
@@ -274,9 +276,11 @@ def _inputs(component: Component, emitted: Mapping[str, float | None]) -> float 
     return sum(known) / len(component.instances)
 
 
-def _sums(timeline: Timeline, metric: str, component: Component) -> float | None:
+def _sum_metric(timeline: Timeline, metric: str, component: Component) -> float | None:
     """Return the sums over all instances, streams, and minutes; None while an instance reports nothing."""
-    counts = [_scale_to_window(_minutes(timeline, metric, instance)) for instance in component.instances]
+    counts = [
+        _scale_to_window(_sum_by_minute(timeline, metric, instance)) for instance in component.instances
+    ]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 
@@ -286,7 +290,7 @@ def _scale_to_window(minutes: Sequence[float]) -> float | None:
     return fmean(minutes) * WINDOW_MINUTES if minutes else None
 
 
-def _minutes(timeline: Timeline, metric: str, instance: str) -> list[float]:
+def _sum_by_minute(timeline: Timeline, metric: str, instance: str) -> list[float]:
     """Return the metric's value of each minute, summed over streams."""
     together: dict[str, float] = {}
     for name, instances in timeline.items():
@@ -296,7 +300,7 @@ def _minutes(timeline: Timeline, metric: str, instance: str) -> list[float]:
     return list(together.values())
 
 
-def _variance(values: Sequence[float]) -> float | None:
+def _compute_variance(values: Sequence[float]) -> float | None:
     return variance(values) if len(values) > 1 else None
 
 
@@ -311,5 +315,5 @@ ADAPTER = AdapterKind(
     },
     example="http://tracker.example:8888",
     check=lambda address: check_options(address.options),
-    make=lambda address: HeronPlant(address.client(), address.options),
+    make=lambda address: HeronPlant(address.create_client(), address.options),
 )

@@ -18,7 +18,7 @@ import redis
 
 from queues import keys
 from queues.errors import BadInput, WeirError
-from queues.lua.script import script
+from queues.lua.script import load_script
 from queues.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.kind import HalfUndone, InterventionKind
@@ -53,7 +53,7 @@ class Intervention(StoredDocument, frozen=True, kw_only=True):
     @property
     def field(self) -> str:
         """Return its field of the hash."""
-        return _field(self.kind, self.subject)
+        return _format_field(self.kind, self.subject)
 
     @property
     def given_up_at(self) -> float:
@@ -73,7 +73,9 @@ def end(control: redis.Redis, plant: str, kind: str, subject: str, now_seconds: 
 
     Raise `BadInput` if it is not in force.
     """
-    stored = cast(bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _field(kind, subject)))
+    stored = cast(
+        bytes | None, control.hget(keys.PLANT_INTERVENTIONS.build(plant), _format_field(kind, subject))
+    )
     if stored is None:
         raise BadInput("subject", f"has no active {kind[:40].replace('_', ' ')}.")
     noted = decode_document(Intervention, stored, "intervention")
@@ -103,7 +105,7 @@ def prepare_intervention(
         raise BadInput("value", f"must have at most {LONGEST} characters.")
     value = value if kind.value else ""
     noted = {intervention.field: intervention for intervention in list_active(control, name)}
-    earlier = noted.get(_field(kind.name, subject))
+    earlier = noted.get(_format_field(kind.name, subject))
     if kind.lasting and earlier is None and len(noted) >= MAX_IN_FORCE:
         raise BadInput(
             "subject",
@@ -229,8 +231,8 @@ def replace(control: redis.Redis, plant: str, noted: Intervention, by: bytes) ->
     stored = cast(bytes | None, control.hget(key, noted.field))
     if stored is None or decode_document(Intervention, stored, "intervention") != noted:
         return False
-    return bool(control.eval(script("plant/replace_note"), 1, key, noted.field, stored, by))
+    return bool(control.eval(load_script("plant/replace_note"), 1, key, noted.field, stored, by))
 
 
-def _field(kind: str, subject: str) -> str:
+def _format_field(kind: str, subject: str) -> str:
     return f"{kind} {subject}"

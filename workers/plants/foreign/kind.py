@@ -72,11 +72,11 @@ class PlantAddress:
     secret_name: str = ""
     transport: httpx.BaseTransport | None = None
 
-    def option(self, name: str, default: str = "") -> str:
+    def get_option(self, name: str, default: str = "") -> str:
         """Return the value of an option, or the default."""
         return self.options.get(name) or default
 
-    def client(self, user: str = "", url: str = "") -> PlantClient:
+    def create_client(self, user: str = "", url: str = "") -> PlantClient:
         """Return an HTTP client of the plant; with `user`, the secret is its password (else a bearer token).
 
         Raise `BadInput` if the secret may not be used there, or can't be sent.
@@ -110,7 +110,7 @@ class HalfUndone(PlantUnavailable):
         self.left = left
 
 
-def unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
+def build_unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
     """Return a table of the unusable measures, if there are any."""
     if not faults:
         return ()
@@ -142,29 +142,29 @@ class Adapter(Elastic):
     def release(self) -> None:
         """Do nothing: nothing is held."""
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return the sections of its page besides operators and tasks.
 
         They are requested every `SECTIONS_SECONDS`, between two observations. Raise what `topology` raises.
         """
         return ()
 
-    def groups(self) -> Mapping[str, ConsumerGroup]:
+    def list_groups(self) -> Mapping[str, ConsumerGroup]:
         """Return its consumer groups, and how far each is behind, as of the last `topology`."""
         return {}
 
-    def sensors(self) -> Mapping[str, SensorStatus]:
+    def get_sensor_statuses(self) -> Mapping[str, SensorStatus]:
         """Return other numbers by name from the last observation, even if that failed."""
         return {}
 
-    def proofs(self) -> Mapping[str, ProofStatus]:
+    def get_proof_statuses(self) -> Mapping[str, ProofStatus]:
         """Return operator → the value that shows that an order took effect, as of the last `topology`.
 
         Only operators are included whose number of tasks does not show it.
         """
         return {}
 
-    def revisions(self) -> Mapping[str, str]:
+    def get_revisions(self) -> Mapping[str, str]:
         """Return the deployed revision of each part, as of the last `topology`.
 
         A change is marked on the timeline.
@@ -187,7 +187,7 @@ class Adapter(Elastic):
         """
         return {}
 
-    def lives(self) -> Mapping[str, float]:
+    def get_start_times(self) -> Mapping[str, float]:
         """Return operator → its latest possible start (seconds since 1970), as of the last `topology`.
 
         Only plants that report it return it. A restarted operator is another one: earlier orders don't apply
@@ -195,7 +195,7 @@ class Adapter(Elastic):
         """
         return {}
 
-    def completions(self) -> Mapping[str, PoolSamples]:
+    def get_completions(self) -> Mapping[str, PoolSamples]:
         """Return operator → what its pool completed while fully busy, as of the last `topology`.
 
         Only kinds that report each completion return it (`AdapterKind.completes`).
@@ -292,7 +292,7 @@ class AdapterKind:
             return self.inspect(address)
         adapter = self.make(address)
         try:
-            return describe_topology(self.title, adapter.topology())
+            return describe_topology(self.title, adapter.get_topology())
         finally:
             adapter.close()
 

@@ -40,9 +40,9 @@ class PrometheusPlant(Adapter):
         self._client, self._clock, self.prometheus = client, clock, PrometheusClient(client)
         self.left_out: list[str] = []  # jobs beyond MAX_JOBS at the last observation
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return an operator for each of the first MAX_JOBS jobs. Raise `PlantUnavailable`, `InvalidPlantResponse`."""
-        up, targets = self.prometheus.values(UP, JOB), self.prometheus.values(ALL, JOB)
+        up, targets = self.prometheus.collect_values(UP, JOB), self.prometheus.collect_values(ALL, JOB)
         operators = {}
         self.left_out = [name or NO_JOB for name in sorted(targets)[MAX_JOBS:]]
         for name, count in sorted(targets.items())[:MAX_JOBS]:
@@ -54,22 +54,22 @@ class PrometheusPlant(Adapter):
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Raise `BadInput` for every task."""
-        self.topology().check_tasks(tasks)
+        self.get_topology().check_tasks(tasks)
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return jobs beyond the maximum of operators, and targets that are down, if the server shows them.
 
         Raise `PlantUnavailable` and `InvalidPlantResponse` if nothing can be read.
         """
-        more = [self._more_jobs()] if self.left_out else []
+        more = [self._build_unshown_jobs_section()] if self.left_out else []
         try:
-            return [*more, self._down()]
+            return [*more, self._build_down_targets_section()]
         except InvalidPlantResponse:
             if more:
                 return more
             raise
 
-    def _more_jobs(self) -> PlantSection:
+    def _build_unshown_jobs_section(self) -> PlantSection:
         return PlantSection(
             title="Jobs not shown",
             about=f"{len(self.left_out)} jobs; only the first {MAX_JOBS} by name are operators",
@@ -77,11 +77,15 @@ class PrometheusPlant(Adapter):
             rows=[[name[:MAX_ERROR]] for name in self.left_out[:MAX_DOWN]],
         )
 
-    def _down(self) -> PlantSection:
-        targets = self.prometheus.targets()
+    def _build_down_targets_section(self) -> PlantSection:
+        targets = self.prometheus.list_targets()
         down = [target for target in targets if target.get("health") != "up"]
         rows: list[list[str | float | None]] = [
-            [_job(target), _mask_addresses(target.get("scrapeUrl")), _mask_addresses(target.get("lastError"))]
+            [
+                _get_job(target),
+                _mask_addresses(target.get("scrapeUrl")),
+                _mask_addresses(target.get("lastError")),
+            ]
             for target in down[:MAX_DOWN]
         ]
         return PlantSection(
@@ -101,7 +105,7 @@ def _mask_addresses(text: Any) -> str:
     return remove_logins(str(text or "")[:MAX_TEXT])[:MAX_ERROR]
 
 
-def _job(target: Mapping[str, Any]) -> str:
+def _get_job(target: Mapping[str, Any]) -> str:
     labels = target.get("labels")
     return str(labels.get(JOB, NO_JOB) if isinstance(labels, dict) else NO_JOB)
 
@@ -117,10 +121,10 @@ def _jobs(plant: PrometheusPlant, topology: MeasuredTopology) -> str:
 
 def inspect(address: PlantAddress) -> FoundPlant:
     """Return the version, targets, and metrics. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
-    plant = PrometheusPlant(address.client())
+    plant = PrometheusPlant(address.create_client())
     try:
-        topology, version = plant.topology(), plant.prometheus.version()
-        metrics = plant.prometheus.metric_names()
+        topology, version = plant.get_topology(), plant.prometheus.read_version()
+        metrics = plant.prometheus.list_metric_names()
         up = sum(operator.parallelism for operator in topology.operators.values())
         inspected = describe_topology(f"Prometheus {version}", topology, [NEEDS])
         return FoundPlant(
@@ -140,7 +144,7 @@ ADAPTER = AdapterKind(
     name="prometheus",
     title="Prometheus",
     example="http://prometheus.example:9090",
-    make=lambda address: PrometheusPlant(address.client()),
+    make=lambda address: PrometheusPlant(address.create_client()),
     inspect=inspect,
     steers=False,
 )

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from queues.text.numbers import measured_number
+from queues.text.numbers import parse_measured_number
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.client import PlantClient
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -34,23 +34,23 @@ class PrometheusClient:
     def __init__(self, client: PlantClient, path: str = "") -> None:
         self._client, self._path = client, f"{path.strip('/')}/" if path.strip("/") else ""
 
-    def value(self, query: str) -> float | None:
+    def query_value(self, query: str) -> float | None:
         """Return the value of a scalar, or of the only series; None if there is none, or it is not a number.
 
         Raise `PlantUnavailable`, `PartialAnswer` with the value of the parts that answered, and `InvalidPlantResponse`
         for more than one series and for invalid PromQL.
         """
         data, missing = self._run_query(query)
-        value = self._only_value(query, data)
+        value = self._parse_single_value(query, data)
         if missing:
             raise PartialAnswer(missing, value)
         return value
 
-    def _only_value(self, query: str, data: Any) -> float | None:
+    def _parse_single_value(self, query: str, data: Any) -> float | None:
         try:
             kind, result = data["resultType"], data["result"]
             if kind == "scalar":
-                return _number(result[1])
+                return _parse_number(result[1])
             if kind != "vector":
                 raise InvalidPlantResponse(
                     f"{self._client.name}: {query[:80]} returned a {kind} instead of a single number."
@@ -61,11 +61,11 @@ class PrometheusClient:
                     " them with sum() or"
                     " max()."
                 )
-            return _number(result[0]["value"][1]) if result else None
+            return _parse_number(result[0]["value"][1]) if result else None
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise self._build_error(error) from error
 
-    def values(self, query: str, label: str) -> dict[str, float | None]:
+    def collect_values(self, query: str, label: str) -> dict[str, float | None]:
         """Return the values of a vector by the value of this label, "" if a series has none.
 
         Raise as `value` does.
@@ -77,7 +77,8 @@ class PrometheusClient:
             if data["resultType"] != "vector":
                 raise InvalidPlantResponse(f"{self._client.name}: {query[:80]} is not a vector.")
             return {
-                str(sample["metric"].get(label, "")): _number(sample["value"][1]) for sample in data["result"]
+                str(sample["metric"].get(label, "")): _parse_number(sample["value"][1])
+                for sample in data["result"]
             }
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise self._build_error(error) from error
@@ -95,26 +96,26 @@ class PrometheusClient:
         said = f"{self._client.name} returned a partial result: {missing[0][:300]}" if missing else ""
         return document.get("data"), said
 
-    def targets(self) -> list[Mapping[str, Any]]:
+    def list_targets(self) -> list[Mapping[str, Any]]:
         """Return the scraped targets: {"scrapePool", "health", "lastError", …} each."""
-        data = self._data("targets", state="active")
+        data = self._read_data("targets", state="active")
         try:
             return [dict(target) for target in data["activeTargets"]]
         except (KeyError, TypeError, ValueError) as error:
             raise self._build_error(error) from error
 
-    def version(self) -> str:
+    def read_version(self) -> str:
         try:
-            return str(self._data("status/buildinfo")["version"])
+            return str(self._read_data("status/buildinfo")["version"])
         except (KeyError, TypeError) as error:
             raise self._build_error(error) from error
 
-    def metric_names(self) -> list[str]:
+    def list_metric_names(self) -> list[str]:
         """Return all metric names, in the server's order."""
-        names = self._data("label/__name__/values")
+        names = self._read_data("label/__name__/values")
         return [str(name) for name in names] if isinstance(names, list) else []
 
-    def _data(self, endpoint: str, **query: Any) -> Any:
+    def _read_data(self, endpoint: str, **query: Any) -> Any:
         return self._document(endpoint, **query).get("data")
 
     def _document(self, endpoint: str, **query: Any) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class PrometheusClient:
         )
 
 
-def _number(text: Any) -> float | None:
+def _parse_number(text: Any) -> float | None:
     """Prometheus writes numbers as texts, with NaN and +Inf among them."""
-    value = measured_number(text)
+    value = parse_measured_number(text)
     return value if math.isfinite(value) else None

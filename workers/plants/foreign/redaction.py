@@ -62,24 +62,24 @@ def _remove_named_secrets(text: str) -> str:
         begin, name = match.end(), match[0].lower()
         end = begin
         if not match["pair"] or _FIRST.search(text, max(0, match.start() - MAX_BEGINNING), match.start()):
-            end = _value_end(text, begin, name)
+            end = _find_value_end(text, begin, name)
         shown += [text[at:begin], MASK if end > begin else ""]
         at = end
     return "".join([*shown, text[at:]])
 
 
-def _value_end(text: str, at: int, name: str) -> int:
+def _find_value_end(text: str, at: int, name: str) -> int:
     """Return the end of a value: a text, or a word with everything that it has in brackets.
 
     After `Authorization:` the value is a scheme and a word, in a cookie many words.
     """
     if _QUOTE.match(text, at):
-        return _text_end(text, at)
+        return _find_text_end(text, at)
     words = 2 if "authorization" in name else 1
     while at < len(text):
         each = text[at]
         if each in CLOSING:
-            at = _bracket_end(text, at)
+            at = _find_bracket_end(text, at)
         elif each.isspace() and (words > 1 or ("cookie" in name and text[at - 1] == ";")):
             words, at = words - 1, at + 1
         elif each.isspace() or each in ",)]}":
@@ -89,7 +89,7 @@ def _value_end(text: str, at: int, name: str) -> int:
     return at
 
 
-def _text_end(text: str, at: int) -> int:
+def _find_text_end(text: str, at: int) -> int:
     """Return the position after the closing quote, which is escaped like the opening one."""
     match = _QUOTE.match(text, at)
     assert match is not None
@@ -102,7 +102,7 @@ def _text_end(text: str, at: int) -> int:
     return len(text)
 
 
-def _bracket_end(text: str, at: int) -> int:
+def _find_bracket_end(text: str, at: int) -> int:
     """Return the position after the bracket that closes the one at `at`."""
     is_open: list[str] = []
     while match := _MARK.search(text, at):
@@ -110,7 +110,7 @@ def _bracket_end(text: str, at: int) -> int:
         if match[0] in CLOSING:
             is_open.append(CLOSING[match[0]])
         elif match[0][-1] in "'\"":
-            at = _text_end(text, match.start())
+            at = _find_text_end(text, match.start())
         elif match[0] == is_open[-1]:
             is_open.pop()
         if not is_open:
@@ -125,7 +125,7 @@ def _is_token(word: str) -> bool:
     return any(map(str.isdigit, longest)) and any(map(str.isalpha, longest))
 
 
-def arguments(args: str, kwargs: str, shown: str = SHOWN) -> str:
+def format_arguments(args: str, kwargs: str, shown: str = SHOWN) -> str:
     """Return the arguments of a task from its event ("" if it has none)."""
     told = [argument for argument in (args, kwargs) if argument and argument not in ("()", "[]", "{}")]
     if shown == HIDDEN:

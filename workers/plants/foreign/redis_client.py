@@ -9,7 +9,7 @@ from typing import Any, cast
 import redis
 from redis.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection, parse_url
 
-from queues.errors import connection_reason, first_line
+from queues.errors import describe_connection_error, get_first_line
 from workers.plants.foreign.answer_limit import AnswerLimit, answer_seconds
 from workers.plants.plant import InvalidPlantResponse
 
@@ -71,7 +71,7 @@ _BOUNDED: dict[Any, Any] = {
 }
 
 
-def client(connection: Any = Connection, **options: Any) -> redis.Redis:
+def create_client(connection: Any = Connection, **options: Any) -> redis.Redis:
     """Return a client.
 
     connection: the redis-py class to replace by a bounded one. Close it, or use a context.
@@ -86,7 +86,7 @@ def client(connection: Any = Connection, **options: Any) -> redis.Redis:
     return redis.Redis.from_pool(pool)
 
 
-def client_of(name: str, address: str) -> redis.Redis:
+def open_client(name: str, address: str) -> redis.Redis:
     """Return a client of the address. Raise `InvalidPlantResponse`.
 
     `name` appears in error messages; the address, which has a password, does not.
@@ -98,7 +98,7 @@ def client_of(name: str, address: str) -> redis.Redis:
     try:
         parse: Any = parse_url  # redis-py has no type hints here
         options: dict[str, Any] = dict(parse(address))
-        return client(options.pop("connection_class", Connection), **options)
+        return create_client(options.pop("connection_class", Connection), **options)
     except (ValueError, TypeError):
         # Its message would contain a part of the address.
         raise InvalidPlantResponse(
@@ -116,7 +116,7 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, redis.TimeoutError) or isinstance(cause, TimeoutError):
         return f"no complete response within {answer_seconds():g} s"
     if isinstance(cause, OSError):
-        return connection_reason(cause.strerror or cause)
+        return describe_connection_error(cause.strerror or cause)
     if isinstance(error, redis.ConnectionError) and not isinstance(error, redis.AuthenticationError):
         return "the server closed the connection"
-    return first_line(error)
+    return get_first_line(error)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.parallelism.measured_topology import MeasuredTopology
-from controllers.parallelism.usable_measures import usable_measures
+from controllers.parallelism.usable_measures import clear_unusable_measures
 from queues.checks import is_number
 from queues.errors import BadInput
 from workers.documents.plants import PlantSection
-from workers.plants.foreign.client import PlantClient, first_error
-from workers.plants.foreign.kind import Adapter, AdapterKind, unusable_section
+from workers.plants.foreign.client import PlantClient, find_first_error
+from workers.plants.foreign.kind import Adapter, AdapterKind, build_unusable_section
 from workers.plants.holding import SECONDS, PlantHeld
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -29,9 +29,9 @@ class RemotePlant(Adapter):
         self._client = client
         self._faults: Sequence[str] = ()  # unusable measures of the last topology
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the plant's current topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
-        document, self._faults = usable_measures(self._ask("GET", "gettopology"))
+        document, self._faults = clear_unusable_measures(self._ask("GET", "gettopology"))
         try:
             return MeasuredTopology.from_document(document)
         except BadInput as error:
@@ -39,9 +39,9 @@ class RemotePlant(Adapter):
                 f"{self._client.name} returned an invalid response ({error})."
             ) from error
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return measures that were left out of the last topology, if there are any."""
-        return unusable_section(self._faults)
+        return build_unusable_section(self._faults)
 
     def hold(self, seconds: float) -> None:
         """Hold its own parallelism loops for this time. Raise `PlantHeld` while another controller has it."""
@@ -67,7 +67,7 @@ class RemotePlant(Adapter):
         status, document = self._client.ask(method, operation, **query)
         if status == 200:
             return document
-        name, (field, message) = self._client.name, first_error(document)
+        name, (field, message) = self._client.name, find_first_error(document)
         if status == 409 and isinstance(document, dict) and isinstance(document.get("holder"), str):
             until = document.get("until")
             raise PlantHeld(name, document["holder"], float(until) if is_number(until) else 0.0)
@@ -82,6 +82,6 @@ ADAPTER = AdapterKind(
     name="weir",
     title="Weir (control API)",
     example="https://weir.example/control/main/v1",
-    make=lambda address: RemotePlant(address.client()),
+    make=lambda address: RemotePlant(address.create_client()),
     let_go_by_hand="A hold of the remote plant expires after at most 1 hour.",
 )

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from queues.errors import WeirError
 from workers.documents.plants import PlantStatus
 from workers.documents.snapshot import Snapshot
-from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.watch import SEEN
 from workers.plants.models import PlantOrder, RegisteredPlant
@@ -41,7 +41,7 @@ def repeat(
 
 
 def _is_due(order: PlantOrder, row: PlantStatus | None) -> bool:
-    kind = kinds().get(order.plant.kind)
+    kind = list_kinds().get(order.plant.kind)
     status = row.orders.get(order.operator) if row is not None and row.state == SEEN else None
     if kind is None or not kind.ends_idle or status is None or status.now is None:
         return False

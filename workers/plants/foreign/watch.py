@@ -19,8 +19,8 @@ from queues import checks
 from queues.errors import BadInput, WeirError
 from queues.stored_document import BadDocument, decode_document, encode_document, replace_fields
 from workers.documents.plants import PlantSection, PlantStatus, SensorStatus
-from workers.plants.foreign.adapters import adapter_of, list_adapters
-from workers.plants.foreign.answer_limit import stale_seconds
+from workers.plants.foreign.adapters import create_adapter, list_adapters
+from workers.plants.foreign.answer_limit import compute_stale_seconds
 from workers.plants.foreign.group_measures import GroupMeasures
 from workers.plants.foreign.kind import SECTIONS_SECONDS, Adapter
 from workers.plants.models import RegisteredPlant
@@ -60,9 +60,9 @@ class PlantObserver:
         """Observe once. Any failure is kept as a sentence."""
         try:
             self._adapter = self._adapter or self._build_adapters()
-            topology, at = replace(self._adapter.topology(), plant=self.row.name), self._monotonic()
+            topology, at = replace(self._adapter.get_topology(), plant=self.row.name), self._monotonic()
             self._keep(self._build_status(self._adapter, topology), at)
-            sections = self._sections_now(self._adapter)
+            sections = self._refresh_sections(self._adapter)
             if sections is not self._sections:
                 self._sections = sections
                 self._keep(self._build_status(self._adapter, topology), at)
@@ -73,7 +73,7 @@ class PlantObserver:
             logger.exception("The observation of plant %s failed.", self.row.name)
             self._keep_error(f"the observation failed ({type(error).__name__}).")
         if self._adapter is not None:
-            self._keep_sensors(self._adapter.sensors())
+            self._keep_sensors(self._adapter.get_sensor_statuses())
 
     def _keep(self, found: PlantStatus, at: float) -> None:
         with self._lock:
@@ -92,14 +92,14 @@ class PlantObserver:
             adapter, self._adapter = self._adapter, None
             _close(adapter)
 
-    def status(self) -> PlantStatus:
+    def build_status(self) -> PlantStatus:
         """Return the status for the snapshot."""
         with self._lock:
             topology, seen_at, error = self._seen, self._seen_at, self._error
             sensors, known_at = dict(self._sensors), dict(self._known_at)
         now = self._monotonic()
         age_seconds = None if seen_at is None else round(now - seen_at, 1)
-        longest = stale_seconds() + max(0.0, (self.observe_seconds or 0.0) - OBSERVE_SECONDS)
+        longest = compute_stale_seconds() + max(0.0, (self.observe_seconds or 0.0) - OBSERVE_SECONDS)
         state = UNSEEN if age_seconds is None else STALE if age_seconds > longest else SEEN
         if state != SEEN:  # the last state is shown, and none of its figures count
             topology = replace_fields(topology, tasks=None, in_per_second=None, latency_seconds=None)
@@ -129,12 +129,12 @@ class PlantObserver:
             kind=self.row.kind,
             topology=topology.to_document(),
             sections=list(self._sections),
-            groups=dict(adapter.groups()),
-            revisions=dict(adapter.revisions()),
-            proofs=dict(adapter.proofs()),
+            groups=dict(adapter.list_groups()),
+            revisions=dict(adapter.get_revisions()),
+            proofs=dict(adapter.get_proof_statuses()),
             set_to=dict(adapter.set_to()),
-            lives=dict(adapter.lives()),
-            completions=dict(adapter.completions()),
+            lives=dict(adapter.get_start_times()),
+            completions=dict(adapter.get_completions()),
             missed_workers=dict(adapter.list_missed_workers()),
             unserved_queues=dict(adapter.list_unserved_queues()),
         )
@@ -143,7 +143,7 @@ class PlantObserver:
             decode_document(PlantStatus, text, "plant")
             MeasuredTopology.from_document(status.topology)  # in the form that pages and loops read
             if not all(
-                checks.storable(name) == name for name in topology.operators
+                checks.make_storable(name) == name for name in topology.operators
             ):  # in the form of their ledger
                 raise BadInput("operators", "contain a NUL character in a name")
         except (UnicodeEncodeError, BadDocument, BadInput) as error:
@@ -159,14 +159,14 @@ class PlantObserver:
             )
         return _add_figures(status, topology)
 
-    def _sections_now(self, adapter: Adapter) -> Sequence[PlantSection]:
+    def _refresh_sections(self, adapter: Adapter) -> Sequence[PlantSection]:
         """Return the sections, requested at their interval; before it has passed, return the last ones."""
         now = self._monotonic()
         if self._asked_at is not None and now - self._asked_at < SECTIONS_SECONDS:
             return self._sections
         self._asked_at = now
         try:
-            self._answered, self._answered_at = adapter.sections(), now
+            self._answered, self._answered_at = adapter.list_sections(), now
         except WeirError as error:  # the measures are valid all the same
             logger.info("The sections of plant %s can't be read: %s", self.row.name, error)
             return [_older(error, self._answered_at, now), *self._answered]
@@ -191,7 +191,7 @@ class PlantWatch:
     def __init__(
         self,
         plants: Callable[[], Iterable[RegisteredPlant]] = list_adapters,
-        make: Callable[[RegisteredPlant], Adapter] = adapter_of,
+        make: Callable[[RegisteredPlant], Adapter] = create_adapter,
         monotonic: Callable[[], float] = time.monotonic,
         observe_seconds: float = OBSERVE_SECONDS,
     ) -> None:
@@ -201,14 +201,14 @@ class PlantWatch:
         self._loaded_at: float | None = None
         self._measures = GroupMeasures()
 
-    def rows(self) -> dict[str, PlantStatus]:
+    def collect_rows(self) -> dict[str, PlantStatus]:
         """Return plant → its last status."""
         now = self._monotonic()
         if self._loaded_at is None or now - self._loaded_at >= RELOAD_SECONDS:
             self._loaded_at = now
             self._follow(self._plants())
         watched = {name: lookout for name, (lookout, *_) in sorted(self._running.items())}
-        statuses = {name: lookout.status() for name, lookout in watched.items()}
+        statuses = {name: lookout.build_status() for name, lookout in watched.items()}
         measured = self._measures.join_groups(
             statuses, {name: each.row.options for name, each in watched.items()}
         )
@@ -232,7 +232,7 @@ class PlantWatch:
         """Observe exactly these plants; the observation of a changed plant restarts."""
         wanted = {row.name: row for row in rows}
         for name, (lookout, ended, _) in list(self._running.items()):
-            if name not in wanted or _differs(wanted[name], lookout.row):
+            if name not in wanted or _has_different_settings(wanted[name], lookout.row):
                 ended.set()
                 del self._running[name]
         for name, row in wanted.items():
@@ -275,7 +275,7 @@ def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus
         operator.measure("outputs") for operator in topology.operators.values() if operator.kind == "source"
     ]
     known = [given_operator for given_operator in given if given_operator is not None]
-    latencies = [topology.path_latency_seconds(path) for path in topology.paths.values()]
+    latencies = [topology.compute_path_latency_seconds(path) for path in topology.paths.values()]
     return replace_fields(
         status,
         tasks=sum(operator.parallelism for operator in topology.operators.values() if operator.fixed is None),
@@ -284,6 +284,6 @@ def _add_figures(status: PlantStatus, topology: MeasuredTopology) -> PlantStatus
     )
 
 
-def _differs(one: RegisteredPlant, other: RegisteredPlant) -> bool:
+def _has_different_settings(one: RegisteredPlant, other: RegisteredPlant) -> bool:
     fields = ("kind", "url", "options", "secret_environment")
     return any(getattr(one, field) != getattr(other, field) for field in fields)

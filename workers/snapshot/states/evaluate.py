@@ -2,16 +2,16 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from controllers.framework.reason import percent
+from controllers.framework.reason import format_percent
 from queues.nodes.node_state import OFFLINE
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
-from workers.snapshot.states.host import host_states
+from workers.snapshot.states.host import iterate_host_states
 from workers.snapshot.states.judgement import Fault, Watched
 from workers.snapshot.states.limits import SHIPPED, Limits
-from workers.snapshot.states.loop import loop_state
-from workers.snapshot.states.node import node_state
-from workers.snapshot.states.pipeline import pipeline_states
+from workers.snapshot.states.loop import build_loop_state
+from workers.snapshot.states.node import build_node_state
+from workers.snapshot.states.pipeline import iterate_pipeline_states
 from workers.snapshot.states.queue import queue_state
 from workers.steering import stopped
 
@@ -31,10 +31,10 @@ def evaluate_states(
     Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `Watched`.
     """
     watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
-    return {f"{state.kind}/{state.name}": state for state in _states(watched)}
+    return {f"{state.kind}/{state.name}": state for state in _iterate_states(watched)}
 
 
-def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:
+def get_states(snapshot: Snapshot) -> Mapping[str, SubjectState]:
     """Return the published states of a snapshot.
 
     For an archived one without states, they are evaluated without a past.
@@ -42,30 +42,30 @@ def states_of(snapshot: Snapshot) -> Mapping[str, SubjectState]:
     return snapshot.states or evaluate_states(snapshot)
 
 
-def _states(watched: Watched) -> Iterator[SubjectState]:
+def _iterate_states(watched: Watched) -> Iterator[SubjectState]:
     snapshot = watched.snapshot
-    yield from _plant(watched)
-    yield from (node_state(watched, *item) for item in snapshot.nodes.items())
+    yield from _iterate_plant_states(watched)
+    yield from (build_node_state(watched, *item) for item in snapshot.nodes.items())
     yield from (queue_state(watched, *item) for item in snapshot.queues.items())
-    yield from pipeline_states(watched)
-    yield from host_states(watched)
-    yield from (loop_state(watched, *item) for item in snapshot.loops.items())
+    yield from iterate_pipeline_states(watched)
+    yield from iterate_host_states(watched)
+    yield from (build_loop_state(watched, *item) for item in snapshot.loops.items())
 
 
-def _plant(watched: Watched) -> Iterator[SubjectState]:
+def _iterate_plant_states(watched: Watched) -> Iterator[SubjectState]:
     """Return the states of the whole plant."""
     snapshot = watched.snapshot
     if not snapshot.nodes:
         fault = Fault("critical", "No node is configured yet.")
-        yield watched.state("plant", "nodes", [fault], sign=OFFLINE)
+        yield watched.get_state("plant", "nodes", [fault], sign=OFFLINE)
     slots = snapshot.totals.worker_slots
     if any(queue.kind == "jobs" for queue in snapshot.queues.values()) and slots is not None:
         missing = f"No worker is processing the jobs queues: {stopped.explain_no_slots(snapshot)}."
-        yield watched.state(
-            "plant", "workers", watched.fault("plant", "workers", "workers_missing", slots, missing, {})
+        yield watched.get_state(
+            "plant", "workers", watched.find_faults("plant", "workers", "workers_missing", slots, missing, {})
         )
     share = snapshot.totals.shed_share
     if share is not None:
-        lost = f"Events are shed: {percent(share, 2)} of the events that patterns could use."
-        faults = watched.fault("plant", "shedding", "shedding", 100 * share, lost, {})
-        yield watched.state("plant", "shedding", faults)
+        lost = f"Events are shed: {format_percent(share, 2)} of the events that patterns could use."
+        faults = watched.find_faults("plant", "shedding", "shedding", 100 * share, lost, {})
+        yield watched.get_state("plant", "shedding", faults)

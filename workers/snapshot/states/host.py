@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from queues.nodes.node_state import OFFLINE
 from workers.alerts.evaluation.impact import FIRST_STEPS
-from workers.documents.hosts import HostStatus, role_of
+from workers.documents.hosts import HostStatus, parse_role
 from workers.documents.states import SubjectState
 from workers.snapshot.states.clock import clock_fault
 from workers.snapshot.states.judgement import Fault, Watched
@@ -12,36 +12,36 @@ from workers.snapshot.states.judgement import Fault, Watched
 GONE_SECONDS = 300.0  # a host that stopped reporting is listed for this time, then counts as having left
 
 
-def host_states(watched: Watched) -> Iterator[SubjectState]:
+def iterate_host_states(watched: Watched) -> Iterator[SubjectState]:
     """Return the states of hosts that report or reported until recently."""
     hosts = watched.snapshot.hosts
     for name, host in hosts.items():
-        yield _state(watched, name, host)
+        yield _build_state(watched, name, host)
     for name, reason in watched.unreadable.items():
-        yield _unreadable(watched, name, reason)
+        yield _build_unreadable_state(watched, name, reason)
     for before in watched.before.values():
         is_shown = before.name in hosts or before.name in watched.unreadable
-        if before.kind == "host" and not is_shown and (silent := _silent(watched, before)):
+        if before.kind == "host" and not is_shown and (silent := _build_silent_state(watched, before)):
             yield silent
 
 
-def _unreadable(watched: Watched, name: str, reason: str) -> SubjectState:
+def _build_unreadable_state(watched: Watched, name: str, reason: str) -> SubjectState:
     fault = Fault(
         "warning",
         f"The report of worker host {name} can't be read ({reason}).",
         "Run the host with the same version of Weir as the console.",
     )
-    return watched.state("host", name, [fault], sign=OFFLINE, word="Unreadable", stale=True)
+    return watched.get_state("host", name, [fault], sign=OFFLINE, word="Unreadable", stale=True)
 
 
-def _state(watched: Watched, name: str, host: HostStatus) -> SubjectState:
+def _build_state(watched: Watched, name: str, host: HostStatus) -> SubjectState:
     trouble = host.trouble or ""
     sentence = f"The pool of {name} differs from its setting: {trouble.rstrip('.')}."
-    faults = watched.fault("host", name, "pool_refuses", 1.0 if trouble else 0.0, sentence)
-    return watched.state("host", name, [*faults, *clock_fault(name, host.ahead_seconds or 0.0)])
+    faults = watched.find_faults("host", name, "pool_refuses", 1.0 if trouble else 0.0, sentence)
+    return watched.get_state("host", name, [*faults, *clock_fault(name, host.ahead_seconds or 0.0)])
 
 
-def _silent(watched: Watched, before: SubjectState) -> SubjectState | None:
+def _build_silent_state(watched: Watched, before: SubjectState) -> SubjectState | None:
     """Return the state of a silent host; None for one that reported its end.
 
     A worker that is stopped does so.
@@ -49,8 +49,8 @@ def _silent(watched: Watched, before: SubjectState) -> SubjectState | None:
     name = before.name
     if watched.listed is not None and name not in watched.listed:
         return None
-    role = role_of(name)
+    role = parse_role(name)
     step = FIRST_STEPS["workers_missing"] if role == "jobs" else f"Start a worker host of role {role}."
     fault = Fault("warning", f"Worker host {name} has stopped reporting.", step)
-    state = watched.state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
+    state = watched.get_state("host", name, [fault], sign=OFFLINE, word="Not reporting", stale=True)
     return None if watched.at - (state.since or watched.at) > GONE_SECONDS else state

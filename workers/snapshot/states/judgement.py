@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from controllers.framework.reason import capitalize
 from queues.nodes.node_state import BUSY, NORMAL, STATES, TOOBUSY
-from workers.alerts.evaluation.impact import first_step
+from workers.alerts.evaluation.impact import describe_first_step
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SEVERITIES, Severity, SubjectFinding, SubjectState
 from workers.snapshot.states.limits import Limits, RuleLimit
@@ -66,7 +66,7 @@ class Watched:
         before = self.before.get(f"{kind}/{name}")
         return self.limits.list_exceeded(condition, labels, value, before.rules if before else ())
 
-    def fault(
+    def find_faults(
         self,
         kind: str,
         name: str,
@@ -84,7 +84,7 @@ class Watched:
         rules = tuple(limit.rule for limit in exceeded)
         queue = self.snapshot.queues.get(name) if kind == "queue" else None
         consumers = (queue.kind or "") if queue else ""
-        return [Fault(severity, sentence, first_step(condition, consumers), rules)]
+        return [Fault(severity, sentence, describe_first_step(condition, consumers), rules)]
 
     def find_start(self, kind: str, name: str, severity: Severity, sign: str | None, stale: bool) -> float:
         """Return since when severity, sign, and staleness are as they are now."""
@@ -94,7 +94,7 @@ class Watched:
         unchanged = (before.severity, before.sign, before.stale) == (severity, sign, stale)
         return before.since if unchanged else self.at
 
-    def state(
+    def get_state(
         self,
         kind: str,
         name: str,

@@ -30,7 +30,7 @@ class RuleLimit:
 
         Between the thresholds, and while the value is unknown, the previous result stays.
         """
-        signal = self.thresholds.signal(value)
+        signal = self.thresholds.compute_signal(value)
         return was_beyond if signal in ("between", "unknown") else signal == "on"
 
 
@@ -55,7 +55,9 @@ class Limits:
             if matching_limit.is_beyond(value, matching_limit.rule in before)
         ]
 
-    def severity(self, condition: str, labels: Mapping[str, str], otherwise: Severity) -> Severity:
+    def find_highest_severity(
+        self, condition: str, labels: Mapping[str, str], otherwise: Severity
+    ) -> Severity:
         """Return the highest severity of a condition's rules for a subject.
 
         otherwise: the result where no rule is about it.
@@ -65,7 +67,7 @@ class Limits:
         return max(severities, key=SEVERITIES.index, default=otherwise)
 
 
-def limits_of(rules: Iterable[AlertRule]) -> Limits:
+def build_limits(rules: Iterable[AlertRule]) -> Limits:
     """Return the limits of the existing rules; conditions without an enabled rule have their defaults.
 
     A rule with a condition of another version of Weir is ignored, as the alerter does.

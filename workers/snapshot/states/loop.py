@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from workers.alerts.conditions.evidence import STALE
-from workers.alerts.conditions.loop_words import loop_words
+from workers.alerts.conditions.loop_words import describe_loop
 from workers.documents.loops import LoopStatus
 from workers.documents.states import SubjectState
 from workers.snapshot.states.judgement import Fault, Watched
@@ -16,22 +16,22 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def loop_state(watched: Watched, name: str, loop: LoopStatus) -> SubjectState:
+def build_loop_state(watched: Watched, name: str, loop: LoopStatus) -> SubjectState:
     """Return the state of one loop."""
     word = WORDS.get(loop.mode, loop.mode)
-    return watched.state("loop", name, list(_faults(watched, name, loop)), word=word)
+    return watched.get_state("loop", name, list(_iterate_faults(watched, name, loop)), word=word)
 
 
-def _faults(watched: Watched, name: str, loop: LoopStatus) -> Iterator[Fault]:
+def _iterate_faults(watched: Watched, name: str, loop: LoopStatus) -> Iterator[Fault]:
     labels = {"loop": name, **loop.target}
     if loop.at is None or not loop.interval_seconds:
         return
     # The absolute difference: a clock set back must not make a loop seem busy for that time.
     late = abs(watched.at - loop.at)
-    silent = f"{loop_words(name)} has made no decision for {late:.0f} s."
-    faults = watched.fault("loop", name, "loop_silent", late / loop.interval_seconds, silent, labels)
+    silent = f"{describe_loop(name)} has made no decision for {late:.0f} s."
+    faults = watched.find_faults("loop", name, "loop_silent", late / loop.interval_seconds, silent, labels)
     yield from faults
     if loop.blind_since is not None and not faults:
         seconds = max(0.0, loop.at - loop.blind_since) if loop.limited_by == STALE else 0.0
-        blind = f"{loop_words(name)} has had no valid measurement for {seconds:.0f} s."
-        yield from watched.fault("loop", name, "loop_stale", seconds, blind, labels)
+        blind = f"{describe_loop(name)} has had no valid measurement for {seconds:.0f} s."
+        yield from watched.find_faults("loop", name, "loop_stale", seconds, blind, labels)

@@ -8,7 +8,12 @@ from collections.abc import Iterator, Mapping
 
 from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY, IDLE, NORMAL, OFFLINE, OVERLOADED, TOOBUSY
-from workers.alerts.evaluation.impact import FIRST_STEPS, first_step, join_names, takers
+from workers.alerts.evaluation.impact import (
+    FIRST_STEPS,
+    describe_first_step,
+    join_names,
+    list_receiving_nodes,
+)
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
@@ -24,19 +29,19 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectState:
+def build_node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectState:
     """Return the state of one node."""
-    return watched.state(
+    return watched.get_state(
         "node",
         name,
-        list(_faults(watched, name, node)),
+        list(_iterate_faults(watched, name, node)),
         sign=node.state or OFFLINE,
         word="Unreadable" if node.unreadable is not None else WORDS.get(node.state or "", "Never reported"),
         stale=node.stale,
     )
 
 
-def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
+def _iterate_faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
     if node.unreadable is not None:
         yield Fault(
             "critical",
@@ -52,7 +57,7 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
         )
         return
     if node.state == OFFLINE:
-        yield _silent(watched, name, node)
+        yield _build_silence_fault(watched, name, node)
         return
     if node.state in OVERLOADED:
         yield _find_overload(watched, name, node)
@@ -62,12 +67,12 @@ def _faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
     if used is not None and capacity and not node.stale:
         share = 100 * used / capacity
         sentence = f"Node {name} uses {share:.0f} % of its memory."
-        yield from watched.fault("node", name, "node_memory", share, sentence)
+        yield from watched.find_faults("node", name, "node_memory", share, sentence)
 
 
 def _find_overload(watched: Watched, name: str, node: NodeStatus) -> Fault:
     labels = {"node": name}
-    severity = watched.limits.severity("node_toobusy", labels, "critical")
+    severity = watched.limits.find_highest_severity("node_toobusy", labels, "critical")
     if node.state == BUSY:
         severity = min(severity, "warning", key=SEVERITIES.index)
     percent = 100 * (node.utilisation or 0.0)
@@ -76,7 +81,7 @@ def _find_overload(watched: Watched, name: str, node: NodeStatus) -> Fault:
     return Fault(severity, sentence, FIRST_STEPS["node_toobusy"], tuple(rule.rule for rule in rules))
 
 
-def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
+def _build_silence_fault(watched: Watched, name: str, node: NodeStatus) -> Fault:
     age = node.age_seconds
     silent = f"has not reported for {age:.0f} s" if age is not None else "is not reporting"
     if is_emptied(name, watched.snapshot):
@@ -86,10 +91,10 @@ def _silent(watched: Watched, name: str, node: NodeStatus) -> Fault:
         verb = "is" if node.points == 1 else "are"
         held = f"its {format_count(node.points, 'point')} {verb} {_list_served_applications(watched, name)}"
     rules = watched.list_exceeded("node", name, "node_lost", age, {"node": name})
-    step = first_step("node_lost", points=node.points or 0)
+    step = describe_first_step("node_lost", points=node.points or 0)
     return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(rule.rule for rule in rules))
 
 
 def _list_served_applications(watched: Watched, lost: str) -> str:
-    serving = takers(watched.snapshot, lost)
+    serving = list_receiving_nodes(watched.snapshot, lost)
     return f"served by {join_names(serving)}" if serving else "not served by any node"

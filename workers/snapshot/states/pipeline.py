@@ -43,14 +43,16 @@ SIGNS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def pipeline_states(watched: Watched) -> Iterator[SubjectState]:
+def iterate_pipeline_states(watched: Watched) -> Iterator[SubjectState]:
     """Return the states of the process, where a queue requires it, and of each application."""
     snapshot = watched.snapshot
     needed = any(queue.kind == "pipeline" for queue in snapshot.queues.values())
     if not needed and not snapshot.pipeline.applications:
         return
-    applications = [_application(watched, name, row) for name, row in snapshot.pipeline.applications.items()]
-    yield _process(watched, snapshot.pipeline, applications)
+    applications = [
+        _build_application_state(watched, name, row) for name, row in snapshot.pipeline.applications.items()
+    ]
+    yield _build_process_state(watched, snapshot.pipeline, applications)
     yield from applications
 
 
@@ -60,38 +62,40 @@ def _is_down(pipeline: PipelineStatus) -> bool:
     return pipeline.state in UNHEARD or (pipeline.state == FAILED and FAILED not in own)
 
 
-def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectState]) -> SubjectState:
+def _build_process_state(
+    watched: Watched, row: PipelineStatus, applications: list[SubjectState]
+) -> SubjectState:
     of_application = [application for application in applications if application.finding]
     within = None
     if not _is_down(row) and of_application:
         worst = max(of_application, key=lambda finding: SEVERITIES.index(finding.severity))
         within = f"application/{worst.name}"
-    faults = list(_faults_of_process(watched, row))
+    faults = list(_iterate_process_faults(watched, row))
     never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
     sign, word = SIGNS.get(row.state or never, (None, "Not known yet"))
     stale, known = row.state in OUTDATED, row.state is not None
-    state = watched.state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
+    state = watched.get_state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
     return replace_fields(state, within=within)
 
 
-def _faults_of_process(watched: Watched, row: PipelineStatus) -> Iterator[Fault]:
+def _iterate_process_faults(watched: Watched, row: PipelineStatus) -> Iterator[Fault]:
     since = watched.before.get(f"pipeline/{SUBJECT}")
     seconds = watched.at - since.since if since is not None and since.since is not None else 0.0
     if row.state is None:
         never: Severity = "critical" if seconds > START_SECONDS or _was(since, "critical") else "notice"
         yield Fault(never, "The pipeline has not reported yet.", FIRST_STEPS["pipeline_down"])
     elif row.state == NOT_REPORTING:
-        yield _down(
+        yield _build_down_fault(
             watched, row.age_seconds, f"The pipeline has not reported for {row.age_seconds or 0:.0f} s."
         )
     elif row.state == FAILED:
-        yield _down(watched, seconds, f"The pipeline failed: {_sentence(row.error)}.")
+        yield _build_down_fault(watched, seconds, f"The pipeline failed: {_format_reason(row.error)}.")
     else:
-        yield from _faults_of(row.state, "The pipeline", row.error, row.hindrance)
+        yield from _iterate_state_faults(row.state, "The pipeline", row.error, row.hindrance)
         lag = row.watermark_lag_seconds
         said = "its lag is unknown" if lag is None else f"event time is {lag:,.0f} s behind"
         late = f"The pipeline is lagging: {said}."
-        yield from watched.fault("pipeline", SUBJECT, "pipeline_lag", lag, late)
+        yield from watched.find_faults("pipeline", SUBJECT, "pipeline_lag", lag, late)
         yield from clock_fault("the pipeline's host", row.ahead_seconds or 0.0)
 
 
@@ -99,30 +103,37 @@ def _was(before: SubjectState | None, severity: Severity) -> bool:
     return before is not None and before.severity == severity
 
 
-def _down(watched: Watched, seconds: float | None, sentence: str) -> Fault:
+def _build_down_fault(watched: Watched, seconds: float | None, sentence: str) -> Fault:
     rules = watched.list_exceeded("pipeline", SUBJECT, "pipeline_down", seconds, {"pipeline": SUBJECT})
     return Fault("critical", sentence, FIRST_STEPS["pipeline_down"], tuple(rule.rule for rule in rules))
 
 
-def _application(watched: Watched, name: str, row: ApplicationStatus) -> SubjectState:
+def _build_application_state(watched: Watched, name: str, row: ApplicationStatus) -> SubjectState:
     pipeline = watched.snapshot.pipeline
     if _is_down(pipeline):
         down_sign, down_word = SIGNS[pipeline.state or NOT_REPORTING]
         fault = Fault("critical", f"{name} is down because the pipeline is down.")
-        state = watched.state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
+        state = watched.get_state("application", name, [fault], sign=down_sign, word=down_word, stale=True)
         return replace_fields(state, within=f"pipeline/{SUBJECT}")
     sign, word = SIGNS.get(row.state, (None, row.state.capitalize()))
-    faults = [*_faults_of(row.state, name, row.error, row.hindrance), *_find_unpublished(watched, name, row)]
-    return watched.state("application", name, faults, sign=sign, word=word, stale=row.state in OUTDATED)
+    faults = [
+        *_iterate_state_faults(row.state, name, row.error, row.hindrance),
+        *_find_unpublished(watched, name, row),
+    ]
+    return watched.get_state("application", name, faults, sign=sign, word=word, stale=row.state in OUTDATED)
 
 
-def _faults_of(state: str | None, name: str, error: str | None, stall: str | None) -> Iterator[Fault]:
+def _iterate_state_faults(
+    state: str | None, name: str, error: str | None, stall: str | None
+) -> Iterator[Fault]:
     if state == FAILED:
-        yield Fault("critical", f"{name} failed: {_sentence(error)}.", FIRST_STEPS["pipeline_down"])
+        yield Fault("critical", f"{name} failed: {_format_reason(error)}.", FIRST_STEPS["pipeline_down"])
     elif state == STALLED:
-        yield Fault("critical", f"{name} is stalled: {_sentence(stall)}.", FIRST_STEPS["pipeline_stalled"])
+        yield Fault(
+            "critical", f"{name} is stalled: {_format_reason(stall)}.", FIRST_STEPS["pipeline_stalled"]
+        )
     elif state == STARTING:
-        again = f" again after a failure: {_sentence(error)}" if error else ""
+        again = f" again after a failure: {_format_reason(error)}" if error else ""
         yield Fault(
             "warning" if error else "notice", f"{name} is starting{again}; events wait in its queues."
         )
@@ -143,5 +154,5 @@ def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> It
         yield Fault("notice" if pause else worst, wait, "" if pause else FIRST_STEPS["queue_wait"])
 
 
-def _sentence(text: str | None) -> str:
+def _format_reason(text: str | None) -> str:
     return (text or "no reason given").rstrip(".")

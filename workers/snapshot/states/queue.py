@@ -15,13 +15,15 @@ FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer ta
 def queue_state(watched: Watched, name: str, queue: QueueStatus) -> SubjectState:
     """Return the state of one queue."""
     known = queue.waiting_events == 0 or None not in (queue.waiting_events, queue.wait_seconds)
-    return watched.state("queue", name, list(_faults(watched, name, queue)), known=known)
+    return watched.get_state("queue", name, list(_iterate_faults(watched, name, queue)), known=known)
 
 
-def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
+def _iterate_faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
     dead = queue.dead_letters
-    behind = watched.fault("queue", name, "queue_wait", queue.wait_seconds, _find_delay(watched, name, queue))
-    late = [*behind, *_slow(watched, name, queue)]
+    behind = watched.find_faults(
+        "queue", name, "queue_wait", queue.wait_seconds, _find_delay(watched, name, queue)
+    )
+    late = [*behind, *_iterate_latency_faults(watched, name, queue)]
     pause = find_pause(name, CONSUMPTION, watched.snapshot)
     if pause is None:
         yield from late
@@ -32,10 +34,10 @@ def _faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
             "notice", f"{pause_in_words(name, pause)} {capitalize(_measure_wait(queue))}.", rules=rules
         )
     held = f"Queue {name} has {format_count(dead or 0, 'dead letter')}."
-    yield from watched.fault("queue", name, "dead_letters", dead, held)
+    yield from watched.find_faults("queue", name, "dead_letters", dead, held)
     if queue.trouble:
         yield Fault("warning", f"Queue {name}: a worker ended early ({queue.trouble.rstrip('.')}).")
-    if not behind and _fills(queue):
+    if not behind and _is_filling(queue):
         yield Fault(
             "notice", f"Queue {name} is filling: {format_count(queue.waiting_events or 0, 'event')} waiting."
         )
@@ -57,17 +59,17 @@ def _measure_wait(queue: QueueStatus) -> str:
     return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
 
 
-def _slow(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
+def _iterate_latency_faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
     """Return the fault of a high latency; without completions there is no latency."""
     latency = queue.latency_p95_seconds
     if latency is None:
         value, said = (None if queue.waiting_events else 0.0), "latency unknown"
     else:
         value, said = latency, f"p95 latency {latency:,.0f} s"
-    yield from watched.fault("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
+    yield from watched.find_faults("queue", name, "queue_latency", value, f"Queue {name} is slow: {said}.")
 
 
-def _fills(queue: QueueStatus) -> bool:
+def _is_filling(queue: QueueStatus) -> bool:
     """Return whether arrivals exceed output and the backlog exceeds recent arrivals.
 
     Such a queue does not keep up.

@@ -28,7 +28,7 @@ def find_alert(alert_id: int) -> Alert:
     return alert
 
 
-def alert_document(alert: Alert) -> AlertRow:
+def build_alert_document(alert: Alert) -> AlertRow:
     more = {
         "impact": alert.impact,
         "worst": alert.worst,
@@ -36,12 +36,12 @@ def alert_document(alert: Alert) -> AlertRow:
         "worst_impact": alert.worst_impact,
         "threshold": alert.threshold,
         "came_back": alert.came_back,
-        "resolved_at": seconds_of(alert.resolved_at),
+        "resolved_at": convert_to_timestamp(alert.resolved_at),
     }
     return convert(AlertRow, {**document(alert), **more})
 
 
-def event_document(event: AlertEvent) -> AlertHappening:
+def build_event_document(event: AlertEvent) -> AlertHappening:
     by = event.by.get_username() if event.by else None
     return {"at": event.at.timestamp(), "kind": event.kind, "by": by, "text": event.text}
 
@@ -61,5 +61,5 @@ def build_report(row: ReportedAlert) -> ReportedRow:
     }
 
 
-def seconds_of(moment: datetime | None) -> float | None:
+def convert_to_timestamp(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()

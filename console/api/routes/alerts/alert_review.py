@@ -34,10 +34,10 @@ def get_alert_review(
     begin = since or end - timedelta(hours=12)
     if not timedelta(0) < end - begin <= review.LONGEST:
         raise BadInput("from", f"must be before to, by at most {review.LONGEST.days} days.")
-    rows_of_review = list(review.rows(begin, end))
+    rows_of_review = list(review.iterate_review_rows(begin, end))
     return {
         "from": begin,
         "to": end,
-        "summary": convert(ReviewSummary, review.summary(rows_of_review, begin, end).document()),
+        "summary": convert(ReviewSummary, review.summarize_review(rows_of_review, begin, end).document()),
         "alerts": [convert(ReviewedAlert, row.document()) for row in rows_of_review],
     }

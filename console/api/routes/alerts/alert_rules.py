@@ -33,7 +33,7 @@ class RuleFields(Given):
 @router.get("/alert-rules", response=RuleList, summary="List alert rules")
 def list_rules(request: HttpRequest) -> RuleList:
     actor_for(request, "plant.view")
-    return {"rules": [_rule(alert_rule) for alert_rule in AlertRule.objects.order_by("name")]}
+    return {"rules": [_build_rule_row(alert_rule) for alert_rule in AlertRule.objects.order_by("name")]}
 
 
 @router.get(
@@ -46,7 +46,7 @@ def get_rule(request: HttpRequest, name: str) -> RuleDetail:
     rule = AlertRule.objects.filter(name=name).first()
     if rule is None:
         raise Http404(f"Rule {name} is unknown; GET /api/v1/alert-rules lists the rules.")
-    return {**_rule(rule), "preview": _preview(rule)}
+    return {**_build_rule_row(rule), "preview": _preview(rule)}
 
 
 @router.post("/alert-rules/{name}", response=RuleRow, summary="Create or change an alert rule")
@@ -54,7 +54,7 @@ def change_rule(request: HttpRequest, name: str, body: RuleFields) -> RuleRow:
     actor = actor_for(request, "alert_rule.change")
     now = timezone.now()
     made = alerts.define_rule(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
-    return _rule(made)
+    return _build_rule_row(made)
 
 
 @router.post(
@@ -71,7 +71,7 @@ def preview_rule(request: HttpRequest, name: str, body: RuleFields) -> RulePrevi
     return _preview(AlertRule(name=name, **fields))
 
 
-def _rule(rule: AlertRule) -> RuleRow:
+def _build_rule_row(rule: AlertRule) -> RuleRow:
     return convert(RuleRow, rules.document(rule))
 
 
@@ -81,4 +81,8 @@ def _preview(rule: AlertRule) -> RulePreview:
         {"labels": dict(fired_alert.labels), "at": fired_alert.at, "until": fired_alert.until}
         for fired_alert in previewed.fired
     ]
-    return {"sentence": previewed.sentence(), "stored_seconds": previewed.stored_seconds, "fired": fired}
+    return {
+        "sentence": previewed.format_sentence(),
+        "stored_seconds": previewed.stored_seconds,
+        "fired": fired,
+    }

@@ -11,9 +11,9 @@ from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
-    alert_document,
+    build_alert_document,
+    build_event_document,
     build_report,
-    event_document,
     find_alert,
     query_fired_alerts,
 )
@@ -31,8 +31,8 @@ from console.input.row_id import Id
 from console.pages.alerts.incident_changes import ShownChange, build_change_rows
 from queues.errors import BadInput
 from workers.alerts import history
-from workers.alerts.delivery.notification import notification_of
-from workers.alerts.incidents import REACH, onset_of
+from workers.alerts.delivery.notification import load_notification
+from workers.alerts.incidents import REACH, compute_onset
 from workers.alerts.lifecycle import on_call, reported
 from workers.alerts.lifecycle.models import (
     Alert,
@@ -63,7 +63,7 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
         raise BadInput("state", f"must be one of {', '.join(STATES)}, not {state[:40]!r}.")
     check_rows(rows)
     chosen = query_fired_alerts().filter(state__in=OPEN if state == "open" else (state,))
-    return {"alerts": [alert_document(alert) for alert in chosen.order_by("-fired_at", "-pk")[:rows]]}
+    return {"alerts": [build_alert_document(alert) for alert in chosen.order_by("-fired_at", "-pk")[:rows]]}
 
 
 @router.get(
@@ -72,11 +72,11 @@ def list_alerts(request: HttpRequest, state: str = "open", rows: int = 100) -> A
 def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
     actor_for(request, "plant.view")
     alert = find_alert(alert_id)
-    tried = history.response(alert)
+    tried = history.build_alert_response(alert)
     events = alert.events.select_related("by").order_by("at", "pk")
     return {
-        **alert_document(alert),
-        "situation": on_call.situation(alert).sentence(),
+        **build_alert_document(alert),
+        "situation": on_call.describe_situation(alert).format_sentence(),
         "notification": _notification(alert),
         "tried": {
             "entries": [entry.pk for entry in tried.entries],
@@ -86,7 +86,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
             "effective": tried.outcome.effective,
             "words": tried.outcome.words,
         },
-        "events": [event_document(event) for event in events],
+        "events": [build_event_document(event) for event in events],
         "reported": [
             build_report(concurrent_report)
             for concurrent_report in reported.list_concurrent_reports(
@@ -97,7 +97,7 @@ def get_alert(request: HttpRequest, alert_id: Id) -> AlertDetail:
 
 
 def _notification(alert: Alert) -> NotificationDetail:
-    notification = notification_of(alert)
+    notification = load_notification(alert)
     rows = [convert(NoticeRow, vars(notice)) for notice in notification.notices]
     return {"nobody": notification.nobody, "reasons": notification.reasons, "receivers": rows}
 
@@ -114,10 +114,10 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
     """
     actor = actor_for(request, "plant.view")
     alert = find_alert(alert_id)
-    kept = changes.changes_of(alert) or changes.search_changes(alert, settings.WEIR_DATA)
+    kept = changes.load_changes(alert) or changes.search_changes(alert, settings.WEIR_DATA)
     return {
         "alert": alert.pk,
-        "onset": onset_of(alert),
+        "onset": compute_onset(alert),
         "reach_seconds": REACH.total_seconds(),
         "changes": [
             _change(change_row) for change_row in build_change_rows(kept[: changes.MAX_STORED], actor)
@@ -132,22 +132,22 @@ def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
 )
 def acknowledge_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.acknowledge")
-    return alert_document(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
+    return build_alert_document(alerts.acknowledge(actor, alert_id, note=body.note, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/snooze", response=AlertRow, summary=("Snooze the notifications of an alert"))
 def snooze_alert(request: HttpRequest, alert_id: Id, body: Minutes) -> AlertRow:
     actor = actor_for(request, "alert.snooze")
-    return alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
+    return build_alert_document(alerts.snooze(actor, alert_id, minutes=body.minutes, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/escalate", response=AlertRow, summary="Notify the next escalation step now")
 def escalate_alert(request: HttpRequest, alert_id: Id, body: Note) -> AlertRow:
     actor = actor_for(request, "alert.escalate")
-    return alert_document(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
+    return build_alert_document(alerts.escalate(actor, alert_id, note=body.note, now=timezone.now()))
 
 
 @router.post("/alerts/{alert_id}/notes", response=AlertHappening, summary="Add a note to an alert")
 def add_note(request: HttpRequest, alert_id: Id, body: Note) -> AlertHappening:
     actor = actor_for(request, "alert.note")
-    return event_document(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))
+    return build_event_document(alerts.note(actor, alert_id, text=body.note, now=timezone.now()))

@@ -23,7 +23,7 @@ from console.api.schemas.alerts.incidents import (
     IncidentEventRow,
     IncidentReview,
 )
-from console.incidents.incident_timeline import timeline_of
+from console.incidents.incident_timeline import list_timeline_events
 from console.incidents.review_draft import review_of
 from console.input.row_id import Id
 from workers.alerts import incidents
@@ -70,7 +70,7 @@ class EditedReview(Given):
 )
 def get_incident(request: HttpRequest, alert_id: Id) -> IncidentDetail:
     actor_for(request, "plant.view")
-    return _incident(find_alert(alert_id))
+    return _build_incident_detail(find_alert(alert_id))
 
 
 @router.post(
@@ -86,7 +86,7 @@ def change_incident(request: HttpRequest, alert_id: Id, body: IncidentFields) ->
     """
     actor = actor_for(request, "incident.change")
     acting.change(actor, alert_id, now=timezone.now(), **body.dict())
-    return _incident(find_alert(alert_id))
+    return _build_incident_detail(find_alert(alert_id))
 
 
 @router.post(
@@ -132,14 +132,14 @@ def change_incident_review(request: HttpRequest, alert_id: Id, body: EditedRevie
     return _review(find_alert(alert_id))
 
 
-def _incident(alert: Alert) -> IncidentDetail:
-    kept = incidents.incident_of(alert)
+def _build_incident_detail(alert: Alert) -> IncidentDetail:
+    kept = incidents.get_incident(alert)
     rows = FollowUp.objects.filter(incident=alert.pk).order_by("pk")
     retained = acting.find_retained_range(alert.pk)
-    times, timeline = incidents.times(alert), timeline_of(alert, settings.WEIR_DATA)
+    times, timeline = incidents.compute_incident_times(alert), list_timeline_events(alert, settings.WEIR_DATA)
     return {
         "alert": alert.pk,
-        "severity": incidents.severity_of(alert),
+        "severity": incidents.get_severity(alert),
         "roles": kept.roles,
         "mitigated_at": kept.mitigated_at,
         "retained_since": retained.since if retained else None,
@@ -166,7 +166,7 @@ def _follow_up(row: FollowUp) -> FollowUpRow:
 
 
 def _review(alert: Alert) -> IncidentReview:
-    kept = incidents.incident_of(alert)
+    kept = incidents.get_incident(alert)
     return {
         "alert": alert.pk,
         "text": review_of(alert, settings.WEIR_DATA),

@@ -12,7 +12,7 @@ from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.routes.alerts.alert_documents import (
-    seconds_of,
+    convert_to_timestamp,
 )
 from console.api.schemas.alerts.receivers import MessageRow, ReceiverDeleted, ReceiverList, ReceiverRow
 from console.input.shown_digest import digest_of
@@ -51,7 +51,8 @@ def list_receivers(request: HttpRequest) -> ReceiverList:
     watch = AlertWatch.objects.filter(pk=1).first() or AlertWatch()
     return {
         "receivers": [
-            {**_receiver_row(actor, receiver), "messages": _messages(receiver)} for receiver in receivers
+            {**_build_receiver_row(actor, receiver), "messages": _list_recent_messages(receiver)}
+            for receiver in receivers
         ],
         "dead_mans_switch": {"called_at": watch.alive_at, "error": watch.alive_error},
     }
@@ -60,7 +61,7 @@ def list_receivers(request: HttpRequest) -> ReceiverList:
 @router.post("/receivers/{name}", response=ReceiverRow, summary="Create or change a receiver")
 def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> ReceiverRow:
     actor = actor_for(request, "receiver.change")
-    return _receiver_row(actor, alerts.define_receiver(actor, name, **body.dict()))
+    return _build_receiver_row(actor, alerts.define_receiver(actor, name, **body.dict()))
 
 
 @router.post(
@@ -68,17 +69,17 @@ def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> Recei
 )
 def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeleted:
     actor = actor_for(request, "receiver.change")
-    alerts.delete_receiver(actor, _receiver(name), reason=body.reason)
+    alerts.delete_receiver(actor, _get_receiver_or_404(name), reason=body.reason)
     return {"deleted": name}
 
 
 @router.post("/receivers/{name}/test", response=MessageRow, summary="Send a test message")
 def test_receiver(request: HttpRequest, name: str) -> MessageRow:
     actor = actor_for(request, "receiver.test")
-    return _message(alerts.test_receiver(actor, _receiver(name), now=timezone.now()))
+    return _build_message_row(alerts.test_receiver(actor, _get_receiver_or_404(name), now=timezone.now()))
 
 
-def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
+def _build_receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
     row = {
         **alerts.describe_receiver_for(actor, receiver),
         "digest": digest_of(alerts.describe_receiver(receiver)),
@@ -89,24 +90,24 @@ def _receiver_row(actor: Actor, receiver: Receiver) -> ReceiverRow:
     return convert(ReceiverRow, row)
 
 
-def _receiver(name: str) -> Receiver:
+def _get_receiver_or_404(name: str) -> Receiver:
     receiver = Receiver.objects.filter(name=name).first()
     if receiver is None:
         raise Http404(f"Receiver {name} is unknown; GET /api/v1/receivers lists the receivers.")
     return receiver
 
 
-def _messages(receiver: Receiver) -> list[MessageRow]:
-    return [_message(message) for message in receiver.messages.order_by("-pk")[:5]]
+def _list_recent_messages(receiver: Receiver) -> list[MessageRow]:
+    return [_build_message_row(message) for message in receiver.messages.order_by("-pk")[:5]]
 
 
-def _message(message: Message) -> MessageRow:
+def _build_message_row(message: Message) -> MessageRow:
     return {
         "key": message.key,
         "state": message.state,
         "tries": message.tries,
         "title": message.content["title"],
         "created_at": message.created_at.timestamp(),
-        "sent_at": seconds_of(message.sent_at),
+        "sent_at": convert_to_timestamp(message.sent_at),
         "error": message.error,
     }

@@ -8,7 +8,7 @@ from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given
-from console.api.routes.alerts.alert_documents import alert_document
+from console.api.routes.alerts.alert_documents import build_alert_document
 from console.api.schemas.alerts.silences import SilenceEnd, SilenceList, SilencePreview, SilenceRow
 from console.input.row_id import Id
 from workers.alerts.lifecycle.models import (
@@ -63,7 +63,7 @@ def preview_silence(request: HttpRequest, body: Matchers) -> SilencePreview:
         covers_integrity=alerts.may_silence_integrity(actor),
     )
     return {
-        "open": [alert_document(alert) for alert in preview["open"]],
+        "open": [build_alert_document(alert) for alert in preview["open"]],
         "lately": preview["lately"],
         "of": preview["of"],
     }

@@ -11,7 +11,7 @@ from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.request.bodies import Given, Reason
 from console.api.schemas.plans import ProposalList, ProposalRow
-from console.connections.control_server import latest_snapshot
+from console.connections.control_server import load_latest_snapshot
 from console.input.row_id import Id
 from console.models import AssistantProposal
 
@@ -53,7 +53,7 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
     """Propose an action with a token; a person approves it within five minutes, or it is void."""
     actor, now = actor_for(request, "proposal.make"), timezone.now()
     made = assistant_proposals.propose(
-        actor, body.act, body.arguments, reason=body.reason, snapshot=latest_snapshot(), now=now
+        actor, body.act, body.arguments, reason=body.reason, snapshot=load_latest_snapshot(), now=now
     )
     return Status(201, _document(made))
 
@@ -64,7 +64,7 @@ def add_proposal(request: HttpRequest, body: NewProposal) -> Status[ProposalRow]
 def approve_proposal(request: HttpRequest, proposal_id: Id, body: ProposalApproval) -> ProposalRow:
     """Approve a proposal with the rights of the approver: for logged-in users, never for a token."""
     actor, proposal = actor_for(request, "proposal.decide"), _find_proposal(proposal_id)
-    snapshot, now = latest_snapshot(), timezone.now()
+    snapshot, now = load_latest_snapshot(), timezone.now()
     return _document(
         assistant_proposals.approve(
             actor, proposal, body.hash, reason=body.reason, snapshot=snapshot, now=now
@@ -98,7 +98,7 @@ def _document(proposal: AssistantProposal) -> ProposalRow:
         "hash": proposal.hash,
         "created_at": proposal.created_at,
         "expires_at": proposal.expires_at,
-        "state": assistant_proposals.state_at(proposal, timezone.now()),
+        "state": assistant_proposals.compute_proposal_state(proposal, timezone.now()),
         "decided_by": proposal.decided_by.get_username() if proposal.decided_by else None,
         "decided_at": proposal.decided_at,
         "note": proposal.note,

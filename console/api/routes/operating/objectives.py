@@ -16,8 +16,8 @@ from console.api.schemas.alerts.objectives import (
     ObjectiveRemoved,
     ObjectiveRow,
 )
-from console.connections.control_server import live_snapshot
-from queues.stored_document import plain
+from console.connections.control_server import load_live_snapshot
+from queues.stored_document import convert_to_plain
 from workers.objectives import definitions
 from workers.objectives.models import Objective
 
@@ -37,7 +37,9 @@ class ObjectiveFields(Given):
 @router.get("/objectives", response=ObjectiveList, summary="List objectives with their remaining budgets")
 def list_objectives(request: HttpRequest) -> ObjectiveList:
     actor_for(request, "plant.view")
-    return {"objectives": [_row(objective) for objective in Objective.objects.order_by("name")]}
+    return {
+        "objectives": [_build_objective_row(objective) for objective in Objective.objects.order_by("name")]
+    }
 
 
 @router.get("/objectives/{name}", response=ObjectiveDetail, summary="Get an objective and its budget use")
@@ -47,9 +49,9 @@ def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
     """
     actor_for(request, "plant.view")
     objective_row = _find_objective(name)
-    burnt = objectives.burnt(objective_row, timezone.now())
+    burnt = objectives.build_burn_report(objective_row, timezone.now())
     return {
-        **_row(objective_row),
+        **_build_objective_row(objective_row),
         "hours": [{"at": hour.at, "bad": hour.bad, "total": hour.total} for hour in burnt.hours],
         "subjects": [{"subject": subject.subject, "bad": subject.bad} for subject in burnt.subjects],
         "incidents": [
@@ -69,7 +71,7 @@ def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
 def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> ObjectiveRow:
     actor, now = actor_for(request, "objective.change"), timezone.now()
     made = objectives.define(actor, name, body.fields, reason=body.reason, now=now, revision=body.revision)
-    return _row(made)
+    return _build_objective_row(made)
 
 
 @router.post(
@@ -88,15 +90,15 @@ def _find_objective(name: str) -> Objective:
     return objective
 
 
-def _row(objective: Objective) -> ObjectiveRow:
+def _build_objective_row(objective: Objective) -> ObjectiveRow:
     """Return the objective, and its status in the current snapshot; status null: not counted yet, or not
     now.
     """
-    status = live_snapshot().objectives.get(objective.name)
+    status = load_live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None
     more = {
         "changed_by": by,
         "changed_at": objective.changed_at,
-        "status": None if status is None else plain(status),
+        "status": None if status is None else convert_to_plain(status),
     }
     return convert(ObjectiveRow, {**definitions.document(objective), **more})

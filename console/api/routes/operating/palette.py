@@ -5,7 +5,7 @@ from django.http import HttpRequest
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
 from console.api.schemas.operating import PaletteList, PaletteRow
-from console.connections.control_server import latest_snapshot
+from console.connections.control_server import load_latest_snapshot
 from console.pages.frame import palette
 from queues.errors import BadInput
 
@@ -18,7 +18,7 @@ def search_everything(request: HttpRequest, text: str = "") -> PaletteList:
     actor = actor_for(request, "plant.view")
     if len(text) > palette.MAX_TEXT:
         raise BadInput("text", f"must have at most {palette.MAX_TEXT} characters, not {len(text)}.")
-    results = palette.search(actor, latest_snapshot(), text)
+    results = palette.search(actor, load_latest_snapshot(), text)
     rows: list[PaletteRow] = [
         {"kind": entry.kind, "label": entry.label, "url": entry.url, "about": entry.about}
         for entry in results.entries

@@ -29,7 +29,7 @@ def list_processes(request: HttpRequest) -> ProcessList:
     try:
         return {
             "supervised": True,
-            "processes": [convert(ProcessStatus, asdict(row)) for row in processes.processes(actor)],
+            "processes": [convert(ProcessStatus, asdict(row)) for row in processes.list_processes(actor)],
         }
     except NoSupervisor:
         return {"supervised": False, "processes": []}

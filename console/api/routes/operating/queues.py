@@ -56,7 +56,7 @@ class Definition(Given):
     priority: int | None = None
     minimum_containers: int | None = None
 
-    def fields(self) -> dict[str, Any]:
+    def get_field_values(self) -> dict[str, Any]:
         given = self.dict(include=set(queue_definitions.FIELDS))
         return {name: value for name, value in given.items() if value is not None}
 
@@ -87,13 +87,13 @@ def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Que
         actor,
         queue,
         body.kind,
-        body.fields(),
+        body.get_field_values(),
         points=body.points,
         reason=body.reason,
         now=now,
         control=control(),
     )
-    return Status(201, _definition(queue))
+    return Status(201, _load_definition(queue))
 
 
 @router.get(
@@ -103,7 +103,7 @@ def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[Que
 )
 def get_queue_definition(request: HttpRequest, queue: str) -> QueueDefinition:
     actor_for(request, "queue.define")
-    return _definition(queue)
+    return _load_definition(queue)
 
 
 @router.post("/queues/{queue}/definition", response=QueueDifference, summary="Change a queue")
@@ -113,7 +113,7 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDiff
     changed = queue_definitions.change(
         actor,
         queue,
-        body.fields(),
+        body.get_field_values(),
         digest=body.digest,
         reason=body.reason,
         now=timezone.now(),
@@ -122,10 +122,10 @@ def change_queue(request: HttpRequest, queue: str, body: QueueEdit) -> QueueDiff
     return {"queue": queue, "before": changed.before, "after": changed.after}
 
 
-def _definition(name: str) -> QueueDefinition:
+def _load_definition(name: str) -> QueueDefinition:
     row = Queue.objects.filter(name=name).first()
     if row is None:
         raise Http404(f"Queue {name} is unknown; GET /api/v1/queues lists the queues.")
-    definition = queue_definitions.definition_of(row)
+    definition = queue_definitions.get_queue_definition(row)
     more = {"queue": name, "kind": row.kind, "digest": digest_of(definition)}
     return convert(QueueDefinition, {**definition, **more})

@@ -16,8 +16,8 @@ from console.api.schemas.records import (
     WeeklyReport,
 )
 from workers.alerts.review import Row
-from workers.reports.text import text
-from workers.reports.week import PromiseOutcome, week
+from workers.reports.text import render_report
+from workers.reports.week import PromiseOutcome, build_week_report
 
 router = Router(tags=["reports"])
 
@@ -27,25 +27,25 @@ def get_report(request: HttpRequest, until: UtcTime | None = None) -> WeeklyRepo
     """Return the report up to `until`, or else up to now."""
     actor_for(request, "plant.view")
     now = timezone.now()
-    report = week(min(now, until) if until else now)
+    report = build_week_report(min(now, until) if until else now)
     return {
         "since": report.since,
         "until": report.until,
         "sentence": report.figures.sentence,
-        "objectives": [_promise(promise) for promise in report.promises],
-        "incidents": [_incident(row) for row in report.incidents],
+        "objectives": [_build_promise_row(promise) for promise in report.promises],
+        "incidents": [_build_incident_row(row) for row in report.incidents],
         "loops": [convert(LoopWeekRow, vars(row)) for row in report.loops],
         "overrides": [convert(OverriddenRow, vars(row)) for row in report.overrides],
         "proposals": [convert(ProposedRow, vars(row)) for row in report.proposals],
-        "text": text(report),
+        "text": render_report(report),
     }
 
 
-def _promise(row: PromiseOutcome) -> PromiseRow:
+def _build_promise_row(row: PromiseOutcome) -> PromiseRow:
     return convert(PromiseRow, {**vars(row), "missed": row.missed})
 
 
-def _incident(row: Row) -> ReportedIncident:
+def _build_incident_row(row: Row) -> ReportedIncident:
     incident = {
         "alert": row.alert.pk,
         "title": row.alert.title,

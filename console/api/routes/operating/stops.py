@@ -26,7 +26,7 @@ class Until(Given):
     minutes: float | None = None
     expires_at: GivenTime | None = None
 
-    def expiry(self) -> Expiry:
+    def build_expiry(self) -> Expiry:
         return Expiry(self.minutes, self.expires_at)
 
 
@@ -49,7 +49,7 @@ def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[
     """
     actor, now = actor_for(request, "queue.pause"), timezone.now()
     made = stops.pause_queue(
-        actor, queue, body.part, reason=body.reason, now=now, expiry=body.expiry(), control=control()
+        actor, queue, body.part, reason=body.reason, now=now, expiry=body.build_expiry(), control=control()
     )
     return Status(201, build_override(made))
 
@@ -65,7 +65,9 @@ def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideR
     extended.
     """
     actor, now = actor_for(request, "host.drain"), timezone.now()
-    made = stops.drain_host(actor, host, reason=body.reason, now=now, expiry=body.expiry(), control=control())
+    made = stops.drain_host(
+        actor, host, reason=body.reason, now=now, expiry=body.build_expiry(), control=control()
+    )
     return Status(201, build_override(made))
 
 

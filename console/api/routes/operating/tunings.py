@@ -30,7 +30,7 @@ class TuningApproval(Given):
     expires_at: GivenTime | None = None
     endless: bool = False
 
-    def expiry(self) -> Expiry:
+    def build_expiry(self) -> Expiry:
         return Expiry(self.minutes, self.expires_at, self.endless)
 
 
@@ -53,7 +53,7 @@ def approve_tuning(request: HttpRequest, tuning_id: Id, body: TuningApproval) ->
     """Override its loop with its values. Rejected for another hash, and if the loop has changed."""
     actor, tuning = actor_for(request, "override.set"), _find_tuning(tuning_id)
     made = tunings.approve(
-        actor, tuning, body.hash, reason=body.reason, now=timezone.now(), expiry=body.expiry()
+        actor, tuning, body.hash, reason=body.reason, now=timezone.now(), expiry=body.build_expiry()
     )
     return {"overrides": [build_override(override) for override in made]}
 

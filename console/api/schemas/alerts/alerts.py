@@ -5,13 +5,13 @@ from typing import Annotated, NotRequired, get_args
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Instant, Labels, one_of
+from console.api.answer.schema import ApiAnswer, Instant, Labels, build_enum_field
 from console.api.schemas.alerts.reported import ReportedRow
 from workers.alerts.delivery.notification import NoticeState
 from workers.alerts.lifecycle.models import Alert, AlertEvent, AlertRule
 
-Severity = Annotated[str, one_of(AlertRule.Severity.values)]
-State = Annotated[str, one_of(Alert.State.values)]
+Severity = Annotated[str, build_enum_field(AlertRule.Severity.values)]
+State = Annotated[str, build_enum_field(Alert.State.values)]
 
 
 class OpenAlert(ApiAnswer):
@@ -31,7 +31,8 @@ class OpenAlert(ApiAnswer):
         Annotated[str, Field(description="Description of the pause or drain that explains the alert.")]
     ]
     quiet: Annotated[
-        Annotated[str, one_of(("explained", "paused", "silenced", "acknowledged", "snoozed"))] | None,
+        Annotated[str, build_enum_field(("explained", "paused", "silenced", "acknowledged", "snoozed"))]
+        | None,
         Field(description="Why notifications are suppressed; null: not suppressed."),
     ]
     quiet_until: Instant | None
@@ -64,7 +65,7 @@ class AlertHappening(ApiAnswer):
     """An event of an alert, or a note."""
 
     at: Instant
-    kind: Annotated[str, one_of(AlertEvent.Kind.values)]
+    kind: Annotated[str, build_enum_field(AlertEvent.Kind.values)]
     by: str | None
     text: str
 
@@ -90,7 +91,7 @@ class NoticeRow(ApiAnswer):
 
     receiver: str
     channel: Annotated[str, Field(description="Empty: the receiver was deleted.")]
-    state: Annotated[str, one_of(get_args(NoticeState))]
+    state: Annotated[str, build_enum_field(get_args(NoticeState))]
     words: str
     at: Annotated[datetime | None, Field(description="When the receiver was or will be notified.")]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Seconds, one_of
+from console.api.answer.schema import ApiAnswer, Seconds, build_enum_field
 from console.api.schemas.alerts.alerts import Severity
 
 
@@ -86,7 +86,7 @@ class IncidentEventRow(ApiAnswer):
     """An event of an incident's timeline."""
 
     at: datetime
-    kind: Annotated[str, one_of(("change", "alert", "loop", "plan", "person", "note"))]
+    kind: Annotated[str, build_enum_field(("change", "alert", "loop", "plan", "person", "note"))]
     words: str
     by: str
     url: str

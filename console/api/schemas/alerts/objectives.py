@@ -5,11 +5,11 @@ from typing import Annotated, NotRequired
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Instant, Share, one_of
+from console.api.answer.schema import ApiAnswer, Instant, Share, build_enum_field
 from workers.objectives.models import Objective
 
-Kind = Annotated[str, one_of(Objective.Kind.values)]
-PaysFor = Annotated[str, one_of(Objective.PaysFor.values)]
+Kind = Annotated[str, build_enum_field(Objective.Kind.values)]
+PaysFor = Annotated[str, build_enum_field(Objective.PaysFor.values)]
 
 
 class RunningMinute(ApiAnswer):
@@ -31,7 +31,7 @@ class ObjectiveStatus(ApiAnswer):
     window_days: float
     kind: Kind
     subject: str
-    unit: Annotated[str, one_of(("s", "events"))]
+    unit: Annotated[str, build_enum_field(("s", "events"))]
     pays_for: PaysFor
     bad: float
     total: Annotated[

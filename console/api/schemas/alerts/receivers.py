@@ -5,7 +5,7 @@ from typing import Annotated, NotRequired
 
 from pydantic import Field
 
-from console.api.answer.schema import ApiAnswer, Instant, one_of
+from console.api.answer.schema import ApiAnswer, Instant, build_enum_field
 from workers.alerts.lifecycle.models import Message, Receiver
 
 
@@ -13,7 +13,7 @@ class MessageRow(ApiAnswer):
     """One message to one receiver."""
 
     key: Annotated[str, Field(description="Idempotency key; the same for all attempts.")]
-    state: Annotated[str, one_of(Message.State.values)]
+    state: Annotated[str, build_enum_field(Message.State.values)]
     tries: int
     title: str
     created_at: Instant
@@ -25,7 +25,7 @@ class ReceiverRow(ApiAnswer):
     """A receiver; fields of other channels are absent."""
 
     name: str
-    channel: Annotated[str, one_of(Receiver.Channel.values)]
+    channel: Annotated[str, build_enum_field(Receiver.Channel.values)]
     addresses: NotRequired[Annotated[list[str], Field(description="E-mail addresses.")]]
     url: NotRequired[
         Annotated[

@@ -5,10 +5,12 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from console.api.answer.schema import ApiAnswer, Instant, one_of
+from console.api.answer.schema import ApiAnswer, Instant, build_enum_field
 from console.api.schemas.alerts.alerts import AlertRow
 
-_Comparing = TypedDict("_Comparing", {"is": Annotated[str, one_of(("=", "!=", "~"))]})  # a Python keyword
+_Comparing = TypedDict(
+    "_Comparing", {"is": Annotated[str, build_enum_field(("=", "!=", "~"))]}
+)  # a Python keyword
 
 
 class LabelMatcher(_Comparing):

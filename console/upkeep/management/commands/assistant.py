@@ -14,14 +14,14 @@ class Command(OneLineCommand):
     help = "Serve an assistant over standard input and output (MCP), with the token in WEIR_TOKEN."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--url", default=variables.URL.text(), help="address of the console")
+        parser.add_argument("--url", default=variables.URL.get_text(), help="address of the console")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from console.api.request.calls import Remote
-        from console.assistants.server import server_of
+        from console.assistants.server import build_server
         from console.assistants.tools import Tools
 
-        token = variables.TOKEN.text()
+        token = variables.TOKEN.get_text()
         for name, value in (("--url", options["url"]), (variables.TOKEN.name, token)):
             if not value:
                 self.stderr.write(f"{name}: is missing; an assistant needs a console's address and a token.")
@@ -31,4 +31,4 @@ class Command(OneLineCommand):
         except BadInput as error:
             self.stderr.write(str(error))
             sys.exit(2)
-        server_of(Tools(remote)).run("stdio")
+        build_server(Tools(remote)).run("stdio")

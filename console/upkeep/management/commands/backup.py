@@ -19,9 +19,9 @@ from console.management.document import JsonCommand
 from console.upkeep.backup import archive, backup
 from console.upkeep.backup.rest import MAX_SECONDS, quiesce
 from queues.errors import BadInput, WeirError
-from queues.private_files import private_folder
-from queues.text.numbers import option_number
-from workers.coordination.connections import connection
+from queues.private_files import create_private_folder
+from queues.text.numbers import parse_option_number
+from workers.coordination.connections import create_connection
 
 FOLDER = "backups"  # in the data folder; no backup contains it
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # a shutdown, a closed terminal
@@ -37,7 +37,7 @@ class Command(JsonCommand):
         parser.add_argument("--by", default="admin", help="user who sets the pauses (default admin)")
         parser.add_argument(
             "--longest",
-            type=option_number,
+            type=parse_option_number,
             default=MAX_SECONDS,
             help=("seconds to wait until the plant is at rest"),
         )
@@ -48,11 +48,11 @@ class Command(JsonCommand):
             raise BadInput("--by", f"{options['by']} is not an active user; name an administrator.")
         server, path = control(), options["FILE"].absolute()
         if path.parent == settings.WEIR_DATA.absolute() / FOLDER:
-            private_folder(path.parent)
+            create_private_folder(path.parent)
         archive.check_free(path)  # before the plant is paused for it
         try:
             with end_gracefully(), quiesce(server, settings.WEIR_DATA, by, options["longest"]) as rest:
-                made = backup.make(path, settings.WEIR_DATA, server, connection, rest)
+                made = backup.make(path, settings.WEIR_DATA, server, create_connection, rest)
         except BadInput:
             raise
         except (WeirError, redis.RedisError, DatabaseError, InterfaceError, OSError) as error:

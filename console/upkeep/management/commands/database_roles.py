@@ -51,7 +51,7 @@ class Command(OneLineCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            statements = self._statements(
+            statements = self._build_statements(
                 options["role"], options["password_environment"], options["workers"]
             )
         except BadInput as error:
@@ -69,7 +69,7 @@ class Command(OneLineCommand):
             text = statement.as_string(connection.connection)
             self.stdout.write(re.sub(r"PASSWORD '.*'", "PASSWORD '…'", text))
 
-    def _statements(self, role: str, variable: str, for_workers: bool) -> list[sql.Composed]:
+    def _build_statements(self, role: str, variable: str, for_workers: bool) -> list[sql.Composed]:
         if connection.vendor != "postgresql":
             raise BadInput(variables.DATABASE_URL.name, "is not a PostgreSQL address; SQLite has no roles.")
         if not NAME.match(role):
@@ -85,8 +85,11 @@ class Command(OneLineCommand):
                 raise BadInput("role", f"{role} owns the tables; use another role for the application.")
             if known:
                 _check_no_other_rights(cursor, role)
-        granted = _worker_grants() if for_workers else _application_grants()
-        return [*_create_role(role, known, variable), *_composed(role, database, [*_revocations(), *granted])]
+        granted = _build_worker_grants() if for_workers else _build_application_grants()
+        return [
+            *_create_role(role, known, variable),
+            *_composed(role, database, [*_build_revocations(), *granted]),
+        ]
 
 
 def _check_no_other_rights(cursor: Any, role: str) -> None:
@@ -109,7 +112,7 @@ def _check_no_other_rights(cursor: Any, role: str) -> None:
         " WHERE datdba = %(role)s::regrole AND datname = current_database()"
         " UNION SELECT nspname FROM pg_namespace WHERE nspowner = %(role)s::regrole AND nspname = 'public'"
         " ORDER BY 1",
-        {"role": role, "tables": sorted(worker_tables.access_by_table())},
+        {"role": role, "tables": sorted(worker_tables.list_table_access())},
     )
     if owned := [name for (name,) in cursor.fetchall()]:
         more = f" and {len(owned) - 1} more" if len(owned) > 1 else ""
@@ -126,14 +129,14 @@ def _create_role(role: str, known: bool, variable: str) -> list[sql.Composed]:
     plain = "ALTER ROLE {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
     made.append(sql.SQL(plain).format(name))
     if variable:
-        password = variables.secret_named(variable)
+        password = variables.read_secret(variable)
         if not password:
             raise BadInput("--password-environment", f"names {variable}, which is not set.")
         made.append(sql.SQL("ALTER ROLE {} PASSWORD {}").format(name, sql.Literal(password)))
     return made
 
 
-def _revocations() -> Iterable[str]:
+def _build_revocations() -> Iterable[str]:
     """Take every right first, so that an earlier grant does not stay."""
     for what in ("TABLES", "SEQUENCES"):
         yield f"REVOKE ALL ON ALL {what} IN SCHEMA public FROM {{name}}"
@@ -148,7 +151,7 @@ def _revocations() -> Iterable[str]:
         yield f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM PUBLIC"
 
 
-def _application_grants() -> Iterable[str]:
+def _build_application_grants() -> Iterable[str]:
     yield "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {name}"
     yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
     for table in APPENDED:
@@ -157,12 +160,12 @@ def _application_grants() -> Iterable[str]:
         yield f"REVOKE INSERT, UPDATE, DELETE ON {table} FROM {{name}}"
 
 
-def _worker_grants() -> Iterable[str]:
+def _build_worker_grants() -> Iterable[str]:
     yield "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {name}"
     yield "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {name}"
-    for table in worker_tables.tables_with(worker_tables.HIDDEN):
+    for table in worker_tables.list_tables_by_access(worker_tables.HIDDEN):
         yield f"REVOKE SELECT ON {table} FROM {{name}}"
-    for table in worker_tables.tables_with(worker_tables.WRITTEN):
+    for table in worker_tables.list_tables_by_access(worker_tables.WRITTEN):
         yield f"GRANT INSERT, UPDATE, DELETE ON {table} TO {{name}}"
 
 

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from console.management.document import JsonCommand
 from queues import checks
 from queues.errors import BadInput
-from queues.text.numbers import digits, option_whole
+from queues.text.numbers import parse_digits, parse_option_whole_number
 
 SUITE = "bench.faults.suite"
 MAX_SEEDS, MAX_FAULTS, MAX_RATE = 100, 1_000, 1_000_000
@@ -26,17 +26,21 @@ class Command(JsonCommand):
         parser.add_argument(
             "--seeds", default="1", help="whole numbers, separated by commas; a new plant for each"
         )
-        parser.add_argument("--faults", type=option_whole, default=12, help="number of faults for each seed")
+        parser.add_argument(
+            "--faults", type=parse_option_whole_number, default=12, help="number of faults for each seed"
+        )
         parser.add_argument(
             "--only", default="", help="only these kinds, separated by commas: 'kill n1,disk full'"
         )
-        parser.add_argument("--rate", type=option_whole, default=10_000, help="events per second")
+        parser.add_argument(
+            "--rate", type=parse_option_whole_number, default=10_000, help="events per second"
+        )
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
         seeds = _seeds(options["seeds"])
-        faults = checks.whole(1, MAX_FAULTS).validate(options["faults"], "--faults")
-        rate = checks.whole(10, MAX_RATE).validate(options["rate"], "--rate")
+        faults = checks.accept_whole_number(1, MAX_FAULTS).validate(options["faults"], "--faults")
+        rate = checks.accept_whole_number(10, MAX_RATE).validate(options["rate"], "--rate")
         if importlib.util.find_spec("bench") is None:
             raise BadInput(
                 "faults", "needs a checkout of Weir: the fault injection is not installed with it."
@@ -45,7 +49,7 @@ class Command(JsonCommand):
         document: dict[str, Any] = importlib.import_module(SUITE).run(seeds, faults, rate, only)
         return document
 
-    def human(self, document: dict[str, Any]) -> str:
+    def format_output(self, document: dict[str, Any]) -> str:
         account = document["account"]
         lines = [f"{name.replace('_', ' '):<16}{value:>14,}" for name, value in account.items()]
         lines += ["", f"{'fault':<34}" + "".join(f"{name.replace('_', ' '):>15}" for name in COLUMNS)]
@@ -57,7 +61,7 @@ class Command(JsonCommand):
 
 def _seeds(text: str) -> list[int]:
     """Raises BadInput."""
-    seeds = [digits(word.strip()) for word in text.split(",")]
+    seeds = [parse_digits(word.strip()) for word in text.split(",")]
     if not 0 < len(seeds) <= MAX_SEEDS or None in seeds:
         raise BadInput("--seeds", f"must be 1 to {MAX_SEEDS} whole numbers, such as 1,2,3.")
     return [seed for seed in seeds if seed is not None]

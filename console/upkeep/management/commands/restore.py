@@ -21,7 +21,7 @@ from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from queues.nodes.node_list import parse_nodes
 from queues.private_files import write_private
-from workers.coordination.connections import connection
+from workers.coordination.connections import create_connection
 
 # Errors of missing or damaged data; a member that does not exist raises a ValueError or a LookupError.
 FAULTS = (
@@ -43,11 +43,11 @@ class Command(JsonCommand):
         parser.add_argument("FILE", type=Path, help="a file made by manage.py backup")
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:
-        urls = parse_nodes(variables.NODES.text())
+        urls = parse_nodes(variables.NODES.get_text())
         server = control()
         with archive.open_backup(options["FILE"]) as opened:
             try:
-                backup.check(opened, settings.WEIR_DATA, server, urls, connection)
+                backup.check(opened, settings.WEIR_DATA, server, urls, create_connection)
             except BadInput:
                 raise
             except FAULTS as error:
@@ -55,7 +55,7 @@ class Command(JsonCommand):
                 raise CommandError(f"The plant was not restored, and nothing was changed: {why}.") from None
             try:
                 take_signing_key(opened, settings.WEIR_DATA)
-                done = backup.restore(opened, settings.WEIR_DATA, server, urls, connection)
+                done = backup.restore(opened, settings.WEIR_DATA, server, urls, create_connection)
             except BadInput:
                 raise  # before anything was changed
             except FAULTS as error:
@@ -74,7 +74,7 @@ def take_signing_key(backup: archive.Backup, data: Path) -> None:
     """
     if variables.SECRET_KEY.is_set() or SIGNING_KEY not in backup.list_members("files"):
         return
-    key, file = b"".join(backup.pieces(f"files/{SIGNING_KEY}")).decode(), data / SIGNING_KEY
+    key, file = b"".join(backup.read_pieces(f"files/{SIGNING_KEY}")).decode(), data / SIGNING_KEY
     if file.exists() and file.read_text() == key:
         return
     write_private(file, key)

@@ -24,7 +24,7 @@ class Command(OneLineCommand):
         parser.add_argument("--as", dest="user", help="user to act as (default: the first administrator)")
         parser.add_argument(
             "--url",
-            default=variables.URL.text(),
+            default=variables.URL.get_text(),
             help=("address of another console, with the token in WEIR_TOKEN"),
         )
 
@@ -33,7 +33,7 @@ class Command(OneLineCommand):
         from console.terminal.app import Top
 
         try:
-            calls, source = calls_of(options)
+            calls, source = build_console_calls(options)
             if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
                 raise BadInput("top", "needs a terminal; for programs: manage.py weir live.")
         except BadInput as error:
@@ -42,10 +42,10 @@ class Command(OneLineCommand):
         Top(calls, source).run()
 
 
-def calls_of(options: dict[str, Any]) -> tuple[Calls, str]:
+def build_console_calls(options: dict[str, Any]) -> tuple[Calls, str]:
     """Return the calls of the console, and its name. Raises `BadInput`."""
     if options["url"]:
-        token = variables.TOKEN.text()
+        token = variables.TOKEN.get_text()
         if not token:
             raise BadInput(variables.TOKEN.name, "is missing; another console requires a token.")
         return Remote(options["url"], token, TIMEOUT_SECONDS), options["url"]

@@ -85,8 +85,8 @@ def test_producers_over_http_are_asked_to_come_back_and_nothing_is_stored(plant,
             headers=headers,
         )
     finally:
-        publisher.publisher().close()
-        publisher._client.cache_clear()
+        publisher.get_publisher_client().close()
+        publisher._get_client.cache_clear()
     assert answer.status_code == 503
     assert 590 <= int(answer["Retry-After"]) <= 600
     (said,) = answer.json()["errors"]["queue"]

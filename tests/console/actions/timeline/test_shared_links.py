@@ -19,7 +19,7 @@ from console.accounts import tokens
 from console.accounts.access import Actor
 from console.actions.timeline import shared_links
 from console.display import plant_picture
-from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, png
+from console.display.plant_picture import HEIGHT, WIDTH, PlantCard, render_png
 from console.models import ApiToken, AuditEntry, QueueLimit, SharedLink
 from console.pages.records import shared_link
 from queues.errors import BadInput
@@ -55,7 +55,7 @@ def shared(hours: float = 24, actor: Actor = OPERATOR) -> SharedLink:
 
 
 def test_who_has_the_link_sees_the_plant_at_that_time_without_a_login(kept):
-    answer = Client().get(shared_links.address_of(shared()))
+    answer = Client().get(shared_links.format_link_address(shared()))
     body = answer.content.decode()
     assert answer.status_code == 200
     assert "Too busy" in body and "Node n1 is" not in body
@@ -117,7 +117,7 @@ def test_strangers_are_shown_what_is_unwell_and_not_why(case, settings, tmp_path
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
     cards: list[PlantCard] = []
     monkeypatch.setattr(shared_link, "png", lambda card: cards.append(card) or b"a picture")
-    address = shared_links.address_of(shared())
+    address = shared_links.format_link_address(shared())
     body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
     assert not [each for each in SECRETS if each in body], body
     said = title or subject.partition("/")[0].capitalize()
@@ -137,14 +137,14 @@ def test_a_title_that_names_a_host_or_a_person_is_shown_to_strangers_as_its_rule
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
     cards: list[PlantCard] = []
     monkeypatch.setattr(shared_link, "png", lambda card: cards.append(card) or b"a picture")
-    address = shared_links.address_of(shared())
+    address = shared_links.format_link_address(shared())
     body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
     assert not [each for each in SECRETS if each in body], body
     assert cards[0].sentence == rule.replace("-", " ").capitalize() and cards[0].sentence in body
 
 
 def test_its_picture_is_one_that_chats_show(kept, control):
-    answer = Client().get(f"{shared_links.address_of(shared())}picture.png")
+    answer = Client().get(f"{shared_links.format_link_address(shared())}picture.png")
     assert answer["Content-Type"] == "image/png"
     assert Image.open(BytesIO(answer.content)).size == (WIDTH, HEIGHT)
 
@@ -152,7 +152,7 @@ def test_its_picture_is_one_that_chats_show(kept, control):
 def test_a_picture_is_drawn_once_however_often_it_is_asked_for(kept, control, monkeypatch):
     drawn = []
     monkeypatch.setattr(shared_link, "png", lambda card: drawn.append(card) or b"a picture")
-    address = f"{shared_links.address_of(shared())}picture.png"
+    address = f"{shared_links.format_link_address(shared())}picture.png"
     assert [Client().get(address).content for _ in range(3)] == [b"a picture"] * 3
     assert len(drawn) == 1
 
@@ -160,7 +160,7 @@ def test_a_picture_is_drawn_once_however_often_it_is_asked_for(kept, control, mo
 def test_while_the_disk_is_away_a_link_opens_nothing_and_its_picture_comes_back_with_it(
     kept, control, settings, tmp_path
 ):
-    address = shared_links.address_of(shared())
+    address = shared_links.format_link_address(shared())
     (file,) = (tmp_path / "snapshots").glob("open-*.jsonl")
     aside = file.rename(tmp_path / "aside")
     assert [Client().get(f"{address}{more}").status_code for more in ("", "picture.png")] == [404, 404]
@@ -172,7 +172,7 @@ def test_while_the_disk_is_away_a_link_opens_nothing_and_its_picture_comes_back_
 
 
 def test_while_the_control_server_is_away_no_picture_is_kept(kept, control_server, monkeypatch):
-    address = f"{shared_links.address_of(shared())}picture.png"
+    address = f"{shared_links.format_link_address(shared())}picture.png"
 
     def away(*_args, **_named):
         raise redis.ConnectionError("away")
@@ -193,7 +193,9 @@ def test_text_without_an_end_costs_a_picture_nothing(monkeypatch):
 
     monkeypatch.setattr(ImageDraw.ImageDraw, "textlength", noted)
     for endless in ("x" * 100_000, "word " * 20_000):
-        png(PlantCard(title=endless, severity="", state="", sentence=endless, tiles=(), rates=[], about=""))
+        render_png(
+            PlantCard(title=endless, severity="", state="", sentence=endless, tiles=(), rates=[], about="")
+        )
     assert len(measured) < 1_000 and max(map(len, measured)) <= 400
 
 
@@ -212,12 +214,12 @@ def test_a_picture_is_drawn_of_whatever_there_is(rates):
     card = PlantCard(
         title=words, severity="unheard of", state="", sentence=words, tiles=(), rates=rates, about="Events/s"
     )
-    assert Image.open(BytesIO(png(card))).size == (WIDTH, HEIGHT)
+    assert Image.open(BytesIO(render_png(card))).size == (WIDTH, HEIGHT)
 
 
 def test_it_opens_nothing_else(kept):
     """No page, no API, no socket's snapshot, and no other instant."""
-    link, stranger = shared_links.address_of(shared()), Client()
+    link, stranger = shared_links.format_link_address(shared()), Client()
     stranger.get(link)
     assert stranger.get("/", {"at": AT}).status_code == 302
     assert stranger.get("/api/v1/snapshot", {"at": AT}).status_code == 401
@@ -251,11 +253,11 @@ def test_a_link_that_nobody_made_opens_nothing(kept):
 def test_it_ends_at_its_time_or_when_somebody_ends_it(kept):
     made, brief = shared(), shared(hours=0.001)
     SharedLink.objects.filter(pk=brief.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert Client().get(shared_links.address_of(brief)).status_code == 404
+    assert Client().get(shared_links.format_link_address(brief)).status_code == 404
     shared_links.end(OPERATOR, made, reason="it went to the wrong room", now=timezone.now())
     shared_links.end(OPERATOR, made, reason="it went to the wrong room", now=timezone.now())
-    assert Client().get(shared_links.address_of(made)).status_code == 404
-    assert Client().get(f"{shared_links.address_of(made)}picture.png").status_code == 404
+    assert Client().get(shared_links.format_link_address(made)).status_code == 404
+    assert Client().get(f"{shared_links.format_link_address(made)}picture.png").status_code == 404
     said = list(AuditEntry.objects.order_by("pk").values_list("action", "target"))
     name = f"link {made.pk} to 2026-11-20T03:12:00Z"
     assert said == [("link.make", name), ("link.make", str(brief)), ("link.end", name)]
@@ -263,7 +265,7 @@ def test_it_ends_at_its_time_or_when_somebody_ends_it(kept):
 
 def test_what_is_kept_and_audited_opens_nothing(kept):
     made = shared()
-    link = shared_links.address_of(made)
+    link = shared_links.format_link_address(made)
     secret = link.strip("/").rpartition(":")[2]
     assert secret not in str(SharedLink.objects.filter(pk=made.pk).values().get())
     assert secret not in str(list(AuditEntry.objects.values()))
@@ -305,7 +307,7 @@ def test_who_may_not_see_all_queues_shares_none(kept):
 
 def test_who_may_share_none_is_shown_no_address_of_another(kept, browsers, people, stored_snapshot):
     """Who has the address sees the plant, and hands it on."""
-    address = shared_links.address_of(shared())
+    address = shared_links.format_link_address(shared())
     QueueLimit.objects.create(user=people["operator"], queues=["alert"])
     operator = browsers["operator"]
     answer = operator.get("/api/v1/shared-links")
@@ -320,8 +322,8 @@ def test_an_operator_shares_a_time_on_the_timeline_and_ends_the_link_there(kept,
     assert operator.post("/timeline/share", body).status_code == 302
     made = SharedLink.objects.get()
     page = operator.get("/timeline/").content.decode()
-    assert f"http://testserver{shared_links.address_of(made)}" in page
-    assert shared_links.address_of(made) not in browsers["viewer"].get("/timeline/").content.decode()
+    assert f"http://testserver{shared_links.format_link_address(made)}" in page
+    assert shared_links.format_link_address(made) not in browsers["viewer"].get("/timeline/").content.decode()
     assert operator.post("/timeline/share/end", {"link": made.pk, "reason": "done"}).status_code == 302
     assert "No active links." in operator.get("/timeline/").content.decode()
 
@@ -346,7 +348,7 @@ def test_what_somebody_has_shared_ends_with_their_access_and_others_links_stay(
     """By themselves or with a token of theirs; a token that is revoked alone takes its own along."""
 
     def opens(*links: SharedLink) -> list[bool]:
-        return [Client().get(shared_links.address_of(each)).status_code == 200 for each in links]
+        return [Client().get(shared_links.format_link_address(each)).status_code == 200 for each in links]
 
     own, by_token = (
         shared(actor=Actor("operator", "operator")),

@@ -39,7 +39,9 @@ def test_all_that_fit_a_filter_are_counted_on_the_button_before_they_are_put_in_
     segment = Segment(nodes["n1"].client(), "alert")
     segment.publish(blocks_of(240))
     for each in segment.claim("w", 1_000, 60):
-        segment.dead_letter(each, "w", [(each.block().explicit(), "the shop does not answer")])
+        segment.move_to_dead_letters(
+            each, "w", [(each.block().build_explicit_batch(), "the shop does not answer")]
+        )
     page = open_page("/dead-letters/?error=shop")
     live(page, observer)
     page.get_by_label("All 60 that match the filter").check()

@@ -34,7 +34,9 @@ def measured(observer: Observer, control, served) -> float:
         snapshot = {**observer.snapshot, "at": begin + second}
         snapshot["totals"] = {**snapshot["totals"], "in_per_second": float(second)}
         control.xadd(
-            keys.METRICS, metrics.row(snapshot_of(snapshot)), id=f"{round((begin + second) * 1000)}-0"
+            keys.METRICS,
+            metrics.build_stream_entry(snapshot_of(snapshot)),
+            id=f"{round((begin + second) * 1000)}-0",
         )
         recorder.add(begin + second, orjson.dumps(snapshot))
     return begin

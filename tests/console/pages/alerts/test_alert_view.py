@@ -9,10 +9,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.incidents.differences import stretches_of
-from console.live.view import view_named
+from console.incidents.differences import build_compared_ranges
+from console.live.view import find_view
 from console.pages.alerts import alert_view
-from console.pages.alerts.alerts import view_of
+from console.pages.alerts.alerts import get_view_name
 from tests.console.pages.alerts.checks import audited, fetch, look, opened
 from tests.workers.alerts.checks import lost, queue, rule
 from workers.alerts import history
@@ -61,7 +61,7 @@ def _is_followed(path: str, labels: dict[str, str]) -> bool:
     value: Any = 7.0
     for key in reversed(keys):
         value = {key: value}
-    seen = view_named(view_of(Alert(labels=labels))).narrow(value)
+    seen = find_view(get_view_name(Alert(labels=labels))).narrow(value)
     for key in keys:
         seen = seen.get(key, {})
     return bool(seen == 7.0)
@@ -238,7 +238,7 @@ def test_only_loops_that_steer_what_an_alert_is_about_have_done_something_about_
         entry = {"action": {"x": 1}, "verdict": "effective", "parameters": {}, "reason": ""}
         LedgerEntry.objects.create(loop=loop, mode="auto", at=alert.began_at, **entry)
     Alert.objects.filter(pk=alert.pk).update(labels=labels)
-    found = history.response(Alert.objects.get(pk=alert.pk))
+    found = history.build_alert_response(Alert.objects.get(pk=alert.pk))
     assert {each.loop.name for each in found.entries} == by and found.outcome.count == len(by)
 
 
@@ -332,8 +332,8 @@ def test_only_the_first_page_names_the_alert_that_was_resolved_last(page, operat
 )
 def test_what_is_different_in_it_is_asked_of_a_stretch_that_the_page_takes(lasts, minutes, alert):
     alert.began_at, alert.resolved_at = alert.fired_at - lasts, alert.fired_at
-    query = parse_qs(alert_view._links(alert)["differences"].partition("?")[2])
+    query = parse_qs(alert_view._build_links(alert)["differences"].partition("?")[2])
     since, until = (datetime.fromisoformat(query[name][0]) for name in ("from", "to"))
     assert until - since == timedelta(minutes=minutes)
-    here, _ = stretches_of(since, until, "before")
+    here, _ = build_compared_ranges(since, until, "before")
     assert (here.until - here.since) / 60 == minutes

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from console.accounts.access import NOBODY
-from console.display.subject_pages import page_of
+from console.display.subject_pages import find_subject_page
 from console.incidents.changes import IncidentChange
 from console.models import AuditEntry
 from console.pages.alerts.incident_changes import build_change_rows
@@ -60,9 +60,9 @@ def test_a_host_that_is_gone_is_linked_where_something_of_it_is_shown(operator, 
     pages = {
         each.words: each.url for each in operator.get(f"/alerts/{found.pk}/").context["alert"].related_pages
     }
-    assert pages["Host jobs@gone"] == page_of("host", "jobs@gone") == "/workers/jobs@gone/"
+    assert pages["Host jobs@gone"] == find_subject_page("host", "jobs@gone") == "/workers/jobs@gone/"
     assert operator.get(pages["Host jobs@gone"]).status_code == 200
-    assert [page_of(kind, "gone") for kind in ("node", "queue", "host")] == [
+    assert [find_subject_page(kind, "gone") for kind in ("node", "queue", "host")] == [
         "/nodes/",
         "/queues/",
         "/workers/",

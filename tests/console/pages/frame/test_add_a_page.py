@@ -34,7 +34,7 @@ def written(tmp_path, monkeypatch, settings):
     for name, text in BLOCK.findall(DOCS.read_text(encoding="utf-8")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    shipped = declared_page.addresses()
+    shipped = declared_page.list_url_patterns()
     room = console.pages.plant
     monkeypatch.setattr(room, "__path__", [*room.__path__, str((tmp_path / MODULE).parent)])
     monkeypatch.setattr(room, "producers", None, raising=False)  # and is gone afterwards
@@ -51,7 +51,10 @@ def written(tmp_path, monkeypatch, settings):
 def addresses_anew(shipped, monkeypatch):
     """The name of a table of addresses as `console.urls` makes it, with what is declared by now."""
     table = ModuleType("urls_with_an_example")
-    table.urlpatterns = [*urls.urlpatterns[: len(urls.urlpatterns) - shipped], *declared_page.addresses()]
+    table.urlpatterns = [
+        *urls.urlpatterns[: len(urls.urlpatterns) - shipped],
+        *declared_page.list_url_patterns(),
+    ]
     table.handler403, table.handler500 = urls.handler403, urls.handler500
     monkeypatch.setitem(sys.modules, table.__name__, table)
     return table.__name__

@@ -10,10 +10,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from console.connections.client_addresses import networks_of
+from console.connections.client_addresses import parse_networks
 from console.pages.health import health
-from console.pages.health.exposition import exposition
-from console.pages.health.readiness import parts
+from console.pages.health.exposition import render_exposition
+from console.pages.health.readiness import check_parts
 from console.pages.health.record_figures import record_figures
 from console.web.admission import REFUSED
 from queues import keys
@@ -94,18 +94,18 @@ def test_a_control_server_that_is_away_is_named(settings):
 def test_a_clock_that_stopped_is_seen_by_its_ticks(stored_snapshot):
     now = timezone.now()
     loop = Loop.objects.create(name="worker_rate/alert/n1", law="worker_rate", interval_seconds=5)
-    assert not parts(now)["beat"].ok
+    assert not check_parts(now)["beat"].ok
     Loop.objects.filter(pk=loop.pk).update(ticked_at=now - timedelta(seconds=29))
-    assert parts(now)["beat"].ok
-    assert not parts(now + timedelta(seconds=2))["beat"].ok
+    assert check_parts(now)["beat"].ok
+    assert not check_parts(now + timedelta(seconds=2))["beat"].ok
 
 
 def test_a_host_whose_ticks_come_some_seconds_late_is_ready(stored_snapshot):
     now = timezone.now()
     ticked_at = now - timedelta(seconds=11)
     Loop.objects.create(name="a", law="worker_rate", interval_seconds=1, ticked_at=ticked_at)
-    assert parts(now)["beat"].ok
-    assert not parts(now + timedelta(seconds=2))["beat"].ok
+    assert check_parts(now)["beat"].ok
+    assert not check_parts(now + timedelta(seconds=2))["beat"].ok
 
 
 def test_a_clock_that_stopped_after_a_seldom_loops_tick_is_seen_as_soon(stored_snapshot):
@@ -113,41 +113,41 @@ def test_a_clock_that_stopped_after_a_seldom_loops_tick_is_seen_as_soon(stored_s
     for name, interval, ago in (("flow", 5, 40), ("node_scaling", 60, 31)):
         ticked_at = now - timedelta(seconds=ago)
         Loop.objects.create(name=name, law=name, interval_seconds=interval, ticked_at=ticked_at)
-    assert not parts(now)["beat"].ok
+    assert not check_parts(now)["beat"].ok
 
 
 def test_a_tick_from_before_the_clock_was_set_back_is_no_sign_of_life(stored_snapshot):
     now = timezone.now()
     Loop.objects.create(name="flow", law="flow", interval_seconds=5, ticked_at=now + timedelta(hours=1))
-    assert not parts(now)["beat"].ok
+    assert not check_parts(now)["beat"].ok
 
 
 def test_a_retired_loop_is_no_measure_of_the_clock(stored_snapshot):
     now = timezone.now()
     Loop.objects.create(name="a", law="flow", interval_seconds=60, ticked_at=now - timedelta(seconds=90))
     Loop.objects.create(name="b", law="ladder", interval_seconds=2, target={"retired_at": 1.0})
-    assert parts(now)["beat"].ok
+    assert check_parts(now)["beat"].ok
 
 
 def test_an_alerter_that_died_is_named_where_there_are_rules(stored_snapshot):
     now = timezone.now()
-    assert "alerter" not in parts(now)
+    assert "alerter" not in check_parts(now)
     ensure_rules(now)
-    assert not parts(now)["alerter"].ok
+    assert not check_parts(now)["alerter"].ok
     AlertWatch.objects.create(looked_at=now)
-    assert parts(now + timedelta(seconds=29))["alerter"].ok
-    assert not parts(now + timedelta(seconds=31))["alerter"].ok
+    assert check_parts(now + timedelta(seconds=29))["alerter"].ok
+    assert not check_parts(now + timedelta(seconds=31))["alerter"].ok
 
 
 def test_workers_that_only_scheduled_tasks_need_are_named_where_one_is_scheduled(control, stored_snapshot):
     now = timezone.now()
     task = task_definitions.define("nightly", "retention", requirements=["spark"], every_seconds=60)
-    assert not parts(now)["workers.spark"].ok
+    assert not check_parts(now)["workers.spark"].ok
     stored_snapshot["hosts"]["spark@here"] = {**stored_snapshot["hosts"]["jobs@here"], "role": "spark"}
     store(control, stored_snapshot)
-    assert parts(now)["workers.spark"].ok
+    assert check_parts(now)["workers.spark"].ok
     task_definitions.schedule(task)
-    assert "workers.spark" not in parts(now)
+    assert "workers.spark" not in check_parts(now)
 
 
 def test_a_plant_without_pipeline_queues_needs_no_pipeline(control, stored_snapshot):
@@ -166,7 +166,7 @@ def test_metrics_carry_the_snapshots_numbers(stored_snapshot):
 
 
 def test_what_is_unknown_is_left_out_of_the_metrics(snapshot):
-    text = exposition(snapshot_of(snapshot)).decode()
+    text = render_exposition(snapshot_of(snapshot)).decode()
     assert "weir_queue_waiting_events{" in text
     assert "weir_queue_latency_p95_seconds{" not in text
     assert "\nweir_plant_latency_p95_seconds " not in text
@@ -287,7 +287,7 @@ def test_a_proxy_on_this_host_does_not_open_metrics_to_others(proxied, stored_sn
 
 
 def test_metrics_take_a_token_where_a_trusted_proxy_is_configured(settings, secrets, stored_snapshot):
-    settings.WEIR_TRUSTED_PROXIES = networks_of("10.0.3.0/24")
+    settings.WEIR_TRUSTED_PROXIES = parse_networks("10.0.3.0/24")
     assert Client(**HERE).get("/metrics").status_code == 401
     token = {"HTTP_AUTHORIZATION": f"Bearer {secrets['viewer']}"}
     assert Client(**HERE, **token).get("/metrics").status_code == 200

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console.pages.health.exposition import exposition
-from console.pages.health.record_figures import RecordFigures, record_families, refusals
+from console.pages.health.exposition import render_exposition
+from console.pages.health.record_figures import RecordFigures, build_rejection_metric, record_families
 from queues.stored_document import replace_fields
 from tests.console.conftest import sample_snapshot
 from tests.workers.snapshots import snapshot_of
@@ -163,8 +163,8 @@ def given() -> set[str]:
     }
     snapshot["states"] = {"node/n1": {"kind": "node", "name": "n1", "severity": "critical"}}
     snapshot["parts"] = {"pipeline": {"state": "failed"}}
-    beside = [*record_families(RecordFigures(7, 1, 2, 3, 4.5, 6)), refusals({"people": 8})]
-    text = exposition(snapshot_of(snapshot), beside).decode()
+    beside = [*record_families(RecordFigures(7, 1, 2, 3, 4.5, 6)), build_rejection_metric({"people": 8})]
+    text = render_exposition(snapshot_of(snapshot), beside).decode()
     assert 'weir_subject_severity{kind="node",name="n1"} 4.0' in text
     assert 'weir_part_up{part="pipeline"} 0.0' in text
     assert 'weir_loop_age_seconds{law="flow",loop="flow/a"} 0.0' in text
@@ -213,5 +213,7 @@ def test_the_lag_of_a_cluster_that_is_away_is_no_figure_of_now():
     for state, is_given in (("seen", True), ("stale", False)):
         row = PlantStatus(kind="kafka", state=state, groups={"billing": group})
         snapshot = replace_fields(NOTHING_SEEN, plants={"events": row})
-        assert (b"weir_consumer_group_lag_seconds{" in exposition(snapshot)) is is_given
-        assert ("plants.events.groups.billing.lag_seconds" in metrics.row(snapshot)) is is_given
+        assert (b"weir_consumer_group_lag_seconds{" in render_exposition(snapshot)) is is_given
+        assert (
+            "plants.events.groups.billing.lag_seconds" in metrics.build_stream_entry(snapshot)
+        ) is is_given

@@ -72,7 +72,7 @@ def test_with_prices_savings_and_the_hold_are_money(browsers, loop, secrets, sto
     ],
 )
 def test_a_small_amount_keeps_its_digits_and_is_not_nothing(amount, money, hours):
-    assert (formats.money(amount, 1.0), formats.hours(amount)) == (money, hours)
+    assert (formats.format_money(amount, 1.0), formats.format_hours(amount)) == (money, hours)
 
 
 @pytest.mark.parametrize("hours", ["0", "3", "soon"])

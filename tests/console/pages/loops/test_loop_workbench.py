@@ -9,13 +9,13 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from console.display.formats import typed
-from console.display.human_units import human_unit
+from console.display.formats import format_for_input
+from console.display.human_units import get_human_unit
 from controllers import catalog
 from controllers.framework import guard
 from tests.console.page_form import form_of
 from tests.console.page_text import source_of
-from workers.control.kinds.registry import KINDS, display_of
+from workers.control.kinds.registry import KINDS, find_display
 from workers.models import LedgerEntry, Loop, Override
 from workers.steering import overrides
 
@@ -44,7 +44,7 @@ def loop_of(law: str, **target: str) -> Loop:
     ],
 )
 def test_values_stand_in_the_units_that_people_think_in(unit, value, shown):
-    found = human_unit(unit)
+    found = get_human_unit(unit)
     assert (found.convert(value), found.name) == pytest.approx(shown)
     assert found.back(found.convert(value)) == pytest.approx(value)
 
@@ -82,7 +82,11 @@ def test_a_value_that_nobody_touched_is_not_rounded_by_its_unit(operator):
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "setpoint": 400_000_000.0})
     bench = operator.get(f"/loops/{loop.pk}/").context["bench"]
     shown = next(row for row in bench.main if row.name == "setpoint").shown
-    body = {"would-setpoint": typed(shown.effective), "unit-setpoint": shown.unit, "would-kp": "-0.006"}
+    body = {
+        "would-setpoint": format_for_input(shown.effective),
+        "unit-setpoint": shown.unit,
+        "would-kp": "-0.006",
+    }
     operator.post(f"/loops/{loop.pk}/override", {**body, "reason": "a test", "minutes": "5"})
     assert [each.name for each in Override.objects.all()] == ["kp"]
 
@@ -148,7 +152,9 @@ def test_a_value_that_nobody_touched_keeps_each_of_its_digits(operator):
     loop = loop_of("flow", application="performance")
     Loop.objects.filter(pk=loop.pk).update(parameters={**loop.parameters, "kp": EXACT})
     rows = operator.get(f"/loops/{loop.pk}/").context["bench"].main
-    body = {f"would-{row.name}": typed(row.shown.effective) for row in rows if row.shown.factor == 1}
+    body = {
+        f"would-{row.name}": format_for_input(row.shown.effective) for row in rows if row.shown.factor == 1
+    }
     body |= {"would-kd": "0.7", "reason": "a test", "minutes": "5"}
     assert operator.post(f"/loops/{loop.pk}/override", body).status_code == 302
     assert [each.name for each in Override.objects.all()] == ["kd"]
@@ -165,12 +171,12 @@ def test_a_value_that_nobody_touched_keeps_each_of_its_digits(operator):
     ],
 )
 def test_a_value_in_a_field_reads_back_as_the_same(value, text):
-    assert typed(value) == text
+    assert format_for_input(value) == text
     assert value is None or float(text) == value
 
 
 def test_a_share_in_percent_has_no_digits_of_its_turning():
-    assert typed(human_unit("share of capacity").convert(0.07)) == "7"
+    assert format_for_input(get_human_unit("share of capacity").convert(0.07)) == "7"
 
 
 TARGET = {"application": "performance", "operator": "hosts", "host": "h", "queue": "alert", "node": "n1"}
@@ -180,7 +186,7 @@ TARGET = {"application": "performance", "operator": "hosts", "host": "h", "queue
 def test_one_number_of_a_loop_is_changed_by_its_form_and_asked_about(law, operator):
     loop = loop_of(law, **TARGET)
     form = form_of(operator.get(f"/loops/{loop.pk}/"), f"/loops/{loop.pk}/override")
-    held = guard.read_settings(catalog.law(law), loop.guard)["stale_seconds"]
+    held = guard.read_settings(catalog.get_law(law), loop.guard)["stale_seconds"]
     form |= {"would-guard.stale_seconds": str(held + 1), "reason": "a test", "minutes": "5"}
     asked = operator.get(f"/loops/{loop.pk}/what-if/", form)
     assert asked.status_code == 200 and not asked.context["errors"], asked.context["errors"]
@@ -252,8 +258,8 @@ def test_what_a_change_would_have_done_is_counted_and_the_limit_of_that_is_said(
 def test_a_pool_of_an_attached_plant_has_its_own_words_as_its_workers_stay(operator):
     pool = loop_of("worker_rate", plant="shop", operator="celery@one")
     container = loop_of("worker_rate", queue="alert", node="n1")
-    assert display_of("worker_rate", pool.target).past({"start": 3}) == "set 3 workers"
-    assert display_of("worker_rate", container.target).past({"start": 3}) == "started 3 workers"
+    assert find_display("worker_rate", pool.target).past({"start": 3}) == "set 3 workers"
+    assert find_display("worker_rate", container.target).past({"start": 3}) == "started 3 workers"
     page = operator.get(f"/loops/{pool.pk}/")
     assert "short-lived" not in source_of(page) and "Sets the number of workers of a pool" in source_of(page)
     assert "short-lived" in source_of(operator.get(f"/loops/{container.pk}/"))

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from django.utils import timezone
 
-from console.display.loop_order import badness_of_loop, late_now
+from console.display.loop_order import compute_loop_severity, compute_tick_lateness
 from console.templatetags.filters import loop_title
 from queues import keys
 from queues.models import Queue
@@ -25,22 +25,22 @@ def test_no_two_loops_of_a_plant_with_one_of_everything_are_alike():
 
 @pytest.mark.parametrize(("age", "late"), [(1.0, 0.0), (5.0, 0.0), (20.0, 18.0)])
 def test_a_tick_is_late_after_two_intervals_and_the_age_of_a_snapshot(age, late):
-    assert late_now(LoopStatus(at=AT - age), 2.0, AT) == late
+    assert compute_tick_lateness(LoopStatus(at=AT - age), 2.0, AT) == late
 
 
 def test_what_never_ticked_or_is_not_known_is_not_called_late():
-    assert [late_now(each, 2.0, AT) for each in (None, LoopStatus())] == [0.0, 0.0]
+    assert [compute_tick_lateness(each, 2.0, AT) for each in (None, LoopStatus())] == [0.0, 0.0]
 
 
 def test_harm_comes_before_lateness_before_no_effect_before_a_hold_before_an_override():
     rows = [
-        badness_of_loop(LoopStatus(verdict="harmful"), 0.0),
-        badness_of_loop(LoopStatus(verdict="effective"), 9.0),
-        badness_of_loop(LoopStatus(verdict="ineffective"), 0.0),
-        badness_of_loop(LoopStatus(mode="hold", verdict="no action"), 0.0),
-        badness_of_loop(LoopStatus(overrides=1), 0.0),
-        badness_of_loop(LoopStatus(verdict="effective"), 0.0),
-        badness_of_loop(LoopStatus(verdict="no action"), 0.0),
+        compute_loop_severity(LoopStatus(verdict="harmful"), 0.0),
+        compute_loop_severity(LoopStatus(verdict="effective"), 9.0),
+        compute_loop_severity(LoopStatus(verdict="ineffective"), 0.0),
+        compute_loop_severity(LoopStatus(mode="hold", verdict="no action"), 0.0),
+        compute_loop_severity(LoopStatus(overrides=1), 0.0),
+        compute_loop_severity(LoopStatus(verdict="effective"), 0.0),
+        compute_loop_severity(LoopStatus(verdict="no action"), 0.0),
     ]
     assert rows == sorted(rows, reverse=True) and len(set(rows)) == len(rows)
 

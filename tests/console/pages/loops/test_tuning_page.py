@@ -94,10 +94,7 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     }
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())
-    assert (
-        "This tuning can no longer be approved: the loop's values have changed since (fill_share)"
-        in page
-    )
+    assert "This tuning can no longer be approved: the loop's values have changed since (fill_share)" in page
     assert "Approve tuning abababab" not in page
 
 

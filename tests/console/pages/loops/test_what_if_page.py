@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from console.pages.loops.what_if import chart_of
+from console.pages.loops.what_if import build_chart
 from workers.control.what_if import RerunStep
 from workers.models import Loop
 
@@ -98,7 +98,7 @@ def test_the_chart_is_two_step_lines_in_its_box():
         RerunStep(begin + timedelta(seconds=5 * number), number, did, would, "", "", did != would)
         for number, (did, would) in enumerate(sizes)
     ]
-    chart = chart_of(steps)
+    chart = build_chart(steps)
     assert chart.did == "M0.0 200.0H1000.0V0.0H1000.0"
     assert chart.would == "M0.0 150.0H1000.0"
     assert (chart.low, chart.high) == (0.0, 4.0)

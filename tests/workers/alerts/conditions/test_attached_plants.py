@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.workers.alerts.checks import Looks, plant, the_alert
-from workers.alerts.lifecycle.inhibition import Party, causes
+from workers.alerts.lifecycle.inhibition import Party, find_causes
 from workers.alerts.lifecycle.models import Alert, Receiver
 from workers.alerts.rules import rules
 from workers.alerts.rules.shipped import FIRST_RULES
@@ -93,6 +93,6 @@ def test_what_a_silent_plant_or_a_worker_that_is_gone_brings_with_it_stands_belo
     unserved = of_shop(3, "queue_unserved", plant_queue="mail")
     blind = of_shop(4, "loop_stale", loop="worker_rate/plant:shop/celery@a")
     lag, other = of_shop(5, "consumer_lag", group="g"), Party(6, "loop_stale", "warning", {"plant": "east"})
-    assert causes([silent, missed, unserved, blind, lag, other]) == {2: 1, 3: 1, 4: 1, 5: 1}
-    assert causes([missed, unserved, blind, lag, other]) == {3: 2, 4: 2}
-    assert causes([unserved, blind, lag, other]) == {4: 3}
+    assert find_causes([silent, missed, unserved, blind, lag, other]) == {2: 1, 3: 1, 4: 1, 5: 1}
+    assert find_causes([missed, unserved, blind, lag, other]) == {3: 2, 4: 2}
+    assert find_causes([unserved, blind, lag, other]) == {4: 3}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from controllers.design.error_budget import PAIRS
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from tests.workers.alerts.checks import START, Looks
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -32,7 +32,7 @@ def replayed(bad_minutes: int, minutes: int, share: float = 1.0, **more: int) ->
         for age in range(1, minutes + 1)
     )
     snapshot = snapshot_of({"at": START, "queues": {"alert": {"wait_seconds": None}}})
-    return {"late": plain(ObjectiveBook().step(snapshot)["late"])}
+    return {"late": convert_to_plain(ObjectiveBook().step(snapshot)["late"])}
 
 
 @pytest.mark.django_db

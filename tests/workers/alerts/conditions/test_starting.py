@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.stored_document import plain
+from queues.stored_document import convert_to_plain
 from tests.workers.alerts.checks import START, Looks, node, plant, queue, rule
 from tests.workers.snapshots import snapshot_of
 from workers.alerts.conditions.evidence import STALE, LedgerTick, LoopFacts
@@ -37,7 +37,7 @@ def at_second(second: float, record: PartsRecord, pipeline: str | None = "runnin
     document["pipeline"]["watermark_lag_seconds"] = 400.0 if second < CAUGHT_UP else 1.0
     for each in document["nodes"].values():
         each["stale"] = second < NODES
-    return {**document, "parts": plain(record.step(snapshot_of(document), START + second))}
+    return {**document, "parts": convert_to_plain(record.step(snapshot_of(document), START + second))}
 
 
 def facts(second: float) -> dict:
@@ -86,7 +86,7 @@ def test_a_pipeline_that_has_never_reported_is_an_alert_when_its_time_to_start_i
         while looks.now < START + second:
             at = looks.now + 2 - START
             document = at_second(at, PartsRecord()) | {"pipeline": {}}
-            parts = plain(record.step(snapshot_of(document), START + at))
+            parts = convert_to_plain(record.step(snapshot_of(document), START + at))
             looks.snapshot, looks.more = document | {"parts": parts}, facts(at)
             looks.look()
 

@@ -130,7 +130,7 @@ def test_an_end_that_is_tried_again_is_not_sent_after_a_new_beginning(looks, tri
     assert fires(looks) == ["firing"]
     end = put_off(looks, tries)
     assert fires(looks) == ["firing"]
-    assert outbox.due(looks.at + timedelta(minutes=5)) == [], "what goes on is not resolved"
+    assert outbox.list_due_messages(looks.at + timedelta(minutes=5)) == [], "what goes on is not resolved"
     end.refresh_from_db()
     assert (end.state, end.error) == ("failed", error)
     since = looks.at - timedelta(days=1)
@@ -189,7 +189,7 @@ def test_a_receiver_that_is_switched_off_gets_nothing_old_and_calls_for_nobody(l
     looks.snapshot = plant()
     looks.pass_seconds(20)
     switch(desk, on=True)
-    assert outbox.bundle(looks.at) == [] and outbox.due(looks.at + timedelta(days=3)) == []
+    assert outbox.bundle(looks.at) == [] and outbox.list_due_messages(looks.at + timedelta(days=3)) == []
     first.refresh_from_db()
     assert (first.state, first.error) == ("failed", Message.SWITCHED_OFF)
     assert list_failing_receivers(looks.at - timedelta(hours=2)) == []
@@ -210,7 +210,7 @@ def tried(looks, times):
     (message,) = Message.objects.all()
     for _ in range(times):
         looks.now += 1_000
-        (due,) = outbox.due(looks.at)
+        (due,) = outbox.list_due_messages(looks.at)
         outbox.mark_failed(due, "no route", looks.at)
     message.refresh_from_db()
     return message
@@ -227,7 +227,7 @@ def test_a_message_that_never_arrives_is_given_up_and_says_so_once_its_alert_is_
     looks.look()
     message = tried(looks, 1)
     assert (message.state, message.tries, message.error) == ("failed", outbox.MAX_TRIES, "no route")
-    assert outbox.due(looks.at + timedelta(days=1)) == []
+    assert outbox.list_due_messages(looks.at + timedelta(days=1)) == []
 
 
 def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reached(looks):
@@ -239,7 +239,7 @@ def test_what_goes_on_is_sent_until_it_arrives_however_long_nobody_could_be_reac
     message = tried(looks, 3 * outbox.MAX_TRIES)
     assert (message.state, message.tries) == ("waiting", 3 * outbox.MAX_TRIES)
     looks.now += 1_000
-    (due,) = outbox.due(looks.at)
+    (due,) = outbox.list_due_messages(looks.at)
     outbox.mark_delivered(due, looks.at)
     assert kinds(the_alert()).count("told") == 1
 
@@ -270,10 +270,12 @@ def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):
     )
     first, second, *_ = [outbox.test_message(desk, "chief", looks.at) for _ in range(3)]
     third = outbox.test_message(other, "chief", looks.at)
-    assert outbox.due(looks.at) == [first, third]
-    assert outbox.due(looks.at, {desk.pk}) == [third]
+    assert outbox.list_due_messages(looks.at) == [first, third]
+    assert outbox.list_due_messages(looks.at, {desk.pk}) == [third]
     outbox.mark_failed(first, "no route", looks.at)
-    assert outbox.due(looks.at) == [second, third], "the next goes out while one waits for its next try"
+    assert outbox.list_due_messages(looks.at) == [second, third], (
+        "the next goes out while one waits for its next try"
+    )
     with CaptureQueriesContext(connection) as asked:
         assert [each.receiver for each in list_failing_receivers(looks.at)] == ["desk"]
     assert not any("content" in each["sql"] for each in asked.captured_queries)

@@ -7,9 +7,9 @@ import pytest
 from controllers import catalog
 from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, TWO, PooledApp
-from workers.control.kinds.concurrency import sensor
+from workers.control.kinds.concurrency import measure_target
 from workers.control.ledger import ledger
-from workers.control.parts.attached_pools import MAX_NAME, name_of
+from workers.control.parts.attached_pools import MAX_NAME, build_loop_name
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.kind import MAX_POOLS
 from workers.steering import overrides
@@ -44,7 +44,7 @@ def test_each_pool_that_can_be_set_has_a_loop_that_advises_in_the_range_of_its_p
     app = PooledApp(control, monkeypatch, one=2, two=20)
     found = {loop.target["operator"]: loop for loop in app.ensured(LAW)}
     assert found.keys() == {ONE, TWO} and {loop.mode for loop in found.values()} == {"advise"}
-    read = catalog.read_parameters(catalog.law(LAW), found[ONE].parameters)
+    read = catalog.read_parameters(catalog.get_law(LAW), found[ONE].parameters)
     assert (found[ONE].name, read["start"], read["minimum"], read["maximum"]) == (NAME, 2, 1, 16)
     assert read["patience"] == 648  # of 5 s, within the hour in which fewer processes are to be there
     assert (found[TWO].parameters["maximum"], found[TWO].guard["maximum"]) == (20, 20.0)
@@ -94,12 +94,12 @@ def test_where_only_idle_processes_end_a_busy_pool_is_asked_until_it_is_smaller(
 def test_no_sample_is_taken_twice_and_another_count_begins_anew(app):
     target = {"plant": PLANT, "operator": ONE}
     app.work(station(6), samples=5)
-    first = sensor(target, app.snapshot(), None, app.now.timestamp())
+    first = measure_target(target, app.snapshot(), None, app.now.timestamp())
     assert len(first.observation["interdeparture_seconds"]) == 5 and first.observation["ends_idle"]
-    again = sensor(target, app.snapshot(), first.counters, app.now.timestamp())
+    again = measure_target(target, app.snapshot(), first.counters, app.now.timestamp())
     assert (again.observation["interdeparture_seconds"], again.observation["seconds"]) == ([], 0.0)
     app.completions[ONE]["since"] = 2.0
-    anew = sensor(target, app.snapshot(), first.counters, app.now.timestamp())
+    anew = measure_target(target, app.snapshot(), first.counters, app.now.timestamp())
     assert len(anew.observation["interdeparture_seconds"]) == 5
 
 
@@ -222,9 +222,9 @@ def test_a_loop_whose_override_has_ended_lets_the_other_act(app, user):
 
 
 def test_names_of_loops_are_bounded_and_differ():
-    long = [name_of(LAW, "shop", "w" * 200 + end) for end in "ab"]
+    long = [build_loop_name(LAW, "shop", "w" * 200 + end) for end in "ab"]
     assert len(set(long)) == 2 and max(map(len, long)) == MAX_NAME
-    assert name_of(LAW, "shop", ONE) == NAME
+    assert build_loop_name(LAW, "shop", ONE) == NAME
 
 
 def test_of_many_pools_only_some_have_a_loop(control, monkeypatch):

@@ -6,7 +6,7 @@ from controllers import catalog
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues.errors import BadInput
 from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
-from workers.control.kinds.ladder import readings, sensor
+from workers.control.kinds.ladder import collect_readings, measure_target
 from workers.control.ledger import ledger
 from workers.models import Loop
 from workers.steering import overrides
@@ -59,7 +59,7 @@ def ticks(app, count, per_second, **more):
 def test_each_attached_plant_has_a_ladder_that_advises_and_reaches_no_further_than_a_pause(app):
     (loop,) = app.ensured(LAW)
     assert (loop.name, loop.mode, loop.target) == (f"ladder/plant:{PLANT}", "advise", TARGET)
-    read = catalog.read_parameters(catalog.law(LAW), loop.parameters)
+    read = catalog.read_parameters(catalog.get_law(LAW), loop.parameters)
     assert (read["cap"], read["backlog_bound_seconds"]) == ("throttle", 10.0)
 
 
@@ -75,7 +75,7 @@ def test_while_more_comes_than_its_tasks_can_do_it_advises_more_tasks(app):
     )
     assert entry.reason.startswith("Would enable adding workers (advice only)")
     assert app.ordered == [] and not entry.applied and ledger.replay(entry).same
-    assert readings(TARGET, app.snapshot()) == {"wait_seconds": 4.0, "node_state": None}
+    assert collect_readings(TARGET, app.snapshot()) == {"wait_seconds": 4.0, "node_state": None}
 
 
 def test_where_the_pool_has_its_most_it_advises_to_pause_a_queue_if_there_is_another(app):
@@ -95,10 +95,10 @@ def test_of_a_plant_to_which_nothing_comes_or_of_which_too_little_is_known_nothi
     app, per_second, run_seconds
 ):
     load(app, per_second, run_seconds=run_seconds)
-    sensed = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
+    sensed = measure_target(TARGET, app.snapshot(), None, app.now.timestamp())
     assert "no arrivals" in sensed.measured.idle
     app.row = {"state": "stale", "age_seconds": 9.0, "error": "late"}
-    stale = sensor(TARGET, app.snapshot(), None, app.now.timestamp()).measured
+    stale = measure_target(TARGET, app.snapshot(), None, app.now.timestamp()).measured
     assert "was last observed 9 s ago" in stale.invalid
 
 

@@ -10,9 +10,9 @@ from tests.workers.control.kinds.pooled_app import ONE, PLANT, PooledApp
 from workers.control import tuning
 from workers.control.costs import replay_of
 from workers.control.desired import compute_desired
-from workers.control.kinds.worker_rate import is_at_rest, readings, sensor
+from workers.control.kinds.worker_rate import collect_readings, is_at_rest, measure_target
 from workers.control.ledger import ledger
-from workers.control.parts.attached_pools import name_of
+from workers.control.parts.attached_pools import build_loop_name
 from workers.models import Loop
 from workers.plants.models import RegisteredPlant
 from workers.steering import overrides
@@ -20,7 +20,7 @@ from workers.steering import overrides
 pytestmark = pytest.mark.django_db
 LAW = "worker_rate"
 TARGET = {"plant": PLANT, "operator": ONE}
-NAME = name_of(LAW, PLANT, ONE)
+NAME = build_loop_name(LAW, PLANT, ONE)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def auto(app):
 def test_each_pool_has_a_loop_that_advises_with_workers_that_stay_in_the_range_of_its_plant(app):
     (loop,) = app.ensured(LAW)
     assert (loop.name, loop.mode, loop.target) == (NAME, "advise", TARGET)
-    law = catalog.law(LAW)
+    law = catalog.get_law(LAW)
     read = catalog.read_parameters(law, loop.parameters)
     law.check(read)
     assert (read["workers"], read["life_seconds"], read["max_wait_seconds"]) == ("permanent", 5.0, 1.0)
@@ -122,7 +122,7 @@ def test_a_pool_that_gets_smaller_only_as_processes_are_idle_is_asked_again_unti
         ticks(app, 1, 1.0)
         app.row = {"orders": {ONE: {**pending, "tasks": app.ordered[-1][ONE], "now": 9}}}
     assert app.tasks[ONE] == 9 and len(app.ordered) >= 3
-    assert sensor(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
+    assert measure_target(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
     app.is_idle = True
     ticks(app, 2, 1.0)
     assert app.tasks[ONE] <= 2
@@ -132,15 +132,15 @@ def test_more_that_were_ordered_and_are_still_to_come_are_not_ordered_twice(app)
     auto(app)
     load(app, 9.0)
     app.row = {"orders": {ONE: {"tasks": 9, "at": 1.0, "by": "loop", "now": 2, "state": "pending"}}}
-    assert sensor(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
+    assert measure_target(TARGET, app.snapshot(), None, app.now.timestamp()).observation["running"] == 9
 
 
 def test_what_was_removed_is_what_came_less_what_the_queue_grew_by(app):
     load(app, 4.0, waits_seconds=1.0)
-    first = sensor(TARGET, app.snapshot(), None, app.now.timestamp())
+    first = measure_target(TARGET, app.snapshot(), None, app.now.timestamp())
     assert (first.observation["queue_length"], first.observation["removed"]) == (4.0, 20.0)
     load(app, 4.0, waits_seconds=3.0)
-    later = sensor(TARGET, app.snapshot(), first.counters, app.now.timestamp())
+    later = measure_target(TARGET, app.snapshot(), first.counters, app.now.timestamp())
     assert (later.observation["queue_length"], later.observation["removed"]) == (12.0, 12.0)
 
 
@@ -169,7 +169,7 @@ def test_a_pool_without_work_is_at_rest_once_it_is_as_small_as_it_gets(app):
     app.tasks[ONE] = 1
     load(app, 0.0)
     assert is_at_rest(TARGET, app.snapshot())
-    assert readings(TARGET, app.snapshot()) == {"queue_length": 0.0, "tasks": 1, "node_state": None}
+    assert collect_readings(TARGET, app.snapshot()) == {"queue_length": 0.0, "tasks": 1, "node_state": None}
     load(app, 0.5)
     assert not is_at_rest(TARGET, app.snapshot())
 
@@ -187,7 +187,7 @@ def test_a_person_sets_the_workers_by_hand(app, user):
 def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
     app.ensured(LAW, "concurrency")
     said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 5}
-    names = (NAME, name_of("concurrency", PLANT, ONE))
+    names = (NAME, build_loop_name("concurrency", PLANT, ONE))
     first, second = (Loop.objects.get(name=name) for name in names)
     overrides.set_override(loop=first, name="mode", value="auto", **said)
     with pytest.raises(BadInput, match=f"set {NAME} to advise first"):
@@ -201,7 +201,7 @@ def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
 
 def test_it_is_neither_tuned_on_its_record_nor_compared_with_rivals_there(app):
     (loop,) = app.ensured(LAW)
-    assert loop not in tuning.loops_with_a_record()
+    assert loop not in tuning.list_tunable_loops()
     with pytest.raises(BadInput, match="cannot be tuned"):
         tuning.learn(loop, datetime.now(UTC), 2)
     with pytest.raises(BadInput, match="no baseline to replay"):

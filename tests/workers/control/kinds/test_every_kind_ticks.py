@@ -51,7 +51,7 @@ class OneOfEverything(PlantInventory):
 
     applications = ("performance",)
     hosts = {"jobs@here": ReportedHost(role="jobs", slots=2, at=0.0)}
-    plants = {"east": adapters.kinds()["flink"], "shop": adapters.kinds()["celery"]}
+    plants = {"east": adapters.list_kinds()["flink"], "shop": adapters.list_kinds()["celery"]}
 
 
 class ShownPlant(MemoryPlant):
@@ -106,7 +106,7 @@ def plant_at(plant: ShownPlant, now: datetime, load: float, left_share: float) -
     application["patterns"]["outage"]["types"] = {"load-rises": 4.0}
     found["producers"]["api"] = {"in_per_second": 50.0, "queues": {"alert": 50.0, "telemetry": 50.0}}
     found["plants"] = {
-        "east": {"kind": "flink", "state": "seen", "topology": plant.topology().to_document()},
+        "east": {"kind": "flink", "state": "seen", "topology": plant.get_topology().to_document()},
         "shop": shop_at(seconds, load),
     }
     found["objectives"] = {

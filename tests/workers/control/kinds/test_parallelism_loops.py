@@ -10,8 +10,8 @@ from tests.console.pipeline_sample import sample_application
 from tests.workers.loops import PARALLELISM, ensured
 from tests.workers.plants.test_topology import snapshot as plain
 from workers.control.kinds import parallelism_forecast
-from workers.control.kinds.registry import KINDS, display_of
-from workers.control.parts.operators import CORES, OWNERS, readings
+from workers.control.kinds.registry import KINDS, find_display
+from workers.control.parts.operators import CORES, OWNERS, collect_readings
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.declared import Declarations, Declared
 
@@ -51,7 +51,7 @@ def loop(law, mode, target=TARGET):
 
 def test_the_joint_law_is_given_the_forecast_as_many_times_as_its_operators_get_of_it():
     sensed = joint(TARGET, seen(), None, NOW)
-    observed = catalog.read_observation(catalog.law("parallelism_joint"), sensed.observation)
+    observed = catalog.read_observation(catalog.get_law("parallelism_joint"), sensed.observation)
     # 30 a second come to the queue, fewer to the first operator.
     share = observed["operators"]["performance/hosts"]["rate_per_second"] / 30.0
     assert 0 < share < 1 and observed["source_per_second"] == pytest.approx(30.0 * share)
@@ -77,7 +77,7 @@ def shop(kind):
 def test_the_joint_law_is_given_the_forecast_of_a_plant_of_others_where_it_plans_so_far():
     for kind, means in (("flink", [60.0, 90.0]), ("celery", [])):
         sensed = joint({"plant": "shop"}, shop(kind), None, NOW)
-        observed = catalog.read_observation(catalog.law("parallelism_joint"), sensed.observation)
+        observed = catalog.read_observation(catalog.get_law("parallelism_joint"), sensed.observation)
         assert observed["source_per_second"] == 20.0 and sensed.measured.invalid is None
         assert list(observed["forecast_per_second"] or []) == pytest.approx(means), kind
 
@@ -90,7 +90,7 @@ def test_without_a_forecast_it_goes_by_what_comes_now():
 def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number_of_tasks():
     busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
     sensed = forecast(HOSTS, busy, None, NOW)
-    law = catalog.law("parallelism_forecast")
+    law = catalog.get_law("parallelism_forecast")
     parameters = catalog.read_parameters(law, {})
     observed = catalog.read_observation(law, sensed.observation)
     law.check_observation(parameters, observed, "observation")
@@ -101,7 +101,7 @@ def test_the_forecast_law_is_given_what_one_operator_would_miss_with_each_number
 
 def test_a_minimum_of_tasks_does_not_shift_what_each_number_of_them_would_miss():
     busy = seen({"performance": foreseen((6e5, 9e5), (1e3, 1e3))})
-    law = catalog.law("parallelism_forecast")
+    law = catalog.get_law("parallelism_forecast")
     observed = catalog.read_observation(law, forecast(HOSTS, busy, None, NOW).observation)
     chosen = []
     for minimum in (1, 2, CORES):
@@ -138,7 +138,7 @@ def test_an_operator_that_was_not_measured_holds_every_law():
     operators = sample_application()["operators"]
     document = seen(operators={name: {**row, "work": []} for name, row in operators.items()})
     sensed = joint(TARGET, document, None, NOW)
-    law = catalog.law("parallelism_joint")
+    law = catalog.get_law("parallelism_joint")
     _, decision = law.decide(
         catalog.read_parameters(law, {}), {"operators": {}}, catalog.read_observation(law, sensed.observation)
     )
@@ -181,11 +181,14 @@ def test_a_rescale_is_judged_by_the_capacity_that_is_measured_afterwards():
     operators, before = sample_application()["operators"], seen()
     twice = {name: {**row, "parallelism": 2 * row["parallelism"]} for name, row in operators.items()}
     after = seen(operators=twice)
-    gained = readings(TARGET, after)["capacity_per_second"] / readings(TARGET, before)["capacity_per_second"]
+    gained = (
+        collect_readings(TARGET, after)["capacity_per_second"]
+        / collect_readings(TARGET, before)["capacity_per_second"]
+    )
     assert gained == pytest.approx(2.0)
-    operator = parallelism_forecast.readings(HOSTS, after)
+    operator = parallelism_forecast.collect_readings(HOSTS, after)
     assert operator["tasks"] == 4
-    assert parallelism_forecast.readings({**TARGET, "operator": "gone"}, after) is None
+    assert parallelism_forecast.collect_readings({**TARGET, "operator": "gone"}, after) is None
 
 
 def test_the_joint_law_owns_the_tasks_by_default():
@@ -204,7 +207,7 @@ def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(co
     }
     # Each takes what it was made with.
     for each in Loop.objects.filter(law__in=LAWS):
-        law = catalog.law(each.law)
+        law = catalog.get_law(each.law)
         law.check(catalog.read_parameters(law, each.parameters))
     # While the pipeline says nothing of its operators, their loops stay; a vanished operator's goes.
     assert len(ensured(control, PARALLELISM)) == 4
@@ -229,6 +232,6 @@ def test_the_forecast_law_sets_its_own_operator():
 
 @pytest.mark.parametrize(("tasks", "words"), [(1, "1 task"), (4, "4 tasks")])
 def test_a_path_through_the_forecast_is_said_by_its_first_step(tasks, words):
-    display = display_of("parallelism_forecast")
+    display = find_display("parallelism_forecast")
     action = {"tasks": tasks, "path": [tasks, 2, 2], "cost": 900.0}
     assert (display.brief(action), display.past(action)) == (words, f"set {words}")

@@ -321,10 +321,10 @@ def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batc
     """In simulated time: the kind's sensor and the guarded law, on replicas one batch in ten of which is slow
     by seconds, at 25 events/s.
     """
-    noise, law = random.Random(11), catalog.law("balance")
+    noise, law = random.Random(11), catalog.get_law("balance")
     parameters = catalog.read_parameters(law, dict(balance.KIND.parameters))
     settings = guard.read_settings(law, {})
-    state, guard_state, shares = law.initial_state(parameters), guard.initial_state(), [0.5, 0.5]
+    state, guard_state, shares = law.build_initial_state(parameters), guard.build_initial_state(), [0.5, 0.5]
     for tick in range(3_600 // balance.INTERVAL_SECONDS):
         slow = [noise.uniform(0.2, 0.9) + 8 * (noise.random() < 0.1) for _ in shares]
         rows = {
@@ -333,7 +333,7 @@ def test_on_an_idle_plant_the_shares_stay_equal_for_an_hour_whatever_single_batc
         }
         row = ApplicationStatus(state="running", in_per_second=noise.uniform(5, 45), replicas=rows)
         seen = Snapshot(at=float(tick), pipeline=PipelineStatus(age_seconds=0.5, applications={"app": row}))
-        sensed = balance.sensor({"application": "app"}, seen, None, float(tick))
+        sensed = balance.measure_target({"application": "app"}, seen, None, float(tick))
         guarded = guard.decide(
             law,
             parameters,
@@ -363,7 +363,10 @@ def test_an_idle_plant_gives_no_cause_for_any_alert(plant):
             row["response_seconds"] = noise.uniform(0.2, 0.9)
         entries += [plant.tick("flow"), plant.tick("balance")]
     flow = [entry.guarded for entry in entries if entry.loop.law == "flow"]
-    assert guard.reversals(flow, guard.read_settings(catalog.law("flow"), {})["oscillation_swing"]) == 0
+    assert (
+        guard.count_reversals(flow, guard.read_settings(catalog.get_law("flow"), {})["oscillation_swing"])
+        == 0
+    )
     assert {entry.limited_by for entry in entries} <= {None, "nothing to decide"}
     judged = LedgerEntry.objects.values_list("verdict", flat=True)
     # Of the first tick alone is not known whether more would have come.
@@ -457,7 +460,7 @@ class Paced:
             attempt = self.results.begin("iap1", each.tick)
             self.results.publish(Result("iap1", each.tick, None, (blob,)), attempt, each.events)
         self._match(capacity)
-        self.free.append(self.ROOM_BYTES - self.results.room().used_bytes)
+        self.free.append(self.ROOM_BYTES - self.results.measure_room().used_bytes)
 
     tick = 0
     taken = "0-0"

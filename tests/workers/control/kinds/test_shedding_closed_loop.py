@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from queues import keys
-from queues.stored_document import encode_document, plain
+from queues.stored_document import convert_to_plain, encode_document
 from queues.topology import QueueSpec, Topology
 from tests.console.conftest import sample_snapshot
 from tests.workers.control import overload
@@ -24,7 +24,7 @@ from workers.control.kinds import shedding
 from workers.control.parts.kind import LoopStart
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
@@ -78,7 +78,7 @@ class Virtual:
     shares: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.application = application_of_text(DECLARATION, Path())
+        self.application = parse_application_text(DECLARATION, Path())
         self.tier = Tier(self.control, self.application.graph, most_rows=10**6)
         self.board = StatusBoard(
             self.control, self.application, None, lambda: None, self.clock, lambda: self.now
@@ -123,7 +123,9 @@ class Virtual:
         self.now += max(0.5, seconds)
         self.ages += [(time_us / SECOND_US, self.now - time_us / SECOND_US) for time_us, _, _ in fresh]
         gone = _since(shed, self.tier.shed)
-        self.board.replica("iap", ReplicaBatch(self.now, 0, len(fresh), len(fresh), 0, 0.1, [], 0.1, gone))
+        self.board.record_replica_batch(
+            "iap", ReplicaBatch(self.now, 0, len(fresh), len(fresh), 0, 0.1, [], 0.1, gone)
+        )
         if planned:
             offset, by_name = self.tier.offset, {each.operator: each for each in counts}
             for each in by_name.values():
@@ -131,13 +133,13 @@ class Virtual:
                 each.early_us = (
                     None if each.early_us is None else each.early_us + round(NOW.timestamp() * SECOND_US)
                 )
-            self.board.inter_event(
+            self.board.record_inter_event_batch(
                 InterEventBatch(self.now, self.tier.batch, offset, by_name, tuple(counts), seconds)
             )
 
     def second(self, number: int) -> None:
         """The plant as it is seen, and what is due of its loops."""
-        row = plain(self.board.document({}))
+        row = convert_to_plain(self.board.document({}))
         waiting = self.arrived(number) - self.taken
         row |= {
             "queues": ["telemetry"],

@@ -342,7 +342,7 @@ def test_what_producers_hold_back_is_no_capacity_of_a_queue_of_jobs_that_keeps_u
             "totals": {"worker_slots": 2, "workers_busy": 2},
         }
     )
-    observed = ladder.sensor({"queue": "alert"}, seen, None, 10.0).observation
+    observed = ladder.measure_target({"queue": "alert"}, seen, None, 10.0).observation
     assert (observed["demand_per_second"], observed["capacity_per_second"]) == (60.0, 30.0)
 
 
@@ -490,10 +490,10 @@ def test_what_a_match_takes_is_learnt_from_all_and_while_shed_from_the_control_k
         found.add(row, 10.0)
     assert found.takes(row.types) == pytest.approx({"A": 10.0, "B": 2.0}, rel=0.01)
     assert found.takes({"A": 50.0, "B": 70.0}) == pytest.approx({"A": 5.0, "B": 7.0}, rel=0.01)
-    assert found.correction("SEQ(A; B)") == pytest.approx(0.5)
+    assert found.compute_correction("SEQ(A; B)") == pytest.approx(0.5)
     assert found.seconds == pytest.approx(0.002)
-    assert found.correction("SEQ(high; B)") == 1.0
-    again = PatternYield("p", found.counters())
+    assert found.compute_correction("SEQ(high; B)") == 1.0
+    again = PatternYield("p", found.get_counters())
     spared = ControlKeys(types={"A": 2.0, "B": 0.4}, out_per_second=0.2)
     left = replace_fields(row, types={"A": 2.0, "B": 0.4}, seconds=0.02, shed_per_second={"A": 98.0})
     again.add(replace_fields(left, out_per_second=0.2, spared=spared), 10.0)
@@ -528,7 +528,7 @@ def test_when_the_ladder_lets_go_the_table_goes_though_nothing_is_measured(plant
 
 def test_a_queue_that_handles_nothing_is_throttled_without_a_break():
     values = catalog.read_parameters(ladder.LAW, {})
-    state, closed, rungs = ladder.LAW.initial_state(values), 0.0, []
+    state, closed, rungs = ladder.LAW.build_initial_state(values), 0.0, []
     for _ in range(8):
         came = 100.0 * (1 - closed)
         row = {"kind": "jobs", "in_per_second": came, "out_per_second": 0.0, "wait_seconds": 60.0}
@@ -537,7 +537,7 @@ def test_a_queue_that_handles_nothing_is_throttled_without_a_break():
         document = {"at": 10.0, "queues": {"alert": row}, "loops": {"ladder/alert": loop}}
         document["producers"] = {"api": {"queues": {"alert": came}}}
         document["totals"] = {"worker_slots": 2, "workers_busy": 2}
-        sensed = ladder.sensor({"queue": "alert"}, snapshot_of(document), None, 10.0)
+        sensed = ladder.measure_target({"queue": "alert"}, snapshot_of(document), None, 10.0)
         state, decision = ladder.LAW.decide(values, state, sensed.observation)
         closed = (decision.action or {}).get("closed_share", 0.0)
         rungs.append(state["rung"])

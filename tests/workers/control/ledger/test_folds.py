@@ -57,7 +57,7 @@ def fields(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def all_ticks(loop: Loop) -> list[dict[str, Any]]:
-    return [fields(each) for each in folds.ticks(loop.entries.all(), NOON - HOUR, NOON + 2 * HOUR)]
+    return [fields(each) for each in folds.iterate_ticks(loop.entries.all(), NOON - HOUR, NOON + 2 * HOUR)]
 
 
 def test_a_run_becomes_its_last_entry_and_gives_back_each_tick_as_it_was(loop):
@@ -66,7 +66,7 @@ def test_a_run_becomes_its_last_entry_and_gives_back_each_tick_as_it_was(loop):
     (left,) = LedgerEntry.objects.all()
     assert (left.pk, left.folded_ticks, left.folded_since) == (stored[-1]["id"], 9, NOON)
     assert all_ticks(loop) == stored
-    assert [fields(folds.entry(each["id"])) for each in stored] == stored
+    assert [fields(folds.find_entry(each["id"])) for each in stored] == stored
 
 
 def test_what_is_folded_is_not_folded_again(loop):
@@ -162,7 +162,7 @@ def test_whatever_was_written_every_tick_is_there_once_and_in_its_order(loop, se
     assert LedgerEntry.objects.count() == len(before) - folded
     for since, until in ((NOON, NOON + HOUR), (NOON + timedelta(seconds=5), NOON + timedelta(seconds=901))):
         inside = [each for each in before if since <= each["at"] < until]
-        assert [fields(each) for each in folds.ticks(loop.entries.all(), since, until)] == inside
+        assert [fields(each) for each in folds.iterate_ticks(loop.entries.all(), since, until)] == inside
         assert folds.count(loop.entries.all(), since, until) == len(inside)
 
 
@@ -170,7 +170,7 @@ def test_the_ledgers_page_counts_them_and_calls_none_late(loop):
     for second in range(0, 1800, 2):
         tick(loop, second)
     fold(loop)
-    (run,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    (run,) = runs.load_page(LedgerEntry.objects.all(), 50).rows
     assert isinstance(run, TickRun)
     assert (run.count, run.since, run.late) == (900, NOON, 0)
     assert run.until == NOON + timedelta(seconds=1798)
@@ -192,7 +192,7 @@ def test_each_of_them_is_decided_once_more_with_the_same_result(control):
         clock.pass_seconds(2)
     assert sum(folds.fold(loop, clock.now - HOUR, clock.now + HOUR, nullcontext)) >= 4
     for pk in made:
-        found = ledger.replay(folds.entry(pk))
+        found = ledger.replay(folds.find_entry(pk))
         assert found.same and found.same_code, (pk, found)
     again = what_if.rerun(loop, {}, clock.now - HOUR, clock.now + HOUR, lambda: 0.0)
     assert (len(again.steps) + again.skipped, again.left) == (8, 0)
@@ -207,7 +207,7 @@ def test_the_job_folds_what_is_older_than_three_hours_loop_by_loop(loop, control
     task_definitions.ensure_tasks()
     run = batch_runs.begin(folding.NAME, where, {})
     while run.state in batch_runs.OPEN:
-        task_managers.manage(run, control, now, lambda *worker: sent.append(worker))
+        task_managers.manage_run(run, control, now, lambda *worker: sent.append(worker))
         while sent:
             batch_worker.work_at(run.pk, sent.pop()[1], control, tmp_path, lambda: now)
         run.refresh_from_db()

@@ -51,7 +51,7 @@ def found(wanted: LedgerFilter) -> list[int]:
     """All that a filter chooses, page by page."""
     chosen, ids, before = wanted.check().choose(LedgerEntry.objects.all()), [], None
     while True:
-        page = keyset.page(chosen, 7, before=before)
+        page = keyset.load_page(chosen, 7, before=before)
         ids += [row.pk for row in page.rows]
         if page.older is None:
             return ids
@@ -125,7 +125,7 @@ def test_an_entry_is_found_by_what_was_written_into_it_later_and_not_after_it_is
 )
 def test_no_filter_reads_rows_that_it_does_not_show_nor_sorts(wanted, entries):
     with CaptureQueriesContext(connection) as queries:
-        keyset.page(wanted.choose(LedgerEntry.objects.all()), 10)
+        keyset.load_page(wanted.choose(LedgerEntry.objects.all()), 10)
     (search,) = [query["sql"] for query in queries if "LIMIT 11" in query["sql"]]
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN QUERY PLAN {search}")

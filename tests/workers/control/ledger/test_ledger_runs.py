@@ -31,14 +31,14 @@ def tick(loop: Loop, at_seconds: float, **values: Any) -> LedgerEntry:
 
 def lines(most: int = 50, **place: int) -> list[Any]:
     """An entry as its id, a run as its count."""
-    page = runs.page(LedgerEntry.objects.all(), most, **place)
+    page = runs.load_page(LedgerEntry.objects.all(), most, **place)
     return [row.count if isinstance(row, TickRun) else -row.pk for row in page.rows]
 
 
 def test_ticks_without_action_are_one_line_with_their_count_and_their_times(loop):
     for second in range(0, 10, 2):
         tick(loop, second)
-    (row,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    (row,) = runs.load_page(LedgerEntry.objects.all(), 50).rows
     assert (row.count, row.no_action, row.since, row.until) == (5, 5, NOON, NOON + timedelta(seconds=8))
 
 
@@ -70,7 +70,7 @@ def test_a_law_that_acts_at_every_tick_is_counted_but_not_where_it_did_harm(loop
     for second in range(0, 8, 2):
         tick(flow, second, action={"admit": 10.0}, verdict="effective")
     harmful = tick(flow, 8, action={"admit": 10.0}, verdict="harmful")
-    page = runs.page(LedgerEntry.objects.all(), 50)
+    page = runs.load_page(LedgerEntry.objects.all(), 50)
     assert page.rows[0] == harmful
     assert (page.rows[1].routine, page.rows[1].no_action) == (4, 0)
 
@@ -78,7 +78,7 @@ def test_a_law_that_acts_at_every_tick_is_counted_but_not_where_it_did_harm(loop
 def test_a_run_goes_over_all_loops_and_knows_how_many(loop):
     other = loop_of("rebalancing")
     tick(loop, 0), tick(other, 1), tick(loop, 2)
-    (row,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    (row,) = runs.load_page(LedgerEntry.objects.all(), 50).rows
     assert (row.count, len(row.loops)) == (3, 2)
 
 
@@ -87,15 +87,15 @@ def test_late_ticks_are_counted_with_the_longest_delay_and_marked_on_their_own_l
     for second in (0, 2, 4, 18, 20, 25):
         tick(loop, second)
     act = tick(loop, 35, action={"start": 1})
-    page = runs.page(LedgerEntry.objects.all(), 50)
-    assert page.rows[0] == act and runs.lateness_of(page.rows[0]) == 8.0
+    page = runs.load_page(LedgerEntry.objects.all(), 50)
+    assert page.rows[0] == act and runs.compute_entry_lateness(page.rows[0]) == 8.0
     assert (page.rows[1].late, page.rows[1].late_seconds) == (2, 12.0)
 
 
 def test_a_loop_that_was_at_rest_is_not_late(loop):
     for second in (0, 20, 42, 70):
         tick(loop, second)
-    (row,) = runs.page(LedgerEntry.objects.all(), 50).rows
+    (row,) = runs.load_page(LedgerEntry.objects.all(), 50).rows
     assert (row.late, row.late_seconds) == (1, 6.0)
 
 
@@ -103,7 +103,7 @@ def test_pages_go_on_where_the_last_one_ended_and_lose_nothing(loop):
     acts = [tick(loop, 4 * place, action={"start": 1} if place % 3 == 0 else None) for place in range(20)]
     seen, before = [], None
     while True:
-        page = runs.page(LedgerEntry.objects.all(), 4, before)
+        page = runs.load_page(LedgerEntry.objects.all(), 4, before)
         assert len(page.rows) <= 4
         seen += [row.count if isinstance(row, TickRun) else 1 for row in page.rows]
         if page.older is None:
@@ -122,13 +122,13 @@ def test_who_went_down_comes_back_up_by_the_same_pages(loop):
         tick(loop, 4 * place, action={"start": 1})
         tick(other, 4 * place + 1, mode="hold" if place % 5 == 0 else "auto")
     chosen = LedgerEntry.objects.all()
-    down = [runs.page(chosen, 4)]
+    down = [runs.load_page(chosen, 4)]
     while down[-1].older is not None:
-        down.append(runs.page(chosen, 4, before=down[-1].older))
+        down.append(runs.load_page(chosen, 4, before=down[-1].older))
     assert len(down) > 5
     page = down[-1]
     for expected in reversed(down[:-1]):
-        page = runs.page(chosen, 4, after=page.newer)
+        page = runs.load_page(chosen, 4, after=page.newer)
         assert shown(page) == shown(expected)
     assert page.newer is None
 
@@ -137,9 +137,9 @@ def test_up_leaves_nothing_out_where_more_lies_above_than_is_read(loop, monkeypa
     for place in range(30):
         tick(loop, 4 * place, action={"start": 1})
     chosen = LedgerEntry.objects.all()
-    second = runs.page(chosen, 4, before=runs.page(chosen, 24).older)
+    second = runs.load_page(chosen, 4, before=runs.load_page(chosen, 24).older)
     monkeypatch.setattr(runs, "MAX_READ", 10)
-    up = runs.page(chosen, 4, after=second.newer)
+    up = runs.load_page(chosen, 4, after=second.newer)
     assert up.rows[-1].pk == second.rows[0].pk + 1
 
 
@@ -147,15 +147,15 @@ def test_what_is_read_for_a_page_is_bounded(loop, monkeypatch):
     monkeypatch.setattr(runs, "MAX_READ", 10)
     for second in range(25):
         tick(loop, 2 * second)
-    first = runs.page(LedgerEntry.objects.all(), 50)
+    first = runs.load_page(LedgerEntry.objects.all(), 50)
     assert [row.count for row in first.rows] == [10]
-    second = runs.page(LedgerEntry.objects.all(), 50, before=first.older)
+    second = runs.load_page(LedgerEntry.objects.all(), 50, before=first.older)
     assert [row.count for row in second.rows] == [10]
-    third = runs.page(LedgerEntry.objects.all(), 50, before=second.older)
+    third = runs.load_page(LedgerEntry.objects.all(), 50, before=second.older)
     assert [row.count for row in third.rows] == [5] and third.older is None
-    back = runs.page(LedgerEntry.objects.all(), 50, after=third.newer)
+    back = runs.load_page(LedgerEntry.objects.all(), 50, after=third.newer)
     assert back.rows[0].until == second.rows[0].until
 
 
 def test_an_empty_ledger_has_no_lines():
-    assert runs.page(LedgerEntry.objects.all(), 50) == runs.TickRunPage([], None, None)
+    assert runs.load_page(LedgerEntry.objects.all(), 50) == runs.TickRunPage([], None, None)

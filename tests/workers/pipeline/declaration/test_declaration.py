@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.errors import BadInput
-from workers.pipeline.declaration.declaration import application_of, application_of_text, read_application
+from workers.pipeline.declaration.declaration import (
+    build_application,
+    parse_application_text,
+    read_application,
+)
 from workers.pipeline.rules.reference import group_by_prefix, read_reference
 from workers.pipeline.runtime.application import SHIPPED, Settings
 
@@ -48,10 +52,10 @@ def test_a_match_that_may_wait_for_another_way_feeds_no_operator(way, refused):
         for name, more in (("low", f"emits: px, {way}"), ("high", "pattern: SEQ(px)"))
     )
     if not refused:
-        assert application_of_text(text, Path()).graph.inner_types == {"px"}
+        assert parse_application_text(text, Path()).graph.inner_types == {"px"}
         return
     with pytest.raises(BadInput, match="Make each branch a pattern"):
-        application_of_text(text, Path())
+        parse_application_text(text, Path())
 
 
 def test_the_shipped_application_has_both_rules_of_the_paper_and_a_sequence():
@@ -65,7 +69,7 @@ def test_the_shipped_application_has_both_rules_of_the_paper_and_a_sequence():
 
 
 def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
-    pattern = application_of(GOOD, tmp_path).patterns[0]
+    pattern = build_application(GOOD, tmp_path).patterns[0]
     assert pattern.defines["A"].text == "type == 'A'"
     assert (pattern.within_us, pattern.emits) == (10_000_000, "ab")
 
@@ -109,7 +113,7 @@ def test_a_symbol_nobody_defined_is_an_event_type(tmp_path):
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(path, value, field, tmp_path):
     with pytest.raises(BadInput) as refused:
-        application_of(changed(path, value), tmp_path)
+        build_application(changed(path, value), tmp_path)
     assert refused.value.field == field
 
 
@@ -124,7 +128,7 @@ LEVELS = {
 
 def test_operators_read_what_patterns_emit_and_edges_follow(tmp_path):
     document = {key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS
-    application = application_of(document, tmp_path)
+    application = build_application(document, tmp_path)
     assert [[operator.name for operator in level] for level in application.graph.levels] == [
         ["low"],
         ["high"],
@@ -139,14 +143,14 @@ def test_operators_that_read_one_another_in_a_circle_are_refused_by_name(tmp_pat
     document = copy.deepcopy({key: value for key, value in GOOD.items() if key != "patterns"} | LEVELS)
     document["operators"][0]["patterns"][0]["pattern"] = "SEQ(A; twice)"
     with pytest.raises(BadInput, match=r"cycle: .*(low → high → low|high → low → high)") as refused:
-        application_of(document, tmp_path)
+        build_application(document, tmp_path)
     assert refused.value.field == "operators"
 
 
 def test_what_is_wrong_is_shown_with_its_line(tmp_path):
     text = "name: app\nqueues: [telemetry]\nsink: alert\nrules:\n  - name: one\n    keep: 3\npatterns: []\n"
     with pytest.raises(BadInput, match=r"rules\[0\]\.keep: .*line 6"):
-        application_of_text(text, tmp_path)
+        parse_application_text(text, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["name: [", "just a text", ""])

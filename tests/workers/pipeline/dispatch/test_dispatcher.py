@@ -62,7 +62,7 @@ def work(control, size_bytes: int = 0) -> None:
     """What the replicas do: each publishes the results of all it was given."""
     dispatches, results = Dispatches(control, "app"), ResultQueue(control, "app")
     for name in REPLICAS:
-        if assigned := dispatches.list_after(name, results.room().published.get(name, 0)):
+        if assigned := dispatches.list_after(name, results.measure_room().published.get(name, 0)):
             blobs = (Blob("b", "source", -1, 0, 0, 1, size_bytes),)
             result = Result(name, assigned[-1].tick, assigned[0].watermark_us, blobs)
             attempt = results.begin(name, result.tick)
@@ -136,7 +136,7 @@ def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():
     reserve, free = Reserve(), []
     for second in range(100):
         room = Room(0, 2_000 if second % 2 else 0, {}, 100.0, 0)
-        free.append(reserve.events(room, 2**20, 2**19, float(second)))
+        free.append(reserve.count_admissible_events(room, 2**20, 2**19, float(second)))
     assert sum(free[-20:]) / 20 == pytest.approx(2**19 / 100, rel=0.02)
 
 
@@ -174,7 +174,7 @@ def test_containers_keep_what_has_no_result_yet_and_let_go_of_the_rest(
     work(control)
     times.now += 1.0
     dispatcher.step()
-    counters = [Segment(server.client(), "telemetry").counters() for server in nodes.values()]
+    counters = [Segment(server.client(), "telemetry").get_counters() for server in nodes.values()]
     assert sum(each["removed_events"] for each in counters) == 20_000
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.servers import new_server
-from workers.pipeline.events.connections import patient_control
+from workers.pipeline.events.connections import connect_to_control
 
 AWAY_SECONDS = 5.0  # longer than redis-py tries by itself
 
@@ -14,7 +14,7 @@ AWAY_SECONDS = 5.0  # longer than redis-py tries by itself
 def test_a_control_server_that_is_started_again_is_waited_for(tmp_path):
     server = new_server(tmp_path)
     try:
-        with patient_control(server.url) as control:
+        with connect_to_control(server.url) as control:
             control.set("weir:kept", "1")
             server.kill()
             later = threading.Timer(AWAY_SECONDS, server.start)

@@ -171,7 +171,7 @@ def test_a_dead_letter_of_the_pipeline_counts_as_dead(read, control, nodes):
     store = FaultStore(control, "app")
     store.keep("iap1", 1, ResultQueue(control, "app").begin("iap1", 1), faults)
     store.deliver(Nodes(5.0), {"iap1": 1})
-    assert Segment(nodes[node].client(), "telemetry").counters()["dead_events"] == 1
+    assert Segment(nodes[node].client(), "telemetry").get_counters()["dead_events"] == 1
 
 
 def test_columns_that_nobody_asks_for_are_not_read(read):

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.events.arrow_blob import decode
-from workers.pipeline.inter_event.combining import Barrier, Combined, combine
+from workers.pipeline.inter_event.combining import Barrier, Combined, combine_arrived_results
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.inter_event.operators import Unit, Work, order_rows
 from workers.pipeline.inter_event.outbox import Outbox
 from workers.pipeline.intra_event.result_writer import ResultWriter
-from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, key_group, shares_of_groups
+from workers.pipeline.patterns.graph import KEY_GROUPS, Graph, Operator, compute_key_group, distribute_groups
 from workers.pipeline.shedding.shed_counts import ShedCounts
 from workers.pipeline.tiers.result_queue import Result, ResultQueue
 from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
@@ -58,13 +58,15 @@ class Tier:
         batch = (self.tick, attempt, self.graph, cut, self.controls.shedder)
         writer = ResultWriter("", APPLICATION, "iap1", *batch)
         parts = {route: [wanted] for route, wanted in writer.select_wanted(rows, self.shed)}
-        blobs, data = writer.blobs(parts, 0)
+        blobs, data = writer.build_blobs(parts, 0)
         self.results.put("iap1", self.tick, attempt, data)
         self.results.publish(Result("iap1", self.tick, watermark_us, tuple(blobs)), attempt, rows.num_rows)
 
     def plan(self, watermark_us: int | None) -> bool:
         arrived = self.results.read_after(self.offset.taken)
-        end = combine(self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows)
+        end = combine_arrived_results(
+            self.offset, arrived, Barrier(watermark_us), self.controls, self.most_rows
+        )
         if end is self.offset:
             return False
         for each in self.offset.list_finished():
@@ -80,17 +82,17 @@ class Tier:
             offset = Combined.from_document(json.loads(json.dumps(self.offset.to_document())))
             work = Work("", APPLICATION, "run", self.batch, offset, self.graph, sinks, level)
             for operator in operators:
-                for groups in shares_of_groups(tasks, range(KEY_GROUPS)):
+                for groups in distribute_groups(tasks, range(KEY_GROUPS)):
                     if done == most:
                         return
-                    self.counts.append(work.unit(self.control, Unit(operator.name, groups)))
+                    self.counts.append(work.process_unit(self.control, Unit(operator.name, groups)))
                     done += 1
         self.store.forget_between(self.batch)
 
     def emitted(self, event_type: str = "aba") -> list[tuple]:
         """(key, ids) of every complex event in the outbox."""
         found = []
-        for data in self.store.outputs(self.store.output_names()).values():
+        for data in self.store.load_outputs(self.store.list_output_names()).values():
             for event in (row for rows in decode(data) for row in rows.to_pylist()):
                 if event["type"] == event_type:
                     ids = tuple(each["id"] for each in json.loads(event["attributes"])["events"])
@@ -134,7 +136,7 @@ def test_any_cut_into_results_and_batches_with_kills_and_copies_gives_the_matche
     assert set(found) == expected(PATTERN, events)
     tier.plan(200)
     tier.plan(201)
-    assert tier.results.room().used_bytes == 0, "what was worked is gone from the queue"
+    assert tier.results.measure_room().used_bytes == 0, "what was worked is gone from the queue"
 
 
 def test_what_waits_for_the_watermark_is_let_go_when_it_comes_without_a_new_result(control):
@@ -195,8 +197,8 @@ def test_a_batch_that_was_written_is_not_written_again_by_an_attempt_that_was_th
     store.write(5, made)
     store.record_published(["alert|5/op/3/0/1"])
     store.write(5, made)
-    assert store.output_names() == []
-    assert len(store.late(10)) == 1
+    assert store.list_output_names() == []
+    assert len(store.list_late_events(10)) == 1
 
 
 def test_an_operator_that_was_taken_out_and_comes_back_knows_nothing_of_before(control):
@@ -246,7 +248,7 @@ def speeds(kind: str) -> Graph:
         f"name: doors\nqueues: [telemetry]\nsink: alert\nattributes: {{speed: {kind}}}\npatterns:\n"
         f"  - {{name: p, pattern: SEQ(A), define: {{A: '{condition}'}}, key: source, within_seconds: 60}}\n"
     )
-    return application_of_text(text, Path()).graph
+    return parse_application_text(text, Path()).graph
 
 
 def test_a_value_that_is_no_number_is_unknown_and_holds_nothing_up(control):
@@ -255,7 +257,7 @@ def test_a_value_that_is_no_number_is_unknown_and_holds_nothing_up(control):
         "name: doors\nqueues: [telemetry]\nsink: alert\n"
         "patterns:\n  - {name: p, pattern: SEQ(A), key: source, within_seconds: 60}\n"
     )
-    tier = Tier(control, application_of_text(text, Path()).graph)
+    tier = Tier(control, parse_application_text(text, Path()).graph)
     tier.publish(batch_of([(1, "A", float("inf"), "x"), (2, "A", float("nan"), "x")]), None)
     tier.plan(5)
     tier.work()
@@ -265,7 +267,7 @@ def test_a_value_that_is_no_number_is_unknown_and_holds_nothing_up(control):
     outbox.publish()
     assert [each["value"] for each in sent] == [None, None]
     assert all(json.loads(each["attributes"])["events"][0]["value"] is None for each in sent)
-    assert not tier.store.output_names()
+    assert not tier.store.list_output_names()
 
 
 def test_a_pattern_that_was_changed_starts_anew(control):
@@ -283,15 +285,15 @@ def test_a_pattern_that_was_changed_starts_anew(control):
 
 @given(st.integers(1, 64), st.sets(st.integers(0, 63)))
 def test_every_group_is_on_exactly_one_task(tasks, groups):
-    shares = shares_of_groups(tasks, groups)
+    shares = distribute_groups(tasks, groups)
     assert sorted(group for share in shares for group in share) == sorted(groups)
     assert len(shares) <= tasks
 
 
 @given(st.text())
 def test_a_key_has_one_group_for_ever(key):
-    assert 0 <= key_group(key) < KEY_GROUPS
-    assert key_group("host-17") == 41
+    assert 0 <= compute_key_group(key) < KEY_GROUPS
+    assert compute_key_group("host-17") == 41
 
 
 def test_events_are_taken_for_one_where_id_and_time_are_equal_and_only_there() -> None:

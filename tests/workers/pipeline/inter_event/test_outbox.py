@@ -11,7 +11,7 @@ from queues.events import block
 from tests.waiting import MAX_SECONDS
 from workers.pipeline.inter_event import outbox as outbox_module
 from workers.pipeline.inter_event.outbox import Outbox
-from workers.pipeline.tiers.state import StateStore, WrittenState, outbox_name
+from workers.pipeline.tiers.state import StateStore, WrittenState, format_outbox_name
 
 
 class Publisher:
@@ -149,7 +149,7 @@ def test_what_is_oldest_is_published_first_however_much_waits(store, monkeypatch
     for batch in range(2, 30):
         event = {"id": str(batch), "time": 1.0, "type": "t", "source": "s", "attributes": {}}
         rows = pa.Table.from_batches([block.from_events([event], 0)]).combine_chunks().to_batches()[0]
-        outbox = {outbox_name("alert", batch, "run", "1/0", rows): rows}
+        outbox = {format_outbox_name("alert", batch, "run", "1/0", rows): rows}
         store.write(batch, WrittenState({"op/1": (b"state", None)}, outbox=outbox))
     client.ids.clear()
     Outbox(store, client).publish()

@@ -4,18 +4,18 @@ import itertools
 
 import pyarrow as pa
 
-from controllers.patterns.expression import symbols
+from controllers.patterns.expression import iterate_symbol_names
 from workers.pipeline.matching.matcher import Matcher
 from workers.pipeline.matching.retained.matches import KEYED, Matches, concatenate
-from workers.pipeline.patterns.pattern import Pattern, definitions, expression_of
+from workers.pipeline.patterns.pattern import Pattern, parse_definitions, parse_expression
 
 GROUPS = 4
 
 
 def pattern_of(text: str, define: dict[str, str] | None = None, within_us: int = 10, **more) -> Pattern:
-    expression = expression_of(text, "pattern")
+    expression = parse_expression(text, "pattern")
     return Pattern(
-        "p", expression, definitions(expression, define or {}, "define"), "source", within_us, **more
+        "p", expression, parse_definitions(expression, define or {}, "define"), "source", within_us, **more
     )
 
 
@@ -43,7 +43,7 @@ def match_all(pattern: Pattern, rows: pa.RecordBatch) -> Matches:
 
 
 def found_in(matches: Matches) -> list[list[str]]:
-    return matches.ids()
+    return matches.get_event_ids()
 
 
 def holds(pattern: Pattern, symbol: str, event: dict) -> bool:
@@ -53,7 +53,7 @@ def holds(pattern: Pattern, symbol: str, event: dict) -> bool:
 
 
 def _steps(pattern: Pattern) -> list[str]:
-    return list(symbols(pattern.expression.root))
+    return list(iterate_symbol_names(pattern.expression.root))
 
 
 def once_plainly(pattern: Pattern, rows: pa.RecordBatch) -> list[list[str]]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from queues.stored_document import decode_document
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.documents.pipeline import MatchAttributes
-from workers.pipeline.matching.complex_event import complex_events
+from workers.pipeline.matching.complex_event import build_complex_events
 
 EVENTS = st.lists(
     st.tuples(
@@ -23,7 +23,7 @@ EVENTS = st.lists(
 def test_a_complex_event_lists_its_contributing_events_as_they_were(events, suppression_us):
     pattern = pattern_of("SEQ(A; B)", within_us=2**50, suppression_us=suppression_us, emits="ab")
     matches = match_all(pattern, rows_of(events))
-    made = complex_events(pattern, matches, "ab:run.1:0").to_pylist()
+    made = build_complex_events(pattern, matches, "ab:run.1:0").to_pylist()
     emitted = list(matches.list_emitted())
     assert [event["source"] for event in made] == [key for key, _ in emitted]
     assert len({event["id"] for event in made}) == len(made)

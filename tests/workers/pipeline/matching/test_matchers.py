@@ -16,7 +16,7 @@ from tests.workers.pipeline.matching.patterns import (
     rows_plainly,
 )
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.matcher import Matcher, masks_of, raw_matcher_of
+from workers.pipeline.matching.matcher import Matcher, compute_masks, create_raw_matcher
 from workers.pipeline.matching.previous import RETAINED_US
 from workers.pipeline.matching.retained.matches import concatenate
 from workers.pipeline.patterns.pattern import Pattern
@@ -100,7 +100,7 @@ def plainly(pattern: Pattern, rows) -> list[list[str]]:
 @given(PATTERNS, EVENTS)
 def test_a_sequence_is_found_as_a_plain_reading_of_the_contract_finds_it(pattern, events):
     rows = rows_of(events)
-    assert match_all(pattern, rows).ids() == plainly(pattern, rows)
+    assert match_all(pattern, rows).get_event_ids() == plainly(pattern, rows)
 
 
 CONJUNCTIONS = st.sampled_from(
@@ -118,17 +118,17 @@ CONJUNCTIONS = st.sampled_from(
 @given(CONJUNCTIONS, st.lists(EVENT, max_size=25))
 def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events):
     rows = rows_of(events)
-    assert match_all(pattern, rows).ids() == and_plainly(pattern, rows)
+    assert match_all(pattern, rows).get_event_ids() == and_plainly(pattern, rows)
 
 
 @settings(deadline=None, max_examples=150)
 @given(PATTERNS | GUARDED, EVENTS)
 def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
-    assert not isinstance(raw_matcher_of(pattern), Interpreted)
+    assert not isinstance(create_raw_matcher(pattern), Interpreted)
     rows = rows_of(events)
     finder = Interpreted(pattern)
-    one_by_one = concatenate([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
-    assert match_all(pattern, rows).ids() == one_by_one.ids()
+    one_by_one = concatenate([finder.take(rows, compute_masks(pattern, rows)), finder.finish()])
+    assert match_all(pattern, rows).get_event_ids() == one_by_one.get_event_ids()
 
 
 @pytest.mark.thorough
@@ -149,7 +149,7 @@ def test_however_events_are_cut_and_state_is_put_away_the_matches_are_the_same(p
             matcher = Matcher.resume(pattern, saved)
     found += [matcher.take(rows.slice(at)), matcher.finish()]
     cut_up, whole = concatenate(found), match_all(pattern, rows)
-    assert cut_up.ids() == whole.ids()
+    assert cut_up.get_event_ids() == whole.get_event_ids()
     assert list(cut_up.list_emitted()) == list(whole.list_emitted())
 
 
@@ -159,22 +159,22 @@ def test_what_time_has_closed_leaves_no_state_and_it_says_when_that_is(text, con
     matcher = Matcher(pattern_of(text, consume=consume))
     matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 0, "y")]))
     x, y = ord("x") % GROUPS, ord("y") % GROUPS
-    assert matcher.timers() == {x: 11, y: 12}
+    assert matcher.compute_timers() == {x: 11, y: 12}
     matcher.advance(10)
     assert set(matcher.save()) == {x, y}
     matcher.advance(11)
-    assert set(matcher.save()) == set(matcher.timers()) == {y}
+    assert set(matcher.save()) == set(matcher.compute_timers()) == {y}
     matcher.advance(12)
-    assert matcher.save() == matcher.timers() == {}
+    assert matcher.save() == matcher.compute_timers() == {}
 
 
 def test_the_suppression_interval_and_the_event_before_are_let_go_in_time():
     matcher = Matcher(pattern_of("up", {"up": "value > prev(value)"}, suppression_us=5))
     matcher.take(rows_of([(0, "A", 0, "x"), (1, "A", 1, "x")]))
     x = ord("x") % GROUPS
-    assert matcher.timers() == {x: 16}  # what is found late, by 10 at most, is still to be held back
+    assert matcher.compute_timers() == {x: 16}  # what is found late, by 10 at most, is still to be held back
     matcher.advance(16)
-    assert matcher.timers() == {x: RETAINED_US + 2}
+    assert matcher.compute_timers() == {x: RETAINED_US + 2}
     matcher.advance(RETAINED_US + 2)
     assert matcher.save() == {}
 
@@ -182,7 +182,7 @@ def test_the_suppression_interval_and_the_event_before_are_let_go_in_time():
 def test_long_times_and_many_keys_do_not_mix_up_what_has_expired():
     far_us = 2**61
     events = [(0, "A", 0, "x"), (far_us, "A", 0, "x"), (far_us + 5, "B", 0, "x"), (far_us + 6, "B", 0, "y")]
-    assert match_all(pattern_of("SEQ(A; B)"), rows_of(events)).ids() == [["e0001", "e0002"]]
+    assert match_all(pattern_of("SEQ(A; B)"), rows_of(events)).get_event_ids() == [["e0001", "e0002"]]
 
 
 def test_a_match_that_is_found_when_its_time_is_over_is_still_suppressed():

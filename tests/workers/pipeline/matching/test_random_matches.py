@@ -16,10 +16,10 @@ from controllers.patterns.expression import (
     Repeat,
     Sequence,
     Symbol,
-    least_events,
+    count_minimum_events,
+    iterate_symbol_names,
     parse,
     render,
-    symbols,
 )
 from queues.errors import BadInput
 from tests.workers.pipeline.matching.reference import Event, Reference
@@ -62,7 +62,7 @@ CONDITIONS: dict[str, Condition] = {
 def quantified(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     return st.builds(
         lambda part, least, more, greedy: Repeat(part, least, None if more is None else least + more, greedy),
-        items.filter(lambda part: not isinstance(part, Repeat) and least_events(part) > 0),
+        items.filter(lambda part: not isinstance(part, Repeat) and count_minimum_events(part) > 0),
         st.integers(0, 2),
         st.none() | st.integers(1, 2),
         st.booleans(),
@@ -82,7 +82,7 @@ def guarded_sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]
     def joined(pairs: list[tuple[Item, Item | None]]) -> Item:
         steps = [pairs[0][0]]
         for (_, absence), (step, _) in itertools.pairwise(pairs):
-            steps += [absence, step] if absence is not None and least_events(step) else [step]
+            steps += [absence, step] if absence is not None and count_minimum_events(step) else [step]
         return Sequence(tuple(steps))
 
     return st.lists(st.tuples(items, st.none() | SYMBOLS.map(Absent)), min_size=2, max_size=3).map(joined)
@@ -127,7 +127,7 @@ def documents(draw: st.DrawFn) -> Document:
         }
         for place, seconds in enumerate(itertools.accumulate(steps))
     ]
-    used = sorted(set(symbols(root)))
+    used = sorted(set(iterate_symbol_names(root)))
     defined = draw(st.lists(st.sampled_from(used), unique=True, max_size=2)) if draw(st.booleans()) else []
     return {
         "pattern": written,

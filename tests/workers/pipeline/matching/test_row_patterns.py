@@ -9,12 +9,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from controllers.patterns.expression import Choice, Expression, Item, Repeat, Sequence, Symbol, least_events
+from controllers.patterns.expression import (
+    Choice,
+    Expression,
+    Item,
+    Repeat,
+    Sequence,
+    Symbol,
+    count_minimum_events,
+)
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
 from workers.pipeline.matching.event_by_event.interpreted import Interpreted
-from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.matching.retained.matches import concatenate
-from workers.pipeline.patterns.pattern import Pattern, definitions
+from workers.pipeline.patterns.pattern import Pattern, parse_definitions
 
 LETTERS = st.text("ABCX", max_size=25)
 FOREVER_US = 10**6
@@ -27,8 +35,8 @@ def rows_from(text: str) -> pa.RecordBatch:
 def found(pattern: Pattern, rows: pa.RecordBatch) -> list[list[int]]:
     """The places of each match's events."""
     finder = Interpreted(pattern)
-    matches = concatenate([finder.take(rows, masks_of(pattern, rows)), finder.finish()])
-    return [[int(id_[1:]) for id_ in ids] for ids in matches.ids()]
+    matches = concatenate([finder.take(rows, compute_masks(pattern, rows)), finder.finish()])
+    return [[int(id_[1:]) for id_ in ids] for ids in matches.get_event_ids()]
 
 
 def searched(expression: str, text: str) -> list[tuple[int, int]]:
@@ -61,7 +69,7 @@ def regex(item: Item) -> str:
 def repeats(item: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     return st.builds(
         lambda part, least, more, greedy: Repeat(part, least, None if more is None else least + more, greedy),
-        item.filter(lambda part: not isinstance(part, Repeat) and least_events(part) > 0),
+        item.filter(lambda part: not isinstance(part, Repeat) and count_minimum_events(part) > 0),
         st.integers(0, 2),
         st.none() | st.integers(1, 2),
         st.booleans(),
@@ -82,12 +90,12 @@ TREES = st.recursive(
 @settings(deadline=None, max_examples=200)
 @given(TREES, st.text("ABC", max_size=20))
 def test_strict_row_patterns_match_as_regular_expressions_do(tree, text):
-    assume(least_events(tree))
+    assume(count_minimum_events(tree))
     expression = Expression(tree)
     pattern = Pattern(
         "p",
         expression,
-        definitions(expression, {}, "define"),
+        parse_definitions(expression, {}, "define"),
         "source",
         FOREVER_US,
         contiguity="strict",

@@ -1,14 +1,14 @@
 """What may come next in a pattern: however many items there are, they are no depth."""
 
 from controllers.patterns.expression import Absent, Repeat, Sequence, Symbol
-from workers.pipeline.patterns.automaton import EMPTY, Ending, options, skip_event
+from workers.pipeline.patterns.automaton import EMPTY, Ending, list_options, skip_event
 
 A, B, X = Symbol("A"), Symbol("B"), Symbol("X")
 MANY = 800
 
 
 def test_of_many_items_that_may_all_be_left_out_each_may_come_next():
-    found = options(Sequence((Repeat(B, 0, 1),) * MANY))
+    found = list_options(Sequence((Repeat(B, 0, 1),) * MANY))
     assert len(found) == MANY + 1 and found[-1].what is Ending.NOW
     assert found[MANY - 1].what.rest == EMPTY
 

@@ -7,7 +7,7 @@ import pytest
 
 from queues.errors import BadInput
 from workers.pipeline.patterns import exact_numbers
-from workers.pipeline.patterns.predicate import parse, previous_of
+from workers.pipeline.patterns.predicate import format_previous_name, parse
 
 TYPES = {"value": pa.float64(), "count": pa.int64(), "type": pa.string(), "name": pa.string()}
 
@@ -85,7 +85,7 @@ MOST = 2**63 - 1
     ],
 )
 def test_whole_numbers_are_compared_and_added_exactly(text, values, expected):
-    mask = parse(text, "define.A").mask({"n": exact_numbers.column(values)}, len(values))
+    mask = parse(text, "define.A").mask({"n": exact_numbers.build_column(values)}, len(values))
     assert mask.to_pylist() == expected
 
 
@@ -98,10 +98,12 @@ def test_a_decimal_that_a_rule_has_made_is_a_number():
 def test_a_number_of_a_row_says_the_same_whatever_stands_in_the_other_rows():
     predicate = parse("n - m <= 1 and n > 9007199254740992", "define.A")
     rows = [(2**53 + 1, 2**53), (1.5, 0.25), (MOST, MOST - 1), (MOST, -MOST), (None, 1), (2**70, 2**70 - 1)]
-    columns = [exact_numbers.column([row[side] for row in rows]) for side in (0, 1)]
+    columns = [exact_numbers.build_column([row[side] for row in rows]) for side in (0, 1)]
     together = predicate.mask({"n": columns[0], "m": columns[1]}, len(rows)).to_pylist()
     apart = [
-        predicate.mask({"n": exact_numbers.column([n]), "m": exact_numbers.column([m])}, 1)[0].as_py()
+        predicate.mask({"n": exact_numbers.build_column([n]), "m": exact_numbers.build_column([m])}, 1)[
+            0
+        ].as_py()
         for n, m in rows
     ]
     assert together == apart == [True, False, True, False, False, True]
@@ -144,7 +146,7 @@ def test_a_whole_number_goes_with_numbers_only(text):
 def test_a_comparison_with_the_event_before_is_false_where_there_is_none(text, before, expected):
     predicate = parse(text, "define.A")
     assert (predicate.columns, predicate.previous) == ({"value"}, {"value"})
-    columns = {"value": pa.array([2.0]), previous_of("value"): pa.array([before], pa.float64())}
+    columns = {"value": pa.array([2.0]), format_previous_name("value"): pa.array([before], pa.float64())}
     assert predicate.mask(columns, 1).to_pylist() == [expected]
 
 

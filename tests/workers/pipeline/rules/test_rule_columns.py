@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 
-from workers.pipeline.rules.rule_columns import column_of
+from workers.pipeline.rules.rule_columns import convert_expression
 from workers.pipeline.rules.rule_language import parse_expression
 
 pytestmark = [
@@ -148,7 +148,7 @@ def _told(value):
 
 
 def assert_equal_to_sparks(events, texts):
-    ours = answers(events, [column_of(parse_expression(text, "keep")) for text in texts])
+    ours = answers(events, [convert_expression(parse_expression(text, "keep")) for text in texts])
     sparks = answers(events, [sql.expr(text) for text in texts])
     for text, own, other in zip(texts, ours, sparks, strict=True):
         assert own == other, text
@@ -163,7 +163,9 @@ def test_every_form_of_the_language_means_what_it_means_in_spark(events):
 )
 def test_an_address_is_in_its_subnets_only(events, subnet):
     inside = ipaddress.IPv4Network(subnet)
-    found = events.where(column_of(parse_expression(f"in_subnet(address, '{subnet}')", "keep"))).collect()
+    found = events.where(
+        convert_expression(parse_expression(f"in_subnet(address, '{subnet}')", "keep"))
+    ).collect()
     addresses = [row[6] for row in ROWS if row[6] in ("92.126.10.7", "10.1.2.3", "92.126.11.5")]
     expected = [each for each in addresses if ipaddress.IPv4Address(each) in inside]
     assert [row["address"] for row in found] == expected

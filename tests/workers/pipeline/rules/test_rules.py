@@ -9,22 +9,26 @@ from pyspark.sql import functions as sql
 
 from queues.errors import BadInput
 from queues.publishing.client import Client
-from workers.pipeline.declaration.declaration import application_of, application_of_text, read_application
+from workers.pipeline.declaration.declaration import (
+    build_application,
+    parse_application_text,
+    read_application,
+)
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.containers import Range
-from workers.pipeline.events.layout import Layout, criterion_column
+from workers.pipeline.events.layout import Layout, get_criterion_column
 from workers.pipeline.intra_event.rule_plan import RulePlans
 from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.patterns import predicate
 from workers.pipeline.rules.reference import ReferenceTable
-from workers.pipeline.rules.rule_check import names_in
+from workers.pipeline.rules.rule_check import list_named_columns
 from workers.pipeline.rules.rule_sql import (
     add_address_columns,
     apply_rules,
+    build_rule_counts,
     check_rules,
-    empty_events,
-    rule_counts,
+    create_empty_events,
 )
 from workers.pipeline.rules.rules import Cleanse, Enrich, Filter, Project, Sample
 from workers.pipeline.runtime.application import SHIPPED
@@ -52,7 +56,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def no_events(spark):
-    return empty_events(spark, Layout(attributes=(Attribute("address", "text"),)))
+    return create_empty_events(spark, Layout(attributes=(Attribute("address", "text"),)))
 
 
 def events(spark, *addresses: str | None):
@@ -106,7 +110,7 @@ def test_what_passes_each_rule_is_counted(spark):
     ruled = apply_rules(events(spark, None, None, None, None), rules, {})
     for _ in range(2):  # a plan is run for batch after batch: each is counted on its own
         kept = len(ruled.events.collect())
-        counted = rule_counts(rules, ruled.count_passed(ruled.events), 4, kept)
+        counted = build_rule_counts(rules, ruled.count_passed(ruled.events), 4, kept)
         counts = [(count["name"], count["in"], count["out"]) for count in counted]
         assert counts == [("first", 4, 3), ("between", 3, 3), ("last", 3, 2)]
 
@@ -161,7 +165,7 @@ def kinds_with_speed(no_events):
 def conditioned(condition: str):
     pattern = {"name": "p", "pattern": "SEQ(A)", "define": {"A": condition}, "key": "source"}
     document = {"name": "a", "queues": ["telemetry"], "sink": "alert"}
-    return application_of({**document, "patterns": [{**pattern, "within_seconds": 9}]}, Path()).patterns
+    return build_application({**document, "patterns": [{**pattern, "within_seconds": 9}]}, Path()).patterns
 
 
 def test_a_column_a_pattern_needs_and_nobody_makes_is_named(no_events):
@@ -199,7 +203,7 @@ def test_a_criterion_stands_for_its_current_value_but_not_within_a_text(spark):
     rule = Filter("f", "value > :slow and id != ':slow'")
     events = spark.sql("select * from values ('a', 5.0D), ('b', 1.0D) as t(id, value)")
     for slow, kept in ((2.0, ["a"]), (0.5, ["a", "b"])):
-        given = events.withColumn(criterion_column("slow"), sql.lit(slow))
+        given = events.withColumn(get_criterion_column("slow"), sql.lit(slow))
         found = apply_rules(given, (rule,), {"slow"}).events.collect()
         assert [row["id"] for row in found] == kept
     with pytest.raises(BadInput, match=":slow is not a declared criterion"):
@@ -227,8 +231,8 @@ def test_a_table_that_changes_is_read_again_and_a_wrong_one_leaves_the_old_in_us
 
 def test_only_columns_are_asked_for():
     rules = (Filter("f", "value > 3 and node = 'n1'"), Project("p", {"x": "upper(source)"}, ("attributes",)))
-    assert {"value", "node", "source"} <= names_in(rules)
-    assert "attributes" not in names_in(rules)
+    assert {"value", "node", "source"} <= list_named_columns(rules)
+    assert "attributes" not in list_named_columns(rules)
 
 
 @pytest.fixture
@@ -243,7 +247,7 @@ def filled(control_server, nodes, plant_topology):
 
 @pytest.mark.slow
 def test_rules_are_planned_once_and_run_for_batch_after_batch(spark, control_server, control, filled):
-    application = application_of_text(PLANNED, SHIPPED.parent)
+    application = parse_application_text(PLANNED, SHIPPED.parent)
     plans = RulePlans(spark, control_server.url, application, "iap1", 1.0)
     results = ResultQueue(control, "planned")
     for tick in (1, 2):

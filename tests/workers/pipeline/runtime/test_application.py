@@ -12,7 +12,7 @@ from queues.errors import BadInput
 from queues.stored_document import decode_document
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import PipelineReport
-from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.declaration.declared import Declarations, Declared
 from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.runtime import application
@@ -57,7 +57,7 @@ def test_one_that_was_refused_is_tried_again_when_a_person_restarts_it(begin, co
 
 def test_what_is_carried_stays_while_nobody_can_say_what_is_wanted(begin, control, monkeypatch):
     before = Statuses(control)
-    before.board(application_of_text(DECLARATION, Path()))
+    before.board(parse_application_text(DECLARATION, Path()))
     before.write()
     process = begin()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.host.java import archive_options, class_archive
+from workers.host.java import archive_options, get_class_archive_path
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def a_java(home: Path, version: str) -> str:
 def test_java_reads_the_archive_where_there_is_one_for_it(installed: Path, tmp_path: Path):
     java = a_java(tmp_path / "java", "17.0.1")
     assert archive_options(java) == ()
-    file = class_archive(java)
+    file = get_class_archive_path(java)
     assert file.is_relative_to(installed)
     file.parent.mkdir(parents=True)
     file.touch()

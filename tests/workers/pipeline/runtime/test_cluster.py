@@ -16,21 +16,21 @@ import pytest
 from queues.errors import BadInput
 from queues.nodes.server import free_port
 from tests.waiting import until
-from workers.pipeline.runtime.cluster import command, environment
+from workers.pipeline.runtime.cluster import build_command, build_environment
 
 MODULE = [sys.executable, "-m", "workers.pipeline.runtime.cluster"]
 
 
 def test_a_role_that_does_not_exist_is_named():
     with pytest.raises(BadInput, match="role: must be master or worker, not 'boss'"):
-        command(["boss"])
+        build_command(["boss"])
 
 
 def test_what_a_worker_keeps_of_applications_that_ended_and_of_what_executors_say_has_an_end(
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("WEIR_SPARK_SECRET", "s" * 32)
-    options = environment(tmp_path)["SPARK_WORKER_OPTS"].split()
+    options = build_environment(tmp_path)["SPARK_WORKER_OPTS"].split()
     assert "-Dspark.worker.cleanup.enabled=true" in options
     assert any(re.fullmatch(r"-Dspark\.worker\.cleanup\.appDataTtl=\d+", each) for each in options)
     assert "-Dspark.executor.logs.rolling.strategy=size" in options

@@ -66,9 +66,9 @@ def running(monkeypatch) -> Application:
 
 
 def _application(declared):
-    from workers.pipeline.declaration.declaration import application_of_text
+    from workers.pipeline.declaration.declaration import parse_application_text
 
-    return application_of_text(declared.text, None, declared.name)
+    return parse_application_text(declared.text, None, declared.name)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from queues.errors import BadInput
 from tests.workers.pipeline.inter_event.test_operators import Tier, batch_of
 from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows_of
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.matching.matcher import masks_of
+from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.recall import recall_of
@@ -48,7 +48,7 @@ EVENTS = st.lists(
 def kept_of(pattern: Pattern, rows: pa.RecordBatch, shedder: Shedder) -> pa.RecordBatch:
     """The rows a pattern is to get."""
     dropped = ShedDecisions(shedder, rows, rows.column("match_key")).select_dropped(
-        pattern, masks_of(pattern, rows)
+        pattern, compute_masks(pattern, rows)
     )
     return rows.filter(pa.array(~dropped))
 
@@ -121,7 +121,7 @@ def test_a_row_that_a_rule_has_left_without_its_time_or_id_changes_no_decision_o
     at = rows.schema.get_field_index(column)
     values = [None, *rows.column(column).to_pylist()[1:]]
     lacking = rows.set_column(at, column, pa.array(values, rows.schema.field(column).type))
-    shedder, masks = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit), masks_of(AB, rows)
+    shedder, masks = Shedder({"ab": {"A": 0.5, "B": 0.5}}, 0.0, unit), compute_masks(AB, rows)
     all_there, one_lacks = (
         ShedDecisions(shedder, each, each.column("match_key")).select_dropped(AB, masks)
         for each in (rows, lacking)

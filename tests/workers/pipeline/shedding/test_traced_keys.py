@@ -13,7 +13,7 @@ from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.patterns.graph import Graph, Operator
 from workers.pipeline.patterns.pattern import Pattern
 from workers.pipeline.shedding.shedder import ROTATION_WINDOWS, UNITS, KeyRanks, Shedder
-from workers.pipeline.shedding.traced_keys import beginnings, periods
+from workers.pipeline.shedding.traced_keys import compute_periods, find_chain_starts
 from workers.pipeline.status.shed_record import ShedRecord
 
 USERS, SPAN_US = 2_000, 2_000
@@ -54,7 +54,7 @@ def events_of(seed: int, apart_us: int = 200) -> pa.RecordBatch:
 def worked(control, graph: Graph, rows: pa.RecordBatch, **steered) -> tuple[int, RecallEstimate | None]:
     """Whole matches found of others than control keys, and their estimated recall."""
     control.flushall()
-    tier, record = Tier(control, graph, most_rows=10**6), ShedRecord({}, beginnings(graph))
+    tier, record = Tier(control, graph, most_rows=10**6), ShedRecord({}, find_chain_starts(graph))
     tier.controls = Controls().apply_changes({"spared_keys_share": CONTROL_SHARE, **steered})
     middle = rows.num_rows // 2
     for part in (rows.slice(0, middle), rows.slice(middle)):
@@ -83,7 +83,7 @@ def test_by_key_the_matches_of_the_last_operator_are_found_whole_however_short_t
     """Pairs come within 20 µs; the last operator waits for the second for 2,000."""
     pair, twice = named("pair", "SEQ(A; B)", "key", 20), named("twice", "SEQ(pair; pair)", "source", SPAN_US)
     graph = Graph((Operator("users", "key", (pair,)), Operator("last", "source", (twice,))))
-    assert {name: each.lasts_us for name, each in periods(graph).items()} == {
+    assert {name: each.lasts_us for name, each in compute_periods(graph).items()} == {
         "pair": ROTATION_WINDOWS * SPAN_US,
         "twice": ROTATION_WINDOWS * SPAN_US,
     }
@@ -109,7 +109,7 @@ def test_recall_counts_the_control_keys_of_a_pattern_that_reads_the_event_before
     close = replace(close, name="close", emits="close", key="key")
     both = named("twice", "AND(pair, close)", "source", SPAN_US)
     graph = Graph((Operator("users", "key", (pair, close)), Operator("last", "source", (both,))))
-    assert beginnings(graph)["twice"] == {"pair", "close"}
+    assert find_chain_starts(graph)["twice"] == {"pair", "close"}
     rows = events_of(7)
     everything, _ = worked(control, graph, rows)
     found, recall = worked(control, graph, rows, shed={"pair": {"A": 0.6, "B": 0.6}}, shed_by="key")
@@ -143,7 +143,7 @@ def test_what_is_shed_at_the_last_operator_itself_counts_as_well(control):
 
 def test_where_complex_events_of_all_keys_come_together_nothing_is_estimated(control):
     graph = graph_of("type")
-    assert beginnings(graph) == {"pair": {"pair"}, "twice": set()}
+    assert find_chain_starts(graph) == {"pair": {"pair"}, "twice": set()}
     found, recall = worked(control, graph, events_of(1), shed={"pair": {"A": 0.6}})
     assert found and recall is None
 
@@ -156,7 +156,7 @@ def test_a_chain_is_traced_to_all_its_beginnings_through_every_operator_that_kee
     graph = Graph(
         tuple(Operator(each.name, str(each.key), (each,)) for each in (behind, a, b, lost, once_more, both))
     )
-    assert beginnings(graph) == {
+    assert find_chain_starts(graph) == {
         "a": {"a"},
         "b": {"b"},
         "both": {"a", "b"},
@@ -171,5 +171,5 @@ def test_a_condition_that_names_no_type_takes_the_complex_events_of_its_operator
     hot = pattern_of("SEQ(H)", {"H": "value > 80"}, within_us=SPAN_US)
     hot = replace(hot, name="hot", emits="hot", key="source")
     graph = Graph((Operator("users", "key", (pair,)), Operator("last", "source", (twice, hot))))
-    assert beginnings(graph)["hot"] == {"pair"}
-    assert periods(graph)["pair"].lasts_us == ROTATION_WINDOWS * SPAN_US
+    assert find_chain_starts(graph)["hot"] == {"pair"}
+    assert compute_periods(graph)["pair"].lasts_us == ROTATION_WINDOWS * SPAN_US

@@ -6,7 +6,7 @@ import pytest
 
 from queues import keys
 from workers.pipeline.status.published import Statuses
-from workers.pipeline.status.recent_log import MAX_LINES, MAX_TEXT, RecentLog, newest
+from workers.pipeline.status.recent_log import MAX_LINES, MAX_TEXT, RecentLog, list_newest_lines
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_the_newest_lines_are_there_first_and_bounded(log, control):
     for number in range(MAX_LINES + 5):
         note(log, f"line {number}\n  at org.apache.spark" + "x" * 2 * MAX_TEXT)
     log.write()
-    found = newest(control)
+    found = list_newest_lines(control)
     assert len(found) == MAX_LINES
     assert found[0].text.startswith(f"line {MAX_LINES + 4} at org") and found[0].level == "ERROR"
     assert max(len(line.text) for line in found) == MAX_TEXT
@@ -34,14 +34,14 @@ def test_a_process_that_starts_goes_on_with_the_lines_of_the_one_before(log, con
     following = RecentLog(control)
     note(following, "the first ones", logging.INFO)
     following.write()
-    assert [line.text for line in newest(control)] == ["the first ones", "the last words"]
+    assert [line.text for line in list_newest_lines(control)] == ["the first ones", "the last words"]
 
 
 def test_nothing_is_written_without_news_and_what_cannot_be_read_counts_as_none(log, control):
     log.write()
     assert not control.exists(keys.PIPELINE_LOG)
     control.set(keys.PIPELINE_LOG, b"[")
-    assert newest(control) == []
+    assert list_newest_lines(control) == []
 
 
 @pytest.fixture
@@ -62,4 +62,4 @@ def test_a_control_server_that_is_full_ends_no_thread_and_gets_the_lines_when_th
     Statuses(control).enter_state("failed", "no room")
     full()
     log.write()
-    assert [line.text for line in newest(control)] == ["no room"]
+    assert [line.text for line in list_newest_lines(control)] == ["no room"]

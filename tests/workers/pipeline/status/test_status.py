@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from queues import keys
-from queues.stored_document import decode_document, plain
+from queues.stored_document import convert_to_plain, decode_document
 from tests.console.pipeline_sample import DECLARATION, sample_application
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declaration import application_of_text
+from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
@@ -23,7 +23,7 @@ from workers.pipeline.status.published import Statuses
 from workers.pipeline.status.status import StatusBoard
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
 
-APPLICATION = application_of_text(DECLARATION, Path())
+APPLICATION = parse_application_text(DECLARATION, Path())
 
 # 50 rows of the operators' key came with a batch; 40 of them are due, and worked.
 ARRIVED = Result("iap1", 1, None, (Blob("b", "source", -1, 0, 1, 50, 400),))
@@ -73,7 +73,7 @@ def worked(batch: int, at: float = 100.0) -> InterEventBatch:
 
 
 def test_the_sample_that_pages_are_tested_with_has_the_shape_of_the_real_status(control):
-    real = plain(board(control).document({}))
+    real = convert_to_plain(board(control).document({}))
     sample = sample_application()
     for name in ("controls", "rules", "patterns", "operators", "edges"):
         ours, theirs = real.pop(name), sample.pop(name)
@@ -92,9 +92,9 @@ def test_rates_are_of_the_window_and_utilisation_of_each_task(control):
     now = iter([0.0, *[100.0] * 10])
     shown = board(control, lambda: next(now))
     shown.record_dispatch(Cursor(controls=APPLICATION.controls), 50, None, ())
-    shown.replica("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
-    shown.inter_event(worked(7))
-    document = plain(shown.document({}))
+    shown.record_replica_batch("iap1", ReplicaBatch(95.0, 3, 50, 40, 4_000, 2.0, [], 0.25))
+    shown.record_inter_event_batch(worked(7))
+    document = convert_to_plain(shown.document({}))
     assert (document["in_per_second"], document["kept_per_second"]) == (5.0, 4.0)
     assert document["replicas"]["iap1"]["utilisation"] == 0.2
     assert document["operators"]["hosts"]["utilisation"] == 0.2  # 4 s of 10 s, by two tasks
@@ -111,13 +111,13 @@ def test_how_soon_a_replica_answers_is_reported_once_it_is_warm_and_only_of_the_
 
     def emitted(now: float) -> float | None:
         at[0] = now
-        return plain(shown.document({}))["replicas"]["iap1"]["response_seconds"]
+        return convert_to_plain(shown.document({}))["replicas"]["iap1"]["response_seconds"]
 
-    shown.replica("iap1", ReplicaBatch(8.0, 1, 50, 40, 4_000, 7.4, [], 7.4))
+    shown.record_replica_batch("iap1", ReplicaBatch(8.0, 1, 50, 40, 4_000, 7.4, [], 7.4))
     assert emitted(9.0) is None  # Spark was warming up
-    shown.replica("iap1", ReplicaBatch(9.0, 2, 50, 40, 4_000, 0.2, [], 6.0))
+    shown.record_replica_batch("iap1", ReplicaBatch(9.0, 2, 50, 40, 4_000, 0.2, [], 6.0))
     assert emitted(17.0) is None  # and that one waited for it
-    shown.replica("iap1", ReplicaBatch(20.0, 3, 50, 40, 4_000, 0.2, [], 0.4))
+    shown.record_replica_batch("iap1", ReplicaBatch(20.0, 3, 50, 40, 4_000, 0.2, [], 0.4))
     assert emitted(21.0) == 0.4
     assert emitted(31.0) is None  # it has had nothing to do since
 
@@ -125,9 +125,9 @@ def test_how_soon_a_replica_answers_is_reported_once_it_is_warm_and_only_of_the_
 def test_each_task_is_measured_by_its_own_batches(control):
     now = iter([0.0, *[100.0] * 10])
     shown = board(control, lambda: next(now))
-    shown.inter_event(worked(7, at=98.0))
-    shown.inter_event(worked(8, at=100.0))
-    operator = plain(shown.document({}))["operators"]["hosts"]
+    shown.record_inter_event_batch(worked(7, at=98.0))
+    shown.record_inter_event_batch(worked(8, at=100.0))
+    operator = convert_to_plain(shown.document({}))["operators"]["hosts"]
     assert (operator["parallelism"], operator["tasks"], operator["reads_source"]) == (2, 2, True)
     first, second = operator["work"]
     assert (first["executions"], second["executions"]) == (60, 20)
@@ -144,8 +144,8 @@ def test_a_task_that_had_nothing_to_do_has_no_latency_and_counts_nothing(control
     small = worked(7)
     lone = InterEventBatch(100.0, 7, small.combined, small.operators, small.worked[:1], 0.5)
     shown = board(control)
-    shown.inter_event(lone)
-    first, second = plain(shown.document({}))["operators"]["hosts"]["work"]
+    shown.record_inter_event_batch(lone)
+    first, second = convert_to_plain(shown.document({}))["operators"]["hosts"]["work"]
     assert first["executions"] == 30
     assert second["executions"] == 0
     assert second["latency_seconds"] is None and second["service_seconds"] is None
@@ -153,10 +153,10 @@ def test_a_task_that_had_nothing_to_do_has_no_latency_and_counts_nothing(control
 
 def test_matches_count_on_over_a_restart_and_over_a_version(control):
     statuses = Statuses(control)
-    statuses.board(APPLICATION).inter_event(worked(1))
-    statuses.board(APPLICATION).inter_event(worked(2))
+    statuses.board(APPLICATION).record_inter_event_batch(worked(1))
+    statuses.board(APPLICATION).record_inter_event_batch(worked(2))
     again = Statuses(control)
-    again.board(APPLICATION).inter_event(worked(3))
+    again.board(APPLICATION).record_inter_event_batch(worked(3))
     said = json.loads(control.get(keys.PIPELINE))["applications"]["performance"]
     assert said["patterns"]["load-rises"]["matches"] == 6
     assert said["late_events"] == 3
@@ -174,7 +174,7 @@ def shedding(at: float) -> InterEventBatch:
 
 def test_matches_count_on_over_processes_that_died_while_they_started(control):
     statuses = Statuses(control)
-    statuses.board(APPLICATION).inter_event(worked(1))
+    statuses.board(APPLICATION).record_inter_event_batch(worked(1))
     statuses.write()
     for _ in range(2):  # killed before Spark was there, once and once more
         started = Statuses(control)
@@ -190,7 +190,7 @@ def test_matches_count_on_over_processes_that_died_while_they_started(control):
 
 def test_nothing_is_carried_of_an_application_that_is_not_wanted_any_more(control):
     statuses = Statuses(control)
-    statuses.board(APPLICATION).inter_event(worked(1))
+    statuses.board(APPLICATION).record_inter_event_batch(worked(1))
     statuses.write()
     started = Statuses(control)
     started.expect([])
@@ -202,10 +202,12 @@ def test_nothing_is_carried_of_an_application_that_is_not_wanted_any_more(contro
 def test_what_is_shed_is_reported_by_type_with_what_it_costs_and_counts_on_over_a_restart(control):
     statuses = Statuses(control)
     now = time.monotonic()
-    statuses.board(APPLICATION).inter_event(shedding(now))
+    statuses.board(APPLICATION).record_inter_event_batch(shedding(now))
     ours = statuses.board(APPLICATION)
-    ours.replica("iap1", ReplicaBatch(now, 3, 50, 40, 4_000, 2.0, [], 0.25, {"load-rises": {"cpu": 100}}))
-    ours.inter_event(shedding(now))
+    ours.record_replica_batch(
+        "iap1", ReplicaBatch(now, 3, 50, 40, 4_000, 2.0, [], 0.25, {"load-rises": {"cpu": 100}})
+    )
+    ours.record_inter_event_batch(shedding(now))
     said = json.loads(control.get(keys.PIPELINE))
     application = said["applications"]["performance"]
     pattern = application["patterns"]["load-rises"]
@@ -216,8 +218,8 @@ def test_what_is_shed_is_reported_by_type_with_what_it_costs_and_counts_on_over_
     assert pattern["recall"]["estimate"] == pytest.approx(50 / 115)
     assert pattern["recall"]["low"] < 50 / 115 < pattern["recall"]["high"]
     one = board(control)
-    one.inter_event(shedding(99.0))
-    assert plain(one.document({}))["latency_p95_seconds"] == 2.0
+    one.record_inter_event_batch(shedding(99.0))
+    assert convert_to_plain(one.document({}))["latency_p95_seconds"] == 2.0
 
 
 def test_the_worst_application_is_the_state_of_the_pipeline(control):
@@ -234,15 +236,15 @@ def test_a_replica_that_finishes_nothing_is_reported_in_place_of_running(control
     times = Times()
     shown = board(control, times, times)
     shown.enter_state("running")
-    assert plain(shown.document({}))["state"] == "running", "nothing waits"
+    assert convert_to_plain(shown.document({}))["state"] == "running", "nothing waits"
     given(control, times)
     looked(shown)
-    assert plain(shown.document(beat(10)))["state"] == "starting", "its first batch compiles"
-    shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
-    assert plain(shown.document(beat(10)))["state"] == "running"
+    assert convert_to_plain(shown.document(beat(10)))["state"] == "starting", "its first batch compiles"
+    shown.record_replica_batch("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
+    assert convert_to_plain(shown.document(beat(10)))["state"] == "running"
     times.now += 20.0
     looked(shown)
-    said = plain(shown.document(beat(10)))
+    said = convert_to_plain(shown.document(beat(10)))
     assert (said["state"], said["hindrance"]) == (
         "stalled",
         "replica iap1 has not finished its batch for 20 s",
@@ -250,7 +252,7 @@ def test_a_replica_that_finishes_nothing_is_reported_in_place_of_running(control
     assert shown.stuck_seconds == 20.0
     results = ResultQueue(control, "performance")
     results.publish(Result("iap1", 1, None, ()), results.begin("iap1", 1), 10)
-    said = plain(shown.document({}))
+    said = convert_to_plain(shown.document({}))
     assert (said["state"], said["hindrance"], shown.stuck_seconds) == ("running", None, 0.0)
 
 
@@ -262,7 +264,7 @@ def test_events_that_nobody_dispatches_are_reported_with_what_holds_them_back(co
     for _ in range(4):
         times.now += 5.0
         looked(shown, "the admission limit is 0 events/s")
-        said = plain(shown.document(beat(7)))
+        said = convert_to_plain(shown.document(beat(7)))
     assert said["state"] == "stalled"
     assert said["hindrance"] == "no events were dispatched for 20 s: the admission limit is 0 events/s"
 
@@ -276,7 +278,7 @@ def test_who_may_find_nothing_more_does_not_stall(control):
     for _ in range(4):
         times.now += 5.0
         looked(shown, "the outbox of complex events is full: their queues accept no events")
-        said = plain(shown.document(beat(7)))
+        said = convert_to_plain(shown.document(beat(7)))
     assert (said["state"], said["hindrance"], said["outbox_full"]) == ("running", None, True)
 
 
@@ -284,23 +286,26 @@ def test_a_combiner_that_takes_no_results_is_reported(control):
     times = Times()
     shown = board(control, times, times)
     shown.enter_state("running")
-    shown.replica("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
+    shown.record_replica_batch("iap1", ReplicaBatch(times(), 0, 10, 10, 0, 0.2, [], 0.2))
     times.now += 1.0
-    shown.inter_event(worked(1, times()))
-    assert plain(shown.document({}))["state"] == "running"
-    shown.replica("iap1", ReplicaBatch(times(), 1, 10, 10, 0, 0.2, [], 0.2))
+    shown.record_inter_event_batch(worked(1, times()))
+    assert convert_to_plain(shown.document({}))["state"] == "running"
+    shown.record_replica_batch("iap1", ReplicaBatch(times(), 1, 10, 10, 0, 0.2, [], 0.2))
     times.now += 16.0
     looked(shown)
-    assert plain(shown.document({}))["hindrance"] == "the combiner has not finished its batch for 16 s"
+    assert (
+        convert_to_plain(shown.document({}))["hindrance"]
+        == "the combiner has not finished its batch for 16 s"
+    )
 
 
 def test_what_ended_the_run_before_is_shown_until_something_is_worked_again(control):
     shown = board(control)
     shown.enter_state("failed", "a node is away")
     shown.enter_state("running")
-    assert plain(shown.document({}))["error"] == "a node is away"
-    shown.replica("iap1", ReplicaBatch(100.0, 0, 10, 10, 0, 0.2, [], 0.2))
-    assert plain(shown.document({}))["error"] is None
+    assert convert_to_plain(shown.document({}))["error"] == "a node is away"
+    shown.record_replica_batch("iap1", ReplicaBatch(100.0, 0, 10, 10, 0, 0.2, [], 0.2))
+    assert convert_to_plain(shown.document({}))["error"] is None
 
 
 def test_a_process_that_starts_says_how_the_one_before_ended_unless_that_was_asked_for(control):
@@ -334,15 +339,19 @@ def test_the_fixed_cost_of_a_batch_is_reported_with_how_much_it_varies(control):
         # Every other batch takes three times as long beside its operators, which take 0.1 s of each.
         seconds = 0.1 + (0.6 if place % 2 else 0.2)
         hosts = OperatorCount("hosts", events=40, seconds=0.1)
-        shown.inter_event(InterEventBatch(times(), place, Combined(), {"hosts": hosts}, (hosts,), seconds))
+        shown.record_inter_event_batch(
+            InterEventBatch(times(), place, Combined(), {"hosts": hosts}, (hosts,), seconds)
+        )
         if place == 8:
-            assert plain(shown.document({}))["batch_overhead_cv2"] is None, "of few it is not known"
-    said = plain(shown.document({}))
+            assert convert_to_plain(shown.document({}))["batch_overhead_cv2"] is None, (
+                "of few it is not known"
+            )
+    said = convert_to_plain(shown.document({}))
     between = 0.3  # the least time between the end of one and the begin of the next
     assert said["batch_overhead_seconds"] == pytest.approx(0.4 + between, abs=0.02)
     assert said["batch_overhead_cv2"] == pytest.approx(0.04 * 20 / 19 / (0.4 + between) ** 2, rel=0.02)
     times.now += 100.0
-    assert plain(shown.document({}))["batch_overhead_cv2"] is None
+    assert convert_to_plain(shown.document({}))["batch_overhead_cv2"] is None
 
 
 def test_operators_that_are_worked_at_once_leave_no_fixed_cost_below_nothing(control):
@@ -352,8 +361,8 @@ def test_operators_that_are_worked_at_once_leave_no_fixed_cost_below_nothing(con
         times.now += 1.0
         counts = {name: OperatorCount(name, events=40, seconds=0.8) for name in ("hosts", "sites")}
         batch = InterEventBatch(times(), place, Combined(), counts, tuple(counts.values()), 1.0)
-        shown.inter_event(batch)
-    said = plain(shown.document({}))
+        shown.record_inter_event_batch(batch)
+    said = convert_to_plain(shown.document({}))
     # The shedding law declares a cost from 0 on.
     assert said["batch_overhead_seconds"] == 0.0 and said["batch_overhead_cv2"] is None
 
@@ -362,5 +371,5 @@ def test_events_that_were_not_searched_are_reported_by_pattern(control):
     hosts = OperatorCount("hosts", events=40, seconds=0.1)
     hosts.patterns["load-rises"] = PatternCount({"cpu": 40}, partnerless=30)
     shown = board(control)
-    shown.inter_event(InterEventBatch(100.0, 1, Combined(), {"hosts": hosts}, (hosts,), 0.5))
-    assert plain(shown.document({}))["patterns"]["load-rises"]["partnerless_per_second"] == 30.0
+    shown.record_inter_event_batch(InterEventBatch(100.0, 1, Combined(), {"hosts": hosts}, (hosts,), 0.5))
+    assert convert_to_plain(shown.document({}))["patterns"]["load-rises"]["partnerless_per_second"] == 30.0

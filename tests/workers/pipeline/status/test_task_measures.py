@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.parallelism.measured_topology import NAMES
-from workers.pipeline.status.task_measures import WorkSample, measures
+from workers.pipeline.status.task_measures import WorkSample, compute_measures
 
 SAMPLES = st.builds(
     WorkSample,
@@ -25,7 +25,7 @@ def close(one, other):
 
 @given(st.lists(SAMPLES, max_size=20), st.floats(1, 60))
 def test_counts_are_sums_times_are_of_an_event_and_nothing_is_out_of_range(samples, window_seconds):
-    found = measures(samples, window_seconds)
+    found = compute_measures(samples, window_seconds)
     assert set(found) == set(NAMES)
     assert all(value is None or (math.isfinite(value) and value >= 0) for value in found.values())
     events = sum(each.executions for each in samples)
@@ -44,9 +44,9 @@ def test_counts_are_sums_times_are_of_an_event_and_nothing_is_out_of_range(sampl
 
 def test_variances_are_those_of_the_batches_values():
     samples = [WorkSample(1.0, 10, 10, 1, 0.1), WorkSample(1.0, 20, 10, 3, 0.3)]
-    found = measures(samples, 10.0)
+    found = compute_measures(samples, 10.0)
     assert found["service_variance"] == pytest.approx(0.01**2 + 0.01**2)
     assert found["latency_variance"] == pytest.approx(0.02)
     assert found["outputs_variance"] == pytest.approx(2.0)
     assert found["arrival_interval_variance"] == pytest.approx(2 * 0.025**2)
-    assert measures(samples[:1], 10.0)["service_variance"] is None
+    assert compute_measures(samples[:1], 10.0)["service_variance"] is None

@@ -3,7 +3,7 @@
 import pytest
 
 from queues.errors import BadInput
-from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork, sentence
+from workers.pipeline.tiers.batch_work import BatchFailed, BatchWork, describe_error
 
 PAGES = """An error occurred while calling o325.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times
@@ -25,11 +25,11 @@ Caused by: java.lang.InterruptedException
     ],
 )
 def test_the_cause_is_found_in_the_pages_of_spark(cause, said):
-    assert sentence(RuntimeError(PAGES.format(cause=cause))) == said
+    assert describe_error(RuntimeError(PAGES.format(cause=cause))) == said
 
 
 def test_an_error_without_a_word_is_called_by_its_name():
-    assert sentence(RuntimeError()) == "RuntimeError"
+    assert describe_error(RuntimeError()) == "RuntimeError"
 
 
 def test_spark_is_given_a_sentence_and_what_failed_is_kept_as_it_was():

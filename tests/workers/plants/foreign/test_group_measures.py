@@ -7,8 +7,8 @@ from controllers.parallelism.measured_topology import Link, MeasuredOperator, Me
 from queues.errors import BadInput
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
 from workers.documents.plants import PlantStatus
-from workers.plants.foreign.adapters import kinds
-from workers.plants.foreign.group_measures import GroupMeasures, groups_of
+from workers.plants.foreign.adapters import list_kinds
+from workers.plants.foreign.group_measures import GroupMeasures, parse_groups
 from workers.plants.foreign.kind import PlantAddress
 
 DECLARED = """name: shop
@@ -55,19 +55,19 @@ LEVEL = {"lag_events": 0, "lag_seconds": 0.0, "in_per_second": 60.0, "out_per_se
 def test_a_group_that_is_behind_says_how_long_an_event_takes_its_consumers():
     topology = joined(GroupMeasures(), events(**BEHIND))
     worker = topology.operators["worker"]
-    assert inputs.rate_per_second(worker, 30.0) == pytest.approx(120.0)
-    assert inputs.service_seconds(worker) == pytest.approx(2 / 100.0)
-    assert inputs.backlog_events(topology, worker) == pytest.approx(40.0 * 120.0)
+    assert inputs.compute_rate_per_second(worker, 30.0) == pytest.approx(120.0)
+    assert inputs.compute_service_seconds(worker) == pytest.approx(2 / 100.0)
+    assert inputs.estimate_backlog_events(topology, worker) == pytest.approx(40.0 * 120.0)
     assert topology.path_latency_seconds(["outside", "worker"]) == pytest.approx(40.0 + 0.02)
     assert topology.operators["outside"].measure("outputs") == pytest.approx(120.0 * 30)
 
 
 def test_a_group_that_keeps_up_is_known_by_what_it_did_when_it_was_behind():
     measures = GroupMeasures()
-    assert inputs.service_seconds(joined(measures, events(**LEVEL)).operators["worker"]) is None
+    assert inputs.compute_service_seconds(joined(measures, events(**LEVEL)).operators["worker"]) is None
     joined(measures, events(**BEHIND))
     worker = joined(measures, events(**LEVEL), replicas=4).operators["worker"]
-    assert inputs.service_seconds(worker) == pytest.approx(0.02)
+    assert inputs.compute_service_seconds(worker) == pytest.approx(0.02)
     assert worker.measure("utilisation") == pytest.approx(60 * 0.02 / 4)
 
 
@@ -78,19 +78,19 @@ def test_the_lag_between_two_commits_is_no_backlog():
         lag, committed = float(second % 5), 60 * (second // 5 * 5)
         group = {**LEVEL, "lag_seconds": lag, "lag_events": round(60 * lag)}
         worker = observed(measures, events(committed=committed, **group)).operators["worker"]
-    assert inputs.service_seconds(worker) is None
+    assert inputs.compute_service_seconds(worker) is None
     for second in range(60):
         lag, committed = 9.0 + second % 5, 50 * (second // 5 * 5)
         group = {**BEHIND, "lag_seconds": lag, "out_per_second": 50.0}
         worker = observed(measures, events(committed=committed, **group)).operators["worker"]
-    assert inputs.service_seconds(worker) == pytest.approx(2 / 50.0)
+    assert inputs.compute_service_seconds(worker) == pytest.approx(2 / 50.0)
 
 
 def test_replicas_beyond_the_partitions_neither_help_nor_seem_to_make_events_longer():
     measures = GroupMeasures()
     for _ in range(20):
         worker = joined(measures, events(**BEHIND, partition_count=4), replicas=8).operators["worker"]
-    assert inputs.service_seconds(worker) == pytest.approx(4 / 100.0)
+    assert inputs.compute_service_seconds(worker) == pytest.approx(4 / 100.0)
     assert (worker.parallelism, worker.maximum) == (8, 4)
     assert joined(GroupMeasures(), events(**BEHIND)).operators["worker"].maximum == 20
 
@@ -138,7 +138,7 @@ def test_of_an_operator_with_measures_of_its_own_those_of_its_group_count(own, o
 def test_of_an_operator_whose_group_is_not_seen_nothing_is_known(cluster):
     """Its own queue may be empty while events wait in the log: it would be shrunk."""
     topology = measured_itself({"outputs": 0.0}, cluster=cluster)
-    seen = inputs.joint(topology)["operators"]["celery@one"]
+    seen = inputs.build_joint_observation(topology)["operators"]["celery@one"]
     assert (seen["rate_per_second"], seen["service_seconds"]) == (None, None)
     assert [link.latency_seconds for link in topology.links] == [None]
 
@@ -151,14 +151,14 @@ def test_an_operator_of_thousands_of_tasks_has_a_hundred_rows_with_the_sums_of_a
 
 
 def test_each_kind_that_runs_consumers_takes_the_lag_of_their_group():
-    assert {name for name, kind in kinds().items() if "lag" in kind.options} == {
+    assert {name for name, kind in list_kinds().items() if "lag" in kind.options} == {
         "celery",
         "declared",
         "kubernetes",
     }
     with pytest.raises(BadInput) as refused:
         address = PlantAddress(name="shop", url="redis://broker.example", options={"lag": "celery@one"})
-        kinds()["celery"].check(address)
+        list_kinds()["celery"].check(address)
     assert refused.value.field == "lag"
 
 
@@ -167,15 +167,15 @@ def test_a_declared_plant_takes_the_lag_of_operators_that_it_declares(lag, is_kn
     options = {"declaration": DECLARED, "lag": lag}
     address = PlantAddress(name="shop", url="", options=options)
     if is_known:
-        kinds()["declared"].check(address)
+        list_kinds()["declared"].check(address)
         return
     with pytest.raises(BadInput, match="names clients") as refused:
-        kinds()["declared"].check(address)
+        list_kinds()["declared"].check(address)
     assert refused.value.field == "lag"
 
 
 @pytest.mark.parametrize("text", ["worker", "worker=events", "=events/billing", "worker=/billing", "worker="])
 def test_what_names_no_group_is_refused(text):
     with pytest.raises(BadInput) as refused:
-        groups_of(text)
+        parse_groups(text)
     assert refused.value.field == "lag"

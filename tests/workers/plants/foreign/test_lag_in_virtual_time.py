@@ -52,13 +52,13 @@ class VirtualShop:
         shop = MeasuredTopology("shop", at, 30.0, operators, (Link("outside", "worker"),))
         statuses = {
             "shop": PlantStatus(kind="kubernetes", state="seen", topology=shop.to_document()),
-            "events": PlantStatus(kind="kafka", state="seen", groups=self.lags.groups()),
+            "events": PlantStatus(kind="kafka", state="seen", groups=self.lags.list_groups()),
         }
         return self.measures.join_groups(statuses, OPTIONS)["shop"]
 
     def run(self, begin, seconds, per_second):
         """Return the number of replicas at each decision of a loop."""
-        law, found = catalog.law("parallelism_queueing"), []
+        law, found = catalog.get_law("parallelism_queueing"), []
         parameters = catalog.read_parameters(law, {"bound_seconds": 5.0, "maximum": 20})
         for at in range(begin, begin + seconds):
             self.pass_second(at, per_second)

@@ -19,7 +19,7 @@ from tests.workers.plants.foreign.kafka.broker import tansu
 from tests.workers.plants.foreign.kubernetes.cluster import DEPLOYMENTS, NAMESPACE, SCALED_OBJECTS, cluster
 from workers.control import engine
 from workers.models import LedgerEntry, Loop
-from workers.plants.foreign.adapters import plant_named
+from workers.plants.foreign.adapters import open_plant
 from workers.plants.foreign.kubernetes.autoscalers import PAUSED
 from workers.plants.foreign.watch import PlantWatch
 from workers.plants.models import RegisteredPlant
@@ -107,7 +107,7 @@ def test_a_deployment_gets_the_replicas_that_its_groups_lag_asks_for_and_keda_wa
         until(lambda: plant.observe().plants["events"].groups["billing"].lag_seconds < 2.0, 40.0, 1.0)
         shop.per_second = LOW
         until(lambda: ticked(lambda count: count == 1), 60.0, 2.0)
-        with plant_named("shop", plant, "chief") as elastic:
+        with open_plant("shop", plant, "chief") as elastic:
             elastic.release()
         assert k8s.annotations(SCALED_OBJECTS, "keda-worker") == {}
     acted = LedgerEntry.objects.filter(loop=loop, applied=True).order_by("id")

@@ -9,7 +9,7 @@ from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.documents.plants import PlantHolder
 from workers.documents.snapshot import Snapshot
 from workers.plants.foreign import repeated_orders
-from workers.plants.foreign.adapters import patience
+from workers.plants.foreign.adapters import get_convergence_timeout
 from workers.plants.foreign.bounded import BoundedPlant
 from workers.plants.foreign.watch import PlantObserver
 from workers.plants.models import RegisteredPlant
@@ -27,7 +27,7 @@ class Shop:
         self.far.busy[ONE] = 12
         self.row = RegisteredPlant.objects.create(name="shop", kind="celery", url="redis://broker.example")
         self._lookout = PlantObserver(self.row, lambda _: self.far.plant(), lambda: self.far.now)
-        self._watch = OrderWatch(patience=patience)
+        self._watch = OrderWatch(patience=get_convergence_timeout)
         self.opening, self.holder = lambda: None, "eve"
 
     def order(self, tasks, by_loop=False):
@@ -38,7 +38,7 @@ class Shop:
     def snapshot(self):
         self.far.run(10.0)
         self._lookout.observe()
-        rows = self._watch.step({"shop": self._lookout.status()}, self.far.now)
+        rows = self._watch.step({"shop": self._lookout.build_status()}, self.far.now)
         holder = PlantHolder(holder=self.holder, until=self.far.now + 60.0) if self.holder else None
         rows = {name: replace_fields(row, steered_by=holder) for name, row in rows.items()}
         return Snapshot(plant="main", at=self.far.now, plants=rows)

@@ -9,7 +9,7 @@ from tests.workers.snapshots import judged, snapshot_of
 from workers.alerts.lifecycle.models import AlertRule
 from workers.documents.snapshot import Snapshot
 from workers.snapshot.states.evaluate import evaluate_states
-from workers.snapshot.states.limits import SHIPPED, limits_of
+from workers.snapshot.states.limits import SHIPPED, build_limits
 
 RUNNING: dict[str, Any] = {
     "state": "running",
@@ -116,7 +116,7 @@ def test_a_state_follows_the_rule_that_people_set():
     rule = AlertRule(
         name="queue-behind", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
     )
-    found = evaluate_states(plant(queues=queue(6.0)), limits=limits_of([rule]))["queue/alert"]
+    found = evaluate_states(plant(queues=queue(6.0)), limits=build_limits([rule]))["queue/alert"]
     assert (found.severity, found.sign, found.rules) == ("critical", "TOOBUSY", ["queue-behind"])
 
 
@@ -129,7 +129,7 @@ def test_a_second_rule_adds_a_level_and_matchers_narrow_it():
         ),
     ]  # fmt: skip
     queues = {**queue(400.0), "other": {"kind": "jobs", "wait_seconds": 400.0, "waiting_events": 5}}
-    found = evaluate_states(plant(queues=queues), limits=limits_of(rules))
+    found = evaluate_states(plant(queues=queues), limits=build_limits(rules))
     assert found["queue/alert"].severity == "critical"
     assert found["queue/other"].severity == "warning"
 
@@ -138,7 +138,7 @@ def test_a_disabled_rule_notifies_nobody_and_the_state_has_the_shipped_threshold
     rule = AlertRule(
         name="queue-behind", condition="queue_wait", threshold=5, clear_threshold=2, enabled=False
     )
-    assert limits_of([rule]).by_condition["queue_wait"] == SHIPPED.by_condition["queue_wait"]
+    assert build_limits([rule]).by_condition["queue_wait"] == SHIPPED.by_condition["queue_wait"]
 
 
 def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
@@ -146,7 +146,7 @@ def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
     late = AlertRule(
         name="late", condition="queue_wait", threshold=5.0, clear_threshold=2.0, severity="critical"
     )
-    found = evaluate_states(plant(queues=queue(6.0)), limits=limits_of([gone, late]))["queue/alert"]
+    found = evaluate_states(plant(queues=queue(6.0)), limits=build_limits([gone, late]))["queue/alert"]
     assert (found.severity, found.rules) == ("critical", ["late"])
 
 
@@ -175,7 +175,7 @@ def test_how_bad_too_busy_is_says_the_rule_on_a_nodes_load():
     busy = plant(nodes={"n1": {"state": "TOOBUSY", "utilisation": 0.95}})
     assert evaluate_states(busy)["node/n1"].rules == ["node-too-busy"]
     rule = AlertRule(name="mine", condition="node_toobusy", threshold=90.0, clear_threshold=80.0)
-    found = evaluate_states(busy, limits=limits_of([rule]))["node/n1"]
+    found = evaluate_states(busy, limits=build_limits([rule]))["node/n1"]
     assert (found.severity, found.sign, found.rules) == ("warning", "TOOBUSY", ["mine"])
 
 

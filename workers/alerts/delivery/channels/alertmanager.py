@@ -15,12 +15,12 @@ import orjson
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput, connection_reason
+from queues.errors import BadInput, describe_connection_error
 from workers.alerts.delivery.channels.channel import (
     TIMEOUT_SECONDS,
     Failed,
-    secret_of_variable,
-    server_of,
+    get_server_name,
+    read_secret_variable,
 )
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress, http_headers
@@ -40,22 +40,22 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
     receiver = message.receiver
     url = receiver.settings["url"].rstrip("/") + "/api/v2/alerts"
     body = orjson.dumps(build_payload(message.content, now_seconds))
-    headers = {"Content-Type": "application/json", **_login(receiver)}
+    headers = {"Content-Type": "application/json", **_build_login_headers(receiver)}
     try:
         with (
-            egress.client(TIMEOUT_SECONDS, transport=transport) as client,
+            egress.create_client(TIMEOUT_SECONDS, transport=transport) as client,
             client.stream("POST", url, content=body, headers=headers) as response,
         ):
             status, said = response.status_code, egress.read(response, MAX_ANSWER)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     except httpx.HTTPError as error:
-        raise Failed(f"{server_of(url)} did not respond: {connection_reason(error)}.") from None
+        raise Failed(f"{get_server_name(url)} did not respond: {describe_connection_error(error)}.") from None
     if status != 200:
         why = said.decode(errors="replace").strip()
-        raise Failed(f"{server_of(url)} returned HTTP {status}: {why}", for_good=status in FOR_GOOD)
+        raise Failed(f"{get_server_name(url)} returned HTTP {status}: {why}", for_good=status in FOR_GOOD)
     if kind in PAGES:
         raise Failed(
-            f"{server_of(url)} returned a web page, not an Alertmanager response; check the address."
+            f"{get_server_name(url)} returned a web page, not an Alertmanager response; check the address."
         )
 
 
@@ -65,11 +65,13 @@ def build_payload(content: Mapping[str, Any], now_seconds: float) -> list[dict[s
     if not content["alerts"]:  # a test of the receiver
         labels = {"alertname": "WeirTest", "severity": content["severity"], "plant": LOCAL}
         notes = {"summary": content["title"], "description": content["sentence"]}
-        return [_alert(labels, notes, now, now + timedelta(seconds=TEST_SECONDS), settings.WEIR_PUBLIC_URL)]
-    return [_alert_of(alert, now) for alert in content["alerts"]]
+        return [
+            _build_alert(labels, notes, now, now + timedelta(seconds=TEST_SECONDS), settings.WEIR_PUBLIC_URL)
+        ]
+    return [_convert_alert(alert, now) for alert in content["alerts"]]
 
 
-def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _convert_alert(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     named = {"alertname": alert["rule"], "severity": alert["severity"], "weir_alert": str(alert["id"])}
     notes = {
         "summary": alert["title"],
@@ -86,10 +88,10 @@ def _alert_of(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     # After a clock was set back: Alertmanager permanently refuses an end that is before the start.
     began = min(began, ends)
     address = f"{settings.WEIR_PUBLIC_URL}{alert['path']}"
-    return _alert({"plant": LOCAL, **alert["labels"], **named}, notes, began, ends, address)
+    return _build_alert({"plant": LOCAL, **alert["labels"], **named}, notes, began, ends, address)
 
 
-def _alert(
+def _build_alert(
     labels: Mapping[str, str], notes: Mapping[str, str], began: datetime, ends: datetime, address: str
 ) -> dict[str, Any]:
     """Return an alert as Alertmanager accepts it; empty labels and annotations are left out, as they are none
@@ -107,13 +109,15 @@ def _alert(
 def setup_error(receiver: Receiver) -> str:
     """Return why nothing can be sent; "" if it can."""
     try:
-        _login(receiver)
+        _build_login_headers(receiver)
     except Failed as error:
         return str(error)
     return ""
 
 
-def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
+def _build_login_headers(
+    receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS
+) -> dict[str, str]:
     """Return the bearer token, if the receiver names the variable that holds it."""
     name = receiver.settings.get("secret_environment")
     try:
@@ -124,7 +128,7 @@ def _login(receiver: Receiver, environment: Mapping[str, str] = variables.PROCES
         egress.check_secret_host(name, host, environment=environment)
     except BadInput as error:
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
-    secret = secret_of_variable(name, environment)
+    secret = read_secret_variable(name, environment)
     if not secret:
         raise Failed(
             f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."

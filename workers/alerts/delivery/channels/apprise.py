@@ -17,9 +17,9 @@ from django.conf import settings
 
 from queues import environment as variables
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.channel import Failed, secret_of_variable
-from workers.alerts.delivery.channels.message_text import lines, subject
-from workers.alerts.delivery.channels.plain_text import remove_markup, whole_lines
+from workers.alerts.delivery.channels.channel import Failed, read_secret_variable
+from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
+from workers.alerts.delivery.channels.plain_text import keep_whole_lines, remove_markup
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import bounded_process, egress
 from workers.host.bounded_process import ProcessFailed
@@ -38,10 +38,10 @@ def send(message: Message, now_seconds: float) -> str:
     none was. These are not tried again: the others would receive the message again each time.
     """
     order = {
-        "address": address_of(message.receiver),
-        "kind": _kind(message.content),
-        "title": remove_markup(subject(message.content)),
-        "body": whole_lines(remove_markup("\n".join(_lines(message))), MAX_BODY),
+        "address": read_address(message.receiver),
+        "kind": _choose_message_type(message.content),
+        "title": remove_markup(format_subject(message.content)),
+        "body": keep_whole_lines(remove_markup("\n".join(_iterate_lines(message))), MAX_BODY),
         "allowed": settings.WEIR_EGRESS_ALLOW,
         "key": message.key,
         "tries": message.tries,
@@ -56,16 +56,16 @@ def send(message: Message, now_seconds: float) -> str:
     return str(answer["error"])
 
 
-def _lines(message: Message) -> Iterator[str]:
+def _iterate_lines(message: Message) -> Iterator[str]:
     """Return the text, and how to answer it if the chat's answers are read."""
-    yield from lines(message.content)
+    yield from iterate_message_lines(message.content)
     if message.receiver.settings.get("answers_environment"):
         numbers = [str(alert["id"]) for alert in message.content["alerts"]]
         if numbers:
             yield f"Start a reply with {' or '.join(numbers)} to add it to the alert."
 
 
-def _kind(content: Mapping[str, Any]) -> str:
+def _choose_message_type(content: Mapping[str, Any]) -> str:
     """Return apprise's type of a message: the color or the sign that the service gives it."""
     return "success" if content["kind"] == "resolved" else KINDS[content["severity"]]
 
@@ -73,29 +73,31 @@ def _kind(content: Mapping[str, Any]) -> str:
 def setup_error(receiver: Receiver) -> str:
     """Return why nothing can be sent; "" if it can."""
     try:
-        address_of(receiver)
+        read_address(receiver)
     except Failed as error:
         return str(error)
     return ""
 
 
-def targets_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> frozenset[str]:
+def parse_chat_names(
+    receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS
+) -> frozenset[str]:
     """Return the chats that its address names after the host; none if there is no address."""
     try:
-        place = address_of(receiver, environment).partition("://")[2].partition("?")[0]
+        place = read_address(receiver, environment).partition("://")[2].partition("?")[0]
     except Failed:
         return frozenset()
     return frozenset(unquote(part) for part in place.split("/")[1:] if part)
 
 
-def address_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> str:
+def read_address(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> str:
     """Return the address in the variable that the receiver names. Raises `Failed`."""
     name = receiver.settings.get("secret_environment", "")
     try:
         egress.check_secret_name(name, "secret_environment")
     except BadInput as error:
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
-    address = secret_of_variable(name, environment)
+    address = read_secret_variable(name, environment)
     if not address:
         raise Failed(f"{name} is not set in the alerter's environment; set it to an apprise address.")
     return address

@@ -23,8 +23,8 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from queues.errors import BadInput
-from workers.alerts.delivery.channels.apprise_targets import ChatTarget, targets_of
-from workers.alerts.delivery.channels.plain_text import whole_lines
+from workers.alerts.delivery.channels.apprise_targets import ChatTarget, list_chat_targets
+from workers.alerts.delivery.channels.plain_text import keep_whole_lines
 from workers.host import bounded_process, egress
 
 # Services without a network address: they talk to the desktop or the log of this host.
@@ -62,7 +62,7 @@ class EgressGuard:
     """The audit hook. `refusals`: why connections were refused, in words; `unread`: refused files."""
 
     def __init__(self, allowed: str) -> None:
-        self._allowed = egress.networks_of(allowed)
+        self._allowed = egress.parse_networks(allowed)
         self.refusals: list[str] = []
         self.unread: list[str] = []
 
@@ -92,7 +92,7 @@ class EgressGuard:
             self._refuse("the service tried to use a socket of this host, which is blocked.")
         host, port = str(address[0]).partition("%")[0], int(address[1])
         try:
-            why = egress.refusal(ipaddress.ip_address(host), self._allowed)
+            why = egress.explain_refusal(ipaddress.ip_address(host), self._allowed)
             egress.check_port(port)
         except BadInput as error:
             why = error.message
@@ -127,7 +127,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
         return _report_refusal(
             "The address names a local service of this host; use a service that is reached over the network."
         )
-    targets = targets_of(address, order["key"], asset)
+    targets = list_chat_targets(address, order["key"], asset)
     if not targets:
         return _report_refusal(
             "Apprise does not support the address; use an address such as slack://… or pagerduty://…."
@@ -135,7 +135,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
     try_one = _Try(order, EgressGuard(order["allowed"]))
     if targets[0].mark:
         return _to_several(targets, order, try_one)
-    why = try_one.failure(targets[0].service)
+    why = try_one.describe_failure(targets[0].service)
     return {"sent": not why or try_one.said.sent, "error": why, "reached": []}
 
 
@@ -154,7 +154,11 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
     first = order["tries"] % max(1, len(left))
     for target in [*left[first:], *left[:first]]:
         late = time.monotonic() > until
-        if why := "there was not enough time for all targets" if late else try_one.failure(target.service):
+        if (
+            why := "there was not enough time for all targets"
+            if late
+            else try_one.describe_failure(target.service)
+        ):
             failures.append(why)
         else:
             reached.append(target.mark)
@@ -174,7 +178,7 @@ class _Try:
         logger.setLevel(logging.INFO)
         sys.addaudithook(guard)
 
-    def failure(self, service: Any) -> str:
+    def describe_failure(self, service: Any) -> str:
         """Return why the message was not sent, or not to all that the service represents, in words without
         the address; "" if it was.
         """
@@ -200,7 +204,9 @@ class _Try:
             is_html = service.resolve_format(None) == apprise.NotifyFormat.HTML
             return bool(
                 service.notify(
-                    body=whole_lines(self._order["body"], _most_characters(service, self._order, is_html)),
+                    body=keep_whole_lines(
+                        self._order["body"], _compute_max_characters(service, self._order, is_html)
+                    ),
                     title=self._order["title"],
                     notify_type=self._order["kind"],
                     body_format=apprise.NotifyFormat.TEXT if is_html else None,
@@ -211,7 +217,7 @@ class _Try:
             return False
 
 
-def _most_characters(service: Any, order: Mapping[str, Any], is_html: bool) -> int:
+def _compute_max_characters(service: Any, order: Mapping[str, Any], is_html: bool) -> int:
     """Return how much of the body the service accepts.
 
     The title may be part of the body or count with it, and HTML marks take some of it.

@@ -28,7 +28,7 @@ class ChatTarget:
     service: Any
 
 
-def targets_of(address: str, key: str, asset: Any) -> list[ChatTarget]:
+def list_chat_targets(address: str, key: str, asset: Any) -> list[ChatTarget]:
     """Return each chat once; none if apprise does not know the address.
 
     What apprise takes for no name of a chat is left out, as apprise does. `key` is the message's.
@@ -37,7 +37,7 @@ def targets_of(address: str, key: str, asset: Any) -> list[ChatTarget]:
 
     read: Any = plugins.url_to_dict  # apprise has no types
     parsed: dict[str, Any] = read(address, secure_logging=True) or {}
-    names = _names(parsed)
+    names = _list_target_names(parsed)
     targets = []
     for name in names if len(names) > 1 else ():
         service = Apprise.instantiate({**deepcopy(parsed), "targets": [name]}, asset=asset)
@@ -49,7 +49,7 @@ def targets_of(address: str, key: str, asset: Any) -> list[ChatTarget]:
     return [] if whole is None else [ChatTarget("", whole)]
 
 
-def _names(parsed: Mapping[str, Any]) -> list[str]:
+def _list_target_names(parsed: Mapping[str, Any]) -> list[str]:
     names = parsed.get("targets")
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return list(dict.fromkeys(names)) if is_list and names else []

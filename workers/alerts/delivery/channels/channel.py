@@ -26,16 +26,16 @@ class Failed(Exception):  # noqa: N818
         self.for_good, self.reached = for_good, reached
 
 
-def server_of(url: str) -> str:
+def get_server_name(url: str) -> str:
     """Return the part of an address that an error may quote: the rest may be a secret, and alerts quote the
     error.
     """
     return httpx.URL(url).netloc.decode()
 
 
-def secret_of_variable(name: str, environment: Mapping[str, str]) -> str:
+def read_secret_variable(name: str, environment: Mapping[str, str]) -> str:
     """Return the variable's value, "" if it is empty. Raises `Failed` if the value can't be sent."""
     try:
-        return variables.secret_named(name, environment)
+        return variables.read_secret(name, environment)
     except BadInput as error:
         raise Failed(f"{error.field} {error.message}") from None

@@ -8,9 +8,9 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
-from queues.errors import connection_reason
+from queues.errors import describe_connection_error
 from workers.alerts.delivery.channels.channel import Failed
-from workers.alerts.delivery.channels.message_text import lines, subject
+from workers.alerts.delivery.channels.message_text import format_subject, iterate_message_lines
 from workers.alerts.lifecycle.models import Message
 
 Refused = Mapping[str, tuple[int, bytes]]
@@ -28,14 +28,17 @@ def send(message: Message, now_seconds: float) -> str:
         )
     content = message.content
     mail = EmailMessage(
-        subject=subject(content),
-        body="\n".join(lines(content)),
+        subject=format_subject(content),
+        body="\n".join(iterate_message_lines(content)),
         from_email=settings.DEFAULT_FROM_EMAIL,
         to=message.receiver.settings["addresses"],
-        headers={"Message-ID": _id(message.key), "X-Weir-Severity": content["severity"]},
+        headers={"Message-ID": _format_message_id(message.key), "X-Weir-Severity": content["severity"]},
     )
     if thread := content.get("thread"):  # A message that an older version made has none.
-        mail.extra_headers |= {"In-Reply-To": _id(thread), "References": _id(thread)}
+        mail.extra_headers |= {
+            "In-Reply-To": _format_message_id(thread),
+            "References": _format_message_id(thread),
+        }
     try:
         with _Server() as server:
             server.send_messages([mail])
@@ -44,7 +47,7 @@ def send(message: Message, now_seconds: float) -> str:
         raise Failed(f"The mail server rejected every address: {error.recipients}") from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(
-            f"The mail server {settings.EMAIL_HOST} did not accept the message: {connection_reason(error)}."
+            f"The mail server {settings.EMAIL_HOST} did not accept the message: {describe_connection_error(error)}."
         ) from None
 
 
@@ -83,6 +86,6 @@ class _Server(EmailBackend):
         return _Encrypted if self.use_ssl else _Plain
 
 
-def _id(key: str) -> str:
+def _format_message_id(key: str) -> str:
     """Return the Message-ID of a message's key."""
     return f"<{key}@weir>"

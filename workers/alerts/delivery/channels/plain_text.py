@@ -10,12 +10,12 @@ CUT = "Truncated; see the console for the rest."
 _LINK = re.compile(r"\](?=[(\[:])")
 
 
-def one_line(text: str) -> str:
+def format_one_line(text: str) -> str:
     """Return a text as one line, without line breaks and other control characters."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
-def whole_lines(text: str, most: int) -> str:
+def keep_whole_lines(text: str, most: int) -> str:
     """Return the lines that fit into this many characters, and a line that says so if some don't fit.
 
     A link that is cut, /alerts/12 to /alerts/1, would lead to another alert.
@@ -29,7 +29,7 @@ def whole_lines(text: str, most: int) -> str:
         if left < 0:
             break
         kept.append(line)
-    return "\n".join([*kept, CUT]) if kept else one_line(text)[: max(0, most)]
+    return "\n".join([*kept, CUT]) if kept else format_one_line(text)[: max(0, most)]
 
 
 def remove_markup(text: str) -> str:

@@ -18,12 +18,12 @@ import orjson
 from django.conf import settings
 
 from queues import environment as variables
-from queues.errors import BadInput, connection_reason
+from queues.errors import BadInput, describe_connection_error
 from workers.alerts.delivery.channels.channel import (
     TIMEOUT_SECONDS,
     Failed,
-    secret_of_variable,
-    server_of,
+    get_server_name,
+    read_secret_variable,
 )
 from workers.alerts.lifecycle.models import Message, Receiver
 from workers.host import egress
@@ -31,12 +31,12 @@ from workers.host import egress
 TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 425, 429})
 
 
-def signature(secret: bytes, timestamp: str, body: bytes) -> str:
+def compute_signature(secret: bytes, timestamp: str, body: bytes) -> str:
     """Return the value of `X-Weir-Signature`."""
     return "sha256=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
-def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> bytes:
+def read_signing_key(receiver: Receiver, environment: Mapping[str, str] = variables.PROCESS) -> bytes:
     """Return the key that signs the receiver's messages. Raises `Failed` if it names a variable that is not
     set.
     """
@@ -45,7 +45,7 @@ def secret_of(receiver: Receiver, environment: Mapping[str, str] = variables.PRO
         return derive_secret(receiver).encode()
     if error := setup_error(receiver):
         raise Failed(error)
-    secret = secret_of_variable(name, environment)
+    secret = read_secret_variable(name, environment)
     if not secret:
         raise Failed(
             f"{name} is not set in the alerter's environment; set it, or remove it from the receiver."
@@ -85,16 +85,16 @@ def send(message: Message, now_seconds: float, transport: httpx.BaseTransport | 
         "Content-Type": "application/json",
         "Idempotency-Key": message.key,
         "X-Weir-Timestamp": timestamp,
-        "X-Weir-Signature": signature(secret_of(message.receiver), timestamp, body),
+        "X-Weir-Signature": compute_signature(read_signing_key(message.receiver), timestamp, body),
     }
     try:
         with (
-            egress.client(TIMEOUT_SECONDS, transport=transport) as client,
+            egress.create_client(TIMEOUT_SECONDS, transport=transport) as client,
             client.stream("POST", url, content=body, headers=headers) as response,
         ):
             status = response.status_code  # The rest of the answer is not needed, and not read.
     except httpx.HTTPError as error:
-        raise Failed(f"{server_of(url)} did not respond: {connection_reason(error)}.") from None
+        raise Failed(f"{get_server_name(url)} did not respond: {describe_connection_error(error)}.") from None
     if not 200 <= status < 300:
         for_good = 400 <= status < 500 and status not in TRY_AGAIN
-        raise Failed(f"{server_of(url)} returned HTTP {status}.", for_good)
+        raise Failed(f"{get_server_name(url)} returned HTTP {status}.", for_good)

@@ -16,7 +16,7 @@ from typing import Any
 from queues import environment as variables
 from queues.errors import BadInput, WeirError
 from workers.batch.jobs.job import ChunkResult, JobContext, Work
-from workers.host.environment import PIPELINE_PREFIX, python_path, select_needed
+from workers.host.environment import PIPELINE_PREFIX, build_python_path, select_needed
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 10.0
@@ -44,7 +44,7 @@ class SparkProcess:
         self._ask(lease)
         try:
             while True:
-                if (answer := self._next(lease)) is not None:
+                if (answer := self._take_next(lease)) is not None:
                     return answer
         except Exception:
             # The chunk was overtaken, cancelled, or failed, or a server was away: Spark's present work is
@@ -87,7 +87,7 @@ class SparkProcess:
             self.close()
             raise SparkFailed(f"The Spark process does not accept work: {error}") from None
 
-    def _next(self, lease: Any) -> ChunkResult | None:
+    def _take_next(self, lease: Any) -> ChunkResult | None:
         """Return an answer, or None after passing on the progress; the lease is checked each time."""
         try:
             answer = self._answers.get(timeout=POLL_SECONDS)
@@ -112,7 +112,7 @@ class SparkProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**environment, variables.PYTHONPATH: python_path(str(ROOT))},
+            env={**environment, variables.PYTHONPATH: build_python_path(str(ROOT))},
             # The worker handles a signal to its process group: it stops Spark when it is ready.
             start_new_session=True,
         )
@@ -137,7 +137,7 @@ def build_from_document(document: Mapping[str, Any]) -> ChunkResult:
 
 
 @contextmanager
-def spark(job: str) -> Iterator[Work]:
+def use_spark_process(job: str) -> Iterator[Work]:
     """Yield the function that processes chunks of a Spark job while inside."""
     process = SparkProcess(job)
     try:
@@ -150,6 +150,6 @@ def build_opener(job: str) -> Any:
     """Return the opener of a job's declaration."""
 
     def open_in(surroundings: JobContext) -> Any:
-        return spark(job)
+        return use_spark_process(job)
 
     return open_in

@@ -20,7 +20,7 @@ from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
-from workers.history.stretch_counts import counts_file, counts_table
+from workers.history.stretch_counts import build_counts_table, get_counts_path
 from workers.history.stretches import ARCHIVED, MAX_VALUES, REST, SLICES, UNKNOWN, Sliced, TimeRange
 
 PLACES = 2 * SLICES  # the slices of the first stretch, then those of the second
@@ -31,11 +31,11 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one comparison's file. Raises BadInput for an unsound file when the choice is to stop."""
     queue = request.content["queue"]
     here, there = (TimeRange(*request.content[name]) for name in ("here", "there"))
-    folders = {*here.partitions(request.data, queue), *there.partitions(request.data, queue)}
+    folders = {*here.list_partitions(request.data, queue), *there.list_partitions(request.data, queue)}
     paths = [
         path
         for folder in sorted(folders)
-        for path in event_archive.parquet_files(folder.folder(request.data))
+        for path in event_archive.list_parquet_files(folder.get_folder(request.data))
     ]
     compared_values, skipped = run_over_sound_files(
         spark, request, paths, lambda events: _count_values(events, here, there)
@@ -43,8 +43,8 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     if compared_values is None:
         return ChunkResult(0, {}, skipped)
     ours, theirs = ({name: sliced[at] for name, sliced in compared_values.items()} for at in (0, 1))
-    table = counts_table(ours, theirs)
-    written = files.write_table(request.data, counts_file(queue, here, there), request.token, table)
+    table = build_counts_table(ours, theirs)
+    written = files.write_table(request.data, get_counts_path(queue, here, there), request.token, table)
     return ChunkResult(request.input_rows, written, skipped)
 
 
@@ -55,7 +55,7 @@ def _count_values(events: DataFrame, here: TimeRange, there: TimeRange) -> dict[
         totals = counted.groupBy("dimension").agg(*(F.sum(name).alias(name) for name in COUNTS)).toArrow()
         counts = {}
         for row in totals.to_pylist():
-            most = _most_frequent(counted, row["dimension"])
+            most = _list_most_frequent(counted, row["dimension"])
             counts[row["dimension"]] = _select_common(most, np.array([row[name] for name in COUNTS]))
         return counts
     finally:
@@ -80,22 +80,27 @@ def _dimension(name: str) -> Column:
 
 def _is_within(stretch: TimeRange) -> Column:
     """Return a filter on the column itself, so that whole row groups of Parquet are skipped."""
-    since, until = (F.timestamp_micros(F.lit(_micros(at))) for at in (stretch.since, stretch.until))
+    since, until = (
+        F.timestamp_micros(F.lit(_convert_to_microseconds(at))) for at in (stretch.since, stretch.until)
+    )
     return (F.col("time") >= since) & (F.col("time") < until)
 
 
 def _place(stretch: TimeRange, first: int) -> Column:
     """Return the number of an event's slice, null outside the stretch."""
-    since, length = _micros(stretch.since), _micros(stretch.until) - _micros(stretch.since)
+    since, length = (
+        _convert_to_microseconds(stretch.since),
+        _convert_to_microseconds(stretch.until) - _convert_to_microseconds(stretch.since),
+    )
     slice_of = F.floor((F.unix_micros("time") - F.lit(since)) * F.lit(SLICES) / F.lit(length))
     return F.when(_is_within(stretch), F.lit(first) + F.least(slice_of, F.lit(SLICES - 1)))
 
 
-def _micros(seconds: float) -> int:
+def _convert_to_microseconds(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-def _most_frequent(counted: DataFrame, dimension: str) -> list[dict[str, Any]]:
+def _list_most_frequent(counted: DataFrame, dimension: str) -> list[dict[str, Any]]:
     total = sum((F.col(name) for name in COUNTS), start=F.lit(0))
     ordered = counted.where(F.col("dimension") == dimension).orderBy(total.desc(), "value")
     rows: list[dict[str, Any]] = ordered.limit(MAX_VALUES).toArrow().to_pylist()

@@ -32,14 +32,14 @@ def run_over_sound_files(
     """
     on_error = request.parameters["on_error"]
     checked = event_archive.check_files(paths, schema)
-    faults = event_archive.demand(checked, on_error, request.data)
+    faults = event_archive.list_skipped_faults(checked, on_error, request.data)
     try:
         return _apply_to_files(spark, request, checked, use), faults
     except (PySparkException, Py4JError):
         again = event_archive.read_through(checked.files, schema)
         if not again.faults:
             raise
-        faults += event_archive.demand(again, on_error, request.data)
+        faults += event_archive.list_skipped_faults(again, on_error, request.data)
         return _apply_to_files(spark, request, again, use), faults
 
 

@@ -31,10 +31,10 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write the file. Raises BadInput for an unsound file when the choice is to stop."""
     since, until = request.content["since"], request.content["until"]
     folders = [
-        event_archive.Partition(day, request.parameters["queue"]).folder(request.data)
+        event_archive.Partition(day, request.parameters["queue"]).get_folder(request.data)
         for day in request.content["days"]
     ]
-    paths = [path for folder in folders for path in event_archive.parquet_files(folder)]
+    paths = [path for folder in folders for path in event_archive.list_parquet_files(folder)]
     final = extract_files.extract_file(
         request.parameters["queue"], request.content["name"], request.parameters["format"]
     )
@@ -56,7 +56,7 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
 def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, str]:
     """Write events as one file: Spark writes a folder with one part, which becomes the file."""
     temporary = files.build_hidden_path(final, request.token)
-    folder = files.output_path(request.data, f"{temporary}.parts")
+    folder = files.resolve_output_path(request.data, f"{temporary}.parts")
     folder.parent.mkdir(parents=True, exist_ok=True)
     one = events.coalesce(1).write.mode("overwrite")
     if request.parameters["format"] == "parquet":
@@ -68,7 +68,7 @@ def _write_events(events: DataFrame, request: Request, final: str) -> dict[str, 
         written.csv(str(folder))
     (part,) = folder.glob("part-*")
     _flush(part)
-    part.replace(files.output_path(request.data, temporary))
+    part.replace(files.resolve_output_path(request.data, temporary))
     shutil.rmtree(folder)
     return {final: temporary}
 
@@ -90,11 +90,11 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
     number = F.floor((F.unix_micros("time") / 1e6 - begin) / step).alias("step")
     counted = events.groupBy(number).agg(F.count("*").alias("events")).toArrow()
     length = datetime.fromisoformat(request.content["until"]).timestamp() - begin
-    table = rates(counted, begin, length, step)
+    table = build_rate_table(counted, begin, length, step)
     if request.parameters["format"] == "parquet":
         return files.write_table(request.data, final, request.token, table)
     temporary = files.build_hidden_path(final, request.token)
-    path = files.output_path(request.data, temporary)
+    path = files.resolve_output_path(request.data, temporary)
     path.parent.mkdir(parents=True, exist_ok=True)
     compression = "gzip" if request.parameters["format"] == "csv.gz" else None
     with pa.output_stream(str(path), compression=compression) as stream:
@@ -103,7 +103,9 @@ def _write_rates(events: DataFrame, request: Request, final: str) -> dict[str, s
     return {final: temporary}
 
 
-def rates(counted: pa.Table, begin_seconds: float, length_seconds: float, step_seconds: float) -> pa.Table:
+def build_rate_table(
+    counted: pa.Table, begin_seconds: float, length_seconds: float, step_seconds: float
+) -> pa.Table:
     """Return {time (seconds since 1970), rate_per_second}: a row per step, 0 without events."""
     events = dict(zip(counted["step"].to_pylist(), counted["events"].to_pylist(), strict=True))
     steps = range(int(-(-length_seconds // step_seconds)))

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from workers.pipeline.shedding.shed_counts import OTHERS
 
 
-def with_frequent_types(events: DataFrame, most: int) -> DataFrame:
+def group_rare_types(events: DataFrame, most: int) -> DataFrame:
     """Return the rows with a type that is never null: one of the `most` frequent, "" for none, or OTHERS.
 
     The rows are read twice.

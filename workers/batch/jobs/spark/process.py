@@ -51,7 +51,7 @@ class Answers:
             self._out.flush()
 
 
-def stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
+def count_stage_progress(spark: SparkSession, group: str) -> dict[str, int]:
     """Return the progress of the group: {"stages", "stages_done", "tasks", "tasks_done"}."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [info for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job))]
@@ -71,7 +71,7 @@ def report_progress(spark: SparkSession, request: Request, answer: Answers) -> I
 
     def report() -> None:
         while not ended.wait(PROGRESS_SECONDS):
-            progress = stage_progress(spark, request.token)
+            progress = count_stage_progress(spark, request.token)
             share = progress["tasks_done"] / progress["tasks"] if progress["tasks"] else 0.0
             answer({"progress": {**progress, "rows": int(request.input_rows * share), "share": share}})
 
@@ -129,13 +129,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     sessions: dict[Path, SparkSession] = {}
 
-    def session(data: Path) -> SparkSession:
+    def get_session(data: Path) -> SparkSession:
         if data not in sessions:
-            master = variables.SPARK_MASTER.text() or LOCAL_MASTER
+            master = variables.SPARK_MASTER.get_text() or LOCAL_MASTER
             sessions[data] = start_session(master, data / "spark")
         return sessions[data]
 
-    serve(read_requests(sys.stdin), Answers(answers), session)
+    serve(read_requests(sys.stdin), Answers(answers), get_session)
 
 
 if __name__ == "__main__":

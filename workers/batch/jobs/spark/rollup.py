@@ -31,19 +31,24 @@ TABLE = pa.schema(
 def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one day's three files. Raises BadInput for an unsound file when the choice is to stop."""
     day = request.content["day"]
-    paths = event_archive.parquet_files(metric_files.raw_folder(request.data, day))
+    paths = event_archive.list_parquet_files(metric_files.get_raw_folder(request.data, day))
     result, skipped = run_over_sound_files(spark, request, paths, _build_all_windows, metric_files.RAW)
     outputs: dict[str, str] = {}
     for step, table in (result or {}).items():
-        outputs |= files.write_table(request.data, metric_files.rollup_file(step, day), request.token, table)
+        outputs |= files.write_table(
+            request.data, metric_files.get_rollup_path(step, day), request.token, table
+        )
     return ChunkResult(request.input_rows, outputs, skipped)
 
 
 def _build_all_windows(raw: DataFrame) -> dict[str, pa.Table]:
-    return {step: windows(raw, seconds).toArrow().cast(TABLE) for step, seconds in metric_files.STEPS.items()}
+    return {
+        step: aggregate_windows(raw, seconds).toArrow().cast(TABLE)
+        for step, seconds in metric_files.STEPS.items()
+    }
 
 
-def windows(raw: DataFrame, seconds: int) -> DataFrame:
+def aggregate_windows(raw: DataFrame, seconds: int) -> DataFrame:
     """Return a row per window and series, ordered by both."""
     # A row that was spilled twice (overlapping spills) counts once.
     rows = raw.dropDuplicates(["time", "series"])

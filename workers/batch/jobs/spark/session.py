@@ -6,10 +6,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from queues import environment as variables
-from workers.host.driver_address import driver_settings
-from workers.host.environment import narrow_environment, select_needed
-from workers.host.java import archive_options, spark_environment
-from workers.host.spark_privacy import java_options, private_settings
+from workers.host.driver_address import build_driver_settings
+from workers.host.environment import select_needed, use_narrow_environment
+from workers.host.java import archive_options, build_spark_environment
+from workers.host.spark_privacy import build_java_options, build_private_settings
 
 HEAP = "2g"
 LOCAL_MASTER = "local[*]"
@@ -39,12 +39,12 @@ _SETTINGS = {
 def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     """Start a session on `master`; `folder` is for Spark's scratch files."""
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every connection
-    variables.PROCESS.update(spark_environment(folder / "java"))
+    variables.PROCESS.update(build_spark_environment(folder / "java"))
     kept = archive_options(variables.PROCESS["JAVA_HOME"])
     builder = SparkSession.builder.master(master).appName("weir batch jobs")
     local = {
         "spark.driver.memory": heap,
-        "spark.driver.extraJavaOptions": " ".join((_JAVA_OPTIONS, *kept, java_options(folder))),
+        "spark.driver.extraJavaOptions": " ".join((_JAVA_OPTIONS, *kept, build_java_options(folder))),
         "spark.executorEnv.PYTHONPATH": variables.PROCESS[variables.PYTHONPATH],
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -52,11 +52,11 @@ def start_session(master: str, folder: Path, heap: str = HEAP) -> SparkSession:
     for key, value in {
         **_SETTINGS,
         **local,
-        **driver_settings(master),
-        **private_settings(master, folder),
+        **build_driver_settings(master),
+        **build_private_settings(master, folder),
     }.items():
         builder = builder.config(key, value)
-    with narrow_environment(select_needed(variables.PROCESS)):
+    with use_narrow_environment(select_needed(variables.PROCESS)):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -33,7 +33,7 @@ from queues import environment as variables
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.frequent_types import with_frequent_types
+from workers.batch.jobs.spark.frequent_types import group_rare_types
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.pipeline.declaration.declaration import read_application
@@ -54,14 +54,14 @@ QUANTILE_NAMES = tuple(f"value_q{round(100 * share)}" for share in QUANTILES)
 def make(spark: SparkSession, request: Request) -> ChunkResult:
     """Write one partition's file. Raises BadInput for an unsound file when the choice is to stop."""
     partition = event_archive.Partition(request.content["day"], request.content["queue"])
-    paths = event_archive.parquet_files(partition.folder(request.data))
+    paths = event_archive.list_parquet_files(partition.get_folder(request.data))
     result, skipped = run_over_sound_files(
         spark, request, paths, lambda events: _measure(events, request.input_rows)
     )
     if result is None:
         return ChunkResult(0, {}, skipped)
     slices, quantiles = result
-    outputs, more = _outputs(spark, request, partition)
+    outputs, more = _count_outputs(spark, request, partition)
     table = describe(partition, slices, quantiles, outputs)
     final = f"{ROOT}/{partition.identifier}.parquet"
     written = files.write_table(request.data, final, request.token, table)
@@ -70,7 +70,7 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
 
 def _measure(events: DataFrame, rows: int) -> tuple[pa.Table, pa.Table]:
     """Compute counts and gaps per minute and type, and quantiles per type."""
-    typed = with_frequent_types(events, MAX_TYPES)
+    typed = group_rare_types(events, MAX_TYPES)
     # A hash instead of the id: a quarter of the bytes to shuffle. It only has to distinguish events of one
     # type and microsecond.
     columns = typed.select("type", F.unix_micros("time").alias("us"), F.xxhash64("id").alias("event"))
@@ -121,7 +121,7 @@ def sum_minutes(table: pa.Table) -> pa.Table:
     )
 
 
-def interarrival(group: pa.Table) -> tuple[float | None, float | None]:
+def compute_interarrival(group: pa.Table) -> tuple[float | None, float | None]:
     """Return mean and squared coefficient of variation of the gaps of one type, from its minutes in order.
 
     With n events there are n - 1 gaps; those within minutes are already summed, those across minutes are
@@ -143,13 +143,15 @@ def describe(
     ordered = slices.sort_by([("type", "ascending"), ("slice", "ascending")])
     value = dict(zip(quantiles["type"].to_pylist(), quantiles["quantiles"].to_pylist(), strict=True))
     rows = [
-        _row(partition, kind, ordered.filter(pc.equal(ordered["type"], kind)), value.get(kind), outputs)
+        _build_statistics_row(
+            partition, kind, ordered.filter(pc.equal(ordered["type"], kind)), value.get(kind), outputs
+        )
         for kind in pc.unique(ordered["type"]).to_pylist()
     ]
     return pa.Table.from_pylist(rows, schema=TABLE)
 
 
-def _row(
+def _build_statistics_row(
     partition: event_archive.Partition,
     kind: str,
     group: pa.Table,
@@ -157,7 +159,7 @@ def _row(
     outputs: Mapping[str, int],
 ) -> dict[str, Any]:
     events = pc.sum(group["events"]).as_py()
-    mean, cv2 = interarrival(group)
+    mean, cv2 = compute_interarrival(group)
     return {
         "queue": partition.queue,
         "day": partition.day,
@@ -194,23 +196,23 @@ TABLE = pa.schema(
 )
 
 
-def _outputs(
+def _count_outputs(
     spark: SparkSession, request: Request, partition: event_archive.Partition
 ) -> tuple[dict[str, int], tuple[Mapping[str, str], ...]]:
     """Return the number of events of each emitted type in its sink on that day.
 
     There are none for a queue that the pipeline does not read.
     """
-    application = read_application(Path(variables.PIPELINE_APPLICATION.text() or SHIPPED))
+    application = read_application(Path(variables.PIPELINE_APPLICATION.get_text() or SHIPPED))
     if partition.queue not in application.queues:
         return {}, ()
     counts = dict.fromkeys((pattern.emits for pattern in application.patterns), 0)
     skipped: tuple[Mapping[str, str], ...] = ()
     rows = request.input_rows
     for sink, types in _types_by_sink(application.sinks).items():
-        folder = event_archive.Partition(partition.day, sink).folder(request.data)
+        folder = event_archive.Partition(partition.day, sink).get_folder(request.data)
         counted, faults = run_over_sound_files(
-            spark, request, event_archive.parquet_files(folder), partial(_count_events, types=types)
+            spark, request, event_archive.list_parquet_files(folder), partial(_count_events, types=types)
         )
         skipped += faults
         if counted is not None:

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from workers.batch.jobs import files
 from workers.batch.jobs.job import ChunkResult
 from workers.batch.jobs.spark.events import run_over_sound_files
-from workers.batch.jobs.spark.frequent_types import with_frequent_types
+from workers.batch.jobs.spark.frequent_types import group_rare_types
 from workers.batch.jobs.spark.request import Request
 from workers.history import event_archive
 from workers.history.training_sets import ALL_TYPES, ROOT, TABLE
@@ -44,30 +44,38 @@ def make(spark: SparkSession, request: Request) -> ChunkResult:
     paths = [
         path
         for when in (before, day)
-        for path in event_archive.parquet_files(event_archive.Partition(when, queue).folder(request.data))
+        for path in event_archive.list_parquet_files(
+            event_archive.Partition(when, queue).get_folder(request.data)
+        )
     ]
     window = request.parameters["window_seconds"]
-    counted, skipped = run_over_sound_files(spark, request, paths, lambda events: _counts(events, window))
+    counted, skipped = run_over_sound_files(
+        spark, request, paths, lambda events: _count_events(events, window)
+    )
     if counted is None:
         return ChunkResult(0, {}, skipped)
-    table = windows(counted, day, window, request.parameters["history"], request.parameters["horizon"])
+    table = build_window_table(
+        counted, day, window, request.parameters["history"], request.parameters["horizon"]
+    )
     final = f"{ROOT}/queue={queue}/day={day}.parquet"
     return ChunkResult(
         request.input_rows, files.write_table(request.data, final, request.token, table), skipped
     )
 
 
-def _counts(events: DataFrame, window_seconds: int) -> pa.Table:
+def _count_events(events: DataFrame, window_seconds: int) -> pa.Table:
     """Return events per window and type: {window (its number since 1970), type, events}."""
     window = (F.unix_seconds("time") / window_seconds).cast("long").alias("window")
     # Events that were archived twice have the same id, type, and time, and count once.
-    typed = with_frequent_types(events.select("time", "type", "id"), MAX_TYPES)
+    typed = group_rare_types(events.select("time", "type", "id"), MAX_TYPES)
     once = typed.select("time", "type", F.xxhash64("id").alias("event"))
     counted = once.dropDuplicates().groupBy(window, "type").agg(F.count("*").alias("events"))
     return counted.toArrow()
 
 
-def windows(counted: pa.Table, day: str, window_seconds: int, history: int, horizon: int) -> pa.Table:
+def build_window_table(
+    counted: pa.Table, day: str, window_seconds: int, history: int, horizon: int
+) -> pa.Table:
     """Return the day's rows of every type and of the whole queue; see the module."""
     begin = (
         int(datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()) // window_seconds
@@ -86,11 +94,11 @@ def windows(counted: pa.Table, day: str, window_seconds: int, history: int, hori
         np.add.at(totals, place[inside], events[of_kind][inside])
         rates = totals / window_seconds
         known = max(0, known_from - (begin - count))
-        parts.append(_rows(kind, rates, begin, count, window_seconds, history, horizon, known))
+        parts.append(_build_window_rows(kind, rates, begin, count, window_seconds, history, horizon, known))
     return pa.concat_tables(parts)
 
 
-def _rows(
+def _build_window_rows(
     kind: str,
     rates: np.ndarray,
     begin: int,

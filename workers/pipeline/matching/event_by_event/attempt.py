@@ -69,7 +69,7 @@ class Attempt:
                 if following.state in reached:
                     continue
                 reached.add(following.state)
-                state = automaton.state(following.state)
+                state = automaton.get_state(following.state)
                 if to_the_last or state.takes or state.ends_late:
                     self.branches.append(following)
                 if state.ends and not to_the_last and following.through == self.seen:
@@ -126,16 +126,16 @@ class Attempt:
         Such a NOT refers to the very next event, so what is left after that event must still be able to end.
         After A C D, SEQ(A; C+; NOT D) could continue with another C only, which can't arrive.
         """
-        state = automaton.state(branch.state)
+        state = automaton.get_state(branch.state)
         if not state.ends_late or mask & state.wanted:
             return False
         passed = automaton.pass_over(branch.state, mask)
-        return passed is not None and automaton.state(passed).ends_late
+        return passed is not None and automaton.get_state(passed).ends_late
 
     def close(self, automaton: Automaton, to_the_last: bool = False) -> Branch | None:
         """Return the outcome if no further event can belong to the attempt."""
         for branch in self.branches:
-            state = automaton.state(branch.state)
+            state = automaton.get_state(branch.state)
             if state.ends_late or (to_the_last and state.ends and branch.through == self.seen):
                 return branch
         return self.ended

@@ -36,7 +36,7 @@ class Interpreted:
     @property
     def begins(self) -> int:
         automaton = self._rules.automaton
-        return automaton.state(automaton.start).wanted
+        return automaton.get_state(automaton.start).wanted
 
     @property
     def open_rows(self) -> None:
@@ -69,13 +69,13 @@ class Interpreted:
         if key not in self._automata:
             self._automata[key] = self._match_automaton(), group
         machine = self._automata[key][0]
-        before_us = machine.deadline_us()
+        before_us = machine.compute_deadline_us()
         taken_match = machine.take(event, mask)
         self._watch(key, before_us)
         return [FoundMatches(key, group, taken) for taken in taken_match]
 
     def _watch(self, key: str, before_us: int | None) -> None:
-        deadline_us = self._automata[key][0].deadline_us()
+        deadline_us = self._automata[key][0].compute_deadline_us()
         if deadline_us is not None and deadline_us != before_us:
             heapq.heappush(self._deadlines, (deadline_us, key))
 
@@ -83,7 +83,7 @@ class Interpreted:
         matches: list[FoundMatches] = []
         while self._deadlines and self._deadlines[0][0] < now_us:
             deadline_us, key = heapq.heappop(self._deadlines)
-            if key not in self._automata or self._automata[key][0].deadline_us() != deadline_us:
+            if key not in self._automata or self._automata[key][0].compute_deadline_us() != deadline_us:
                 continue
             machine, group = self._automata[key]
             matches += [FoundMatches(key, group, taken) for taken in machine.advance(deadline_us + 1)]
@@ -126,11 +126,11 @@ class Interpreted:
         ends = np.cumsum([len(match.taken) for match in found])
         return Matches.build(pa.RecordBatch.from_arrays(columns, schema=KEYED), ends)
 
-    def timers(self) -> dict[int, int]:
+    def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` closes something."""
         timers: dict[int, int] = {}
         for machine, group in self._automata.values():
-            deadline_us = machine.deadline_us()
+            deadline_us = machine.compute_deadline_us()
             if deadline_us is not None:
                 timers[group] = min(timers.get(group, deadline_us + 1), deadline_us + 1)
         return timers
@@ -143,7 +143,7 @@ class Interpreted:
         states.put_values("machines", saved)
 
     def load(self, states: GroupStates) -> None:
-        for group, machines in states.values("machines").items():
+        for group, machines in states.collect_values("machines").items():
             for key, state in machines.items():
                 machine = self._match_automaton()
                 machine.restore(state)

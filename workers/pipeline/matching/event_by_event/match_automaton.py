@@ -31,7 +31,7 @@ class MatchAutomaton(Protocol):
         """Close everything: no further event will arrive."""
         ...
 
-    def deadline_us(self) -> int | None:
+    def compute_deadline_us(self) -> int | None:
         """Return when the oldest open attempt is over."""
         ...
 
@@ -80,9 +80,9 @@ class AutomatonRules:
 
     def write(self, branch: Branch) -> Any:
         """Return a branch as JSON values."""
-        return [render(self.automaton.item(branch.state)), branch.taken, branch.through, branch.choices]
+        return [render(self.automaton.get_item(branch.state)), branch.taken, branch.through, branch.choices]
 
     def read(self, written: Any) -> Branch:
         text, taken, through, choices = written
         events = tuple(tuple(event) for event in taken)
-        return Branch(self.automaton.number(read(text)), events, through, tuple(choices))
+        return Branch(self.automaton.get_number(read(text)), events, through, tuple(choices))

@@ -48,22 +48,22 @@ class OpenAttempts:
     def _choose_attempt(self, mask: int) -> int | None:
         """Return the most advanced attempt that can take the event, the oldest among equals."""
         able = [
-            (-likeness[0], self._oldest(likeness))
+            (-likeness[0], self._get_oldest_attempt(likeness))
             for likeness in self._alike
-            if self._open[self._oldest(likeness)].can_take(self._rules.automaton, mask)
+            if self._open[self._get_oldest_attempt(likeness)].can_take(self._rules.automaton, mask)
         ]
         return min(able)[1] if able else None
 
-    def _oldest(self, likeness: Likeness) -> int:
+    def _get_oldest_attempt(self, likeness: Likeness) -> int:
         return self._alike[likeness][0]
 
     def _remove_attempt(self, number: int) -> Attempt:
         """Remove an open attempt, which is the oldest of its heap."""
         attempt = self._open.pop(number)
-        alike = self._alike[_likeness(attempt)]
+        alike = self._alike[_compute_likeness(attempt)]
         heapq.heappop(alike)
         if not alike:
-            del self._alike[_likeness(attempt)]
+            del self._alike[_compute_likeness(attempt)]
         return attempt
 
     def _put(self, attempt: Attempt, number: int | None = None) -> list[Taken]:
@@ -74,7 +74,7 @@ class OpenAttempts:
             number, self._next = self._next, self._next + 1
             self._order.append(number)
         self._open[number] = attempt
-        heapq.heappush(self._alike.setdefault(_likeness(attempt), []), number)
+        heapq.heappush(self._alike.setdefault(_compute_likeness(attempt), []), number)
         return []
 
     def _match(self, attempt: Attempt, to_the_last: bool = False) -> list[Taken]:
@@ -100,14 +100,14 @@ class OpenAttempts:
 
     def advance(self, now_us: int) -> list[Taken]:
         matches: list[Taken] = []
-        while (oldest := self._first()) is not None and self._rules.is_over(
+        while (oldest := self._find_first_usable()) is not None and self._rules.is_over(
             self._open[oldest].first_us, now_us
         ):
             # It is also the oldest of its heap.
             matches += self._match(self._remove_attempt(oldest))
         return matches
 
-    def _first(self) -> int | None:
+    def _find_first_usable(self) -> int | None:
         while self._order and self._order[0] not in self._open:
             self._order.popleft()
         return self._order[0] if self._order else None
@@ -117,8 +117,8 @@ class OpenAttempts:
         self._open, self._alike = {}, {}
         return [taken for attempt in attempts for taken in self._match(attempt, self._rules.to_the_last)]
 
-    def deadline_us(self) -> int | None:
-        oldest = self._first()
+    def compute_deadline_us(self) -> int | None:
+        oldest = self._find_first_usable()
         return None if oldest is None else self._open[oldest].first_us + self._rules.pattern.within_us
 
     def is_empty(self) -> bool:
@@ -140,5 +140,5 @@ class OpenAttempts:
             self._put(Attempt(first_us, open_ways, ended_way, seen, count))
 
 
-def _likeness(attempt: Attempt) -> Likeness:
+def _compute_likeness(attempt: Attempt) -> Likeness:
     return attempt.count, *(branch.state for branch in attempt.branches)

@@ -35,11 +35,11 @@ class RowSearch:
         matches = self.advance(event[0])
         may_begin = not (self._begun and self._rules.pattern.expression.at_first)
         self._begun = True
-        if may_begin or self._size():
+        if may_begin or self._count_rows():
             self._append(event, mask)
         return matches + list(self._search())
 
-    def _size(self) -> int:
+    def _count_rows(self) -> int:
         return len(self._rows) - self._head
 
     def _append(self, event: Event, mask: int) -> None:
@@ -54,7 +54,7 @@ class RowSearch:
             if self._attempt.is_decided:
                 yield from self._conclude()
                 continue
-            if self._attempt.seen == self._size():
+            if self._attempt.seen == self._count_rows():
                 return
             event, mask = self._rows[self._head + self._attempt.seen]
             if rules.is_over(self._attempt.first_us, event[0]):
@@ -66,7 +66,7 @@ class RowSearch:
         """Start an attempt from the first row that can start one, unless a needed symbol is missing. Returns
         whether it did.
         """
-        while self._size():
+        while self._count_rows():
             event, mask = self._rows[self._head]
             attempt = self._rules.begin(event, mask)
             if attempt:
@@ -89,7 +89,7 @@ class RowSearch:
 
     def _drop(self, rows: int) -> None:
         if self._rules.pattern.expression.at_first:
-            rows = self._size()  # only the first event of the key may start
+            rows = self._count_rows()  # only the first event of the key may start
         for _, mask in self._rows[self._head : self._head + rows]:
             self._there.subtract(bit for bit in self._rules.needed if mask & bit)
         self._head += rows
@@ -98,7 +98,7 @@ class RowSearch:
 
     def advance(self, now_us: int) -> list[Taken]:
         matches: list[Taken] = []
-        while self._size() and self._rules.is_over(self._rows[self._head][0][0], now_us):
+        while self._count_rows() and self._rules.is_over(self._rows[self._head][0][0], now_us):
             if self._attempt:
                 matches += self._conclude()
             else:
@@ -115,11 +115,11 @@ class RowSearch:
             matches += self._search()
         return matches
 
-    def deadline_us(self) -> int | None:
-        return self._rows[self._head][0][0] + self._rules.pattern.within_us if self._size() else None
+    def compute_deadline_us(self) -> int | None:
+        return self._rows[self._head][0][0] + self._rules.pattern.within_us if self._count_rows() else None
 
     def is_empty(self) -> bool:
-        return not self._size() and not self._rules.pattern.expression.at_first
+        return not self._count_rows() and not self._rules.pattern.expression.at_first
 
     def snapshot(self) -> Any:
         return [[[*row] for row in self._rows[self._head :]], self._begun]

@@ -58,10 +58,10 @@ class GroupStates:
             for group, part in group_rows(rows).items():
                 self._parts.setdefault(group, GroupParts()).rows[name] = part
 
-    def values(self, name: str) -> dict[int, Any]:
+    def collect_values(self, name: str) -> dict[int, Any]:
         return {group: parts.values[name] for group, parts in self._parts.items() if name in parts.values}
 
-    def rows(self, name: str) -> pa.RecordBatch | None:
+    def collect_rows(self, name: str) -> pa.RecordBatch | None:
         """Return the rows of all groups together."""
         rows_of_name = [parts.rows[name] for parts in self._parts.values() if name in parts.rows]
         return pa.concat_batches(rows_of_name) if rows_of_name else None

@@ -34,7 +34,7 @@ class KeyedRows:
     def build(cls, keys: pa.Array, times_us: np.ndarray) -> "KeyedRows":
         """Build from keys (text, none null) and times_us (in event-time order within each key)."""
         code = keys.dictionary_encode().indices.to_numpy()
-        order = stable_order(code)
+        order = compute_stable_order(code)
         code = code[order]
         begins = np.flatnonzero(np.diff(code, prepend=-1))
         lengths = np.diff(begins, append=len(code))
@@ -42,7 +42,7 @@ class KeyedRows:
         return cls(order, code, times_us[order], starts, starts + np.repeat(lengths, lengths))
 
 
-def stable_order(code: np.ndarray) -> np.ndarray:
+def compute_stable_order(code: np.ndarray) -> np.ndarray:
     """Return a stable argsort of numbers from 0 on."""
     most = int(code.max()) if len(code) else 0
     if most < _RADIX:
@@ -61,7 +61,7 @@ def append_rows(kept: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordB
 def group_rows(rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
     """Return the rows by their column `group`, in their order."""
     groups = rows.column("group").to_numpy()
-    order = stable_order(groups)
+    order = compute_stable_order(groups)
     groups, rows = groups[order], rows.take(pa.array(order))
     begins = np.flatnonzero(np.diff(groups, prepend=-1))
     ends = np.append(begins[1:], len(groups))
@@ -77,7 +77,7 @@ def find_present_keys(kept: pa.RecordBatch, keys: pa.Array) -> np.ndarray:
     return present
 
 
-def least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:
+def compute_least_by_group(rows: pa.RecordBatch, column: str) -> dict[int, int]:
     """Return the minimum of a column for each `group`."""
     groups, values = rows.column("group").to_numpy(), rows.column(column).to_numpy()
     order = np.argsort(values, kind="stable")

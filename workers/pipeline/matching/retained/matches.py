@@ -62,21 +62,21 @@ class Matches:
         of_last: np.ndarray = times_us[self.ends - 1]
         return of_last
 
-    def ids(self) -> list[list[str]]:
+    def get_event_ids(self) -> list[list[str]]:
         """Return the ids of the events of each match."""
         ids = self.events.column("id").to_pylist()
-        return [ids[start:end] for start, end in self._bounds()]
+        return [ids[start:end] for start, end in self._iterate_bounds()]
 
     def list_emitted(self) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """Return, for each match that is not suppressed, its key and its events (values of EVENT)."""
         rows = list(zip(*(self.events.column(name).to_pylist() for name in EVENT.names), strict=True))
         for key, suppressed, (start, end) in zip(
-            self.keys.to_pylist(), self.suppressed, self._bounds(), strict=True
+            self.keys.to_pylist(), self.suppressed, self._iterate_bounds(), strict=True
         ):
             if not suppressed:
                 yield key, rows[start:end]
 
-    def _bounds(self) -> Iterator[tuple[int, int]]:
+    def _iterate_bounds(self) -> Iterator[tuple[int, int]]:
         return zip(self.starts.tolist(), self.ends.tolist(), strict=True)
 
 

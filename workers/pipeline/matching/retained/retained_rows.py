@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workers.pipeline.matching.retained.group_state import GroupStates
-from workers.pipeline.matching.retained.keyed_rows import find_present_keys, least_by_group
+from workers.pipeline.matching.retained.keyed_rows import compute_least_by_group, find_present_keys
 from workers.pipeline.matching.retained.matches import KEYED, Matches, build_empty
 
 SCHEMA = KEYED.append(pa.field("mask", pa.int64()))
@@ -51,9 +51,9 @@ class RetainedRows:
         self.kept = self.kept.slice(0, 0)
         return build_empty()
 
-    def timers(self) -> dict[int, int]:
+    def compute_timers(self) -> dict[int, int]:
         """Return, per key group, the time (µs) from which on `advance` discards something."""
-        least = least_by_group(self.kept, "time")
+        least = compute_least_by_group(self.kept, "time")
         return {group: time_us + self._within_us + 1 for group, time_us in least.items()}
 
     def save(self, states: GroupStates) -> None:
@@ -62,4 +62,4 @@ class RetainedRows:
 
     def load(self, states: GroupStates) -> None:
         """Load the kept events from the states."""
-        self.kept = states.rows("open") or self.kept
+        self.kept = states.collect_rows("open") or self.kept

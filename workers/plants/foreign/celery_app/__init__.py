@@ -9,10 +9,10 @@ from workers.plants.foreign.celery_app.asking.asked_workers import SharedAskedWo
 from workers.plants.foreign.celery_app.asking.late_workers import SharedInterventions
 from workers.plants.foreign.celery_app.broker import (
     SCHEMES,
-    app_of,
-    broker_of,
-    database_of,
-    virtual_host_of,
+    create_app,
+    create_broker,
+    get_virtual_host,
+    parse_database_number,
 )
 from workers.plants.foreign.celery_app.interventions import INTERVENTIONS
 from workers.plants.foreign.celery_app.known_workers import KnownWorkers, OwnKnownWorkers, SharedKnownWorkers
@@ -27,10 +27,10 @@ from workers.plants.foreign.celery_app.transport.redis_layout import (
     ANY_SEPARATOR,
     MAX_OPTION_CHARACTERS,
     SEPARATORS,
-    layout_of,
+    read_layout,
 )
 from workers.plants.foreign.celery_app.transport.redis_layout import OPTION as TRANSPORT_OPTIONS
-from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
+from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
 from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption, PlantPace
 from workers.plants.foreign.redaction import HIDDEN, SHOWN
 from workers.plants.reached import ConvergenceTimeout
@@ -47,12 +47,12 @@ def _build_unregistered(address: PlantAddress) -> CeleryPlant:
 
 
 def _build_adapter(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
-    app = app_of(address)
+    app = create_app(address)
     return CeleryPlant(
         address,
         RemoteControl(address.name, app.control.broadcast, app.close),
-        broker_of(address, app),
-        EventListener(app, TaskEvents(address.option("arguments", SHOWN))),
+        create_broker(address, app),
+        EventListener(app, TaskEvents(address.get_option("arguments", SHOWN))),
         SharedOrders(control_server(), address.name),
         resumed=SharedResumedQueues(control_server(), address.name),
         asked=SharedAskedWorkers(control_server(), address.name),
@@ -63,13 +63,13 @@ def _build_adapter(address: PlantAddress, known: KnownWorkers) -> CeleryPlant:
 
 def check(address: PlantAddress) -> None:
     """Raise `BadInput` for invalid options. Which workers there will be is unknown at this point."""
-    groups_of(address.option(OPTION))
+    parse_groups(address.get_option(OPTION))
     if address.url.startswith("redis"):
-        layout_of(address)
-        database_of(virtual_host_of(address))
-    elif address.option(TRANSPORT_OPTIONS):
+        read_layout(address)
+        parse_database_number(get_virtual_host(address))
+    elif address.get_option(TRANSPORT_OPTIONS):
         raise BadInput(TRANSPORT_OPTIONS, "applies to Redis only; remove it.")
-    management = address.option("management")
+    management = address.get_option("management")
     if management and egress.check_url(management, "management").query:
         raise BadInput(
             "management", "must be an address without a query; Weir sends the secret with each request."

@@ -83,7 +83,7 @@ class Arrivals:
 
     def _notice_change(self, now: float) -> None:
         for seconds in SHORT_SECONDS:
-            usual, (span, growth) = self.per_second, self._last(seconds)
+            usual, (span, growth) = self.per_second, self._sum_last_arrivals(seconds)
             if usual is None or span < seconds or now - span < self._since:
                 return
             expected = usual * span
@@ -91,7 +91,7 @@ class Arrivals:
                 self._since = now - span
                 return
 
-    def _last(self, seconds: float) -> tuple[float, float]:
+    def _sum_last_arrivals(self, seconds: float) -> tuple[float, float]:
         """Return the length of the last observations, at least `seconds`, and their arrivals."""
         now, came = self._came[-1]
         at, before = next(

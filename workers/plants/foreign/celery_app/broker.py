@@ -23,14 +23,14 @@ from kombu.exceptions import OperationalError
 from kombu.utils.url import url_to_parts
 from redis.connection import Connection, SSLConnection
 
-from queues.errors import BadInput, connection_reason
-from queues.text.numbers import digits
+from queues.errors import BadInput, describe_connection_error
+from queues.text.numbers import parse_digits
 from workers.host import egress
 from workers.plants.foreign import redis_client
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.celery_app.outside import count_of
 from workers.plants.foreign.celery_app.transport import bounded_transports
-from workers.plants.foreign.celery_app.transport.redis_layout import layout_of
+from workers.plants.foreign.celery_app.transport.redis_layout import read_layout
 from workers.plants.foreign.client import PlantClient
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -64,7 +64,7 @@ class QueueLength:
 class Broker(Protocol):
     """The broker that has the queues. Its methods raise `PlantUnavailable` and `InvalidPlantResponse`."""
 
-    def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
+    def read_queue_lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         """Return the lengths of those queues that exist."""
         ...
 
@@ -79,12 +79,12 @@ class Broker(Protocol):
     def close(self) -> None: ...
 
 
-def broker_of(address: PlantAddress, app: Celery) -> Broker:
+def create_broker(address: PlantAddress, app: Celery) -> Broker:
     """Return the broker. Raise `PlantUnavailable` if its name doesn't resolve, or to a forbidden address."""
     return RedisBroker(address) if address.url.startswith("redis") else AmqpBroker(address, app)
 
 
-def app_of(address: PlantAddress) -> Celery:
+def create_app(address: PlantAddress) -> Celery:
     """Return a client of the app, not connected yet, that knows no tasks and reads only JSON.
 
     Raise `PlantUnavailable` as `host_of` does.
@@ -92,11 +92,11 @@ def app_of(address: PlantAddress) -> Celery:
     url = egress.check_url(address.url, schemes=SCHEMES, ports=frozenset(SCHEMES.values()))
     is_redis, is_tls = url.scheme.startswith("redis"), url.scheme in TLS
     port = url.port or SCHEMES[url.scheme]
-    host, (user, password) = host_of(url.host, port, is_tls), login_of(address)
+    host, (user, password) = resolve_host(url.host, port, is_tls), get_login(address)
     host = f"[{host}]" if ":" in host else host
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""
-    host_name = virtual_host_of(address)
-    place = quote(str(database_of(host_name)) if is_redis else host_name, safe="")
+    host_name = get_virtual_host(address)
+    place = quote(str(parse_database_number(host_name)) if is_redis else host_name, safe="")
     app = Celery(address.name, set_as_current=False, fixups=[])
     app.conf.update(
         broker_transport=TRANSPORTS["redis" if is_redis else "amqp"],
@@ -105,7 +105,7 @@ def app_of(address: PlantAddress) -> Celery:
         broker_connection_timeout=answer_seconds(),
         broker_connection_retry=False,
         broker_connection_max_retries=0,
-        broker_transport_options=_transport_options(address, is_redis),
+        broker_transport_options=_build_transport_options(address, is_redis),
         accept_content=["json"],
         event_serializer="json",
     )
@@ -130,46 +130,46 @@ def _tls(host: str, is_redis: bool) -> dict[str, Any]:
     return {"ssl_cert_reqs": checked} if is_redis else {"cert_reqs": checked, "server_hostname": host}
 
 
-def _transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
+def _build_transport_options(address: PlantAddress, is_redis: bool) -> dict[str, Any]:
     if not is_redis:
         return {"read_timeout": answer_seconds(), "write_timeout": answer_seconds(), "max_retries": 0}
     return {
         "socket_timeout": answer_seconds(),
         "socket_connect_timeout": answer_seconds(),
         "max_retries": 0,
-        **layout_of(address).kombu_options(),
+        **read_layout(address).build_kombu_options(),
     }
 
 
-def login_of(address: PlantAddress) -> tuple[str, str]:
+def get_login(address: PlantAddress) -> tuple[str, str]:
     """Return the user and password; those of a default RabbitMQ installation if none are given."""
     usual = "" if address.url.startswith("redis") else "guest"
-    return address.option("user", usual), address.secret or usual
+    return address.get_option("user", usual), address.secret or usual
 
 
-def virtual_host_of(address: PlantAddress) -> str:
+def get_virtual_host(address: PlantAddress) -> str:
     """Return the database of Redis or the virtual host of RabbitMQ as kombu reads it: `//prod` is `/prod`."""
     path: str | None = url_to_parts(address.url).path
     return path or ("0" if address.url.startswith("redis") else "/")
 
 
-def database_of(virtual_host: str) -> int:
+def parse_database_number(virtual_host: str) -> int:
     """Return the number of a Redis database, as kombu reads it. Raise `BadInput` if it is not a number."""
     text = virtual_host.removeprefix("/") or "0"
-    number = digits(text, MAX_DATABASE_DIGITS)
+    number = parse_digits(text, MAX_DATABASE_DIGITS)
     if number is None:
         raise BadInput("url", f"must have the number of a database after its host, not {text[:40]!r}.")
     return number
 
 
-def host_of(host: str, port: int, is_tls: bool) -> str:
+def resolve_host(host: str, port: int, is_tls: bool) -> str:
     """Return the host to connect to: a checked address.
 
     With TLS, return the name: its certificate is checked, so no other server can answer under it. Raise
     `PlantUnavailable` if the name doesn't resolve or resolves to a forbidden address.
     """
     try:
-        addresses = egress.addresses_of(host, port, ports=frozenset(SCHEMES.values()))
+        addresses = egress.resolve_allowed_addresses(host, port, ports=frozenset(SCHEMES.values()))
     except OSError as error:
         raise PlantUnavailable(f"{error}") from None
     return host if is_tls else addresses[0]
@@ -179,23 +179,23 @@ class RedisBroker:
     """Redis or Valkey."""
 
     def __init__(self, address: PlantAddress) -> None:
-        self._name, self._layout = address.name, layout_of(address)
-        url, (user, password) = httpx.URL(address.url), login_of(address)
+        self._name, self._layout = address.name, read_layout(address)
+        url, (user, password) = httpx.URL(address.url), get_login(address)
         is_tls, port = url.scheme in TLS, url.port or SCHEMES[url.scheme]
-        self._server = redis_client.client(
+        self._server = redis_client.create_client(
             SSLConnection if is_tls else Connection,
-            host=host_of(url.host, port, is_tls),
+            host=resolve_host(url.host, port, is_tls),
             port=port,
-            db=database_of(virtual_host_of(address)),
+            db=parse_database_number(get_virtual_host(address)),
             username=user or None,
             password=password or None,
         )
 
-    def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
+    def read_queue_lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         """Return the lengths of all requested queues: Redis removes a list that is empty."""
         names = list(queues)
-        keys = [self._layout.lists_of(name) for name in names]
-        counts = iter(self._counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
+        keys = [self._layout.list_queue_keys(name) for name in names]
+        counts = iter(self._fetch_counts([("LLEN", key) for of_queue in keys for _, key in of_queue]))
         lengths = {}
         for name, of_queue in zip(names, keys, strict=True):
             counted: dict[int, int] = {}
@@ -206,7 +206,7 @@ class RedisBroker:
         return lengths
 
     def count_unacknowledged(self) -> int | None:
-        return self._counts([("HLEN", self._layout.unacknowledged)])[0]
+        return self._fetch_counts([("HLEN", self._layout.unacknowledged)])[0]
 
     def list_missing(self) -> list[str]:
         """Return nothing: Redis never reports the figures that are missing for each queue."""
@@ -215,7 +215,7 @@ class RedisBroker:
     def close(self) -> None:
         self._server.close()
 
-    def _counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
+    def _fetch_counts(self, commands: Sequence[tuple[str, str]]) -> list[int]:
         """Return the count of each command, or 0 if the key is not a list."""
         return [self._count(answer) for answer in self._run_all(commands)]
 
@@ -237,21 +237,25 @@ class RedisBroker:
         except redis.ResponseError as error:
             raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except (redis.RedisError, OSError) as error:
-            raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
+            raise PlantUnavailable(
+                f"{self._name} can't be reached ({describe_connection_error(error)})."
+            ) from None
 
 
 class AmqpBroker:
     """RabbitMQ, read by passive declaration, and by its management plugin if its address is known."""
 
     def __init__(self, address: PlantAddress, app: Celery) -> None:
-        self._name, self._host, self._app = address.name, virtual_host_of(address), app
-        management = address.option("management")
+        self._name, self._host, self._app = address.name, get_virtual_host(address), app
+        management = address.get_option("management")
         self._management = (
-            address.client(user=address.option("user", "guest"), url=management) if management else None
+            address.create_client(user=address.get_option("user", "guest"), url=management)
+            if management
+            else None
         )
         self._without_management = ""
 
-    def lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
+    def read_queue_lengths(self, queues: Iterable[str]) -> dict[str, QueueLength]:
         declared = {name: length for name in queues if (length := self._declare_passively(name)) is not None}
         self._without_management = ""
         return {name: self._add_management_figures(name, length) for name, length in declared.items()}
@@ -281,7 +285,9 @@ class AmqpBroker:
         except AMQPError as error:
             raise InvalidPlantResponse(f"{self._name} rejected the request: {error}.") from None
         except FAILURES as error:
-            raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
+            raise PlantUnavailable(
+                f"{self._name} can't be reached ({describe_connection_error(error)})."
+            ) from None
         return QueueLength(int(answer.message_count), consumers=int(answer.consumer_count))
 
     def _add_management_figures(self, queue: str, declared: QueueLength) -> QueueLength:

@@ -43,7 +43,7 @@ class PoolCompletions:
         self._crowded_at: float | None = None
         self._unsettled = 0  # notes since the last observation
 
-    def began(self, task: str, at: float | None, now: float) -> None:
+    def record_start(self, task: str, at: float | None, now: float) -> None:
         """Record that a task started."""
         if self._count is None or at is None or not self._keeps_time(at, now):
             return

@@ -61,11 +61,11 @@ class AppInterventions:
         if kind == LIMIT and not RATE.match(value):
             raise BadInput("value", f"must be a rate such as 10/s, 100/m, or 5/h, not {value[:40]!r}.")
         pools = self._control.list_pools()
-        noted = self._still(json.loads(earlier or "{}"), pools)
+        noted = self._drop_restarted_workers(json.loads(earlier or "{}"), pools)
         if kind == PAUSE:
-            workers = self._takers(subject, pools)
+            workers = self._find_queue_consumers(subject, pools)
         else:
-            workers = _list_limits(subject, self._control.rate_limits(self._list_all_pools(pools)))
+            workers = _list_limits(subject, self._control.list_rate_limits(self._list_all_pools(pools)))
         if not workers and not noted:
             raise BadInput("subject", self._unknown(kind, subject, pools))
         now = self._clock()
@@ -86,11 +86,11 @@ class AppInterventions:
         elif kind == PAUSE:
             self._resumed.forget(subject)  # first, or the observer would resume it
             asked, left_out = self._select_workers(
-                kind, subject, self._takers(subject, pools), self._control.late
+                kind, subject, self._find_queue_consumers(subject, pools), self._control.late
             )
             failed = self._control.order_all("cancel_consumer", asked, queue=subject) | left_out
         else:
-            limits = self._control.rate_limits(self._list_all_pools(pools))
+            limits = self._control.list_rate_limits(self._list_all_pools(pools))
             silent = [worker for worker in self._list_all_pools(pools) if worker not in limits]
             asked, left_out = self._select_workers(kind, subject, _list_limits(subject, limits), silent)
             failed = self._control.order_all("rate_limit", asked, task_name=subject, rate_limit=value)
@@ -105,7 +105,7 @@ class AppInterventions:
         until it is given up (`workers.plants.foreign.interventions`).
         """
         noted, pools = json.loads(before), self._control.list_pools()
-        here = [worker for worker in self._still(noted, pools) if worker in pools]
+        here = [worker for worker in self._drop_restarted_workers(noted, pools) if worker in pools]
         failed = {worker: f"{worker} is not responding" for worker in noted if worker not in pools}
         if kind == PAUSE:
             errors = self._control.order_all("add_consumer", here, queue=subject)
@@ -127,11 +127,11 @@ class AppInterventions:
         before = {
             worker: life
             for worker, life in self._resumed.load_all().get(queue, {}).items()
-            if worker in pools and pools[worker].lives_on(life, now)
+            if worker in pools and pools[worker].matches_recorded_life(life, now)
         }
         self._resumed.note(queue, before | {worker: (pools[worker].pid, now) for worker in workers})
 
-    def _still(
+    def _drop_restarted_workers(
         self, noted: Mapping[str, tuple[str, float]], pools: Mapping[str, WorkerPool]
     ) -> dict[str, tuple[str, float]]:
         """Return the recorded workers without those that were restarted since."""
@@ -142,7 +142,7 @@ class AppInterventions:
             if worker not in pools or pools[worker].was_alive_at(at, now)
         }
 
-    def _takers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
+    def _find_queue_consumers(self, queue: str, pools: Mapping[str, WorkerPool]) -> dict[str, str]:
         return {worker: "" for worker, pool in pools.items() if queue in pool.queues}
 
     def _list_all_pools(self, pools: Mapping[str, WorkerPool]) -> list[str]:

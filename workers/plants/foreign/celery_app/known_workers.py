@@ -131,17 +131,17 @@ class MissedWorkers:
         self._noted.forget(over)
         self._missed = {name: now - each.at for name, each in self._known.items() if name not in fresh}
 
-    def queues(self) -> list[str]:
+    def list_queues(self) -> list[str]:
         """Return the queues of the workers that answer and of those that are missed."""
         known = (self._known or {}).values()
         return list(dict.fromkeys(queue for worker in known for queue in worker.queues))
 
-    def seconds(self) -> dict[str, float]:
+    def get_missed_seconds(self) -> dict[str, float]:
         """Return for how many seconds each missed worker has not answered."""
         return dict(self._missed)
 
 
-def sentences(
+def describe_missing_workers(
     missed: Mapping[str, float], beating: Collection[str], late_seconds: float, most: int
 ) -> list[str]:
     """Return messages about workers that are not merely late, most recent answer first.

@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import Celery
 
-from queues.errors import connection_reason
+from queues.errors import describe_connection_error
 from workers.plants.foreign.celery_app.broker import FAILURES
 from workers.plants.foreign.celery_app.task_events import TaskEvents
 
@@ -46,7 +46,7 @@ class EventListener:
             self._thread = threading.Thread(target=self._listen, name="celery events", daemon=True)
             self._thread.start()
 
-    def workers(self) -> int | None:
+    def count_workers(self) -> int | None:
         """Return the minimum number of workers, by their heartbeats, or None while it is unknown."""
         now = self._monotonic()
         if self.error is not None or self._since is None or now - self._since < HEARD_SECONDS:
@@ -65,7 +65,7 @@ class EventListener:
             try:
                 self._receive()
             except FAILURES as error:
-                self.error = f"can't be received ({connection_reason(error)})"
+                self.error = f"can't be received ({describe_connection_error(error)})"
             except Exception as error:  # No other exception of a driver may end the listener.
                 logger.exception("Receiving Celery events failed.")
                 self.error = f"can't be received ({type(error).__name__})"

@@ -25,7 +25,7 @@ from workers.plants.foreign.celery_app.arrivals import Arrivals
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, QueueLength
 from workers.plants.foreign.celery_app.remote_control import MAX_WORKERS, WorkerPool
 from workers.plants.foreign.celery_app.takers import PoolDemand
-from workers.plants.foreign.celery_app.task_events import PoolEvents, recent
+from workers.plants.foreign.celery_app.task_events import PoolEvents, select_recent_seconds
 
 WINDOW_SECONDS = 10.0
 MAX_ROWS = 100
@@ -79,7 +79,7 @@ class PoolHistory:
     ) -> PoolMeasures:
         """Record an observation and return the measures."""
         self._begun.observe(at, pool.begun, 0.0)
-        waits = recent(events.waits, at) if events else []
+        waits = select_recent_seconds(events.waits, at) if events else []
         return PoolMeasures(
             pool=pool,
             waiting=waiting,
@@ -100,12 +100,12 @@ def _run_seconds(
     Without events, use Little's law: running tasks divided by tasks started per second.
     """
     if events is not None and events.sends_tasks:
-        ended = recent(events.runs, at)
+        ended = select_recent_seconds(events.runs, at)
         return tuple(ended or [at - began for began in events.running.values()])
     return (busy / begun_per_second,) if busy and begun_per_second else ()
 
 
-def topology_of(
+def build_topology(
     plant: str,
     at: float,
     pools: Sequence[PoolMeasures],
@@ -113,20 +113,20 @@ def topology_of(
     most: int,
 ) -> MeasuredTopology:
     """Return the topology of the queues and the pools that take from them."""
-    sources = sources_of(pools, lengths)
-    operators = {pool.pool.worker: _operator(pool, most) for pool in pools}
-    links = _links(pools, sources)
+    sources = group_queues_by_source(pools, lengths)
+    operators = {pool.pool.worker: _build_operator(pool, most) for pool in pools}
+    links = _build_links(pools, sources)
     kept = links if len(links) + len(sources) + len(pools) <= MAX_PATHS else links[:MAX_LINKS]
-    queues = {name: _source(name, of, pools) for name, of in sources.items()}
+    queues = {name: _build_source(name, of, pools) for name, of in sources.items()}
     return MeasuredTopology(plant, at, WINDOW_SECONDS, {**queues, **operators}, tuple(kept))
 
 
-def sources_of(
+def group_queues_by_source(
     pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]
 ) -> dict[str, tuple[str, ...]]:
     """Return the queues of each source: one queue, unless that would make too many paths."""
     each_its_own: dict[str, tuple[str, ...]] = {QUEUE.format(name): (name,) for name in lengths}
-    if len(_links(pools, each_its_own)) + len(lengths) + len(pools) <= MAX_PATHS:
+    if len(_build_links(pools, each_its_own)) + len(lengths) + len(pools) <= MAX_PATHS:
         return each_its_own
     by_takers: dict[tuple[str, ...], list[str]] = {}
     for name in lengths:
@@ -140,14 +140,14 @@ def sources_of(
 
 def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, QueueLength]) -> list[str]:
     """Return a message for each part of the queues and workers that the topology leaves out."""
-    sources, notes = sources_of(pools, lengths), []
+    sources, notes = group_queues_by_source(pools, lengths), []
     if len(sources) < len(lengths):
         notes.append(
             f"{len(lengths)} queues are shown as {len(sources)} sources, one for each set of"
             " workers: separate paths"
             f" would be more than {MAX_PATHS:,}."
         )
-    links = len(_links(pools, sources))
+    links = len(_build_links(pools, sources))
     if links + len(sources) + len(pools) > MAX_PATHS:
         notes.append(
             f"Paths not shown: {links - MAX_LINKS:,}, because at most {MAX_LINKS:,} can be"
@@ -157,7 +157,7 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
     return notes
 
 
-def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]) -> list[Link]:
+def _build_links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]) -> list[Link]:
     """Return a link from each source to each pool that takes from one of its queues."""
     return [
         Link(name, pool.pool.worker, pool.latency_seconds)
@@ -167,7 +167,7 @@ def _links(pools: Sequence[PoolMeasures], sources: Mapping[str, tuple[str, ...]]
     ]
 
 
-def _source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
+def _build_source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -> MeasuredOperator:
     """Return a source. Its output is known if all workers of its queues take from no other queues."""
     takers = [pool for pool in pools if not set(queues).isdisjoint(pool.pool.queues)]
     rates = [taker.arrivals_per_second for taker in takers if set(taker.pool.queues) == set(queues)]
@@ -178,9 +178,9 @@ def _source(name: str, queues: tuple[str, ...], pools: Sequence[PoolMeasures]) -
     return MeasuredOperator(name, "source", 1, 1, 1, A_QUEUE, tasks=tasks)
 
 
-def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:
+def _build_operator(each: PoolMeasures, most: int) -> MeasuredOperator:
     pool = each.pool
-    task = _task(each)
+    task = _compute_task_measures(each)
     return MeasuredOperator(
         pool.worker,
         "operator",
@@ -189,28 +189,28 @@ def _operator(each: PoolMeasures, most: int) -> MeasuredOperator:
         max(most, pool.processes),
         pool.fixed,
         waiting=each.waiting if task else None,
-        tasks=(task,) * _rows(pool) if task else (),
+        tasks=(task,) * _count_measure_rows(pool) if task else (),
     )
 
 
-def _task(each: PoolMeasures) -> Mapping[str, float | None]:
+def _compute_task_measures(each: PoolMeasures) -> Mapping[str, float | None]:
     rate, processes = each.arrivals_per_second, each.pool.processes
     if rate is None or not processes:
         return {}
-    begun = (each.begun_per_second or 0.0) * WINDOW_SECONDS / _rows(each.pool)
+    begun = (each.begun_per_second or 0.0) * WINDOW_SECONDS / _count_measure_rows(each.pool)
     return {
         "latency_seconds": 0.0,
         "service_seconds": each.service_seconds,
         "service_variance": variance(each.run_seconds) if len(each.run_seconds) > 1 else None,
         "arrival_interval_seconds": processes / rate if rate else None,
         "utilisation": min(1.0, each.busy / processes) if each.busy is not None else None,
-        "inputs": rate * WINDOW_SECONDS / _rows(each.pool),
+        "inputs": rate * WINDOW_SECONDS / _count_measure_rows(each.pool),
         "executions": begun,
         "outputs": begun,
     }
 
 
-def _rows(pool: WorkerPool) -> int:
+def _count_measure_rows(pool: WorkerPool) -> int:
     """Return the number of rows of measures: 1,000 green threads have 100 rows, with the sums of all."""
     return min(pool.processes, MAX_ROWS)
 

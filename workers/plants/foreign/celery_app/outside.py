@@ -8,12 +8,12 @@ MAX_NAME = 255  # the maximum length in AMQP
 MOST = 10**12
 
 
-def name_of(value: Any) -> str:
+def parse_name(value: Any) -> str:
     """Return a name, or "" if the value is not a name or is too long."""
-    return text_of(value) if isinstance(value, str) and len(value) <= MAX_NAME else ""
+    return parse_text(value) if isinstance(value, str) and len(value) <= MAX_NAME else ""
 
 
-def text_of(value: Any) -> str:
+def parse_text(value: Any) -> str:
     """Return any text as Unicode, or "" if it is not text.
 
     JSON can contain half of a surrogate pair, which can't be stored.
@@ -26,6 +26,6 @@ def count_of(value: Any) -> int | None:
     return int(value) if is_whole(value, 0, MOST) else None
 
 
-def seconds_of(value: Any) -> float | None:
+def parse_seconds(value: Any) -> float | None:
     """Return a time or a duration."""
     return float(value) if is_number(value, 0, MOST) else None

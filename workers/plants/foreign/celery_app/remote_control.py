@@ -15,9 +15,15 @@ from typing import Any
 
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from queues.errors import connection_reason
+from queues.errors import describe_connection_error
 from workers.plants.foreign.celery_app.broker import FAILURES, MAX_QUEUES
-from workers.plants.foreign.celery_app.outside import MAX_NAME, count_of, name_of, seconds_of, text_of
+from workers.plants.foreign.celery_app.outside import (
+    MAX_NAME,
+    count_of,
+    parse_name,
+    parse_seconds,
+    parse_text,
+)
 from workers.plants.foreign.celery_app.transport.bounded_transports import NoWorkerBound, SeparatorDiffers
 from workers.plants.foreign.redaction import redact
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -59,7 +65,7 @@ class WorkerPool:
         """Return the tasks started since the worker was started."""
         return sum(self.total.values())
 
-    def goes_on_from(self, before: "WorkerPool") -> bool:
+    def is_continuation_of(self, before: "WorkerPool") -> bool:
         """Return whether this can be the same life of the worker: no counter that only grows is lower."""
         uptime, earlier = self.uptime_seconds, before.uptime_seconds
         has_aged = uptime is None or earlier is None or uptime >= earlier
@@ -72,7 +78,7 @@ class WorkerPool:
         """
         return self.uptime_seconds is None or self.uptime_seconds >= now - at - UPTIME_SECONDS
 
-    def lives_on(self, noted: Life | None, now: float) -> bool:
+    def matches_recorded_life(self, noted: Life | None, now: float) -> bool:
         """Return whether the recorded life is this one.
 
         The pid is not enough, because it is the same in all containers.
@@ -97,11 +103,11 @@ class RemoteControl:
 
     def list_pools(self) -> dict[str, WorkerPool]:
         """Return the pool of each worker that answers. Raise `PlantUnavailable` if none does."""
-        if pools := self.pools():
+        if pools := self.request_pools():
             return pools
         raise PlantUnavailable(f"{self._name}: no worker responds to remote control.")
 
-    def pools(
+    def request_pools(
         self, expected: int | None = None, workers: Sequence[str] | None = None
     ) -> dict[str, WorkerPool]:
         """Return the pool of each of these workers, or of all, waiting for at most `expected` answers.
@@ -124,18 +130,20 @@ class RemoteControl:
         }
         self.late = [worker for worker in answers if worker not in queues]
         answers = {worker: answer for worker, answer in answers.items() if worker in queues}
-        versions = self._versions_of({worker: each for worker, each in answers.items() if _is_gevent(each)})
+        versions = self._find_worker_versions(
+            {worker: each for worker, each in answers.items() if _is_gevent(each)}
+        )
         return {
-            worker: pool_of(worker, answer, queues[worker], versions.get(worker))
+            worker: build_pool(worker, answer, queues[worker], versions.get(worker))
             for worker, answer in answers.items()
         }
 
-    def _versions_of(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, Version]:
+    def _find_worker_versions(self, stats: Mapping[str, Mapping[str, Any]]) -> dict[str, Version]:
         """Return each worker's Celery version, requested once in its life: `stats` doesn't contain it."""
         lives = {worker: (worker, count_of(each.get("pid"))) for worker, each in stats.items()}
         fresh = [worker for worker, life in lives.items() if life not in self._versions]
         for worker, answer in (self.ask("report", workers=fresh) if fresh else {}).items():
-            match = VERSION.search(text_of(_check_mapping(answer).get("ok")))
+            match = VERSION.search(parse_text(_check_mapping(answer).get("ok")))
             if match and worker in lives:
                 self._versions[lives[worker]] = int(match[1]), int(match[2])
         for life in list(self._versions)[:-MAX_VERSIONS]:
@@ -178,33 +186,35 @@ class RemoteControl:
         except (ContentDisallowed, DecodeError) as error:
             raise InvalidPlantResponse(f"{self._name} returned an invalid response: {error}.") from None
         except FAILURES as error:
-            raise PlantUnavailable(f"{self._name} can't be reached ({connection_reason(error)}).") from None
+            raise PlantUnavailable(
+                f"{self._name} can't be reached ({describe_connection_error(error)})."
+            ) from None
         items_of_answers = (
             item
             for raw_answer in answers or ()
             if isinstance(raw_answer, Mapping)
             for item in raw_answer.items()
         )
-        known = [(name_of(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
+        known = [(parse_name(worker), answer) for worker, answer in islice(items_of_answers, MAX_WORKERS)]
         return [(worker, answer) for worker, answer in known if worker]
 
     def list_reserved_tasks(self, workers: Sequence[str]) -> dict[str, list[str]]:
         """Return the names of the tasks that each answering worker has taken and not started."""
-        return self._tasks("reserved", workers)
+        return self._list_tasks("reserved", workers)
 
-    def busy(self, workers: Sequence[str]) -> dict[str, int]:
+    def count_running_tasks(self, workers: Sequence[str]) -> dict[str, int]:
         """Return the number of running tasks of each worker that answers."""
-        return {worker: len(names) for worker, names in self._tasks("active", workers).items()}
+        return {worker: len(names) for worker, names in self._list_tasks("active", workers).items()}
 
-    def _tasks(self, what: str, workers: Sequence[str]) -> dict[str, list[str]]:
+    def _list_tasks(self, what: str, workers: Sequence[str]) -> dict[str, list[str]]:
         answers = self.ask(what, workers=workers) if workers else {}
         return {
-            worker: [name_of(_check_mapping(task).get("name")) for task in tasks]
+            worker: [parse_name(_check_mapping(task).get("name")) for task in tasks]
             for worker, tasks in answers.items()
             if isinstance(tasks, list)
         }
 
-    def rate_limits(self, workers: Sequence[str]) -> dict[str, dict[str, str]]:
+    def list_rate_limits(self, workers: Sequence[str]) -> dict[str, dict[str, str]]:
         """Return the rate limit of each task that a worker knows, "" for none, by worker."""
         answers = self.ask("registered", {"taskinfoitems": ["rate_limit"]}, workers) if workers else {}
         return {
@@ -233,33 +243,35 @@ class RemoteControl:
                 said = f"{self._name}: {worker} did not respond within {ANSWER_SECONDS:g} s."
                 errors[worker] = PlantUnavailable(said)
             elif isinstance(answer, Mapping) and (error := answer.get("error")):
-                said = f"{self._name}: {worker} rejected the request: {redact(text_of(error), 300)}"
+                said = f"{self._name}: {worker} rejected the request: {redact(parse_text(error), 300)}"
                 errors[worker] = InvalidPlantResponse(said)
         return errors
 
 
-def pool_of(worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None) -> WorkerPool:
+def build_pool(
+    worker: str, stats: Mapping[str, Any], queues: Any, version: Version | None = None
+) -> WorkerPool:
     """Return the pool from a worker's report; what it doesn't report is unknown. version: of Celery."""
     pool, total = _check_mapping(stats.get("pool")), _check_mapping(stats.get("total"))
-    implementation = name_of(pool.get("implementation"))
+    implementation = parse_name(pool.get("implementation"))
     return WorkerPool(
         worker=worker,
         pid=count_of(stats.get("pid")),
-        processes=_processes(pool),
+        processes=_count_processes(pool),
         implementation=implementation.partition(":")[0],
         fixed=_is_fixed_size(stats, implementation, version),
         queues=tuple(
             name
             for queue in (queues if isinstance(queues, list) else ())[:MAX_QUEUES]
-            if isinstance(queue, Mapping) and (name := name_of(queue.get("name")))
+            if isinstance(queue, Mapping) and (name := parse_name(queue.get("name")))
         ),
-        total={name_of(name): number for name, value in total.items() if (number := count_of(value))},
-        uptime_seconds=seconds_of(stats.get("uptime")),
+        total={parse_name(name): number for name, value in total.items() if (number := count_of(value))},
+        uptime_seconds=parse_seconds(stats.get("uptime")),
         prefetch=count_of(stats.get("prefetch_count")),
     )
 
 
-def _processes(pool: Mapping[str, Any]) -> int:
+def _count_processes(pool: Mapping[str, Any]) -> int:
     processes = pool.get("processes")
     if isinstance(processes, list):
         return min(len(processes), BELIEVED_PROCESSES)
@@ -273,7 +285,7 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _is_gevent(stats: Mapping[str, Any]) -> bool:
-    return name_of(_check_mapping(stats.get("pool")).get("implementation")).startswith(GEVENT)
+    return parse_name(_check_mapping(stats.get("pool")).get("implementation")).startswith(GEVENT)
 
 
 def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Version | None) -> str | None:
@@ -290,7 +302,7 @@ def _is_fixed_size(stats: Mapping[str, Any], implementation: str, version: Versi
 
 def _limit(text: Any) -> tuple[str, str]:
     """Return the limit in "name" or "name [rate_limit=10/m]"; no limit is also reported as 0."""
-    name, _, rest = text_of(text)[: 2 * MAX_NAME].partition(" [")
+    name, _, rest = parse_text(text)[: 2 * MAX_NAME].partition(" [")
     limit = rest.rstrip("]").removeprefix("rate_limit=")
     return name, "" if limit.partition("/")[0].strip("0.") == "" else limit
 

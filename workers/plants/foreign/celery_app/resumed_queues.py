@@ -49,7 +49,7 @@ class SharedResumedQueues:
 
     def load_all(self) -> dict[str, Lives]:
         stored = cast(dict[bytes, bytes], self._control.hgetall(self._key))
-        return {queue.decode(): _lives(json.loads(lives)) for queue, lives in stored.items()}
+        return {queue.decode(): _parse_stored_lives(json.loads(lives)) for queue, lives in stored.items()}
 
 
 class OwnResumedQueues:
@@ -68,6 +68,6 @@ class OwnResumedQueues:
         return dict(self._noted)
 
 
-def _lives(stored: Mapping[str, Any]) -> dict[str, Life]:
+def _parse_stored_lives(stored: Mapping[str, Any]) -> dict[str, Life]:
     """Return the lives, without entries of older versions, which have only a pid."""
     return {worker: (life[0], life[1]) for worker, life in stored.items() if isinstance(life, list)}

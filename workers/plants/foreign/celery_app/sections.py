@@ -26,14 +26,14 @@ def build_sections(
     notes: Sequence[str],
 ) -> list[PlantSection]:
     """Return all sections, in the order of the page."""
-    tasks = events.last()
+    tasks = events.get_latest()
     return [
-        _notes(notes),
-        _workers(pools, events),
-        _queues(lengths, pools, unacknowledged),
-        _kinds(tasks, pools, limits),
-        _last(tasks[:LAST_TASKS]),
-        _failures(events.errors()[:LAST_FAILURES]),
+        _build_notes_section(notes),
+        _build_workers_section(pools, events),
+        _build_queues_section(lengths, pools, unacknowledged),
+        _build_task_types_section(tasks, pools, limits),
+        _build_last_tasks_section(tasks[:LAST_TASKS]),
+        _build_errors_section(events.list_errors()[:LAST_FAILURES]),
     ]
 
 
@@ -74,7 +74,7 @@ def describe_missing(
     return notes
 
 
-def _notes(notes: Sequence[str]) -> PlantSection:
+def _build_notes_section(notes: Sequence[str]) -> PlantSection:
     return PlantSection(
         title="Not observed",
         columns=["Reason"],
@@ -83,7 +83,7 @@ def _notes(notes: Sequence[str]) -> PlantSection:
     )
 
 
-def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
+def _build_workers_section(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
     return PlantSection(
         title="Workers",
         about="counts since Weir first saw each worker; times of the last 2 minutes",
@@ -91,12 +91,12 @@ def _workers(pools: Sequence[PoolMeasures], events: TaskEvents) -> PlantSection:
             "Worker", "Pool", "Processes", "Busy", "Waiting", "Oldest, s", "Arrivals/s", "Started/s",
             "Wait, s", "Run, s", "Failed", "Retried", "Revoked", "Prefetch", "Queues",
         ],
-        rows=[_worker(pool, events.pools.get(pool.pool.worker)) for pool in pools],
+        rows=[_build_worker_row(pool, events.pools.get(pool.pool.worker)) for pool in pools],
         empty="No workers are responding.",
     )  # fmt: skip
 
 
-def _worker(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
+def _build_worker_row(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
     pool = each.pool
     counts: list[Value] = [heard.failed, heard.retried, heard.revoked] if heard else [None, None, None]
     return [
@@ -105,18 +105,18 @@ def _worker(each: PoolMeasures, heard: PoolEvents | None) -> list[Value]:
         pool.processes,
         each.busy,
         round(each.waiting),
-        _seconds(each.oldest_seconds),
-        _rate(each.arrivals_per_second),
-        _rate(each.begun_per_second),
-        _seconds(each.wait_seconds),
-        _seconds(each.service_seconds),
+        _round_seconds(each.oldest_seconds),
+        _round_rate(each.arrivals_per_second),
+        _round_rate(each.begun_per_second),
+        _round_seconds(each.wait_seconds),
+        _round_seconds(each.service_seconds),
         *counts,
         pool.prefetch,
         _format_some(pool.queues),
     ]
 
 
-def _queues(
+def _build_queues_section(
     lengths: Mapping[str, QueueLength], pools: Sequence[PoolMeasures], unacknowledged: int | None
 ) -> PlantSection:
     about = "" if unacknowledged is None else f"unacknowledged in all queues: {unacknowledged}"
@@ -138,12 +138,12 @@ def _queue(name: str, length: QueueLength, pools: Sequence[PoolMeasures]) -> lis
         ", ".join(f"{priority}: {count}" for priority, count in sorted(length.priorities.items())),
         length.unacknowledged,
         length.consumers,
-        _seconds(oldest) if length.waiting else 0.0,
+        _round_seconds(oldest) if length.waiting else 0.0,
         _format_some([taker.pool.worker for taker in takers]) or "none responding",
     ]
 
 
-def _kinds(
+def _build_task_types_section(
     tasks: Sequence[SeenTask], pools: Sequence[PoolMeasures], limits: Mapping[str, Mapping[str, str]]
 ) -> PlantSection:
     begun: Counter[str] = Counter()
@@ -167,7 +167,7 @@ def _kinds(
             [
                 name,
                 begun.get(name),
-                *_outcomes(of_kind.get(name, ())),
+                *_count_outcomes(of_kind.get(name, ())),
                 limited.get(name),
             ]
             for name in sorted(names)[:MAX_KINDS]
@@ -176,26 +176,26 @@ def _kinds(
     )
 
 
-def _outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
+def _count_outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
     runs = [task.runtime_seconds for task in tasks if task.runtime_seconds is not None]
     return [
         sum(task.state == "failed" for task in tasks),
         sum(task.state == "retried" for task in tasks),
-        _seconds(fmean(runs)) if runs else None,
+        _round_seconds(fmean(runs)) if runs else None,
     ]
 
 
-def _last(tasks: Sequence[SeenTask]) -> PlantSection:
+def _build_last_tasks_section(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last tasks",
         about="arguments without recognizable secrets",
         columns=["Id", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
-        rows=[_task(task) for task in tasks],
+        rows=[_build_task_row(task) for task in tasks],
         empty="No task events received yet.",
     )
 
 
-def _task(each: SeenTask) -> list[Value]:
+def _build_task_row(each: SeenTask) -> list[Value]:
     known = each.started is not None and each.received is not None
     wait = max(0.0, (each.started or 0.0) - (each.received or 0.0)) if known else None
     return [
@@ -203,14 +203,14 @@ def _task(each: SeenTask) -> list[Value]:
         each.name or None,
         each.arguments,
         each.state,
-        _seconds(wait),
-        _seconds(each.runtime_seconds),
+        _round_seconds(wait),
+        _round_seconds(each.runtime_seconds),
         each.retries,
         each.worker,
     ]
 
 
-def _failures(tasks: Sequence[SeenTask]) -> PlantSection:
+def _build_errors_section(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last errors",
         columns=["Id", "Task", "Error", "Traceback"],
@@ -225,9 +225,9 @@ def _format_some(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _seconds(value: float | None) -> float | None:
+def _round_seconds(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def _rate(value: float | None) -> float | None:
+def _round_rate(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

@@ -87,29 +87,32 @@ class AllConsumers:
             takers = self._by_queues[queues]
             if all(pool.worker in fresh for pool in members):
                 ready = {
-                    queue: (lengths[queue].waiting, _part(members, [p for p in pools if queue in p.queues]))
+                    queue: (
+                        lengths[queue].waiting,
+                        _compute_process_share(members, [p for p in pools if queue in p.queues]),
+                    )
                     for queue in queues
                     if queue in lengths
                 }
                 takers.observe(at, members, ready, sum(reserved[pool.worker] for pool in members))
             rate, oldest = takers.arrivals.per_second, takers.arrivals.oldest_seconds
             for pool in members:
-                part = _part([pool], members)
+                part = _compute_process_share([pool], members)
                 demands[pool.worker] = PoolDemand(None if rate is None else rate * part, oldest)
         return demands
 
 
-def shares(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
+def split_ready_messages(pools: Sequence[WorkerPool], lengths: Mapping[str, QueueLength]) -> dict[str, float]:
     """Return the ready messages for each worker: its share of each of its queues, by processes."""
     sums = {pool.worker: 0.0 for pool in pools}
     for queue, length in lengths.items():
         takers = [pool for pool in pools if queue in pool.queues]
         for pool in takers:
-            sums[pool.worker] += length.waiting * _part([pool], takers)
+            sums[pool.worker] += length.waiting * _compute_process_share([pool], takers)
     return sums
 
 
-def _part(some: Sequence[WorkerPool], of: Sequence[WorkerPool]) -> float:
+def _compute_process_share(some: Sequence[WorkerPool], of: Sequence[WorkerPool]) -> float:
     """Return the share by processes."""
     processes = sum(pool.processes for pool in of)
     return sum(pool.processes for pool in some) / processes if processes else len(some) / len(of)

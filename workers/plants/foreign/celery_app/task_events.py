@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 from workers.plants.foreign.celery_app.completions import PoolCompletions
-from workers.plants.foreign.celery_app.outside import count_of, name_of, seconds_of, text_of
-from workers.plants.foreign.redaction import SHOWN, arguments, redact
+from workers.plants.foreign.celery_app.outside import count_of, parse_name, parse_seconds, parse_text
+from workers.plants.foreign.redaction import SHOWN, format_arguments, redact
 
 SILENT_SECONDS = 20.0
 BEAT_SECONDS = 6.0  # three heartbeats
@@ -96,16 +96,16 @@ class TaskEvents:
 
     def apply(self, event: Mapping[str, Any], now: float) -> None:
         """Apply an event as received; an invalid event is ignored."""
-        kind, worker = name_of(event.get("type")), name_of(event.get("hostname"))
+        kind, worker = parse_name(event.get("type")), parse_name(event.get("hostname"))
         if not kind or not worker or kind == SENT:
             return
-        pool = self._pool(worker, now)
+        pool = self._find_or_create_pool(worker, now)
         group, _, what = kind.partition("-")
         if group == "worker":
-            self._worker(pool, worker, what, event)
-        elif group == "task" and name_of(event.get("uuid")):
+            self._apply_worker_event(pool, worker, what, event)
+        elif group == "task" and parse_name(event.get("uuid")):
             pool.sends_tasks, pool.task_at = True, now
-            self._task(pool, worker, what, event, now)
+            self._apply_task_event(pool, worker, what, event, now)
 
     def list_beating_workers(self, now: float) -> list[str]:
         """Return the workers that sent a heartbeat recently.
@@ -116,16 +116,16 @@ class TaskEvents:
         beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
         return sorted(name for name, at in beats.items() if now - at <= SILENT_SECONDS)
 
-    def beats_now(self, now: float) -> set[str]:
+    def list_punctual_workers(self, now: float) -> set[str]:
         """Return the workers that have not missed their last heartbeats."""
         beats = {name: each.beat_at for name, each in self.pools.items() if each.beat_at is not None}
         return {name for name, at in beats.items() if now - at <= BEAT_SECONDS}
 
-    def last(self, most: int = SHOWN_TASKS) -> list[SeenTask]:
+    def get_latest(self, most: int = SHOWN_TASKS) -> list[SeenTask]:
         """Return the last tasks, newest first."""
         return list(islice(reversed(self._tasks.values()), most))
 
-    def errors(self) -> list[SeenTask]:
+    def list_errors(self) -> list[SeenTask]:
         """Return the last tasks that failed, newest first."""
         return list(reversed(self._errors))
 
@@ -140,10 +140,10 @@ class TaskEvents:
         tasks = (self._tasks.get(waiting_task) for waiting_task in pool.waiting)
         return sum(task is None or task.name not in limited for task in tasks)
 
-    def task(self, task_id: str) -> SeenTask | None:
+    def find_task(self, task_id: str) -> SeenTask | None:
         return self._tasks.get(task_id)
 
-    def _pool(self, worker: str, now: float) -> PoolEvents:
+    def _find_or_create_pool(self, worker: str, now: float) -> PoolEvents:
         if worker not in self.pools and len(self.pools) >= MAX_WORKERS:
             del self.pools[min(self.pools, key=lambda name: self.pools[name].heard_at)]
         pool = self.pools.setdefault(worker, PoolEvents(now))
@@ -159,13 +159,13 @@ class TaskEvents:
             pool.completions.begin_anew()
             pool.sends_tasks = False
 
-    def _worker(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any]) -> None:
+    def _apply_worker_event(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any]) -> None:
         """Apply a worker event. After a restart of the worker, no task of its former life waits or runs."""
         pid = event.get("pid")
         if what == "offline" or (pool.pid is not None and pid is not None and pid != pool.pid):
             self.begin_anew(worker)
         if what == "online":
-            self._online(pool, worker, count_of(event.get("active")) or 0)
+            self._apply_online_event(pool, worker, count_of(event.get("active")) or 0)
         if what == "offline":
             self.pools.pop(worker, None)
             self.left = {worker, *islice(self.left, MAX_WORKERS - 1)}
@@ -173,7 +173,7 @@ class TaskEvents:
             pool.beat_at = pool.heard_at
         pool.pid = pid if isinstance(pid, int) else pool.pid
 
-    def _online(self, pool: PoolEvents, worker: str, active: int) -> None:
+    def _apply_online_event(self, pool: PoolEvents, worker: str, active: int) -> None:
         """Apply an online event: the worker restarted, or its broker was away.
 
         In the second case its tasks keep running, and tasks that it had taken are delivered again.
@@ -184,9 +184,11 @@ class TaskEvents:
         else:
             self.begin_anew(worker)
 
-    def _task(self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float) -> None:
+    def _apply_task_event(
+        self, pool: PoolEvents, worker: str, what: str, event: Mapping[str, Any], now: float
+    ) -> None:
         task = self._find_or_create_task(worker, event, now)
-        at = seconds_of(event.get("timestamp"))
+        at = parse_seconds(event.get("timestamp"))
         if what == "received":
             self._record_received(pool, task, event, at)
         elif what == "started":
@@ -211,7 +213,7 @@ class TaskEvents:
         if len(pool.running) > MAX_TASKS:  # their end events were lost
             del pool.running[next(iter(pool.running))]
         task.started, task.state = at, RUNS
-        pool.completions.began(task.id, at, now)
+        pool.completions.record_start(task.id, at, now)
         if at is not None and task.received is not None and not task.is_later:
             pool.waits.append(TaskTime(now, max(0.0, at - task.received)))
 
@@ -230,14 +232,14 @@ class TaskEvents:
             setattr(pool, what, getattr(pool, what) + 1)
         elif what == "retried":
             pool.retried += 1
-        seconds = seconds_of(event.get("runtime"))
+        seconds = parse_seconds(event.get("runtime"))
         if seconds is None and at is not None and task.started is not None:
             seconds = max(0.0, at - task.started)
         if pool.running.pop(task.id, None) is not None and seconds is not None:
             pool.runs.append(TaskTime(now, seconds))
         task.state, task.runtime_seconds = what, seconds
-        task.error = redact(text_of(event.get("exception")))
-        task.traceback = redact(text_of(event.get("traceback")), MAX_TRACEBACK)
+        task.error = redact(parse_text(event.get("exception")))
+        task.traceback = redact(parse_text(event.get("traceback")), MAX_TRACEBACK)
         if task.error:
             self._errors.append(replace(task))
             if len(self._errors) > MAX_ERRORS:
@@ -246,7 +248,7 @@ class TaskEvents:
 
     def _find_or_create_task(self, worker: str, event: Mapping[str, Any], now: float) -> SeenTask:
         """Return the task, which becomes the newest; the oldest tasks are forgotten."""
-        task_id = name_of(event["uuid"])
+        task_id = parse_name(event["uuid"])
         task = self._tasks.pop(task_id, None)
         if task is None:
             task = SeenTask(id=task_id, name="", worker=worker, state=WAITS, at=now)
@@ -254,9 +256,9 @@ class TaskEvents:
                 self._forget(next(iter(self._tasks)))
         self._tasks[task_id] = task
         task.worker = worker
-        task.name = name_of(event.get("name")) or task.name
+        task.name = parse_name(event.get("name")) or task.name
         task.retries = count_of(event.get("retries")) or task.retries
-        told = arguments(text_of(event.get("args")), text_of(event.get("kwargs")), self._shown)
+        told = format_arguments(parse_text(event.get("args")), parse_text(event.get("kwargs")), self._shown)
         task.arguments = told or task.arguments
         return task
 
@@ -267,7 +269,7 @@ class TaskEvents:
             pool.waiting.discard(task_id)
 
 
-def recent(samples: deque[TaskTime], now: float) -> list[float]:
+def select_recent_seconds(samples: deque[TaskTime], now: float) -> list[float]:
     """Return the samples of the last SAMPLE_SECONDS, or the last FEW if those are fewer."""
     seconds = [sample.seconds for sample in samples if now - sample.at <= SAMPLE_SECONDS]
     return seconds if len(seconds) >= FEW else [sample.seconds for sample in list(samples)[-FEW:]]

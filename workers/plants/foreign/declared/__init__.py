@@ -9,10 +9,10 @@ from workers.plants.foreign import group_measures
 from workers.plants.foreign.declared.declaration import (
     DeclaredOperator,
     PlantDeclaration,
-    declaration_of_text,
+    parse_declaration,
 )
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.declared.dry_run import dry_run
+from workers.plants.foreign.declared.dry_run import make_dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.declared.measured import ONLY_BRINGS, ONLY_SEEN
 from workers.plants.foreign.declared.task_orders import SharedTaskOrders
@@ -21,25 +21,25 @@ from workers.plants.foreign.kind import AdapterKind, PlantAddress, PlantOption
 OPTION = "declaration"
 
 
-def declaration_at(address: PlantAddress) -> PlantDeclaration:
+def read_declaration(address: PlantAddress) -> PlantDeclaration:
     """Return the declaration at an address. Raise `BadInput`, naming the field in it and its line.
 
     Error messages about its servers use the name in the declaration, whatever name the plant is registered
     under.
     """
-    return declaration_of_text(address.option(OPTION))
+    return parse_declaration(address.get_option(OPTION))
 
 
 def make(address: PlantAddress) -> DeclaredPlant:
     orders = SharedTaskOrders(control_server(), address.name)
-    return DeclaredPlant(declaration_at(address), transport=address.transport, orders=orders)
+    return DeclaredPlant(read_declaration(address), transport=address.transport, orders=orders)
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
     """Make a dry run: read each sensor, call nothing."""
-    declaration = declaration_at(address)
-    ran = dry_run(declaration, transport=address.transport)
-    operators = [_part(operator) for operator in declaration.operators.values()]
+    declaration = read_declaration(address)
+    ran = make_dry_run(declaration, transport=address.transport)
+    operators = [_build_part(operator) for operator in declaration.operators.values()]
     sensors = [FoundPart(name=name, kind="sensor", fixed="a sensor") for name in declaration.sensors]
     said = [
         f"Sensor {sensor.name} = {'unknown' if sensor.value is None else f'{sensor.value:g}'}"
@@ -66,7 +66,7 @@ def inspect(address: PlantAddress) -> FoundPlant:
     )
 
 
-def _part(operator: DeclaredOperator) -> FoundPart:
+def _build_part(operator: DeclaredOperator) -> FoundPart:
     fixed = ONLY_BRINGS if operator.is_source else None if operator.actuator else ONLY_SEEN
     kind = "source" if operator.is_source else "operator"
     return FoundPart(
@@ -80,13 +80,13 @@ def check(address: PlantAddress) -> None:
     A hold without an expiry is refused: it would stay after Weir stopped controlling the plant, because a
     loop is set to advise or ends. A hold of an earlier declaration is released as that declaration says.
     """
-    declaration, lag = declaration_at(address), group_measures.OPTION
+    declaration, lag = read_declaration(address), group_measures.OPTION
     names = {name for name, each in declaration.operators.items() if not each.is_source}
-    if unknown := set(group_measures.groups_of(address.option(lag))) - names:
+    if unknown := set(group_measures.parse_groups(address.get_option(lag))) - names:
         raise BadInput(lag, f"names {min(unknown)}, which is not an operator of the declaration with tasks.")
     _check_proofs(declaration)
     hold = declaration.hold
-    if hold is not None and not hold.names_seconds():
+    if hold is not None and not hold.has_seconds_placeholder():
         raise BadInput("hold", "must contain $seconds, so that the hold expires")
 
 
@@ -105,7 +105,7 @@ def _check_proofs(declaration: PlantDeclaration) -> None:
 def steers(address: PlantAddress) -> bool:
     """Return whether anything is called: a declaration may consist of sensors alone."""
     try:
-        return any(operator.actuator for operator in declaration_at(address).operators.values())
+        return any(operator.actuator for operator in read_declaration(address).operators.values())
     except BadInput:  # such as a command that is no longer allowed
         return False
 

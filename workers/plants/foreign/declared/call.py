@@ -51,20 +51,20 @@ class TaskOrder:
 
     def put_in(self, text: str) -> str:
         """Return the text with its placeholders replaced."""
-        return PLACE.sub(lambda found: str(self._value(found[1])), text)
+        return PLACE.sub(lambda found: str(self._resolve_value(found[1])), text)
 
     def fill(self, value: Any) -> Any:
         """Replace the placeholders within a body."""
         if isinstance(value, str):
             alone = PLACE.fullmatch(value)
-            return self._value(alone[1]) if alone else self.put_in(value)
+            return self._resolve_value(alone[1]) if alone else self.put_in(value)
         if isinstance(value, list):
             return [self.fill(item) for item in value]
         if isinstance(value, dict):
             return {key: self.fill(each) for key, each in value.items()}
         return value
 
-    def _value(self, name: str) -> int:
+    def _resolve_value(self, name: str) -> int:
         return self.tasks - self.before if name == "change" else int(getattr(self, name))
 
 
@@ -83,17 +83,17 @@ class HttpCall:
         body = "" if self.body is None else f" {orjson.dumps(order.fill(self.body)).decode()}"
         return f"{self.method} {order.put_in(self.url)}{body}"
 
-    def names_tasks(self) -> bool:
-        return any(map(TASKS.search, self._texts()))
+    def has_task_placeholder(self) -> bool:
+        return any(map(TASKS.search, self._list_texts()))
 
-    def counts(self) -> bool:
+    def has_change_placeholder(self) -> bool:
         """Return whether the call contains a difference: made twice, it changes twice as much."""
-        return any(map(COUNTED.search, self._texts()))
+        return any(map(COUNTED.search, self._list_texts()))
 
-    def names_seconds(self) -> bool:
-        return any(map(SECONDS.search, self._texts()))
+    def has_seconds_placeholder(self) -> bool:
+        return any(map(SECONDS.search, self._list_texts()))
 
-    def _texts(self) -> tuple[str, str]:
+    def _list_texts(self) -> tuple[str, str]:
         return self.url, orjson.dumps(self.body).decode()
 
     def make(self, order: TaskOrder, clients: ServerClients) -> None:
@@ -115,13 +115,13 @@ class CommandCall:
     def describe(self, order: TaskOrder) -> str:
         return " ".join(self._fill(order))
 
-    def names_tasks(self) -> bool:
+    def has_task_placeholder(self) -> bool:
         return any(map(TASKS.search, self.arguments))
 
-    def names_seconds(self) -> bool:
+    def has_seconds_placeholder(self) -> bool:
         return any(map(SECONDS.search, self.arguments))
 
-    def counts(self) -> bool:
+    def has_change_placeholder(self) -> bool:
         """Return whether the call contains a difference, as for an `HttpCall`."""
         return any(map(COUNTED.search, self.arguments))
 
@@ -156,7 +156,7 @@ def check_allowed(arguments: Sequence[str], where: str) -> None:
     The last allowed word may be the beginning of an argument, such as worker@. Words after that can't be
     options, because an option may turn one command into another.
     """
-    allowed = [part.split() for part in variables.PLANT_COMMANDS.text().split(";") if part.strip()]
+    allowed = [part.split() for part in variables.PLANT_COMMANDS.get_text().split(";") if part.strip()]
     if not any(_begins(arguments, words) for words in allowed):
         raise Forbidden(
             where,
@@ -212,22 +212,22 @@ def read_call(document: Any, where: str) -> Call:
         raise BadInput(where, f"must have exactly one of {', '.join(kinds)}")
     if given[0] == "command":
         fields.check_mapping(document, where, ("command",), required=())
-        return _command(document["command"], f"{where}.command")
+        return _read_command_call(document["command"], f"{where}.command")
     if given[0] == "scale":
         fields.check_mapping(document, where, ("scale", *login.KEYS), required=())
-        url = fields.text(document["scale"], f"{where}.scale", 1_000)
+        url = fields.validate_text(document["scale"], f"{where}.scale", 1_000)
         egress.check_url(url, f"{where}.scale")
         body = {"spec": {"replicas": "$tasks"}}
         return HttpCall("PATCH", url, body, read_login(document, where), MERGE)
     fields.check_mapping(document, where, ("http",), required=())
-    return _http(document["http"], f"{where}.http")
+    return _read_http_call(document["http"], f"{where}.http")
 
 
-def _http(document: Any, where: str) -> HttpCall:
+def _read_http_call(document: Any, where: str) -> HttpCall:
     keys = ("method", "url", "body", "content_type", *login.KEYS)
     fields.check_mapping(document, where, keys, required=("url",))
-    method = checks.choice(METHODS).validate(document.get("method", "POST"), f"{where}.method")
-    url = fields.text(document["url"], f"{where}.url", 1_000)
+    method = checks.accept_choice(METHODS).validate(document.get("method", "POST"), f"{where}.method")
+    url = fields.validate_text(document["url"], f"{where}.url", 1_000)
     try:
         parts, server = urlsplit(PLACE.sub("1", url)), urlsplit(url).netloc
     except ValueError:  # brackets around something that is not an IPv6 address
@@ -238,14 +238,16 @@ def _http(document: Any, where: str) -> HttpCall:
     body = document.get("body")
     if body is not None and len(orjson.dumps(body)) > MAX_BODY:
         raise BadInput(f"{where}.body", f"must have at most {MAX_BODY} bytes as JSON")
-    kind = checks.choice((JSON, MERGE)).validate(document.get("content_type", JSON), f"{where}.content_type")
+    kind = checks.accept_choice((JSON, MERGE)).validate(
+        document.get("content_type", JSON), f"{where}.content_type"
+    )
     return HttpCall(method, url, body, read_login(document, where), kind)
 
 
-def _command(document: Any, where: str) -> CommandCall:
+def _read_command_call(document: Any, where: str) -> CommandCall:
     arguments = [
-        fields.text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", MAX_ARGUMENT)
-        for place, each in enumerate(fields.items(document, where, most=MAX_ARGUMENTS))
+        fields.validate_text(str(each) if isinstance(each, int) else each, f"{where}[{place}]", MAX_ARGUMENT)
+        for place, each in enumerate(fields.validate_items(document, where, most=MAX_ARGUMENTS))
     ]
     if not PurePosixPath(arguments[0]).is_absolute() or PLACE.search(arguments[0]):
         raise BadInput(f"{where}[0]", "must be the full path of a program, such as /usr/bin/systemctl")

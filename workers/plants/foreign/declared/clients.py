@@ -33,7 +33,7 @@ class ServerClients:
         client = self._open.get((server, login))
         if client is None:
             egress.check_secret_host(login.environment, parts.hostname, environment=self.environment)
-            headers = login.headers(self.environment)
+            headers = login.build_headers(self.environment)
             name = f"{self._plant} ({parts.netloc})"
             client = PlantClient(name, server, headers=headers, transport=self._transport)
             client = self._open.setdefault((server, login), client)

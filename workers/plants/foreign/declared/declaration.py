@@ -81,9 +81,9 @@ class Actuator:
     @property
     def counts(self) -> bool:
         """Return whether the calls depend on the former number of tasks: made twice, they do too much."""
-        return self.set is None or self.set.counts()
+        return self.set is None or self.set.has_change_placeholder()
 
-    def steps(self, order: TaskOrder) -> list[tuple[Call, TaskOrder]]:
+    def build_steps(self, order: TaskOrder) -> list[tuple[Call, TaskOrder]]:
         """Return the calls of an order, in sequence. Raise `BadInput` if they are too many at once."""
         if self.set is not None:
             return [(self.set, order)]
@@ -123,37 +123,39 @@ class PlantDeclaration:
     release: Call | None = None
 
 
-def declaration_of_text(text: str) -> PlantDeclaration:
+def parse_declaration(text: str) -> PlantDeclaration:
     """Read a declaration from YAML. Raise `BadInput`, naming the field and its line."""
     document = read_yaml(text, "declaration")
     try:
-        return declaration_of(document.value)
+        return build_declaration(document.value)
     except BadInput as error:
-        line = document.line_of(error.field)
+        line = document.find_line(error.field)
         raise type(error)(error.field, f"{error.message.rstrip('.')} (line {line})") from None
 
 
-def declaration_of(document: Any) -> PlantDeclaration:
+def build_declaration(document: Any) -> PlantDeclaration:
     """Read a declaration from a document. Raise `BadInput`, naming the field."""
     fields.check_mapping(document, "declaration", KEYS, required=("name",))
     server = read_server(document["prometheus"], "prometheus") if "prometheus" in document else None
-    given = fields.pairs(document.get("sensors", {}), "sensors", "name: sensor", MAX_SENSORS)
+    given = fields.validate_pairs(document.get("sensors", {}), "sensors", "name: sensor", MAX_SENSORS)
     sensors = {
-        fields.name(name, f"sensors.{name}", SENSOR): read_sensor(name, row, f"sensors.{name}", server)
+        fields.validate_name(name, f"sensors.{name}", SENSOR): read_sensor(
+            name, row, f"sensors.{name}", server
+        )
         for name, row in given.items()
     }
-    rows = fields.items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
+    rows = fields.validate_items(document.get("operators", []), "operators", 0, MAX_OPERATORS)
     if not sensors and not rows:
         raise BadInput("sensors", "is missing; a plant has sensors, operators, or both")
-    operators = [_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
-    fields.distinct([operator.name for operator in operators], "operators")
+    operators = [_read_operator(row, f"operators[{place}]", sensors) for place, row in enumerate(rows)]
+    fields.check_distinct_names([operator.name for operator in operators], "operators")
     _check_order(operators)
-    window_seconds = checks.number(1, 3_600, "a number of seconds").validate(
+    window_seconds = checks.accept_number(1, 3_600, "a number of seconds").validate(
         document.get("window_seconds", WINDOW_SECONDS), "window_seconds"
     )
     return PlantDeclaration(
-        fields.name(document["name"], "name", checks.PLANT_NAME),
-        fields.text(document["title"], "title") if "title" in document else "",
+        fields.validate_name(document["name"], "name", checks.PLANT_NAME),
+        fields.validate_text(document["title"], "title") if "title" in document else "",
         float(window_seconds),
         sensors,
         {operator.name: operator for operator in operators},
@@ -174,62 +176,66 @@ def _check_order(operators: list[DeclaredOperator]) -> None:
         before.add(operator.name)
 
 
-def _operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> DeclaredOperator:
+def _read_operator(document: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> DeclaredOperator:
     is_source = isinstance(document, Mapping) and document.get("source", False) is True
     if is_source:
         fields.check_mapping(document, where, ("name", "source", *SOURCE_MEASURES), required=("name",))
-        name = fields.name(document["name"], f"{where}.name", OPERATOR)
-        return DeclaredOperator(name, True, measures=_measures(document, where, SOURCE_MEASURES, sensors))
+        name = fields.validate_name(document["name"], f"{where}.name", OPERATOR)
+        return DeclaredOperator(
+            name, True, measures=_read_measures(document, where, SOURCE_MEASURES, sensors)
+        )
     known = ("name", "after", "tasks", "minimum", "maximum", "proof", "source", *MEASURES, *CALLS)
     fields.check_mapping(document, where, known, required=("name", "tasks"))
-    name = fields.name(document["name"], f"{where}.name", OPERATOR)
-    tasks = _quantity(document["tasks"], f"{where}.tasks", sensors)
+    name = fields.validate_name(document["name"], f"{where}.name", OPERATOR)
+    tasks = _read_quantity(document["tasks"], f"{where}.tasks", sensors)
     if not isinstance(tasks, str):
-        checks.whole(0, MAX_TASKS).validate(document["tasks"], f"{where}.tasks")
-    actuator = _actuator(document, where)
+        checks.accept_whole_number(0, MAX_TASKS).validate(document["tasks"], f"{where}.tasks")
+    actuator = _read_actuator(document, where)
     if actuator is not None and "maximum" not in document:
         raise BadInput(f"{where}.maximum", "is missing; set the maximum number of tasks")
     if actuator is not None and not isinstance(tasks, str):
         raise BadInput(f"{where}.tasks", "must be a sensor, because a change of tasks has to be observed")
-    minimum = checks.whole(1, MAX_TASKS).validate(document.get("minimum", 1), f"{where}.minimum")
-    maximum = checks.whole(minimum, MAX_TASKS).validate(
+    minimum = checks.accept_whole_number(1, MAX_TASKS).validate(
+        document.get("minimum", 1), f"{where}.minimum"
+    )
+    maximum = checks.accept_whole_number(minimum, MAX_TASKS).validate(
         document.get("maximum", MAX_TASKS), f"{where}.maximum"
     )
-    after = fields.items(document.get("after", []), f"{where}.after", 0, MAX_OPERATORS)
+    after = fields.validate_items(document.get("after", []), f"{where}.after", 0, MAX_OPERATORS)
     return DeclaredOperator(
         name,
         False,
-        tuple(fields.text(upstream_name, f"{where}.after") for upstream_name in after),
+        tuple(fields.validate_text(upstream_name, f"{where}.after") for upstream_name in after),
         tasks,
         minimum,
         maximum,
-        _measures(document, where, MEASURES, sensors),
+        _read_measures(document, where, MEASURES, sensors),
         actuator,
-        _proof(document, where, tasks, sensors) if actuator is not None else None,
+        _read_proof(document, where, tasks, sensors) if actuator is not None else None,
     )
 
 
-def _measures(
+def _read_measures(
     document: Mapping[str, Any], where: str, names: tuple[str, ...], sensors: Mapping[str, DeclaredSensor]
 ) -> dict[str, Quantity]:
     measures = {
-        name: _quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document
+        name: _read_quantity(document[name], f"{where}.{name}", sensors) for name in names if name in document
     }
     if not isinstance(measures.get(SHARE), str | None):
-        checks.number(0, 1, "a share").validate(document[SHARE], f"{where}.{SHARE}")
+        checks.accept_number(0, 1, "a share").validate(document[SHARE], f"{where}.{SHARE}")
     return measures
 
 
-def _quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:
+def _read_quantity(value: Any, where: str, sensors: Mapping[str, DeclaredSensor]) -> Quantity:
     if isinstance(value, str) and value in sensors:
         return value
     if isinstance(value, str):
         known = ", ".join(sensors) or "none"
         raise BadInput(where, f"must be the name of a sensor; known: {known}")
-    return float(checks.number(0, 1e12, "a sensor or a number").validate(value, where))
+    return float(checks.accept_number(0, 1e12, "a sensor or a number").validate(value, where))
 
 
-def _actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
+def _read_actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
     given = [name for name in CALLS if name in document]
     if not given:
         return None
@@ -238,12 +244,12 @@ def _actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
             f"{where}.{given[0]}", "must be either set, or both up and down: each call needs its inverse"
         )
     calls = {name: read_call(document[name], f"{where}.{name}") for name in given}
-    if given == ["set"] and not calls["set"].names_tasks():
+    if given == ["set"] and not calls["set"].has_task_placeholder():
         raise BadInput(f"{where}.set", "must contain $tasks: otherwise every decision has the same effect")
     return Actuator(**calls)
 
 
-def _proof(
+def _read_proof(
     document: Mapping[str, Any], where: str, tasks: Quantity, sensors: Mapping[str, DeclaredSensor]
 ) -> Proof:
     given, at = document.get("proof", {}), f"{where}.proof"
@@ -251,7 +257,7 @@ def _proof(
     sensor = given.get("sensor", tasks)
     if sensor not in sensors:
         raise BadInput(f"{at}.sensor", f"must be the name of a sensor; known: {', '.join(sensors)}")
-    within = checks.number(1, 3_600, "a number of seconds").validate(
+    within = checks.accept_number(1, 3_600, "a number of seconds").validate(
         given.get("within_seconds", PROOF_SECONDS), f"{at}.within_seconds"
     )
     return Proof(sensor, float(within))

@@ -17,9 +17,9 @@ from workers.plants.foreign.declared.declaration import DeclaredOperator, PlantD
 from workers.plants.foreign.declared.measured import (
     ONLY_BRINGS,
     ONLY_SEEN,
-    judged_readings,
-    tasks_of,
-    topology_of,
+    build_topology,
+    mark_unusable_readings,
+    read_task_count,
 )
 from workers.plants.foreign.declared.sensor_reader import SensorReader, SensorReading
 from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, TaskOrders
@@ -60,17 +60,17 @@ class DeclaredPlant(Adapter):
         )
         self._read: Mapping[str, SensorReading] = {}
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology from one round of all sensors. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         readings = self._readings.read()
-        self._read = judged_readings(self.declaration, readings)
-        return topology_of(self.declaration, readings, self.declaration.name, self._clock())
+        self._read = mark_unusable_readings(self.declaration, readings)
+        return build_topology(self.declaration, readings, self.declaration.name, self._clock())
 
-    def readings(self) -> Mapping[str, SensorReading]:
+    def get_readings(self) -> Mapping[str, SensorReading]:
         """Return the reading of every sensor in the round of the last `topology`."""
         return self._read
 
-    def sensors(self) -> Mapping[str, SensorStatus]:
+    def get_sensor_statuses(self) -> Mapping[str, SensorStatus]:
         """Return the same readings in the form of the snapshot."""
         declared = self.declaration.sensors
         return {
@@ -83,19 +83,19 @@ class DeclaredPlant(Adapter):
             for name, reading in self._read.items()
         }
 
-    def proofs(self) -> Mapping[str, ProofStatus]:
+    def get_proof_statuses(self) -> Mapping[str, ProofStatus]:
         """Return the proof values of the operators that can be set."""
         return {
             name: ProofStatus(
                 sensor=each.proof.sensor,
-                value=self._proven(each.proof.sensor),
+                value=self._find_proof_value(each.proof.sensor),
                 within_seconds=each.proof.within_seconds,
             )
             for name, each in self.declaration.operators.items()
             if each.proof is not None
         }
 
-    def _proven(self, sensor: str) -> float | None:
+    def _find_proof_value(self, sensor: str) -> float | None:
         reading = self._read.get(sensor)
         return None if reading is None or reading.error is not None else reading.value
 
@@ -116,11 +116,11 @@ class DeclaredPlant(Adapter):
         """
         declared = {name: self._validate_order(name, count) for name, count in tasks.items()}
         done: list[CountedOrder] = []
-        for counted in self._orders(declared, tasks):
+        for counted in self._build_orders(declared, tasks):
             try:
                 self._carry_out(counted)
             except WeirError as error:
-                raise self._undone(done, counted.operator, error) from error
+                raise self._revert_orders(done, counted.operator, error) from error
             done.append(counted)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class DeclaredPlant(Adapter):
         )
         return declared
 
-    def _orders(
+    def _build_orders(
         self, declared: Mapping[str, DeclaredOperator], tasks: Mapping[str, int]
     ) -> list[CountedOrder]:
         """Return the changes to make. Raise if the current number of tasks is unknown."""
@@ -153,7 +153,7 @@ class DeclaredPlant(Adapter):
 
         orders = []
         for name, each in declared.items():
-            seen = tasks_of(each, read_optional)
+            seen = read_task_count(each, read_optional)
             pending = self._get_pending(name, seen)
             order = TaskOrder(seen if pending is None else pending.tasks, tasks[name])
             orders.append(CountedOrder(each, order, seen))
@@ -178,7 +178,7 @@ class DeclaredPlant(Adapter):
     def _carry_out(self, counted: CountedOrder) -> None:
         """Carry out an order. Raise what a call raises, after reverting the calls before it."""
         operator, order = counted.operator, counted.order
-        steps = operator.actuator.steps(order) if operator.actuator else ()
+        steps = operator.actuator.build_steps(order) if operator.actuator else ()
         self._note(counted, order.tasks)  # first: an order without an answer may have been executed
         reached = order.before
         for call, step in steps:
@@ -211,13 +211,15 @@ class DeclaredPlant(Adapter):
         if order.before == order.tasks or operator.actuator is None:
             return ""
         try:
-            for call, step in operator.actuator.steps(TaskOrder(order.tasks, order.before)):
+            for call, step in operator.actuator.build_steps(TaskOrder(order.tasks, order.before)):
                 call.make(step, self._clients)
         except WeirError as error:
             return str(error)
         return ""
 
-    def _undone(self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError) -> WeirError:
+    def _revert_orders(
+        self, done: list[CountedOrder], failed: DeclaredOperator, error: WeirError
+    ) -> WeirError:
         """Return the error, extended by what could not be reverted."""
         left = []
         for order in reversed(done):

@@ -47,7 +47,7 @@ class DryRun:
     error: str
 
 
-def dry_run(
+def make_dry_run(
     declaration: PlantDeclaration,
     environment: Mapping[str, str] = variables.PROCESS,
     transport: httpx.BaseTransport | None = None,
@@ -55,10 +55,10 @@ def dry_run(
     """Make a dry run. Raise nothing: each error is reported with the sensor or order that it concerns."""
     with closing(DeclaredPlant(declaration, environment, transport)) as plant:
         try:
-            topology, error = plant.topology(), ""
+            topology, error = plant.get_topology(), ""
         except WeirError as refused:
             topology, error = None, str(refused)
-        readings = plant.readings()
+        readings = plant.get_readings()
     operators = {} if topology is None else topology.operators
     now = {name: each.parallelism for name, each in operators.items() if each.unknown_tasks is None}
     sensors = tuple(_sensor(declaration, name, reading) for name, reading in readings.items())
@@ -93,4 +93,4 @@ def _order(operator: DeclaredOperator, now: int) -> OrderTrial:
 
 
 def _describe_call(actuator: Actuator, order: TaskOrder) -> tuple[str, ...]:
-    return tuple(call.describe(step) for call, step in actuator.steps(order))
+    return tuple(call.describe(step) for call, step in actuator.build_steps(order))

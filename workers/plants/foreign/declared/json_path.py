@@ -57,9 +57,9 @@ class JsonPath:
 
 def read_path(text: Any, where: str) -> JsonPath:
     """Read a path. Raise `BadInput`, saying what is wrong."""
-    path = JsonPath(fields.text(text, where, MAX_PATH))
+    path = JsonPath(fields.validate_text(text, where, MAX_PATH))
     try:
-        nodes = list(_nodes(jmespath.compile(path.text).parsed))
+        nodes = list(_iterate_nodes(jmespath.compile(path.text).parsed))
     except JMESPathError as error:
         raise BadInput(where, f"is not valid JMESPath: {str(error).splitlines()[0][:200]}") from None
     except RecursionError:
@@ -73,11 +73,11 @@ def read_path(text: Any, where: str) -> JsonPath:
     return path
 
 
-def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _iterate_nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield node
     for child in node["children"]:
         if isinstance(child, Mapping):
-            yield from _nodes(child)
+            yield from _iterate_nodes(child)
 
 
 class _TooLong(Exception):  # noqa: N818

@@ -27,11 +27,11 @@ class Login:
     environment: str = ""
     sent_as: str = BEARER
 
-    def headers(self, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
+    def build_headers(self, environment: Mapping[str, str] = variables.PROCESS) -> dict[str, str]:
         """Return the headers to send. Raise `BadInput` if the variable is not set or can't be sent."""
         if not self.environment:
             return {}
-        secret = variables.secret_named(self.environment, environment)
+        secret = variables.read_secret(self.environment, environment)
         if not secret:
             raise BadInput(
                 "secret_environment", f"names {self.environment}, which is not set in Weir's environment"
@@ -49,7 +49,7 @@ def read_login(document: Mapping[str, Any], where: str) -> Login:
     """Read the login of a sensor, server, or call. Raise `BadInput`, naming the field."""
     name = document.get("secret_environment", "")
     if name:
-        checks.text().validate(name, f"{where}.secret_environment")
+        checks.accept_text().validate(name, f"{where}.secret_environment")
         egress.check_secret_name(name, f"{where}.secret_environment")
     sent_as = document.get("secret_as", BEARER)
     if sent_as not in (BEARER, BASIC) and not (isinstance(sent_as, str) and HEADER.match(sent_as)):

@@ -29,7 +29,7 @@ Known = Callable[[Quantity | None], float | None]
 KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 
 
-def topology_of(
+def build_topology(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
     """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands; of an
@@ -39,37 +39,37 @@ def topology_of(
     """
     is_silent = not any(reading.error is None and reading.value is not None for reading in readings.values())
 
-    def tasks(quantity: Quantity | None) -> float | None:
+    def get_quantity_value(quantity: Quantity | None) -> float | None:
         return readings[quantity].get_value() if isinstance(quantity, str) else quantity
 
     def read_optional(declared: DeclaredOperator, measure: str) -> float | None:
-        return _measured(declared, measure, readings)
+        return _find_usable_value(declared, measure, readings)
 
     given: dict[str, float | None] = {}  # the output of each operator per second
     operators: dict[str, MeasuredOperator] = {}
     links: list[Link] = []
     for declared in declaration.operators.values():
         if declared.is_source:
-            operators[declared.name] = _source(declared, read_optional, declaration.window_seconds)
+            operators[declared.name] = _build_source(declared, read_optional, declaration.window_seconds)
             given[declared.name] = read_optional(declared, "out_per_second")
             continue
-        rates = _rates(declared, read_optional, given)
+        rates = _compute_rates(declared, read_optional, given)
         given[declared.name] = rates[1]
         try:
-            count = tasks_of(declared, tasks)
-            operators[declared.name] = _operator(
+            count = read_task_count(declared, get_quantity_value)
+            operators[declared.name] = _build_operator(
                 declared, count, read_optional, rates, declaration.window_seconds
             )
         except (PlantUnavailable, InvalidPlantResponse) as error:
             if is_silent:
                 raise
-            operators[declared.name] = _operator_of_unknown_tasks(declared, read_optional, str(error))
+            operators[declared.name] = _build_uncounted_operator(declared, read_optional, str(error))
         wait = _wait_seconds(declared, read_optional, rates)
         links += [Link(before, declared.name, wait) for before in declared.after]
     return MeasuredTopology(plant, at, declaration.window_seconds, operators, tuple(links))
 
 
-def judged_readings(
+def mark_unusable_readings(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading]
 ) -> Mapping[str, SensorReading]:
     """Return the readings; a reading that is unusable as a measure keeps its value and gets the reason."""
@@ -78,25 +78,25 @@ def judged_readings(
         for measure, sensor in declared.measures.items():
             if not isinstance(sensor, str) or readings[sensor].error is not None:
                 continue
-            if why := _fault(declared, measure, readings[sensor].value):
+            if why := _explain_unusable_value(declared, measure, readings[sensor].value):
                 judged[sensor] = replace(
                     readings[sensor], error=InvalidPlantResponse(f"Sensor {sensor} returned {why}")
                 )
     return judged
 
 
-def _measured(
+def _find_usable_value(
     declared: DeclaredOperator, measure: str, readings: Mapping[str, SensorReading]
 ) -> float | None:
     quantity = declared.measures.get(measure)
     if not isinstance(quantity, str):
         return quantity
     reading = readings[quantity]
-    is_usable = reading.error is None and not _fault(declared, measure, reading.value)
+    is_usable = reading.error is None and not _explain_unusable_value(declared, measure, reading.value)
     return reading.value if is_usable else None
 
 
-def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str:
+def _explain_unusable_value(declared: DeclaredOperator, measure: str, value: float | None) -> str:
     """Return why the value can't be the measure, or "" if it can.
 
     A difference, or a -1 that means "unknown", can't be used. A share far above 1 would make service times
@@ -114,7 +114,7 @@ def _fault(declared: DeclaredOperator, measure: str, value: float | None) -> str
     return ""
 
 
-def tasks_of(declared: DeclaredOperator, known: Known) -> int:
+def read_task_count(declared: DeclaredOperator, known: Known) -> int:
     """Return the current number of tasks. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
     value = known(declared.tasks)
     if value is None:
@@ -127,7 +127,7 @@ def tasks_of(declared: DeclaredOperator, known: Known) -> int:
     return round(value)
 
 
-def _source(declared: DeclaredOperator, known: KnownMeasure, window_seconds: float) -> MeasuredOperator:
+def _build_source(declared: DeclaredOperator, known: KnownMeasure, window_seconds: float) -> MeasuredOperator:
     out = known(declared, "out_per_second")
     failed = known(declared, "failed_per_second")
     acked = None if out is None or failed is None else max(0.0, out - failed)
@@ -145,7 +145,7 @@ def _source(declared: DeclaredOperator, known: KnownMeasure, window_seconds: flo
     )
 
 
-def _rates(
+def _compute_rates(
     declared: DeclaredOperator, known: KnownMeasure, given: Mapping[str, float | None]
 ) -> tuple[float | None, float | None]:
     """Return (arrivals, output) per second."""
@@ -157,7 +157,7 @@ def _rates(
     return comes, comes if goes is None and "out_per_second" not in declared.measures else goes
 
 
-def _operator(
+def _build_operator(
     declared: DeclaredOperator,
     tasks: int,
     known: KnownMeasure,
@@ -189,11 +189,12 @@ def _operator(
         declared.maximum,
         fixed,
         waiting=known(declared, "waiting_events"),
-        tasks=({name: _bounded(value, MAX_TASK_MEASURE) for name, value in measures.items()},) * rows,
+        tasks=({name: _drop_excessive_value(value, MAX_TASK_MEASURE) for name, value in measures.items()},)
+        * rows,
     )
 
 
-def _operator_of_unknown_tasks(
+def _build_uncounted_operator(
     declared: DeclaredOperator, known: KnownMeasure, reason: str
 ) -> MeasuredOperator:
     fixed = None if declared.actuator else ONLY_SEEN
@@ -225,10 +226,10 @@ def _wait_seconds(
     if seconds is not None or waiting is None:
         return seconds
     rate = rates[0] or rates[1]
-    return 0.0 if waiting == 0 else _bounded(waiting / rate, MAX_MEASURED) if rate else None
+    return 0.0 if waiting == 0 else _drop_excessive_value(waiting / rate, MAX_MEASURED) if rate else None
 
 
-def _bounded(value: float | None, most: float) -> float | None:
+def _drop_excessive_value(value: float | None, most: float) -> float | None:
     """Return the value, or None if it exceeds the limit of a topology.
 
     That happens, for example, if arrivals are close to 0.

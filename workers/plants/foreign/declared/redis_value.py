@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import redis
 
-from queues.documents import decoded_text
+from queues.documents import decode_text
 from queues.errors import BadInput
 from workers.plants.foreign import redis_client
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -52,14 +52,14 @@ def read_command(text: str, where: str) -> tuple[str, ...]:
     return (name.upper(), *rest)
 
 
-def one_number(name: str, address: str, command: Sequence[str]) -> Any:
+def read_single_value(name: str, address: str, command: Sequence[str]) -> Any:
     """Return the server's answer, or None if the value does not exist.
 
     `name` appears in error messages; the address never does, because it contains a password. Raise
     `PlantUnavailable` and `InvalidPlantResponse`.
     """
     # One connection per reading: sensors are few, and a server that moved is found again.
-    with redis_client.client_of(name, address) as server:
+    with redis_client.open_client(name, address) as server:
         try:
             return _answer(name, server, command)
         except (redis.ConnectionError, redis.TimeoutError) as error:
@@ -78,9 +78,9 @@ def _answer(name: str, server: redis.Redis, command: Sequence[str]) -> Any:
     kind, *rest = command
     if kind == "GET":
         text = cast(bytes, server.getrange(rest[0], 0, MAX_NUMBER))
-        return decoded_text(text, "replace") or None
+        return decode_text(text, "replace") or None
     if kind == "HGET" and server.hstrlen(rest[0], rest[1]) > MAX_NUMBER:
         raise InvalidPlantResponse(f"{name}: {rest[0]} {rest[1]} does not contain a number.")
     untyped: Any = server
     text = untyped.execute_command(*command)
-    return decoded_text(text, "replace") if isinstance(text, bytes) else text
+    return decode_text(text, "replace") if isinstance(text, bytes) else text

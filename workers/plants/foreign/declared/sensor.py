@@ -126,7 +126,7 @@ def read_server(document: Any, where: str) -> Server:
     """Read an address, or {url, secret_environment, secret_as}."""
     given = {"url": document} if isinstance(document, str) else document
     fields.check_mapping(given, where, ("url", *login.KEYS), required=("url",))
-    return Server(_url(given["url"], where), read_login(given, where))
+    return Server(_read_url(given["url"], where), read_login(given, where))
 
 
 def read_sensor(name: str, document: Any, where: str, server: Server | None) -> DeclaredSensor:
@@ -139,11 +139,11 @@ def read_sensor(name: str, document: Any, where: str, server: Server | None) -> 
     return DeclaredSensor(
         name,
         _SOURCES[kinds[0]](document, where, server),
-        _short(document, "title", where, MAX_TITLE),
-        _short(document, "unit", where, MAX_UNIT),
-        float(checks.number(-1e12, 1e12).validate(document.get("times", 1.0), f"{where}.times")),
+        _read_short_text(document, "title", where, MAX_TITLE),
+        _read_short_text(document, "unit", where, MAX_UNIT),
+        float(checks.accept_number(-1e12, 1e12).validate(document.get("times", 1.0), f"{where}.times")),
         bool(checks.FLAG.validate(document.get("counter", False), f"{where}.counter")),
-        fields.seconds(document.get("every_seconds", 0.0), f"{where}.every_seconds"),
+        fields.validate_seconds(document.get("every_seconds", 0.0), f"{where}.every_seconds"),
     )
 
 
@@ -152,7 +152,7 @@ def resolve_file(name: str, where: str) -> Path:
 
     Raise `Forbidden` for a file outside of the folders that an administrator allows.
     """
-    folders = [Path(word).resolve() for word in variables.PLANT_FILES.words()]
+    folders = [Path(word).resolve() for word in variables.PLANT_FILES.get_words()]
     path = Path(name).resolve()
     if not Path(name).is_absolute() or not any(path.is_relative_to(folder) for folder in folders):
         allowed = ", ".join(str(folder) for folder in folders) or "none"
@@ -163,7 +163,7 @@ def resolve_file(name: str, where: str) -> Path:
     return path
 
 
-def _promql(document: Mapping[str, Any], where: str, server: Server | None) -> PromqlSource:
+def _read_promql_source(document: Mapping[str, Any], where: str, server: Server | None) -> PromqlSource:
     own = server
     if "prometheus" in document:
         own = read_server(
@@ -172,54 +172,56 @@ def _promql(document: Mapping[str, Any], where: str, server: Server | None) -> P
         )
     if own is None:
         raise BadInput(f"{where}.prometheus", "is missing; set the server's address here or for the plant")
-    return PromqlSource(own, fields.text(document["promql"], f"{where}.promql", MAX_QUERY))
+    return PromqlSource(own, fields.validate_text(document["promql"], f"{where}.promql", MAX_QUERY))
 
 
-def _sql(document: Mapping[str, Any], where: str, server: Server | None) -> SqlSource:
-    name = fields.text(document.get("database"), f"{where}.database")
+def _read_sql_source(document: Mapping[str, Any], where: str, server: Server | None) -> SqlSource:
+    name = fields.validate_text(document.get("database"), f"{where}.database")
     egress.check_secret_name(name, f"{where}.database")
-    query = fields.text(document["sql"], f"{where}.sql", MAX_QUERY).strip().rstrip(";")
+    query = fields.validate_text(document["sql"], f"{where}.sql", MAX_QUERY).strip().rstrip(";")
     if not query.lower().startswith(SQL_BEGINS) or ";" in query:
         raise BadInput(f"{where}.sql", f"must be one query that starts with {', '.join(SQL_BEGINS)}")
     return SqlSource(name, query)
 
 
 def _redis(document: Mapping[str, Any], where: str, server: Server | None) -> RedisSource:
-    name = fields.text(document.get("server"), f"{where}.server")
+    name = fields.validate_text(document.get("server"), f"{where}.server")
     egress.check_secret_name(name, f"{where}.server")
-    command = fields.text(document["redis"], f"{where}.redis", MAX_QUERY)
+    command = fields.validate_text(document["redis"], f"{where}.redis", MAX_QUERY)
     return RedisSource(name, read_command(command, f"{where}.redis"))
 
 
-def _http(document: Mapping[str, Any], where: str, server: Server | None) -> HttpSource:
+def _read_http_source(document: Mapping[str, Any], where: str, server: Server | None) -> HttpSource:
     path = read_path(document.get("json"), f"{where}.json")
-    return HttpSource(_url(document["url"], f"{where}.url"), path, read_login(document, where))
+    return HttpSource(_read_url(document["url"], f"{where}.url"), path, read_login(document, where))
 
 
-def _file(document: Mapping[str, Any], where: str, server: Server | None) -> FileSource:
-    name = fields.text(document["file"], f"{where}.file", 1_000)
+def _read_file_source(document: Mapping[str, Any], where: str, server: Server | None) -> FileSource:
+    name = fields.validate_text(document["file"], f"{where}.file", 1_000)
     resolve_file(name, f"{where}.file")
     path = read_path(document["json"], f"{where}.json") if "json" in document else JsonPath()
-    fresh_seconds = fields.seconds(document.get("fresh_seconds", FRESH_SECONDS), f"{where}.fresh_seconds")
+    fresh_seconds = fields.validate_seconds(
+        document.get("fresh_seconds", FRESH_SECONDS), f"{where}.fresh_seconds"
+    )
     return FileSource(name, path, fresh_seconds)
 
 
 _Read = Callable[[Mapping[str, Any], str, Server | None], Source]
 _SOURCES: Mapping[str, _Read] = {
-    "promql": _promql,
-    "sql": _sql,
+    "promql": _read_promql_source,
+    "sql": _read_sql_source,
     "redis": _redis,
-    "url": _http,
-    "file": _file,
+    "url": _read_http_source,
+    "file": _read_file_source,
 }
 
 
-def _url(value: Any, where: str) -> str:
-    text = fields.text(value, where, 1_000)
+def _read_url(value: Any, where: str) -> str:
+    text = fields.validate_text(value, where, 1_000)
     egress.check_url(text, where)
     return text
 
 
-def _short(document: Mapping[str, Any], key: str, where: str, most: int) -> str:
+def _read_short_text(document: Mapping[str, Any], key: str, where: str, most: int) -> str:
     value = document.get(key, "")
-    return fields.text(value, f"{where}.{key}", most) if value != "" else ""
+    return fields.validate_text(value, f"{where}.{key}", most) if value != "" else ""

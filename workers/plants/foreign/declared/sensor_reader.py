@@ -18,9 +18,9 @@ from typing import Any
 import orjson
 
 from queues import environment as variables
-from queues.documents import decoded_text, parse_json
+from queues.documents import decode_text, parse_json
 from queues.errors import BadInput, WeirError
-from queues.text.numbers import measured_number
+from queues.text.numbers import parse_measured_number
 from workers.plants.foreign.answer_limit import round_seconds
 from workers.plants.foreign.declared import redis_value, sql
 from workers.plants.foreign.declared.clients import ServerClients
@@ -82,7 +82,7 @@ class SensorReader:
         groups: dict[object, list[DeclaredSensor]] = {}
         for sensor in wanted:
             if self._is_due(sensor, now):
-                groups.setdefault(_question(sensor), []).append(sensor)
+                groups.setdefault(_build_source_key(sensor), []).append(sensor)
         asked = {
             sensor.name: answer
             for sensors in groups.values()
@@ -118,12 +118,12 @@ class SensorReader:
             )
         reading = asked.result()[sensor.name]
         if reading.error is None:
-            value = self._rate(sensor.name, reading.value, now) if sensor.counter else reading.value
+            value = self._compute_rate(sensor.name, reading.value, now) if sensor.counter else reading.value
             reading = SensorReading(None if value is None else sensor.times * value, None, reading.seconds)
             self._kept[sensor.name] = now, reading
         return reading
 
-    def _rate(self, name: str, value: float | None, now: float) -> float | None:
+    def _compute_rate(self, name: str, value: float | None, now: float) -> float | None:
         """Return the increase per second over the window; None until two values since the last decrease."""
         counted = self._counted.setdefault(name, deque())
         if value is None:
@@ -151,13 +151,13 @@ class SensorReader:
         source = sensor.source
         if isinstance(source, PromqlSource):
             client, path = self._clients.resolve(source.server.url, source.server.login)
-            return PrometheusClient(client, path).value(source.query)
+            return PrometheusClient(client, path).query_value(source.query)
         if isinstance(source, SqlSource):
-            address = _address(source.database, "database", self._clients.environment)
-            return sql.one_value(source.database, address, source.query)
+            address = _read_address(source.database, "database", self._clients.environment)
+            return sql.query_single_value(source.database, address, source.query)
         if isinstance(source, RedisSource):
-            address = _address(source.server, "server", self._clients.environment)
-            return redis_value.one_number(source.server, address, source.command)
+            address = _read_address(source.server, "server", self._clients.environment)
+            return redis_value.read_single_value(source.server, address, source.command)
         if isinstance(source, FileSource):
             return _read_file(source)
         client, path = self._clients.resolve(source.url, source.login)
@@ -167,7 +167,7 @@ class SensorReader:
         return document
 
 
-def _question(sensor: DeclaredSensor) -> object:
+def _build_source_key(sensor: DeclaredSensor) -> object:
     """Return a key: sensors with an equal key can be read from one answer."""
     source = sensor.source
     if isinstance(source, HttpSource):
@@ -181,7 +181,7 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
     try:
         if refused is not None:
             raise refused
-        return SensorReading(_number(sensor, answer), None, seconds)
+        return SensorReading(_parse_number(sensor, answer), None, seconds)
     except WeirError as error:
         kind = PlantUnavailable if isinstance(error, PlantUnavailable) else InvalidPlantResponse
         said = kind(f"Sensor {sensor.name}: {str(error).rstrip('.')}.")
@@ -192,7 +192,7 @@ def _read(sensor: DeclaredSensor, answer: Any, refused: Exception | None, second
     return SensorReading(None, said, seconds)
 
 
-def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
+def _parse_number(sensor: DeclaredSensor, answer: Any) -> float | None:
     source = sensor.source
     value = source.path.read(answer) if isinstance(source, HttpSource | FileSource) else answer
     if value is None:
@@ -200,7 +200,7 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     if isinstance(value, bool | list | dict):
         raise InvalidPlantResponse("the source returned no number")
     try:
-        number = measured_number(value)
+        number = parse_measured_number(value)
     except (TypeError, ValueError):
         raise InvalidPlantResponse(
             f"the source returned {str(value)[:40]!r}, which is not a number"
@@ -208,9 +208,9 @@ def _number(sensor: DeclaredSensor, answer: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _address(variable: str, field: str, environment: Mapping[str, str]) -> str:
+def _read_address(variable: str, field: str, environment: Mapping[str, str]) -> str:
     """Return the address in the variable. Raise `BadInput` if it is not set."""
-    address = variables.secret_named(variable, environment)
+    address = variables.read_secret(variable, environment)
     if not address:
         raise BadInput(field, f"names {variable}, which is not set in Weir's environment")
     return address
@@ -233,7 +233,7 @@ def _read_file(source: FileSource) -> Any:
     if len(content) > MAX_FILE_BYTES:
         raise InvalidPlantResponse(f"{source.file} has more than {MAX_FILE_BYTES} bytes")
     if not source.path.text:
-        return decoded_text(content, "replace").strip() or None
+        return decode_text(content, "replace").strip() or None
     try:
         return parse_json(content)
     except (orjson.JSONDecodeError, RecursionError):

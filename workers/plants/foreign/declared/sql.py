@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from queues.errors import connection_reason, first_line
+from queues.errors import describe_connection_error, get_first_line
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 SQL_SECONDS = 2.0
@@ -37,7 +37,7 @@ _SQLITE_ALLOWED = {
 }
 
 
-def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
+def query_single_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS) -> Any:
     """Return the only value of the only row, or None if there is no row.
 
     `name` appears in error messages; the address never does, because it contains a password. Raise
@@ -45,9 +45,9 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
     """
     scheme = address.partition("://")[0]
     if scheme == "sqlite":
-        rows = _sqlite(name, address, query, seconds)
+        rows = _query_sqlite(name, address, query, seconds)
     elif scheme in ("postgres", "postgresql"):
-        rows = _postgres(name, address, query, seconds)
+        rows = _query_postgres(name, address, query, seconds)
     else:
         raise InvalidPlantResponse(
             f"{name} does not contain an address that starts with postgresql:// or sqlite://."
@@ -60,7 +60,7 @@ def one_value(name: str, address: str, query: str, seconds: float = SQL_SECONDS)
     return rows[0][0]
 
 
-def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
+def _query_sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
     path = address.removeprefix("sqlite://").removeprefix("/")
     deadline = time.monotonic() + seconds
     try:
@@ -80,7 +80,7 @@ def _sqlite(name: str, address: str, query: str, seconds: float) -> list[Any]:
         raise InvalidPlantResponse(f"{name}: {error}.") from None
 
 
-def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
+def _query_postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
     milliseconds = round(1_000 * seconds)
     options = f"-c statement_timeout={milliseconds} -c default_transaction_read_only=on -c lock_timeout=500"
     late = PlantUnavailable(f"{name}: the query took more than {seconds:g} s.")
@@ -100,10 +100,10 @@ def _postgres(name: str, address: str, query: str, seconds: float) -> list[Any]:
         if ended.is_set():
             raise late from None
         raise PlantUnavailable(
-            f"{name}: the request to the database failed ({connection_reason(error)})."
+            f"{name}: the request to the database failed ({describe_connection_error(error)})."
         ) from None
     except psycopg.Error as error:
-        raise InvalidPlantResponse(f"{name}: {first_line(error)}.") from None
+        raise InvalidPlantResponse(f"{name}: {get_first_line(error)}.") from None
 
 
 def _open_connection(name: str, address: str, options: str) -> "psycopg.Connection[Any]":

@@ -13,5 +13,5 @@ ADAPTER = AdapterKind(
     options={"job": PlantOption("name or id of the job; empty if only one is running", "Job")},
     example="http://flink.example:8081",
     patience=ConvergenceTimeout(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
-    make=lambda address: FlinkPlant(address.client(), address.option("job")),
+    make=lambda address: FlinkPlant(address.create_client(), address.get_option("job")),
 )

@@ -33,10 +33,10 @@ from controllers.parallelism.measured_topology import (
     MeasuredTopology,
 )
 from queues.checks import is_number
-from queues.text.numbers import measured_number
+from queues.text.numbers import parse_measured_number
 from workers.documents.plants import PlantSection
-from workers.pipeline.status.task_measures import WorkSample, measures
-from workers.plants.foreign.client import PlantClient, first_error
+from workers.pipeline.status.task_measures import WorkSample, compute_measures
+from workers.plants.foreign.client import PlantClient, find_first_error
 from workers.plants.foreign.flink import sections
 from workers.plants.foreign.kind import Adapter
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -106,19 +106,19 @@ class FlinkPlant(Adapter):
         self._submitted: tuple[str, float | None] = ("", None)  # (job, start time in seconds since 1970)
         self._rescaled: dict[str, str] = {}  # rescale id → what it changed
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology. Measures are unknown before the second check.
 
         Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
-        job = self._job()
+        job = self._read_job()
         if job.shape != self._shape:
             self._recent.clear()
             self._shape = job.shape
         sample = FlinkSample(
-            self._monotonic(), {vertex.id: self._values(job, vertex) for vertex in job.vertices}
+            self._monotonic(), {vertex.id: self._read_values(job, vertex) for vertex in job.vertices}
         )
-        if self._job().shape != job.shape:
+        if self._read_job().shape != job.shape:
             raise PlantUnavailable(f"{self._client.name}: the job was rescaled during the observation.")
         if self._is_news(sample):
             self._recent.append(sample)
@@ -127,36 +127,38 @@ class FlinkPlant(Adapter):
             self._submitted = job.id, None if job.seconds is None else self._clock() - job.seconds
         while len(self._recent) > 2 and self._recent[1].at <= sample.at - WINDOW_SECONDS:
             self._recent.popleft()
-        return self._topology(job, self._free_slots(), self._requirements(job))
+        return self._build_topology(job, self._free_slots(), self._read_requirements(job))
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set tasks; the cluster rescales the job within seconds. Raise as `Elastic` says."""
-        job = self._job()
+        job = self._read_job()
         path = f"jobs/{job.id}/resource-requirements"
         now = self._get_mapping(path)
-        self._topology(job, self._free_slots(), now).check_tasks(tasks)
+        self._build_topology(job, self._free_slots(), now).check_tasks(tasks)
         ids = {name: vertex.id for name, vertex in name_vertices(job.vertices).items()}
         wanted = {
             **now,
             **{
-                ids[name]: {"parallelism": {"lowerBound": _least(now, ids[name]), "upperBound": count}}
+                ids[name]: {
+                    "parallelism": {"lowerBound": _get_lower_bound(now, ids[name]), "upperBound": count}
+                }
                 for name, count in tasks.items()
             },
         }
         if wanted != now:
             status, answer = self._client.ask("PUT", path, wanted)
             if status != 200:
-                message = first_error(answer)[1]
+                message = find_first_error(answer)[1]
                 raise InvalidPlantResponse(f"{self._client.name} rejected the rescale ({status}): {message}")
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return the back-pressure, rescales, checkpoints, and exceptions of the job that `topology` saw."""
         if self._seen is None:
             return ()
         names = {vertex.id: name for name, vertex in name_vertices(self._seen.vertices).items()}
         return sections.build_sections(self._client, self._seen.id, names, self._rescaled)
 
-    def lives(self) -> Mapping[str, float]:
+    def get_start_times(self) -> Mapping[str, float]:
         """Return the start time of the job for each vertex.
 
         A job that is submitted again under its name is another one.
@@ -179,7 +181,7 @@ class FlinkPlant(Adapter):
         status, document = self._client.ask("GET", path, **query)
         if status != 200:
             raise InvalidPlantResponse(
-                f"{self._client.name} rejected the request ({status}): {first_error(document)[1]}"
+                f"{self._client.name} rejected the request ({status}): {find_first_error(document)[1]}"
             )
         return document
 
@@ -191,18 +193,18 @@ class FlinkPlant(Adapter):
             )
         return document
 
-    def _job(self) -> FlinkJob:
+    def _read_job(self) -> FlinkJob:
         try:
-            document = self._get(f"jobs/{self._id()}")
+            document = self._get(f"jobs/{self._find_job_id()}")
             if document["state"] != "RUNNING":
                 raise PlantUnavailable(f"{self._client.name}: the job is {document['state']}.")
-            return job_of(document)
+            return parse_job(document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidPlantResponse(
                 f"{self._client.name} returned an invalid Flink job ({error!r})."
             ) from error
 
-    def _id(self) -> str:
+    def _find_job_id(self) -> str:
         jobs = self._get("jobs/overview")["jobs"]
         running = [job for job in jobs if job["state"] not in ("FINISHED", "CANCELED", "FAILED")]
         fitting = [job for job in running if self._wanted in ("", job["jid"], job["name"])]
@@ -228,12 +230,12 @@ class FlinkPlant(Adapter):
         free = self._get_mapping("overview").get("slots-available")
         return min(MAX_TASKS, max(0, int(free))) if is_number(free) else 0
 
-    def _requirements(self, job: FlinkJob) -> Mapping[str, Any]:
+    def _read_requirements(self, job: FlinkJob) -> Mapping[str, Any]:
         """Return the requirements of each vertex, by id; empty if the scheduler has none."""
         status, document = self._client.ask("GET", f"jobs/{job.id}/resource-requirements")
         return document if status == 200 and isinstance(document, dict) else {}
 
-    def _values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
+    def _read_values(self, job: FlinkJob, vertex: Vertex) -> tuple[tuple[float | None, ...], ...]:
         wanted = (*RECORDS, BUSY)
         values: dict[str, float | None] = {}
         try:
@@ -241,7 +243,7 @@ class FlinkPlant(Adapter):
                 subtasks = range(first, min(first + SUBTASKS_AT_ONCE, vertex.parallelism))
                 names = [f"{subtask}.{name}" for subtask in subtasks for name in wanted]
                 rows = self._get(f"jobs/{job.id}/vertices/{vertex.id}/metrics", get=",".join(names))
-                values |= {row["id"]: _number(row["value"]) for row in rows}
+                values |= {row["id"]: _parse_number(row["value"]) for row in rows}
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidPlantResponse(
                 f"{self._client.name} returned invalid Flink metrics ({error!r})."
@@ -250,7 +252,9 @@ class FlinkPlant(Adapter):
             tuple(values.get(f"{subtask}.{name}") for name in wanted) for subtask in range(vertex.parallelism)
         )
 
-    def _topology(self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]) -> MeasuredTopology:
+    def _build_topology(
+        self, job: FlinkJob, free_slots: int, requirements: Mapping[str, Any]
+    ) -> MeasuredTopology:
         """Return the topology.
 
         Vertices share slots, with a subtask of each in one slot: a job takes as many slots as its widest
@@ -263,8 +267,12 @@ class FlinkPlant(Adapter):
         for vertex in job.vertices:
             own[vertex.slots] = max(own.get(vertex.slots, 1), vertex.parallelism)
         operators = {
-            name: self._operator(
-                name, vertex, _least(requirements, vertex.id), free_slots + own[vertex.slots], window
+            name: self._build_operator(
+                name,
+                vertex,
+                _get_lower_bound(requirements, vertex.id),
+                free_slots + own[vertex.slots],
+                window,
             )
             for name, vertex in vertices.items()
         }
@@ -273,19 +281,25 @@ class FlinkPlant(Adapter):
         )
         return MeasuredTopology(self._client.name, self._clock(), window or WINDOW_SECONDS, operators, links)
 
-    def _operator(self, name: str, vertex: Vertex, least: int, slots: int, window: float) -> MeasuredOperator:
-        tasks = tuple(self._task(vertex, subtask, window) for subtask in range(vertex.parallelism))
+    def _build_operator(
+        self, name: str, vertex: Vertex, least: int, slots: int, window: float
+    ) -> MeasuredOperator:
+        tasks = tuple(
+            self._compute_task_measures(vertex, subtask, window) for subtask in range(vertex.parallelism)
+        )
         kind, fixed = ("operator", self._autoscaled) if vertex.inputs else ("source", NOT_SET)
         most = max(least, min(vertex.most, slots))
         known = tasks if all(tasks) else ()  # sums over a part of the tasks would be too small
         return MeasuredOperator(name, kind, vertex.parallelism, least, most, fixed, tasks=known)
 
-    def _task(self, vertex: Vertex, subtask: int, window: float) -> Mapping[str, float | None]:
-        samples = list(_samples(self._recent, vertex.id, subtask))
+    def _compute_task_measures(
+        self, vertex: Vertex, subtask: int, window: float
+    ) -> Mapping[str, float | None]:
+        samples = list(_iterate_samples(self._recent, vertex.id, subtask))
         if not samples or not window:
             return {}
         known_seconds = sum(sample.elapsed_seconds for sample in samples)
-        task_measures = measures(samples, known_seconds)
+        task_measures = compute_measures(samples, known_seconds)
         for name in COUNTS:
             task_measures[name] = (task_measures[name] or 0.0) * window / known_seconds
         if not vertex.inputs:  # the input of a source is not counted
@@ -295,7 +309,7 @@ class FlinkPlant(Adapter):
         return task_measures | {"latency_seconds": task_measures["service_seconds"], "latency_variance": None}
 
 
-def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
+def _iterate_samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator[WorkSample]:
     """Yield the samples between checks in which all values are known and no counter fell."""
     for before, after in pairwise(samples):
         elapsed = after.at - before.at
@@ -308,7 +322,7 @@ def _samples(samples: deque[FlinkSample], vertex: str, subtask: int) -> Iterator
             yield WorkSample(elapsed, came, round(came), round(gave), busy_seconds)
 
 
-def job_of(document: Mapping[str, Any]) -> FlinkJob:
+def parse_job(document: Mapping[str, Any]) -> FlinkJob:
     """Read a job from `/jobs/{id}`. Raise `KeyError`, `TypeError` or `ValueError` for another document."""
     inputs = {
         node["id"]: tuple(edge["id"] for edge in node.get("inputs", ())) for node in document["plan"]["nodes"]
@@ -317,7 +331,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
         Vertex(
             str(row["id"]),
             str(row["name"]),
-            _tasks(row["parallelism"]),
+            _parse_task_count(row["parallelism"]),
             int(row["maxParallelism"]) if int(row["maxParallelism"]) > 0 else MAX_TASKS,
             inputs.get(row["id"], ()),
             str(row.get("slotSharingGroupId") or ""),
@@ -334,7 +348,7 @@ def job_of(document: Mapping[str, Any]) -> FlinkJob:
     return FlinkJob(str(document["jid"]), vertices, (document["jid"], *started), seconds)
 
 
-def _tasks(count: Any) -> int:
+def _parse_task_count(count: Any) -> int:
     """Return the number of tasks. Raise `ValueError` for a number that would exhaust the memory."""
     if not 0 <= (number := int(count)) <= MAX_TASKS:
         raise ValueError(f"{number:.6g} tasks")
@@ -353,7 +367,7 @@ def name_vertices(vertices: tuple[Vertex, ...]) -> dict[str, Vertex]:
     return vertices_by_name
 
 
-def _least(requirements: Mapping[str, Any], vertex: str) -> int:
+def _get_lower_bound(requirements: Mapping[str, Any], vertex: str) -> int:
     """Return the lower bound of the vertex, 1 by default."""
     try:
         return max(1, int(requirements[vertex]["parallelism"]["lowerBound"]))
@@ -361,10 +375,10 @@ def _least(requirements: Mapping[str, Any], vertex: str) -> int:
         return 1
 
 
-def _number(text: Any) -> float | None:
+def _parse_number(text: Any) -> float | None:
     """Return a number. Flink writes numbers as text, and NaN for unknown; any other text is unknown, too."""
     try:
-        value = measured_number(text)
+        value = parse_measured_number(text)
     except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) else None

@@ -124,14 +124,14 @@ def build_sections(
     `PlantUnavailable` and `InvalidPlantResponse`.
     """
     return [
-        _readable(client, "Back-pressure", lambda: _pressure(client, job, names)),
-        _readable(client, "Rescales", lambda: _rescales(client, job, rescaled)),
-        _readable(client, "Checkpoints", lambda: _checkpoints(client, job)),
-        _readable(client, "Exceptions", lambda: _exceptions(client, job)),
+        _read_section(client, "Back-pressure", lambda: _build_pressure_section(client, job, names)),
+        _read_section(client, "Rescales", lambda: _build_rescales_section(client, job, rescaled)),
+        _read_section(client, "Checkpoints", lambda: _build_checkpoints_section(client, job)),
+        _read_section(client, "Exceptions", lambda: _build_exceptions_section(client, job)),
     ]
 
 
-def _readable(client: PlantClient, title: str, read: Callable[[], PlantSection]) -> PlantSection:
+def _read_section(client: PlantClient, title: str, read: Callable[[], PlantSection]) -> PlantSection:
     try:
         return read()
     except BadDocument as error:
@@ -146,7 +146,7 @@ def _ask(client: PlantClient, path: str, kind: type[Answer], **query: Any) -> An
     return convert(kind, document, path.rpartition("/")[2]) if status == 200 else None
 
 
-def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantSection:
+def _build_pressure_section(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantSection:
     rows: list[list[Value]] = []
     for vertex, name in list(names.items())[:MAX_VERTICES]:
         pressure = _ask(client, f"jobs/{job}/vertices/{vertex}/backpressure", VertexPressure)
@@ -155,10 +155,10 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
             [
                 name,
                 (pressure.level if pressure else None) or "not measured yet",
-                _percent([task.ratio for task in tasks], max),
-                _percent([task.ratio for task in tasks], fmean),
-                _percent([task.busy for task in tasks], fmean),
-                _percent([task.idle for task in tasks], fmean),
+                _compute_percent([task.ratio for task in tasks], max),
+                _compute_percent([task.ratio for task in tasks], fmean),
+                _compute_percent([task.busy for task in tasks], fmean),
+                _compute_percent([task.idle for task in tasks], fmean),
             ]
         )
     left = len(names) - len(rows)
@@ -172,7 +172,7 @@ def _pressure(client: PlantClient, job: str, names: Mapping[str, str]) -> PlantS
     )
 
 
-def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
+def _build_rescales_section(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantSection:
     status, document = client.ask("GET", f"jobs/{job}/rescales/history")
     rescales = convert(FlinkRescales, {"rescales": document}, "history").rescales if status == 200 else []
     rescales = rescales[:MAX_ROWS]
@@ -183,12 +183,12 @@ def _rescales(client: PlantClient, job: str, rescaled: dict[str, str]) -> PlantS
         columns=["Started, UTC", "Tasks", "Cause", "State", "Duration, s", "Termination reason"],
         rows=[
             [
-                _time(rescale.start_timestamp_in_millis),
+                _format_time(rescale.start_timestamp_in_millis),
                 rescaled.get(rescale.rescale_uuid, "not requested yet"),
-                _plain(rescale.trigger_cause),
-                _plain(rescale.terminal_state) or "in progress",
+                _format_plain_name(rescale.trigger_cause),
+                _format_plain_name(rescale.terminal_state) or "in progress",
                 _span(rescale.start_timestamp_in_millis, rescale.end_timestamp_in_millis),
-                _plain(rescale.terminated_reason),
+                _format_plain_name(rescale.terminated_reason),
             ]
             for rescale in rescales
         ],
@@ -203,12 +203,12 @@ def _ask_for_details(
     ended = [rescale.rescale_uuid for rescale in shown if rescale.terminal_state]
     for uuid in [rescale for rescale in ended if UUID.match(rescale) and rescale not in rescaled][:MAX_ASKED]:
         if (detail := _ask(client, f"jobs/{job}/rescales/details/{uuid}", FlinkRescale)) is not None:
-            rescaled[uuid] = _changes(list(detail.vertices.values()))
+            rescaled[uuid] = _describe_changes(list(detail.vertices.values()))
     for uuid in set(rescaled) - {rescale.rescale_uuid for rescale in shown}:
         del rescaled[uuid]
 
 
-def _checkpoints(client: PlantClient, job: str) -> PlantSection:
+def _build_checkpoints_section(client: PlantClient, job: str) -> PlantSection:
     checkpoints = _ask(client, f"jobs/{job}/checkpoints", FlinkCheckpoints)
     counts = checkpoints.counts if checkpoints else {}
     told = [
@@ -232,9 +232,9 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
         rows=[
             [
                 str(checkpoint.id),
-                _plain(checkpoint.status),
-                _plain(checkpoint.checkpoint_type),
-                _time(checkpoint.trigger_timestamp),
+                _format_plain_name(checkpoint.status),
+                _format_plain_name(checkpoint.checkpoint_type),
+                _format_time(checkpoint.trigger_timestamp),
                 _round_value(checkpoint.end_to_end_duration, 1_000),
                 _round_value(checkpoint.state_size, MEBIBYTE),
                 _round_value(checkpoint.checkpointed_size, MEBIBYTE),
@@ -246,7 +246,7 @@ def _checkpoints(client: PlantClient, job: str) -> PlantSection:
     )
 
 
-def _exceptions(client: PlantClient, job: str) -> PlantSection:
+def _build_exceptions_section(client: PlantClient, job: str) -> PlantSection:
     exceptions = _ask(client, f"jobs/{job}/exceptions", Exceptions, maxExceptions=MAX_ROWS)
     return PlantSection(
         title="Exceptions",
@@ -254,7 +254,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
         columns=["Time, UTC", "Exception", "Task", "Message"],
         rows=[
             [
-                _time(entry.timestamp),
+                _format_time(entry.timestamp),
                 entry.exception_name.rpartition(".")[2][:MAX_NAME],
                 (entry.task_name or "")[:MAX_NAME],
                 redact(entry.stacktrace.partition("\n")[0], MAX_TEXT),
@@ -265,7 +265,7 @@ def _exceptions(client: PlantClient, job: str) -> PlantSection:
     )
 
 
-def _changes(vertices: Sequence[RescaledVertex]) -> str:
+def _describe_changes(vertices: Sequence[RescaledVertex]) -> str:
     """Return the changes of vertices that changed, or were meant to."""
     told = []
     for vertex in vertices:
@@ -285,17 +285,17 @@ def _drop_unknown(count: int | None) -> str:
     return "unknown" if count is None else str(count)
 
 
-def _percent(shares: Sequence[float | None], of: Any) -> float | None:
+def _compute_percent(shares: Sequence[float | None], of: Any) -> float | None:
     known = [share for share in shares if share is not None]
     return round(100 * of(known), 1) if known else None
 
 
-def _plain(name: str | None) -> str:
+def _format_plain_name(name: str | None) -> str:
     """Return the name in lower case: COMPLETED → completed."""
     return (name or "")[:MAX_NAME].replace("_", " ").lower()
 
 
-def _time(milliseconds: float | None) -> Value:
+def _format_time(milliseconds: float | None) -> Value:
     if milliseconds is None or not 0 < milliseconds < 4e12:
         return None
     return f"{datetime.fromtimestamp(milliseconds / 1_000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -58,11 +58,11 @@ class RefusedConnections:
 _checked: dict[int, RefusedConnections] = {}
 
 
-def checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "AdminClient":
+def create_checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "AdminClient":
     """Return a client that connects only where `check` allows. Raise `UncheckedLibrary`, `KafkaException`."""
     from confluent_kafka.admin import AdminClient
 
-    library, more = _library(), dict(settings)
+    library, more = _load_library(), dict(settings)
     brokers = str(more.pop(BOOTSTRAP))
     client = AdminClient(more)  # it knows no broker yet, so it connects to none
     handle = ctypes.c_void_p.from_address(id(client) + _HANDLE_OFFSET).value
@@ -76,7 +76,7 @@ def checked_client(settings: Mapping[str, Any], check: CheckConnection) -> "Admi
     return client
 
 
-def refused_connections(client: Any) -> Mapping[str, str]:
+def list_refused_connections(client: Any) -> Mapping[str, str]:
     """Return why brokers were not connected to, by broker."""
     refused = _checked.get(id(client))
     return dict(refused.reasons) if refused else {}
@@ -88,11 +88,13 @@ def _refuse_all(client: int, configuration: int) -> None:
     C's `abs` returns the socket's descriptor, which is never 0; librdkafka takes that for an error.
     """
     _checked.pop(client, None)
-    _library().rd_kafka_conf_set_connect_cb(configuration, ctypes.cast(_system().abs, _CONNECT_CALLBACK))
+    _load_library().rd_kafka_conf_set_connect_cb(
+        configuration, ctypes.cast(_load_system_library().abs, _CONNECT_CALLBACK)
+    )
 
 
 @cache
-def _library() -> Any:
+def _load_library() -> Any:
     """Return librdkafka as loaded by confluent-kafka."""
     import confluent_kafka
 
@@ -116,7 +118,7 @@ def _connect_checked(descriptor: int, address: int, length: int, name: bytes, cl
         place, port = _read_address(ctypes.string_at(address, length))
         refused = _checked.get(client)
         if refused is None or not refused.allows(
-            broker_of_name(name.decode("utf-8", "replace")), place, port
+            parse_broker_name(name.decode("utf-8", "replace")), place, port
         ):
             return errno.EACCES
         return _connect_socket(descriptor, address, length)
@@ -125,13 +127,13 @@ def _connect_checked(descriptor: int, address: int, length: int, name: bytes, cl
 
 
 def _connect_socket(descriptor: int, address: int, length: int) -> int:
-    failed = _system().connect(descriptor, ctypes.c_void_p(address), length)
+    failed = _load_system_library().connect(descriptor, ctypes.c_void_p(address), length)
     reason = ctypes.get_errno() if failed else 0
     return 0 if reason == errno.EINPROGRESS else reason
 
 
 @cache
-def _system() -> ctypes.CDLL:
+def _load_system_library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -146,7 +148,7 @@ def _read_address(raw: bytes) -> tuple[str, int]:
     raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
 
 
-def broker_of_name(name: str) -> str:
+def parse_broker_name(name: str) -> str:
     """Return host:port from librdkafka's name of a broker, such as `sasl_ssl://b1.example:9093/1`."""
     return name.rpartition("://")[2].partition("/")[0]
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from queues.errors import BadInput, connection_reason
+from queues.errors import BadInput, describe_connection_error
 from workers.host import egress
 from workers.plants.foreign.answer_limit import answer_seconds
 from workers.plants.foreign.kafka.checked_client import (
     UncheckedLibrary,
-    checked_client,
-    refused_connections,
+    create_checked_client,
+    list_refused_connections,
 )
 from workers.plants.foreign.kafka.reading import (
     UNKNOWN,
@@ -85,12 +85,12 @@ class KafkaCluster:
     def read(self) -> ClusterReading:
         """Return a reading. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._failures = {}
-        topics = self._topics()
+        topics = self._read_topics()
         names = self._group_names()
         described = self._describe_groups(names)
         if not self._asked:
             self._follow(self._load_committed(names, topics), described, topics)
-        offsets, ends_at = self._offsets(), self._clock()
+        offsets, ends_at = self._read_offsets(), self._clock()
         committed, committed_at = self._load_committed(names, topics), self._clock()
         groups = {name: self._group(described[name], committed.get(name, {}), topics) for name in names}
         self._follow(committed, described, topics)
@@ -133,7 +133,9 @@ class KafkaCluster:
         """Return a group without new partitions: their offsets come with the next reading."""
         state, members = described
         known = {
-            each: at for each, at in committed.items() if each in self._asked or not _there(each, topics)
+            each: at
+            for each, at in committed.items()
+            if each in self._asked or not _has_partition(each, topics)
         }
         beyond = len(self._beyond & committed.keys()) if self._beyond else 0
         return Group(state, members, known, beyond)
@@ -158,16 +160,16 @@ class KafkaCluster:
             for member in members
             for partition in member.partitions
         }
-        there = sorted(topic for topic in read if _there(topic, topics))
+        there = sorted(topic for topic in read if _has_partition(topic, topics))
         self._asked, self._beyond = set(there[:MAX_PARTITIONS]), set(there[MAX_PARTITIONS:])
 
-    def _topics(self) -> "_Topics":
+    def _read_topics(self) -> "_Topics":
         """Return topic → (its id, number of partitions)."""
         metadata = self._call(lambda client: client.list_topics(timeout=answer_seconds()))
         self._check_brokers((broker.host, broker.port) for broker in metadata.brokers.values())
         for name, topic in metadata.topics.items():
             if topic.error is not None and _fits(name, self._topic_patterns, hidden="__"):
-                self._failures[f"Topic {name}"] = reason_of(topic.error)
+                self._failures[f"Topic {name}"] = format_kafka_error(topic.error)
         topics = {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -201,10 +203,10 @@ class KafkaCluster:
             return list(self._group_patterns)[:MAX_GROUPS]
         listed = self._answer(self._open_client().list_consumer_groups(request_timeout=answer_seconds()))
         if listed.errors:
-            error = _kafka_error(listed.errors[0])
+            error = _extract_kafka_error(listed.errors[0])
             if not listed.valid:
-                raise self._wrong(error)
-            self._failures["Groups of some brokers"] = reason_of(error)
+                raise self._build_error(error)
+            self._failures["Groups of some brokers"] = format_kafka_error(error)
         names = sorted(
             listing.group_id for listing in listed.valid if _fits(listing.group_id, self._group_patterns)
         )
@@ -249,7 +251,7 @@ class KafkaCluster:
         }
         answers, failed = self._settle(asked, 2 * answer_seconds())
         for name, error in failed.items():
-            self._failures[f"Group {name}"] = reason_of(error)
+            self._failures[f"Group {name}"] = format_kafka_error(error)
         offsets: dict[str, dict[Partition, int]] = {}
         for name, answer in answers.items():
             offsets[name] = {}
@@ -257,12 +259,12 @@ class KafkaCluster:
                 if not _fits(row.topic, self._topic_patterns, hidden="__"):
                     continue
                 if row.error is not None:
-                    self._failures[f"Group {name} on topic {row.topic}"] = reason_of(row.error)
+                    self._failures[f"Group {name} on topic {row.topic}"] = format_kafka_error(row.error)
                 elif row.offset > NO_OFFSET:
                     offsets[name][row.topic, row.partition] = row.offset
         return offsets
 
-    def _offsets(self) -> dict[Partition, Offsets]:
+    def _read_offsets(self) -> dict[Partition, Offsets]:
         """Return the offsets of the partitions that groups read, except those without a leader."""
         from confluent_kafka.admin import OffsetSpec
 
@@ -284,7 +286,9 @@ class KafkaCluster:
         )
         answers, failed = self._settle(asked, 2 * answer_seconds())
         for partition, error in failed.items():
-            self._failures[f"Partition {partition.partition} of topic {partition.topic}"] = reason_of(error)
+            self._failures[f"Partition {partition.partition} of topic {partition.topic}"] = (
+                format_kafka_error(error)
+            )
         return {(partition.topic, partition.partition): answer for partition, answer in answers.items()}
 
     def _settle(
@@ -303,9 +307,9 @@ class KafkaCluster:
             try:
                 answers[key] = future.result(max(0.0, ends - time.monotonic()))
             except (KafkaException, TimeoutError, ValueError) as error:
-                failed[key] = _kafka_error(error)
+                failed[key] = _extract_kafka_error(error)
         if failed and not answers and all(error.name() in SILENT for error in failed.values()):
-            raise self._wrong(next(iter(failed.values())))
+            raise self._build_error(next(iter(failed.values())))
         return answers, failed
 
     def _answer(self, future: "Future[Any]") -> Any:
@@ -318,15 +322,17 @@ class KafkaCluster:
         try:
             return ask(client)
         except KafkaException as error:
-            raise self._wrong(error.args[0]) from error
+            raise self._build_error(error.args[0]) from error
         except TimeoutError as error:
             raise PlantUnavailable(f"{self.name} did not respond within {answer_seconds():g} s.") from error
 
-    def _wrong(self, error: "KafkaError") -> Exception:
+    def _build_error(self, error: "KafkaError") -> Exception:
         if error.name() in SILENT:
-            if refused := refused_connections(self._client):
+            if refused := list_refused_connections(self._client):
                 return PlantUnavailable(f"{self.name} can't be reached: {next(iter(refused.values()))}")
-            return PlantUnavailable(f"{self.name} can't be reached ({connection_reason(error.str())}).")
+            return PlantUnavailable(
+                f"{self.name} can't be reached ({describe_connection_error(error.str())})."
+            )
         return InvalidPlantResponse(f"{self.name} rejected the request ({error.name()}): {error.str()}")
 
     def _open_client(self) -> "AdminClient":
@@ -334,7 +340,9 @@ class KafkaCluster:
 
         if self._client is None:
             try:
-                self._client = checked_client(client_settings(self._address), self._check_connection)
+                self._client = create_checked_client(
+                    build_client_settings(self._address), self._check_connection
+                )
             except KafkaException as error:
                 raise InvalidPlantResponse(f"{self.name}: {error.args[0].str()}") from error
             except UncheckedLibrary as error:
@@ -356,16 +364,16 @@ class KafkaCluster:
 _Topics = Mapping[str, tuple[str, int]]
 
 
-def client_settings(address: PlantAddress) -> dict[str, Any]:
+def build_client_settings(address: PlantAddress) -> dict[str, Any]:
     """Return the settings of librdkafka.
 
     Raise `PlantUnavailable` for an address that the egress policy refuses, or if the secret may not be used there.
     """
     url = httpx.URL(address.url)
-    tls, user = url.scheme == "kafkas", address.option("user")
+    tls, user = url.scheme == "kafkas", address.get_option("user")
     brokers = [
         (url.host, url.port or SCHEMES[url.scheme]),
-        *map(broker_of, split_names(address.option("brokers"))),
+        *map(parse_broker, split_names(address.get_option("brokers"))),
     ]
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(_resolve_broker(address, *broker) for broker in brokers),
@@ -379,7 +387,7 @@ def client_settings(address: PlantAddress) -> dict[str, Any]:
     }
     if user:
         settings |= {
-            "sasl.mechanism": address.option("mechanism", "SCRAM-SHA-512"),
+            "sasl.mechanism": address.get_option("mechanism", "SCRAM-SHA-512"),
             "sasl.username": user,
             "sasl.password": address.secret,
         }
@@ -391,7 +399,7 @@ def split_names(text: str) -> list[str]:
     return [part for word in text.split(",") if (part := word.strip())]
 
 
-def broker_of(text: str) -> tuple[str, int]:
+def parse_broker(text: str) -> tuple[str, int]:
     """Return the host and port of `host:port`. Raise `BadInput`."""
     url = egress.check_url(f"kafka://{text}", "brokers", SCHEMES)
     return url.host, url.port or SCHEMES["kafka"]
@@ -410,7 +418,7 @@ def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
     """
     try:
         egress.check_secret_host(plant.secret_name, host)
-        return egress.addresses_of(host, port, ports=PORTS)
+        return egress.resolve_allowed_addresses(host, port, ports=PORTS)
     except BadInput as error:
         raise PlantUnavailable(f"{plant.name}: the request failed: {error.message}") from None
     except egress.AddressRefused as error:
@@ -419,12 +427,12 @@ def check_broker(plant: PlantAddress, host: str, port: int) -> list[str]:
         ) from error
 
 
-def reason_of(error: "KafkaError") -> str:
+def format_kafka_error(error: "KafkaError") -> str:
     """Return a Kafka error by its name and in words."""
     return f"{error.name()}: {error.str()}"
 
 
-def _kafka_error(error: Any) -> "KafkaError":
+def _extract_kafka_error(error: Any) -> "KafkaError":
     """Return the Kafka error in an exception of its client."""
     from confluent_kafka import KafkaError
 
@@ -441,7 +449,7 @@ def _member(answer: Any) -> GroupReader:
     )
 
 
-def _there(partition: Partition, topics: _Topics) -> bool:
+def _has_partition(partition: Partition, topics: _Topics) -> bool:
     return partition[0] in topics and partition[1] < topics[partition[0]][1]
 
 

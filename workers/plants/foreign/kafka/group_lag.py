@@ -66,7 +66,7 @@ class GroupLags:
         """
         last = self._readings[-1] if self._readings else reading
         for partition in list(self._histories):
-            if not reading.has(partition) or reading.id_of(partition) != last.id_of(partition):
+            if not reading.has(partition) or reading.get_topic_id(partition) != last.get_topic_id(partition):
                 del self._histories[partition]  # gone, or another topic of that name
         for partition, offsets in reading.offsets.items():
             self._histories.setdefault(partition, OffsetHistory()).add(reading.ends_at, offsets.end)
@@ -84,7 +84,7 @@ class GroupLags:
             return group.topics
         return frozenset() if group.state == EMPTY else self._topics.get(name, frozenset())
 
-    def history(self, partition: Partition) -> OffsetHistory:
+    def get_history(self, partition: Partition) -> OffsetHistory:
         """Return the history of a partition of the last reading."""
         return self._histories[partition]
 
@@ -92,7 +92,7 @@ class GroupLags:
         """Return the end offset of a partition of the last reading."""
         return self._readings[-1].offsets[partition].end
 
-    def questions(self, gap_share: float, least_gap_seconds: float) -> list[Question]:
+    def list_questions(self, gap_share: float, least_gap_seconds: float) -> list[Question]:
         """Return the questions that the histories don't answer precisely, each event once.
 
         That is the case if the gap in which an event was appended is more than `gap_share` of its age, and
@@ -104,16 +104,16 @@ class GroupLags:
                 waits = self._read_waiting(name, partition)
                 if waits is None or waits.begin >= waits.end:
                     continue
-                question = self._question(partition, waits.begin, gap_share, least_gap_seconds)
+                question = self._find_question(partition, waits.begin, gap_share, least_gap_seconds)
                 if question is not None:
                     questions[partition, waits.begin] = question
         return list(questions.values())
 
-    def groups(self) -> dict[str, ConsumerGroup]:
+    def list_groups(self) -> dict[str, ConsumerGroup]:
         """Return the groups by name, as of the last reading."""
         return {name: self._group(name) for name in sorted(self._readings[-1].groups)}
 
-    def _question(
+    def _find_question(
         self, partition: Partition, offset: int, gap_share: float, least_gap_seconds: float
     ) -> Question | None:
         history, now = self._histories[partition], self._readings[-1].committed_at
@@ -126,12 +126,15 @@ class GroupLags:
 
     def _group(self, name: str) -> ConsumerGroup:
         group = self._readings[-1].groups[name]
-        rows = [self._row(name, partition) for partition in sorted({*group.committed, *group.assigned})]
+        rows = [
+            self._build_partition_lag(name, partition)
+            for partition in sorted({*group.committed, *group.assigned})
+        ]
         counted = [row for row in rows if row.lag_events is not None]
         lag_events = sum(row.lag_events or 0 for row in counted) if counted else None
         is_part = group.beyond > 0 or any(row.said == UNREADABLE for row in rows)
         partitions = [(row.topic, row.partition) for row in counted]
-        into, out = (None, None) if is_part else self._rates(name, partitions)
+        into, out = (None, None) if is_part else self._compute_rates(name, partitions)
         return ConsumerGroup(
             state=group.state,
             members=[
@@ -146,11 +149,11 @@ class GroupLags:
             out_per_second=out,
             clearing_seconds=_compute_clearing_seconds(lag_events, into, out),
             expired_events=sum(row.expired_events for row in counted),
-            partition_count=self._partition_count(name, rows),
-            partitions=sorted(rows, key=_worst_first)[:MAX_SHOWN],
+            partition_count=self._count_partitions(name, rows),
+            partitions=sorted(rows, key=_rank_by_lag)[:MAX_SHOWN],
         )
 
-    def _partition_count(self, name: str, rows: Sequence[PartitionLag]) -> int:
+    def _count_partitions(self, name: str, rows: Sequence[PartitionLag]) -> int:
         """Return the number of partitions that the consumers of a group may share.
 
         During a rebalance, or without consumers, these are all partitions of the topics that it reads: no
@@ -162,7 +165,7 @@ class GroupLags:
         topics = self._topics[name] or {row.topic for row in rows}
         return sum(reading.topics[topic][1] for topic in topics if topic in reading.topics)
 
-    def _row(self, name: str, partition: Partition) -> PartitionLag:
+    def _build_partition_lag(self, name: str, partition: Partition) -> PartitionLag:
         """Return one partition of a group."""
         reading = self._readings[-1]
         group, offsets = reading.groups[name], reading.offsets.get(partition)
@@ -235,7 +238,7 @@ class GroupLags:
             return False
         return before.committed.get(partition, 0) > self._readings[-1].offsets[partition].end
 
-    def _rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
+    def _compute_rates(self, name: str, partitions: Sequence[Partition]) -> tuple[float | None, float | None]:
         """Return the events appended and read per second, in the partitions that count.
 
         Each partition counts from the first reading of the window that has it. While a partition has one
@@ -245,7 +248,9 @@ class GroupLags:
         last = self._readings[-1]
         into, out = 0.0, list[float]()
         for partition in partitions:
-            first = next((reading for reading in self._readings if _goes_on(partition, reading, last)), last)
+            first = next(
+                (reading for reading in self._readings if _is_same_log(partition, reading, last)), last
+            )
             if first is last:
                 return None, None
             came = last.offsets[partition].end - first.offsets[partition].end
@@ -261,7 +266,7 @@ class GroupLags:
             before = first.groups.get(name)
             if first is last or before is None or partition not in before.committed:
                 continue
-            if not _goes_on(partition, first, last):
+            if not _is_same_log(partition, first, last):
                 continue
             begin = max(before.committed[partition], last.offsets[partition].begin)
             read = max(0, last.groups[name].committed[partition] - begin)
@@ -269,9 +274,9 @@ class GroupLags:
         return None
 
 
-def _goes_on(partition: Partition, first: ClusterReading, last: ClusterReading) -> bool:
+def _is_same_log(partition: Partition, first: ClusterReading, last: ClusterReading) -> bool:
     """Return whether both readings are of the same log."""
-    if partition not in first.offsets or first.id_of(partition) != last.id_of(partition):
+    if partition not in first.offsets or first.get_topic_id(partition) != last.get_topic_id(partition):
         return False
     return last.offsets[partition].end >= first.offsets[partition].end
 
@@ -284,5 +289,5 @@ def _compute_clearing_seconds(lag: int | None, into: float | None, out: float | 
     return round(lag / (out - into), 1)
 
 
-def _worst_first(row: PartitionLag) -> tuple[float, int, str, int]:
+def _rank_by_lag(row: PartitionLag) -> tuple[float, int, str, int]:
     return -(row.lag_seconds or 0.0), -(row.lag_events or 0), row.topic, row.partition

@@ -25,7 +25,7 @@ from queues.stored_document import replace_fields
 from workers.documents.consumer_groups import ConsumerGroup
 from workers.documents.plants import FoundPlant, PlantSection
 from workers.plants.foreign.kafka import cluster
-from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, broker_of, split_names
+from workers.plants.foreign.kafka.cluster import MAX_GROUPS, KafkaCluster, parse_broker, split_names
 from workers.plants.foreign.kafka.group_lag import WINDOW_SECONDS, GroupLags, Question
 from workers.plants.foreign.kafka.reading import Partition
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption, describe_topology
@@ -60,33 +60,37 @@ class KafkaPlant(Adapter):
 
     def __init__(self, address: PlantAddress, clock: Callable[[], float] = time.time) -> None:
         self._clock, self._name = clock, address.name
-        groups, topics = split_names(address.option("groups")), split_names(address.option("topics"))
+        groups, topics = split_names(address.get_option("groups")), split_names(address.get_option("topics"))
         self._cluster = KafkaCluster(address, groups, topics, clock)
         self._lags = GroupLags()
         self._groups: Mapping[str, ConsumerGroup] = {}
         self._partitions: Mapping[str, int] = {}  # topic → number of partitions
         self._untimed: dict[Partition, float] = {}  # contradictory partitions → until when
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         reading = self._cluster.read()
         self._lags.follow(reading)
         self._ask_of_the_past()
-        self._groups = self._lags.groups()
+        self._groups = self._lags.list_groups()
         self._partitions = {name: count for name, (_, count) in reading.topics.items()}
-        return topology_of(self._name, self._clock(), self._groups, self._partitions)
+        return build_topology(self._name, self._clock(), self._groups, self._partitions)
 
-    def groups(self) -> Mapping[str, ConsumerGroup]:
+    def list_groups(self) -> Mapping[str, ConsumerGroup]:
         """Return the groups as observed last."""
         return self._groups
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return what is beyond MAX_LINKS and MAX_PARTITIONS, and what could not be read."""
-        said = [describe_left_out(self._groups, self._partitions), self._partitions_left(), *self.unread()]
+        said = [
+            describe_left_out(self._groups, self._partitions),
+            self._describe_skipped_partitions(),
+            *self.describe_read_failures(),
+        ]
         rows: list[list[str | float | None]] = [[group] for group in said if group]
         return [PlantSection(title="Not observed", columns=["Reason"], rows=rows)] if rows else ()
 
-    def unread(self) -> list[str]:
+    def describe_read_failures(self) -> list[str]:
         """Return a sentence for each group, topic and partition that could not be read the last time."""
         failures = sorted(self._cluster.failures.items())
         said = [f"{what} can't be read: {why}" for what, why in failures[:MAX_SHOWN_FAILURES]]
@@ -96,7 +100,7 @@ class KafkaPlant(Adapter):
             )
         return said
 
-    def _partitions_left(self) -> str:
+    def _describe_skipped_partitions(self) -> str:
         if not self._cluster.left:
             return ""
         return (
@@ -108,7 +112,7 @@ class KafkaPlant(Adapter):
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Raise an error: see NOT_SET."""
         if tasks:
-            self.topology().check_tasks(tasks)
+            self.get_topology().check_tasks(tasks)
 
     def close(self) -> None:
         self._cluster.close()
@@ -119,7 +123,7 @@ class KafkaPlant(Adapter):
         self._untimed = {each: until for each, until in self._untimed.items() if until > now}
         for _ in range(QUESTIONS_A_READING):
             times: dict[Partition, float] = {}
-            for question in self._lags.questions(GAP_SHARE, MIN_GAP_SECONDS):
+            for question in self._lags.list_questions(GAP_SHARE, MIN_GAP_SECONDS):
                 at = choose_query_time(question, now)
                 if at is not None and question.partition not in self._untimed:
                     times.setdefault(question.partition, at)
@@ -127,7 +131,7 @@ class KafkaPlant(Adapter):
                 return
             ends = self._cluster.ends_at(times)
             for partition, at in times.items():
-                history = self._lags.history(partition)
+                history = self._lags.get_history(partition)
                 end = ends.get(partition)
                 if end is None and partition in ends:
                     end = self._lags.end(partition)  # no event since
@@ -144,11 +148,11 @@ def choose_query_time(question: Question, now: float) -> float | None:
     return now - math.sqrt(oldest * youngest)
 
 
-def topology_of(
+def build_topology(
     plant: str, at: float, groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]
 ) -> MeasuredTopology:
     """Return topics → groups, the MAX_LINKS that are furthest behind; topics without a link are left out."""
-    links = _links(groups, partitions)[:MAX_LINKS]
+    links = _build_links(groups, partitions)[:MAX_LINKS]
     read = {link.source.removeprefix("topics/") for link in links}
     operators = {
         f"topics/{name}": MeasuredOperator(
@@ -156,11 +160,11 @@ def topology_of(
         )
         for name in sorted(read)
     }
-    operators |= {f"groups/{name}": _operator(name, group) for name, group in groups.items()}
+    operators |= {f"groups/{name}": _build_operator(name, group) for name, group in groups.items()}
     return MeasuredTopology(plant, at, WINDOW_SECONDS, operators, tuple(links))
 
 
-def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> list[Link]:
+def _build_links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> list[Link]:
     """Return all links, furthest behind first."""
     links = [
         Link(f"topics/{topic}", f"groups/{name}", _lag_seconds(group, topic))
@@ -173,7 +177,7 @@ def _links(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -
 
 def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[str, int]) -> str:
     """Return what is left out as a sentence, or "" for nothing."""
-    links = _links(groups, partitions)
+    links = _build_links(groups, partitions)
     if len(links) <= MAX_LINKS:
         return ""
     topics = {link.source for link in links} - {link.source for link in links[:MAX_LINKS]}
@@ -184,7 +188,7 @@ def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[s
     )
 
 
-def _operator(name: str, group: ConsumerGroup) -> MeasuredOperator:
+def _build_operator(name: str, group: ConsumerGroup) -> MeasuredOperator:
     """Return a group as an operator with its members as tasks.
 
     The measures are those of all members together, and are stored with the first.
@@ -214,18 +218,18 @@ def _lag_seconds(group: ConsumerGroup, topic: str) -> float | None:
 def inspect(address: PlantAddress) -> FoundPlant:
     """Return what exists now; nothing of it can be controlled."""
     with closing(KafkaPlant(address)) as plant:
-        inspected = describe_topology("A Kafka cluster.", plant.topology(), (NEEDS,))
-        groups, unread = plant.groups(), plant.unread()
+        inspected = describe_topology("A Kafka cluster.", plant.get_topology(), (NEEDS,))
+        groups, unread = plant.list_groups(), plant.describe_read_failures()
     said = [_describe_group(name, group) for name, group in groups.items()] or ["No consumer groups found."]
     return replace_fields(inspected, said=said + unread)
 
 
 def check(address: PlantAddress) -> None:
     """Raise `BadInput` for invalid options."""
-    if address.option("mechanism") and not address.option("user"):
+    if address.get_option("mechanism") and not address.get_option("user"):
         raise BadInput("user", "is missing; a mechanism requires a user.")
-    for broker in split_names(address.option("brokers")):
-        broker_of(broker)
+    for broker in split_names(address.get_option("brokers")):
+        parse_broker(broker)
 
 
 def _describe_group(name: str, group: ConsumerGroup) -> str:

@@ -70,6 +70,6 @@ class ClusterReading:
         topic, number = partition
         return topic in self.topics and number < self.topics[topic][1]
 
-    def id_of(self, partition: Partition) -> str:
+    def get_topic_id(self, partition: Partition) -> str:
         """Return the id of the topic, or "" if it has none."""
         return self.topics.get(partition[0], ("", 0))[0]

@@ -5,7 +5,7 @@ from functools import partial
 from workers.coordination.connections import control_server
 from workers.plants.foreign.kind import AdapterKind, PlantAddress
 from workers.plants.foreign.kubernetes.kubernetes_plant import OPTIONS, KubernetesPlant, check, inspect
-from workers.plants.installation import installation_id
+from workers.plants.installation import get_installation_id
 
 LET_GO_BY_HAND = (
     "Release autoscalers that are still held: kubectl annotate scaledobject NAME"
@@ -16,7 +16,7 @@ LET_GO_BY_HAND = (
 
 def make(address: PlantAddress) -> KubernetesPlant:
     """Build the plant. What it holds is marked with the id of this Weir installation."""
-    return KubernetesPlant(address, installation=partial(installation_id, control_server()))
+    return KubernetesPlant(address, installation=partial(get_installation_id, control_server()))
 
 
 ADAPTER = AdapterKind(

@@ -44,11 +44,11 @@ class ApiServer:
     def _open_connection(self) -> PlantClient:
         address = self._address
         http_headers.check_header_secret(address.secret_name, address.secret)
-        self._token = address.secret or _token(address.url, self._account)
+        self._token = address.secret or _read_token(address.url, self._account)
         transport = address.transport
         if transport is None and address.url.startswith("https:"):
             is_pods = bool(self._token) and not address.secret
-            authorities = _authorities(address.url, self._account, is_pods)
+            authorities = _create_ssl_context(address.url, self._account, is_pods)
             transport = egress.Transport(2 * answer_seconds(), verify=authorities)
         return PlantClient(address.name, address.url, self._token, transport=transport)
 
@@ -56,7 +56,7 @@ class ApiServer:
         self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: Any
     ) -> tuple[int, Any]:
         answer = self._client.ask(method, path, body, content_type=content_type, **query)
-        own = "" if self._address.secret else _token(self._address.url, self._account)
+        own = "" if self._address.secret else _read_token(self._address.url, self._account)
         if answer[0] == 401 and own not in ("", self._token):
             self._client.close()
             self._client = self._open_connection()
@@ -69,14 +69,14 @@ class ApiServer:
         None: the object or its kind does not exist. A list is complete, however many pages the server makes
         of it. Raise `PlantUnavailable` and `InvalidPlantResponse`.
         """
-        status, document = self._ask("GET", self._path(group, path))
+        status, document = self._ask("GET", self._build_path(group, path))
         if status == 404:
             return None
         document_read = last = self._check_answer(status, document, f"get {path}")
         for _ in range(MAX_PAGES):
             if not (token := _next_page(last)):
                 return document_read
-            status, document = self._ask("GET", self._path(group, path), **{"continue": token})
+            status, document = self._ask("GET", self._build_path(group, path), **{"continue": token})
             last = self._check_answer(status, document, f"get {path}")
             document_read = {
                 **document_read,
@@ -89,13 +89,13 @@ class ApiServer:
 
         Raise as `get` does, also if the object does not exist.
         """
-        status, document = self._ask("PATCH", self._path(group, path), changes, MERGE_PATCH)
+        status, document = self._ask("PATCH", self._build_path(group, path), changes, MERGE_PATCH)
         return self._check_answer(status, document, f"patch {path}")
 
     def close(self) -> None:
         self._client.close()
 
-    def _path(self, group: str, path: str) -> str:
+    def _build_path(self, group: str, path: str) -> str:
         return f"apis/{group}/namespaces/{self._namespace}/{path}"
 
     def _check_answer(self, status: int, document: Any, what: str) -> Any:
@@ -119,7 +119,7 @@ def _is_in_cluster(url: str) -> bool:
     return host == IN_CLUSTER or host.startswith(f"{IN_CLUSTER}.")
 
 
-def _token(url: str, account: Path) -> str:
+def _read_token(url: str, account: Path) -> str:
     """Return the token of the pod's service account, only for the cluster's own address over TLS.
 
     Return none if the pod has no authority that certifies the receiver.
@@ -132,13 +132,13 @@ def _token(url: str, account: Path) -> str:
         return ""
 
 
-def _authorities(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
+def _create_ssl_context(url: str, account: Path, is_pods: bool) -> ssl.SSLContext:
     """Return the trusted authorities.
 
     is_pods: the pod's token is sent. Raise `BadInput` if a file can't be read.
     """
     own = account / AUTHORITY
-    set_file = "" if is_pods else variables.KUBERNETES_CA.text()
+    set_file = "" if is_pods else variables.KUBERNETES_CA.get_text()
     file = set_file or (str(own) if _is_in_cluster(url) and own.is_file() else "")
     try:
         return ssl.create_default_context(cafile=file or None)

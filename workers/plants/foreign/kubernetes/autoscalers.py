@@ -49,7 +49,7 @@ class Autoscaler:
     @property
     def held(self) -> dict[str, Any]:
         """Return Weir's own record on it, {} if there is none."""
-        text = _annotations(self.document).get(HELD)
+        text = _get_annotations(self.document).get(HELD)
         try:
             held_before = json.loads(text) if text else {}
         except (ValueError, TypeError, RecursionError):
@@ -76,7 +76,7 @@ class Autoscaler:
     def before(self) -> dict[str, Any]:
         """Return the values that a hold replaces."""
         if self.kind == "KEDA":
-            return {"paused": _annotations(self.document).get(PAUSED)}
+            return {"paused": _get_annotations(self.document).get(PAUSED)}
         behaviour = self.document["spec"].get("behavior") or {}
         return {direction: (behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS}
 
@@ -93,7 +93,7 @@ class Autoscalers:
         """Return the current autoscalers. Raise what the server raises."""
         return [autoscaler for autoscaler in self._list_all() if autoscaler.target in self._workloads]
 
-    def bounds(self) -> dict[str, tuple[int, int]]:
+    def compute_bounds(self) -> dict[str, tuple[int, int]]:
         """Return workload → the minimum and maximum replicas of its HorizontalPodAutoscalers, held or not.
 
         A paused ScaledObject has none. Raise what the server raises.
@@ -113,7 +113,7 @@ class Autoscalers:
     def _list_all(self) -> list[Autoscaler]:
         """Return all autoscalers of the namespace."""
         try:
-            return [*self._list_scaled_objects(), *self._hpas()]
+            return [*self._list_scaled_objects(), *self._iterate_hpas()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             said = f"{self._server.name} returned an invalid autoscaler ({error!r})."
             raise InvalidPlantResponse(said) from error
@@ -155,15 +155,17 @@ class Autoscalers:
             raise refused[0]
 
     def _list_scaled_objects(self) -> Iterator[Autoscaler]:
-        for row in items_of(self._server.get(KEDA, SCALED_OBJECTS)):
-            spec, annotations = row["spec"], _annotations(row)
+        for row in list_items(self._server.get(KEDA, SCALED_OBJECTS)):
+            spec, annotations = row["spec"], _get_annotations(row)
             least, most = int(spec.get("minReplicaCount", 0)), int(spec.get("maxReplicaCount", 100))
             is_paused = annotations.get(PAUSED, "false") not in NOT_PAUSED
             is_off = is_paused or PAUSED_REPLICAS in annotations
-            yield Autoscaler("KEDA", row["metadata"]["name"], _target(spec), least, most, is_off, row)
+            yield Autoscaler(
+                "KEDA", row["metadata"]["name"], _get_scale_target(spec), least, most, is_off, row
+            )
 
-    def _hpas(self) -> Iterator[Autoscaler]:
-        for row in items_of(self._server.get(AUTOSCALING, HPAS)):
+    def _iterate_hpas(self) -> Iterator[Autoscaler]:
+        for row in list_items(self._server.get(AUTOSCALING, HPAS)):
             owners = {owner.get("kind") for owner in row["metadata"].get("ownerReferences", ())}
             if "ScaledObject" in owners:  # KEDA's own autoscaler is held through its ScaledObject
                 continue
@@ -172,20 +174,22 @@ class Autoscalers:
             policies = [(behaviour.get(direction) or {}).get("selectPolicy") for direction in DIRECTIONS]
             is_off = all(policy == DISABLED for policy in policies)
             least, most = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
-            yield Autoscaler("HPA", row["metadata"]["name"], _target(spec), least, most, is_off, row)
+            yield Autoscaler(
+                "HPA", row["metadata"]["name"], _get_scale_target(spec), least, most, is_off, row
+            )
 
 
-def _annotations(document: dict[str, Any]) -> dict[str, Any]:
+def _get_annotations(document: dict[str, Any]) -> dict[str, Any]:
     return document["metadata"].get("annotations") or {}
 
 
-def _target(spec: dict[str, Any]) -> Workload:
+def _get_scale_target(spec: dict[str, Any]) -> Workload:
     """Return what it scales. A StatefulSet may have the same name as a Deployment."""
     target = spec["scaleTargetRef"]
     return str(target.get("kind") or TARGET).lower(), str(target["name"])
 
 
-def items_of(document: Any) -> list[dict[str, Any]]:
+def list_items(document: Any) -> list[dict[str, Any]]:
     """Return the items of a list; none if the cluster has no such kind."""
     return [] if document is None else list(document["items"])
 

@@ -18,12 +18,12 @@ from controllers.framework.reason import format_count
 from controllers.parallelism.measured_topology import Link, MeasuredOperator, MeasuredTopology
 from queues import checks
 from queues.errors import BadInput, WeirError
-from queues.text.numbers import digits
+from queues.text.numbers import parse_digits
 from workers.documents.plants import FoundPart, FoundPlant, PlantSection
-from workers.plants.foreign.group_measures import HELP, OPTION, groups_of
+from workers.plants.foreign.group_measures import HELP, OPTION, parse_groups
 from workers.plants.foreign.kind import Adapter, PlantAddress, PlantOption
 from workers.plants.foreign.kubernetes.api_server import AccessDenied, ApiServer
-from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, items_of
+from workers.plants.foreign.kubernetes.autoscalers import Autoscalers, list_items
 from workers.plants.holding import SECONDS
 from workers.plants.plant import InvalidPlantResponse
 
@@ -66,12 +66,12 @@ class KubernetesPlant(Adapter):
     ) -> None:
         """Set up the plant. installation: returns the id of this Weir, used when something is held."""
         self._name, self._clock = address.name, clock
-        self._paths = paths_of(address.option("workloads"))
-        self._least, self._most = bounds_of(address)
-        self._server = ApiServer(address, address.option("namespace", "default"))
+        self._paths = parse_paths(address.get_option("workloads"))
+        self._least, self._most = read_replica_bounds(address)
+        self._server = ApiServer(address, address.get_option("namespace", "default"))
         self._kinds = {name: kind for path in self._paths for kind, name in path}
         workloads = {workload for path in self._paths for workload in path}
-        self._autoscalers = Autoscalers(self._server, workloads, self._holder)
+        self._autoscalers = Autoscalers(self._server, workloads, self._format_holder)
         self._installation = installation
         self._revisions: dict[str, str] = {}
         self._set_to: dict[str, int] = {}
@@ -82,17 +82,17 @@ class KubernetesPlant(Adapter):
             str, InvalidPlantResponse
         ] = {}  # workload → why it is missing from the last reading
 
-    def _holder(self) -> str:
+    def _format_holder(self) -> str:
         """Return the holder, with the id of this Weir: another one may use the same name for a plant."""
         own = self._installation()
         return f"weir-{own}/{self._name}" if own else f"weir/{self._name}"
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the topology. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         workloads = self._read()
         self._read_bounds()
         self._revisions = {
-            name: revision for name, each in workloads.items() if (revision := _revision(each))
+            name: revision for name, each in workloads.items() if (revision := _get_revision(each))
         }
         self._set_to = {name: _count_desired_replicas(document) for name, document in workloads.items()}
         self._lives = {
@@ -100,7 +100,7 @@ class KubernetesPlant(Adapter):
         }
         operators = {SOURCE: MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)}
         for name, document in workloads.items():
-            operators[name] = self._operator(name, document)
+            operators[name] = self._build_operator(name, document)
         links = []
         for path in self._paths:
             names = [name for _, name in path if name in workloads]
@@ -113,9 +113,9 @@ class KubernetesPlant(Adapter):
         for name in tasks:
             if name in self._unread:
                 raise self._unread[name]
-        self._bounds = self._autoscalers.bounds() if tasks else self._bounds
+        self._bounds = self._autoscalers.compute_bounds() if tasks else self._bounds
         self._check_bounds(tasks)
-        operators = {name: self._operator(name, document) for name, document in workloads.items()}
+        operators = {name: self._build_operator(name, document) for name, document in workloads.items()}
         operators[SOURCE] = MeasuredOperator(SOURCE, "source", 1, 1, 1, NOT_SET)
         MeasuredTopology(self._name, 0.0, WINDOW_SECONDS, operators).check_tasks(tasks)
         ordered = {name: _count_desired_replicas(workloads[name]) for name in tasks}
@@ -141,14 +141,14 @@ class KubernetesPlant(Adapter):
         """Restore the autoscalers to their former setup."""
         self._autoscalers.release(self._clock())
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return replicas with their rollouts, and the autoscalers; an expired hold is released.
 
         A hold that the cluster refuses to release stays in the table, and is tried again.
         """
         with suppress(BadInput, InvalidPlantResponse):
             self._autoscalers.release(self._clock(), only_past=True)
-        rows = [_rollout(name, document) for name, document in self._read().items()]
+        rows = [_build_rollout_row(name, document) for name, document in self._read().items()]
         rows += [[name, *[None] * 5, str(error)] for name, error in self._unread.items()]
         scaled: list[list[str | float | None]] = [
             [
@@ -157,7 +157,7 @@ class KubernetesPlant(Adapter):
                 autoscaler.name,
                 autoscaler.minimum,
                 autoscaler.maximum,
-                _state(autoscaler.held, autoscaler.is_off),
+                _describe_state(autoscaler.held, autoscaler.is_off),
             ]
             for autoscaler in self._autoscalers.read()
         ]
@@ -178,7 +178,7 @@ class KubernetesPlant(Adapter):
             ),
         )
 
-    def revisions(self) -> Mapping[str, str]:
+    def get_revisions(self) -> Mapping[str, str]:
         """Return the revision of a Deployment, and the name of a StatefulSet's newest template."""
         return self._revisions
 
@@ -186,7 +186,7 @@ class KubernetesPlant(Adapter):
         """Return `spec.replicas`: a rollout changes the number of pods, but not this."""
         return self._set_to
 
-    def lives(self) -> Mapping[str, float]:
+    def get_start_times(self) -> Mapping[str, float]:
         """Return the creation times: a workload that was deleted and created again is another one."""
         return self._lives
 
@@ -199,14 +199,14 @@ class KubernetesPlant(Adapter):
         if self._bounds_at is None or abs(now - self._bounds_at) >= BOUNDS_SECONDS:
             self._bounds_at = now
             with suppress(InvalidPlantResponse):
-                self._bounds = self._autoscalers.bounds()
+                self._bounds = self._autoscalers.compute_bounds()
 
-    def _operator(self, name: str, document: Any) -> MeasuredOperator:
+    def _build_operator(self, name: str, document: Any) -> MeasuredOperator:
         """Return an operator between the registration's bounds and those of a HorizontalPodAutoscaler.
 
         If no number is within both, it can't be set.
         """
-        tasks = _replicas(document)
+        tasks = _count_existing_replicas(document)
         fixed: str | None = None
         bound_least, bound_most = self._bounds.get(name, (self._least, self._most))
         least, most = max(self._least, bound_least), min(self._most, bound_most)
@@ -240,7 +240,11 @@ class KubernetesPlant(Adapter):
             try:
                 document = self._server.get(APPS, f"{KINDS[kind]}/{name}")
                 if document is not None:
-                    _replicas(document), _rollout(name, document), _read_creation_time(document)
+                    (
+                        _count_existing_replicas(document),
+                        _build_rollout_row(name, document),
+                        _read_creation_time(document),
+                    )
                     workloads[name] = document
             except AccessDenied as error:
                 self._unread[name] = error
@@ -256,7 +260,7 @@ class KubernetesPlant(Adapter):
         self._server.patch(APPS, path, {"spec": {"replicas": count}})
 
 
-def paths_of(text: str) -> list[list[tuple[str, str]]]:
+def parse_paths(text: str) -> list[list[tuple[str, str]]]:
     """Return the paths of (kind, name) in `parse > score, statefulset/mail`. Raise `BadInput`."""
     paths = [[_workload(part) for part in path.split(">")] for path in text.split(",") if path.strip()]
     names = [name for path in paths for _, name in path]
@@ -267,12 +271,12 @@ def paths_of(text: str) -> list[list[tuple[str, str]]]:
     return paths
 
 
-def bounds_of(address: PlantAddress) -> tuple[int, int]:
+def read_replica_bounds(address: PlantAddress) -> tuple[int, int]:
     """Return the minimum and maximum replicas. Raise `BadInput`."""
     bounds = []
     for name, default in (("minimum", LEAST), ("maximum", MOST)):
-        text = address.option(name, str(default))
-        number = digits(text, MAX_REPLICA_DIGITS)
+        text = address.get_option(name, str(default))
+        number = parse_digits(text, MAX_REPLICA_DIGITS)
         if number is None:
             raise BadInput(name, f"must be a whole number, not {text[:20]!r}.")
         bounds.append(number)
@@ -283,17 +287,17 @@ def bounds_of(address: PlantAddress) -> tuple[int, int]:
 
 def check(address: PlantAddress) -> None:
     """Raise `BadInput` for invalid options."""
-    names = {name for path in paths_of(address.option("workloads")) for _, name in path}
-    bounds_of(address)
-    if unknown := set(groups_of(address.option(OPTION))) - names:
+    names = {name for path in parse_paths(address.get_option("workloads")) for _, name in path}
+    read_replica_bounds(address)
+    if unknown := set(parse_groups(address.get_option(OPTION))) - names:
         raise BadInput(OPTION, f"names {min(unknown)}, which is not among the workloads.")
-    if not NAME.match(address.option("namespace", "default")):
+    if not NAME.match(address.get_option("namespace", "default")):
         raise BadInput("namespace", "must be the name of a namespace.")
 
 
 def inspect(address: PlantAddress) -> FoundPlant:
     """Return what the namespace has; named workloads can be controlled. Raise what `topology` raises."""
-    namespace = address.option("namespace", "default")
+    namespace = address.get_option("namespace", "default")
     with closing(ApiServer(address, namespace)) as server:
         try:
             return _find_workloads(server, namespace)
@@ -307,7 +311,7 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
     parts = [
         FoundPart(name=f"{kind}/{row['metadata']['name']}", kind=kind, tasks=_count_desired_replicas(row))
         for kind, plural in KINDS.items()
-        for row in items_of(server.get(APPS, plural))
+        for row in list_items(server.get(APPS, plural))
     ]
     said = [f"{format_count(len(parts), 'workload')} in namespace {namespace}."]
     workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
@@ -338,7 +342,7 @@ def _count_desired_replicas(document: Any) -> int:
     return int(document["spec"].get("replicas", 1))
 
 
-def _replicas(document: Any) -> int:
+def _count_existing_replicas(document: Any) -> int:
     """Return the existing pods without the additional ones of a rollout.
 
     Return the ordered number if the cluster reports nothing yet.
@@ -356,7 +360,7 @@ def _count(status: Mapping[str, Any], name: str) -> int | None:
     return None if number is None else int(number)
 
 
-def _revision(document: Any) -> str:
+def _get_revision(document: Any) -> str:
     annotations, status = document["metadata"].get("annotations") or {}, document.get("status") or {}
     return str(annotations.get(REVISION) or status.get("updateRevision") or "")
 
@@ -364,19 +368,19 @@ def _revision(document: Any) -> str:
 def _read_creation_time(document: Any) -> float | None:
     """Return the creation time in seconds since 1970, or None if unknown."""
     at = document["metadata"].get("creationTimestamp")
-    return None if at is None else checks.timestamp(at).timestamp()
+    return None if at is None else checks.parse_timestamp(at).timestamp()
 
 
-def _rollout(name: str, document: Any) -> list[str | float | None]:
+def _build_rollout_row(name: str, document: Any) -> list[str | float | None]:
     status, ordered = document.get("status") or {}, _count_desired_replicas(document)
     there, updated, ready = (
         _count(status, field_name) for field_name in ("replicas", "updatedReplicas", "readyReplicas")
     )
     state = "rolled out" if (updated or 0) >= ordered <= (ready or 0) else "in progress"
-    return [name, ordered, there, ready, updated, _revision(document) or None, state]
+    return [name, ordered, there, ready, updated, _get_revision(document) or None, state]
 
 
-def _state(held: Mapping[str, Any], is_off: bool) -> str:
+def _describe_state(held: Mapping[str, Any], is_off: bool) -> str:
     if held:
         return f"held by {held.get('by')}"
     return "disabled elsewhere" if is_off else "active"

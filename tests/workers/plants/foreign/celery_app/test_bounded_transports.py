@@ -10,7 +10,7 @@ from kombu import Producer
 
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
-from workers.plants.foreign.celery_app.broker import FAILURES, app_of
+from workers.plants.foreign.celery_app.broker import FAILURES, create_app
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.remote_control import RemoteControl
 from workers.plants.foreign.celery_app.task_events import TaskEvents
@@ -44,7 +44,7 @@ def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypa
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "0.5")
     before = psutil.Process().memory_info().rss
     with answering(scheme, itertools.chain([begin], rest)) as url:
-        app = app_of(PlantAddress(name="shop", url=url))
+        app = create_app(PlantAddress(name="shop", url=url))
         with pytest.raises(FAILURES), app.connection_for_read() as connection:
             connection.default_channel.queue_declare("any", passive=True)
     assert psutil.Process().memory_info().rss - before < 60e6
@@ -52,7 +52,7 @@ def test_a_broker_that_answers_without_end_is_left(scheme, begin, rest, monkeypa
 
 @pytest.fixture
 def app(control_server):
-    return app_of(PlantAddress(name="shop", url=control_server.url))
+    return create_app(PlantAddress(name="shop", url=control_server.url))
 
 
 @pytest.fixture

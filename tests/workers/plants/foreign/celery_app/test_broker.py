@@ -111,10 +111,10 @@ def test_a_management_plugin_that_does_not_answer_hides_no_length_and_is_asked_o
     )
     found = AmqpBroker(address, None)
     monkeypatch.setattr(found, "_declare_passively", lambda queue: QueueLength(3, consumers=1))
-    lengths = found.lengths(["mail", "orders"])
+    lengths = found.read_queue_lengths(["mail", "orders"])
     assert lengths == dict.fromkeys(("mail", "orders"), QueueLength(3, consumers=1))
     assert len(asked) == 1
     [said] = found.list_missing()
     assert said.startswith("Unacknowledged tasks are unknown") and why in said
     answer = lambda request: httpx.Response(200, json={"messages_unacknowledged": 2})  # noqa: E731
-    assert found.lengths(["mail"])["mail"].unacknowledged == 2 and found.list_missing() == []
+    assert found.read_queue_lengths(["mail"])["mail"].unacknowledged == 2 and found.list_missing() == []

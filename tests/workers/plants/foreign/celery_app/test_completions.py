@@ -51,7 +51,7 @@ class EventedPool:
     def begin(self, at):
         self.tasks += 1
         heappush(self.running, (at + self.run_seconds * self.random.uniform(0.8, 1.2), f"t{self.tasks}"))
-        self.counted.began(f"t{self.tasks}", at + self.ahead, at + self.late_seconds)
+        self.counted.record_start(f"t{self.tasks}", at + self.ahead, at + self.late_seconds)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 9])
@@ -115,7 +115,7 @@ def test_a_process_whose_end_was_not_heard_of_is_taken_for_free_again():
 
 def test_a_task_that_was_at_work_before_the_count_began_is_no_completion():
     counted = PoolCompletions()
-    counted.began("old", WALL, 100.0)
+    counted.record_start("old", WALL, 100.0)
     counted.record_end("old", WALL + 1, 101.0)
     assert counted.observe(2, 101.0, WALL) is None
     counted.record_end("old", WALL + 2, 102.0)

@@ -10,7 +10,7 @@ from queues.stored_document import encode_document
 from tests.workers.plants.foreign.celery_app.far import FakeCelery
 from workers.plants.foreign.celery_app import task_events
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES
-from workers.plants.foreign.celery_app.remote_control import pool_of
+from workers.plants.foreign.celery_app.remote_control import build_pool
 from workers.plants.foreign.celery_app.task_events import MAX_WORKERS, TaskEvents
 from workers.plants.foreign.redaction import redact
 from workers.plants.foreign.watch import PlantObserver
@@ -36,7 +36,7 @@ def observed(far):
         RegisteredPlant(name="shop", kind="celery"), lambda _: far.plant(), lambda: far.now
     )
     lookout.observe()
-    status = lookout.status()
+    status = lookout.build_status()
     return status, encode_document(status)
 
 
@@ -49,7 +49,7 @@ def test_whatever_an_event_holds_it_is_passed_over_or_can_be_published(fields, k
 
 @given(st.dictionaries(st.sampled_from(("pid", "pool", "total", "uptime", "prefetch_count")), JUNK), JUNK)
 def test_whatever_a_worker_says_of_itself_is_a_pool(stats, queues):
-    pool = pool_of(ONE, stats, queues)
+    pool = build_pool(ONE, stats, queues)
     assert 0 <= pool.processes <= 10_000
     assert pool.begun >= 0
     encode_document({"names": [*pool.queues, *pool.total, pool.implementation]})
@@ -86,7 +86,9 @@ def test_a_traceback_of_ten_megabytes_costs_neither_time_nor_memory():
     for number in range(20):
         events.apply(event(number, exception=huge, traceback=huge, args=huge), far.now)
     assert time.process_time() - begun < 5.0
-    kept = sum(len(each.traceback) + len(each.error) + len(each.arguments) for each in events.last(1_000))
+    kept = sum(
+        len(each.traceback) + len(each.error) + len(each.arguments) for each in events.get_latest(1_000)
+    )
     assert kept < 20 * 5_000
     status, text = observed(far)
     assert status.error is None and len(text) < 100_000 and b"hunter2" not in text
@@ -98,8 +100,8 @@ def test_tracebacks_are_kept_of_the_last_errors_alone_and_these_stay_shown_howev
         events.apply(event(number, exception="KeyError", traceback="a line"), 1.0)
     for number in range(200, 1_000):
         events.apply(event(number, "task-succeeded"), 1.0)
-    assert not any(each.traceback for each in events.last(10_000))
-    errors = events.errors()
+    assert not any(each.traceback for each in events.get_latest(10_000))
+    errors = events.list_errors()
     assert errors[0].id == "199" and all(each.traceback for each in errors)
     assert len(events._errors) == task_events.MAX_ERRORS
 

@@ -122,7 +122,7 @@ def test_of_names_without_end_those_that_are_gone_for_longest_are_forgotten(know
     missed = MissedWorkers(known)
     for number in range(MAX_MISSED + 20):
         missed.observe(float(number), [pool(f"celery@{number}")], ())
-    found = missed.seconds()
+    found = missed.get_missed_seconds()
     assert len(found) == MAX_MISSED == len(known.load_all()) - 1  # and the worker that answers
     assert "celery@0" not in found and f"celery@{MAX_MISSED + 18}" in found
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.plants.foreign import redaction
-from workers.plants.foreign.redaction import HIDDEN, MASK, arguments, redact
+from workers.plants.foreign.redaction import HIDDEN, MASK, format_arguments, redact
 
 SECRET = "hunter2-hunter2"
 
@@ -116,7 +116,7 @@ def test_ids_paths_and_numbers_stay():
 
 
 def test_arguments_may_be_hidden_whole():
-    assert arguments("(1, 'x')", "{'to': 'eve'}") == "(1, 'x') {'to': 'eve'}"
-    assert arguments("(1, 'x')", "{}", HIDDEN) == "8 characters"
-    assert arguments("()", "{}") == ""
-    assert len(arguments("x" * 5_000, "")) <= 200
+    assert format_arguments("(1, 'x')", "{'to': 'eve'}") == "(1, 'x') {'to': 'eve'}"
+    assert format_arguments("(1, 'x')", "{}", HIDDEN) == "8 characters"
+    assert format_arguments("()", "{}") == ""
+    assert len(format_arguments("x" * 5_000, "")) <= 200

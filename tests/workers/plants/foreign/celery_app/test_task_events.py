@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.plants.foreign.celery_app.task_events import TaskEvents, recent
+from workers.plants.foreign.celery_app.task_events import TaskEvents, select_recent_seconds
 
 WORKER = "celery@one"
 
@@ -25,8 +25,8 @@ def test_a_task_waits_runs_and_ends():
     assert list(pool.running) == ["a"]
     events("succeeded", runtime=0.25, now=52.0, into=heard)
     assert not pool.running
-    assert recent(pool.runs, 52.0) == [0.25]
-    assert recent(pool.waits, 52.0) == [2.0]
+    assert select_recent_seconds(pool.runs, 52.0) == [0.25]
+    assert select_recent_seconds(pool.waits, 52.0) == [2.0]
     assert heard.last()[0].state == "succeeded"
 
 
@@ -38,7 +38,7 @@ def test_an_error_is_kept_with_its_traceback_and_without_its_secret():
     assert (task.state, heard.pools[WORKER].failed) == ("failed", 1)
     assert "abc" not in task.error
     assert "File x" in heard.errors()[0].traceback
-    assert recent(heard.pools[WORKER].runs, 52.0) == [1.0]
+    assert select_recent_seconds(heard.pools[WORKER].runs, 52.0) == [1.0]
 
 
 def test_an_attempt_that_failed_stays_as_it_was_when_the_task_is_tried_again():
@@ -127,5 +127,7 @@ def test_events_that_can_t_be_understood_harm_nothing(stream):
         heard.apply(event, float(number))
     for pool in heard.pools.values():
         assert len(pool.waiting) + len(pool.running) <= 2
-        assert all(seconds >= 0 for seconds in recent(pool.runs, 100.0) if isinstance(seconds, float))
-    heard.last()
+        assert all(
+            seconds >= 0 for seconds in select_recent_seconds(pool.runs, 100.0) if isinstance(seconds, float)
+        )
+    heard.get_latest()

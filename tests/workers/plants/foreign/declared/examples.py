@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import httpx
 
 from workers.plants.foreign.declared import call, redis_value
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.declared.sensor import PromqlSource
@@ -88,7 +88,7 @@ class DeclaredRig:
         monkeypatch.setattr(call, "_run", self.run)
         monkeypatch.setattr(redis_value, "one_number", self.read)
         text = re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name])
-        self.declaration = declaration_of_text(text)
+        self.declaration = parse_declaration(text)
         pools = [each for each in self.declaration.operators.values() if each.actuator]
         self.operators = tuple(each.name for each in pools)
         self.is_chain = any(each.name in other.after for each in pools for other in pools)
@@ -99,7 +99,7 @@ class DeclaredRig:
         self.plant = DeclaredPlant(self.declaration, environment, httpx.MockTransport(self.answer))
 
     def parallelism(self):
-        operators = self.plant.topology().operators
+        operators = self.plant.get_topology().operators
         return {name: operators[name].parallelism for name in self.operators}
 
     def changes(self):

@@ -17,7 +17,7 @@ from tests.postgres import postgres_url as postgres_url  # a fixture of these te
 from workers.plants.foreign import adapters
 from workers.plants.foreign.client import MAX_BYTES, PlantClient
 from workers.plants.foreign.declared import json_path, sql
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.json_path import JsonPath, read_path
 from workers.plants.foreign.prometheus_client import PrometheusClient
@@ -39,7 +39,7 @@ def test_a_declaration_that_grows_or_is_too_large_is_refused():
         "- " * 9_000,
     ):
         with pytest.raises(BadInput):
-            declaration_of_text(text)
+            parse_declaration(text)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,14 @@ sensors: {{it: {{url: 'http://x/s', json: '@'}}}}
 operators: [{{name: web, tasks: 2, in_per_second: 5, out_per_second: 5, {measure}: it}}]
 """.replace("in_per_second: 5, out_per_second: 5, in_per", "out_per_second: 5, in_per")
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=-1))
-    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
-        web = plant.topology().operators["web"]
+    with closing(DeclaredPlant(parse_declaration(text), {}, transport)) as plant:
+        web = plant.get_topology().operators["web"]
         assert (web.parallelism, web.waiting) == (2, None)
-        assert plant.sensors()["it"].value == -1.0
-        assert plant.sensors()["it"].error == f"Sensor it returned -1; {measure} of web must be 0 to 1e+12."
+        assert plant.get_sensor_statuses()["it"].value == -1.0
+        assert (
+            plant.get_sensor_statuses()["it"].error
+            == f"Sensor it returned -1; {measure} of web must be 0 to 1e+12."
+        )
 
 
 @pytest.mark.parametrize(("tasks", "rows"), [(80, 80), (9_000, 100), (200_000, None), (1e300, None)])
@@ -104,13 +107,13 @@ sensors: {it: {url: 'http://x/s', json: '@'}}
 operators: [{name: web, tasks: it, in_per_second: 40, service_seconds: 0.1}]
 """
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=tasks))
-    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
+    with closing(DeclaredPlant(parse_declaration(text), {}, transport)) as plant:
         if rows is None:
-            web = plant.topology().operators["web"]
+            web = plant.get_topology().operators["web"]
             assert (web.known_parallelism, web.tasks) == (None, ())
             assert re.match(r"Sensor it returned .* tasks for web; .* from 0 to 100,000\.", web.unknown_tasks)
             return
-        topology = plant.topology()
+        topology = plant.get_topology()
     web = topology.operators["web"]
     assert (web.parallelism, len(web.tasks)) == (tasks, rows)
     assert web.measure("inputs") == pytest.approx(40 * topology.window_seconds)
@@ -124,9 +127,9 @@ sensors: {it: {url: 'http://x/s', json: '@'}}
 operators: [{name: web, tasks: 2, out_per_second: 5, utilisation: it}]
 """
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=share))
-    with closing(DeclaredPlant(declaration_of_text(text), {}, transport)) as plant:
-        web = plant.topology().operators["web"]
-        error = plant.sensors()["it"].error
+    with closing(DeclaredPlant(parse_declaration(text), {}, transport)) as plant:
+        web = plant.get_topology().operators["web"]
+        error = plant.get_sensor_statuses()["it"].error
     service = None if used is None else used * 2 / 5
     assert (web.measure("utilisation"), web.measure("service_seconds")) == (used, service)
     assert ("times: 0.01" in (error or "")) == (used is None)
@@ -140,10 +143,10 @@ operators: [{name: web, tasks: 2, out_per_second: 5, utilisation: it}]
 def test_a_secret_that_no_header_takes_is_not_quoted(secret, how):
     sensor = f"{{url: 'http://x/s', json: '@', secret_environment: WEIR_SECRET_X, secret_as: {how}}}"
     environment, transport = {"WEIR_SECRET_X": secret}, httpx.MockTransport(lambda _: httpx.Response(200))
-    plant = DeclaredPlant(declaration_of_text(SENSOR.format(sensor)), environment, transport)
+    plant = DeclaredPlant(parse_declaration(SENSOR.format(sensor)), environment, transport)
     with closing(plant):
-        plant.topology()
-    error = str(plant.readings()["it"].error)
+        plant.get_topology()
+    error = str(plant.get_readings()["it"].error)
     assert "ter2" not in error and "names WEIR_SECRET_X, whose value cannot be sent" in error
 
 
@@ -156,7 +159,7 @@ def test_nor_is_the_token_of_a_registered_plant(secret, monkeypatch):
         )
         row.options = {"workloads": "x"}
         with pytest.raises(BadInput, match="whose value cannot be sent") as refused:
-            adapters.adapter_of(row)
+            adapters.create_adapter(row)
         assert "nter2" not in str(refused.value)
 
 
@@ -164,7 +167,7 @@ def test_nor_is_the_token_of_a_registered_plant(secret, monkeypatch):
 
 
 def asked(address, query, seconds=2.0):
-    return sql.one_value("WEIR_SECRET_DB", address, query, seconds)
+    return sql.query_single_value("WEIR_SECRET_DB", address, query, seconds)
 
 
 @pytest.mark.parametrize(
@@ -260,10 +263,10 @@ def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_FILES", str(allowed))
 
     def said(name):
-        plant = DeclaredPlant(declaration_of_text(SENSOR.replace("{}", f"{{file: {allowed}/{name}}}")), {})
-        plant.topology()
+        plant = DeclaredPlant(parse_declaration(SENSOR.replace("{}", f"{{file: {allowed}/{name}}}")), {})
+        plant.get_topology()
         plant.close()
-        return plant.readings()["it"]
+        return plant.get_readings()["it"]
 
     assert said("inner").value == 2.0
     assert "is not a regular file" in str(
@@ -279,7 +282,7 @@ def test_a_file_is_one_of_bytes_where_its_links_lead(tmp_path, monkeypatch):
 
 def command(monkeypatch, allowed, arguments):
     monkeypatch.setenv("WEIR_PLANT_COMMANDS", allowed)
-    return declaration_of_text(
+    return parse_declaration(
         "name: one\nsensors: {n: {url: 'http://x/n', json: n}}\noperators:\n"
         f"  - {{name: work, tasks: n, maximum: 9, set: {{command: [{', '.join(arguments)}]}}}}\n"
     )
@@ -312,14 +315,14 @@ def test_a_redirect_is_followed_nowhere():
         return httpx.Response(302, headers={"Location": where})
 
     text = SENSOR.replace("{}", "{url: 'http://x/n', json: n}")
-    plant = DeclaredPlant(declaration_of_text(text), {}, httpx.MockTransport(answer))
+    plant = DeclaredPlant(parse_declaration(text), {}, httpx.MockTransport(answer))
     for _ in range(2):
-        plant.topology()
-        assert "returned 302" in str(plant.readings()["it"].error)
+        plant.get_topology()
+        assert "returned 302" in str(plant.get_readings()["it"].error)
     assert asked == ["http://x/n"] * 2
     client = PrometheusClient(PlantClient("p", "http://p", transport=httpx.MockTransport(answer)))
     with pytest.raises(InvalidPlantResponse):
-        client.value("up")
+        client.query_value("up")
 
 
 @pytest.fixture
@@ -396,7 +399,7 @@ def test_a_prometheus_that_never_ends_is_left(wicked, settings, begin, part, pau
     wicked.parts = (each for source in ((begin,), endless(part, ended, pause)) for each in source)
     client = PlantClient("prometheus", wicked.url, timeout_seconds=0.3 if pause else 20.0)
     with pytest.raises(error, match=said):
-        PrometheusClient(client).value("up")
+        PrometheusClient(client).query_value("up")
     ended.set()
     client.close()
 
@@ -405,10 +408,10 @@ def test_a_page_of_ten_megabytes_is_no_sensor():
     page = orjson.dumps({"n": 1, "more": "x" * 10_000_000})
     text = SENSOR.replace("{}", "{url: 'http://x/n', json: n}")
     plant = DeclaredPlant(
-        declaration_of_text(text), {}, httpx.MockTransport(lambda _: httpx.Response(200, content=page))
+        parse_declaration(text), {}, httpx.MockTransport(lambda _: httpx.Response(200, content=page))
     )
-    plant.topology()
-    assert f"more than {MAX_BYTES} bytes" in str(plant.readings()["it"].error)
+    plant.get_topology()
+    assert f"more than {MAX_BYTES} bytes" in str(plant.get_readings()["it"].error)
 
 
 @pytest.mark.parametrize("address", ["http://me:word@prometheus", "http://me@prometheus", "http://:w@p/api"])
@@ -420,7 +423,7 @@ def test_an_address_with_a_password_is_refused(address):
         f"  - {{name: work, tasks: n, maximum: 9, set: {{http: {{url: '{address}/$tasks'}}}}}}\n",
     ):
         with pytest.raises(BadInput, match="without a user and a password"):
-            declaration_of_text(text)
+            parse_declaration(text)
 
 
 @pytest.mark.parametrize("address", ["http://[x/$tasks", "http://[$tasks]/x", "http://[2001:db8::$tasks]/x"])
@@ -428,5 +431,5 @@ def test_a_call_of_what_is_no_address_is_refused_by_its_name(address):
     operator = f"{{name: work, tasks: n, maximum: 9, set: {{http: {{url: '{address}'}}}}}}"
     text = f"name: one\nsensors: {{n: {{url: 'http://x/n', json: n}}}}\noperators: [{operator}]\n"
     with pytest.raises(BadInput, match="starts with http:// or https://") as refused:
-        declaration_of_text(text)
+        parse_declaration(text)
     assert refused.value.field.endswith("http.url")

@@ -16,9 +16,9 @@ from queues.errors import BadInput, Forbidden
 from tests.waiting import until
 from workers.plants.foreign import adapters, declared
 from workers.plants.foreign.declared import OPTION, sensor_reader
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
-from workers.plants.foreign.declared.dry_run import dry_run
+from workers.plants.foreign.declared.dry_run import make_dry_run
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.foreign.kind import PlantAddress
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -87,7 +87,7 @@ def far():
 
 @pytest.fixture
 def plant(far):
-    made = DeclaredPlant(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0)
+    made = DeclaredPlant(parse_declaration(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0)
     yield made
     made.close()
 
@@ -96,7 +96,7 @@ def sensing(sensor, answer=None, environment=None, monotonic=time.monotonic):
     """Return a plant with one sensor."""
     text = f"name: one\nprometheus: http://prometheus:9090\nsensors:\n  it: {sensor}\n"
     transport = httpx.MockTransport(answer) if answer else None
-    return DeclaredPlant(declaration_of_text(text), environment or {}, transport, monotonic=monotonic)
+    return DeclaredPlant(parse_declaration(text), environment or {}, transport, monotonic=monotonic)
 
 
 def said(plant):
@@ -159,9 +159,9 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
         return httpx.Response(200, json={"a": 1, "b": 2})
 
     text = "name: one\nsensors:\n  a: {url: 'http://x/s', json: a}\n  b: {url: 'http://x/s', json: b}\n"
-    plant = DeclaredPlant(declaration_of_text(text), {}, httpx.MockTransport(answer))
-    plant.topology()
-    assert {name: each.value for name, each in plant.readings().items()} == {"a": 1.0, "b": 2.0}
+    plant = DeclaredPlant(parse_declaration(text), {}, httpx.MockTransport(answer))
+    plant.get_topology()
+    assert {name: each.value for name, each in plant.get_readings().items()} == {"a": 1.0, "b": 2.0}
     assert asked == ["/s"]
 
 
@@ -224,11 +224,11 @@ def test_one_slow_sensor_keeps_no_other_waiting_and_the_observation_ends_in_time
             looked.wait()
         return far.answer(request)
 
-    plant = DeclaredPlant(declaration_of_text(TEXT), {}, httpx.MockTransport(answer))
-    unknown = plant.topology().operators["render"].unknown_tasks
+    plant = DeclaredPlant(parse_declaration(TEXT), {}, httpx.MockTransport(answer))
+    unknown = plant.get_topology().operators["render"].unknown_tasks
     assert unknown.startswith("Sensor render_now: the source did not respond within 20 s")
     looked.set()
-    assert plant.readings()["requests"].value == 40.0
+    assert plant.get_readings()["requests"].value == 40.0
     plant.close()
 
 
@@ -436,7 +436,7 @@ operators:
     maximum: 9
     set: {{command: [{script}, --to, '$tasks; touch /tmp/no', {tmp_path}]}}
 """
-    return DeclaredPlant(declaration_of_text(text), {})
+    return DeclaredPlant(parse_declaration(text), {})
 
 
 def test_a_command_gets_its_arguments_as_they_are_and_none_of_our_secrets(tmp_path, monkeypatch):
@@ -516,7 +516,7 @@ WRONG = [
 def test_what_is_wrong_is_named_with_its_line(old, new, field, line):
     assert TEXT.count(old) == 1
     with pytest.raises(BadInput) as refused:
-        declaration_of_text(TEXT.replace(old, new))
+        parse_declaration(TEXT.replace(old, new))
     assert (refused.value.field, refused.value.message.rpartition("(line ")[2]) == (field, f"{line})")
 
 
@@ -536,7 +536,7 @@ def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
     hold = "hold: {{http: {{url: 'http://runner/suspend', body: {{seconds: {}}}}}}}"
     for seconds, takes in (("$seconds", True), ("60", False)):
         text = TEXT.replace("name: shop", f"name: shop\n{hold.format(seconds)}")
-        assert declaration_of_text(text).hold is not None
+        assert parse_declaration(text).hold is not None
         address = PlantAddress(name="shop", url="", options={OPTION: text})
         if takes:
             declared.check(address)
@@ -554,11 +554,11 @@ def test_text_from_outside_is_never_code():
         "name: x",
     ):
         with pytest.raises(BadInput):
-            declaration_of_text(text)
+            parse_declaration(text)
 
 
 def test_a_dry_run_says_what_it_reads_and_would_do_and_calls_nothing(far):
-    ran = dry_run(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer))
+    ran = make_dry_run(parse_declaration(TEXT), {}, httpx.MockTransport(far.answer))
     assert {each.name: each.value for each in ran.sensors} == {
         "requests": 40.0,
         "web_now": 2.0,
@@ -574,7 +574,7 @@ def test_a_dry_run_says_what_it_reads_and_would_do_and_calls_nothing(far):
     assert render.inverse == ("DELETE http://runner/render/3",)
     assert (web.proof, render.proof) == ("web_now = 3 within 60 s", "render_now = 3 within 30 s")
     far.values["waiting"] = "many"
-    again = dry_run(declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer))
+    again = make_dry_run(parse_declaration(TEXT), {}, httpx.MockTransport(far.answer))
     assert "that is not from Prometheus" in {each.name: each.error for each in again.sensors}["waiting"]
     assert again.error == "" and len(again.orders) == 2
 
@@ -602,7 +602,7 @@ def test_the_library_has_examples_of_each_kind_of_sensor_and_call():
 
 def test_a_declaration_is_checked_and_inspected_under_any_name(far):
     kind, address = (
-        adapters.kind_named("declared"),
+        adapters.get_kind("declared"),
         PlantAddress(
             name="new", url="", options={"declaration": TEXT}, transport=httpx.MockTransport(far.answer)
         ),

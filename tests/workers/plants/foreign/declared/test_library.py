@@ -6,7 +6,7 @@ import pytest
 
 from queues.errors import Forbidden
 from workers.plants.foreign.declared.call import check_allowed
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.examples import EXAMPLES
 
 ASKED = re.compile(r'WEIR_PLANT_COMMANDS=(?:"([^"]*)"|(\S+))')
@@ -22,7 +22,7 @@ def asked_for(text):
 def test_what_an_example_asks_to_be_allowed_suffices_for_its_calls(name, monkeypatch, tmp_path):
     monkeypatch.setenv("WEIR_PLANT_COMMANDS", asked_for(EXAMPLES[name]))
     monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
-    declaration_of_text(re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name]))
+    parse_declaration(re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name]))
 
 
 def test_who_allows_a_command_without_its_option_is_shown_the_option(monkeypatch):

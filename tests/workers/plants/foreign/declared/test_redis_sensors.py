@@ -14,7 +14,7 @@ from huey import RedisHuey
 from queues.errors import BadInput
 from tests.waiting import until
 from tests.workers.plants.foreign.endless_server import answering, drops
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -24,12 +24,12 @@ TEXT = "name: shop\nsensors:\n  it: {%s}\n"
 
 def reading(command, address, variable="WEIR_SECRET_REDIS"):
     """Return the reading of a sensor with this command."""
-    declaration = declaration_of_text(TEXT % f"redis: '{command}', server: {variable}")
+    declaration = parse_declaration(TEXT % f"redis: '{command}', server: {variable}")
     plant = DeclaredPlant(
         declaration, {variable: address}, httpx.MockTransport(lambda _: httpx.Response(500))
     )
-    plant.topology()
-    return plant.readings()["it"]
+    plant.get_topology()
+    return plant.get_readings()["it"]
 
 
 def known(command, address):
@@ -147,7 +147,7 @@ def test_a_server_that_answers_without_end_is_not_listened_to(answer, words, mon
 
 def measured(example, sensor, address):
     """Return what the library's example reads there."""
-    command = declaration_of_text(EXAMPLES[example]).sensors[sensor].source.command
+    command = parse_declaration(EXAMPLES[example]).sensors[sensor].source.command
     return known(" ".join(command), address)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.examples import EXAMPLES
 
@@ -60,9 +60,9 @@ def test_a_job_with_the_listener_is_seen_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
     text = EXAMPLES["spark-streaming"].partition("operators:")[0].replace("/var/lib/spark", str(tmp_path))
     sensors = "\n".join(line for line in text.splitlines() if "http" not in line)  # no master is asked
-    plant = DeclaredPlant(declaration_of_text(sensors), {"WEIR_SECRET_KUBERNETES": "x"})
-    plant.topology()
-    readings = plant.readings()
+    plant = DeclaredPlant(parse_declaration(sensors), {"WEIR_SECRET_KUBERNETES": "x"})
+    plant.get_topology()
+    readings = plant.get_readings()
     plant.close()
     assert readings["rows"].value == pytest.approx(said["comes"])
     assert readings["clean_busy"].value == pytest.approx(min(1.0, said["comes"] / said["can"]))

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests.workers.plants.foreign.declared.test_declared_plants import TEXT, Far
-from workers.plants.foreign.declared.declaration import declaration_of_text
+from workers.plants.foreign.declared.declaration import parse_declaration
 from workers.plants.foreign.declared.declared_plant import DeclaredPlant
 from workers.plants.foreign.declared.task_orders import LastTaskOrder, OwnTaskOrders, SharedTaskOrders
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
@@ -36,7 +36,7 @@ class Scraped(Far):
 def scraped_plant(seconds=lambda: 0.0):
     far = Scraped()
     plant = DeclaredPlant(
-        declaration_of_text(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0, monotonic=seconds
+        parse_declaration(TEXT), {}, httpx.MockTransport(far.answer), lambda: 5.0, monotonic=seconds
     )
     return far, plant
 
@@ -90,7 +90,7 @@ class Slow(Scraped):
 
     def plant(self):
         transport = httpx.MockTransport(self.answer)
-        return DeclaredPlant(declaration_of_text(TEXT), {}, transport, orders=self.orders)
+        return DeclaredPlant(parse_declaration(TEXT), {}, transport, orders=self.orders)
 
     def answer(self, request):
         answer = super().answer(request)

@@ -22,7 +22,7 @@ def after(*readings):
     lags = GroupLags()
     for each in readings:
         lags.follow(each)
-    return lags.groups()["billing"]
+    return lags.list_groups()["billing"]
 
 
 def steady(seconds, rate, reader_rate, start=0.0):
@@ -72,12 +72,12 @@ def test_a_topic_made_anew_is_counted_from_its_own_beginning():
     lags = GroupLags()
     for each in [*old, fresh]:
         lags.follow(each)
-    group = lags.groups()["billing"]
+    group = lags.list_groups()["billing"]
     assert (group.lag_events, group.lag_seconds) == (0, 0.0)
     assert group.partitions[0].said == group_lag.BEYOND
     lags.follow(reading(62.0, 20, 5, topic_id="two"))  # it was reset, and reads
     lags.follow(reading(64.0, 30, 15, topic_id="two"))
-    group = lags.groups()["billing"]
+    group = lags.list_groups()["billing"]
     assert group.lag_events == 15
     assert group.lag_seconds <= 4.0
 
@@ -102,7 +102,7 @@ def test_a_clock_that_is_set_back_makes_no_load_of_a_million_events():
     lags = GroupLags()
     for each in [*before, *later]:
         lags.follow(each)
-    group = lags.groups()["billing"]
+    group = lags.list_groups()["billing"]
     assert (group.in_per_second, group.out_per_second) == (pytest.approx(100), pytest.approx(100))
 
 
@@ -222,10 +222,10 @@ def test_a_partition_whose_leader_is_away_is_not_called_gone():
     lags.follow(
         ClusterReading(2.0, 2.0, {"orders": ("one", 1)}, {}, {"billing": Group("empty", (), {ORDERS: 40})})
     )
-    assert lags.groups()["billing"].partitions[0].said == group_lag.UNREADABLE
+    assert lags.list_groups()["billing"].partitions[0].said == group_lag.UNREADABLE
     lags.follow(reading(4.0, 110, 40))
-    assert lags.groups()["billing"].lag_events == 70
-    assert lags.history(ORDERS).begins_at == 0.0
+    assert lags.list_groups()["billing"].lag_events == 70
+    assert lags.get_history(ORDERS).begins_at == 0.0
 
 
 ALSO = ("orders", 1)
@@ -280,11 +280,11 @@ def test_what_comes_to_a_partition_that_was_not_seen_at_first_counts_for_as_long
 def test_only_what_histories_can_not_give_is_asked_of_the_broker():
     lags = GroupLags()
     lags.follow(reading(0.0, 100, 40))
-    [question] = lags.questions(0.05, 1.0)
+    [question] = lags.list_questions(0.05, 1.0)
     assert (question.offset, question.after, question.before) == (40, None, 0.0)
-    lags.history(ORDERS).insert(-50.0, 30)
-    [question] = lags.questions(0.05, 1.0)
+    lags.get_history(ORDERS).insert(-50.0, 30)
+    [question] = lags.list_questions(0.05, 1.0)
     assert (question.after, question.before) == (-50.0, 0.0)
-    lags.history(ORDERS).insert(-20.0, 40)
-    lags.history(ORDERS).insert(-19.5, 60)
-    assert lags.questions(0.05, 1.0) == []
+    lags.get_history(ORDERS).insert(-20.0, 40)
+    lags.get_history(ORDERS).insert(-19.5, 60)
+    assert lags.list_questions(0.05, 1.0) == []

@@ -10,15 +10,15 @@ from confluent_kafka import KafkaError, KafkaException
 from queues.errors import BadInput
 from tests.workers.plants.foreign.kafka.broker import consumed, mock_cluster, tansu
 from workers.documents.consumer_groups import ConsumerGroup, PartitionLag
-from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kafka import cluster, group_lag
 from workers.plants.foreign.kafka.cluster import IDS_SECONDS, KafkaCluster
 from workers.plants.foreign.kafka.kafka_plant import (
     MAX_LINKS,
     NOT_SET,
     KafkaPlant,
+    build_topology,
     describe_left_out,
-    topology_of,
 )
 from workers.plants.foreign.kafka.reading import Offsets
 from workers.plants.foreign.kind import PlantAddress
@@ -59,7 +59,7 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
     groups = {"all": group(*partitions)}
     groups |= {f"g{number}": group("late", lag_seconds=9.0) for number in range(others)}
     partitions["late"] = 1
-    topology = topology_of("events", 5.0, groups, partitions)
+    topology = build_topology("events", 5.0, groups, partitions)
     assert len(topology.links) == MAX_LINKS
     assert len([link for link in topology.links if link.source == "topics/late"]) == others
     assert len(topology.operators) == len(groups) + MAX_LINKS - others + 1
@@ -72,7 +72,7 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
 def test_groups_that_read_nothing_are_seen_besides():
     partitions = {f"t{number}": 1 for number in range(900)}
     groups = {f"idle{number}": group() for number in range(199)} | {"all": group(*partitions)}
-    assert len(topology_of("events", 5.0, groups, partitions).paths) == 199 + MAX_LINKS
+    assert len(build_topology("events", 5.0, groups, partitions).paths) == 199 + MAX_LINKS
 
 
 def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broker, topic):
@@ -200,16 +200,16 @@ def test_a_group_of_more_partitions_than_are_followed_is_as_far_behind_at_least(
     for _ in range(2):
         lags.follow(wide.read())
         for partition in wide._asked:
-            lags.history(partition)._times, lags.history(partition)._ends = [1.0, 5.0], [10, 15]
-    found = lags.groups()["billing"]
+            lags.get_history(partition)._times, lags.get_history(partition)._ends = [1.0, 5.0], [10, 15]
+    found = lags.list_groups()["billing"]
     assert (found.lag_events, found.at_least) == (lag, at_least)
     assert (found.in_per_second is None) is at_least
     assert wide.left == 4 - most
     plant = KafkaPlant(PlantAddress(name="events", url="kafka://broker.example"))
     plant._cluster = wide
     plant._ask_of_the_past = lambda: None
-    plant.topology()
-    said = [row for section in plant.sections() for row in section.rows]
+    plant.get_topology()
+    said = [row for section in plant.list_sections() for row in section.rows]
     found = [f"{wide.left} of the partitions", f"observes the first {most:,} by name"] if at_least else []
     assert len(said) == at_least and all(each in said[0][0] for each in found)
 
@@ -236,7 +236,7 @@ def test_ids_of_topics_that_are_gone_are_forgotten():
     passing = KafkaCluster(PlantAddress(name="events", url="kafka://broker.example"))
     passing._client = TopicsThatComeAndGo()
     for _ in range(100):
-        topics = passing._topics()
+        topics = passing._read_topics()
     assert topics == {"test-100": ("id of test-100", 1)}
     assert passing._ids == {"test-100": "id of test-100"}
 
@@ -245,13 +245,13 @@ def test_a_broker_that_is_away_is_silent_and_says_so_in_time(broker, monkeypatch
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "2")
     nobody = PlantAddress(name="events", url="kafka://127.0.0.1:1099")
     with pytest.raises(PlantUnavailable, match="events can't be reached"):
-        KafkaPlant(nobody).topology()
+        KafkaPlant(nobody).get_topology()
 
 
 def test_a_broker_that_may_not_be_reached_is_not_connected_to(settings):
     settings.WEIR_EGRESS_ALLOW = ""
     with pytest.raises(PlantUnavailable, match="which is not allowed"):
-        KafkaPlant(PlantAddress(name="events", url="kafka://127.0.0.1:9092")).topology()
+        KafkaPlant(PlantAddress(name="events", url="kafka://127.0.0.1:9092")).get_topology()
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_where_groups_can_not_be_listed_named_ones_are_read_all_the_same():
 def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
     broker.publish(topic, 10)
     broker.commit(f"{topic}-a", topic, 4)
-    found = kinds()["kafka"].run_inspection(
+    found = list_kinds()["kafka"].run_inspection(
         PlantAddress(name="events", url=broker.url, options={"groups": f"{topic}-a"})
     )
     assert any(said.startswith(f"{topic}-a: 6 events, ") for said in found.said)
@@ -289,5 +289,5 @@ def test_what_is_found_is_said_before_anything_is_registered(broker, topic):
 def test_options_that_can_not_be_are_refused_by_name(options, field):
     address = PlantAddress(name="events", url="kafka://broker.example:9092", options=options)
     with pytest.raises(BadInput) as refused:
-        kinds()["kafka"].check(address)
+        list_kinds()["kafka"].check(address)
     assert refused.value.field == field

@@ -18,13 +18,13 @@ from tests.workers.plants.foreign.kubernetes.cluster import (
     STATEFUL_SETS,
     cluster,
 )
-from workers.plants.foreign.adapters import kinds
+from workers.plants.foreign.adapters import list_kinds
 from workers.plants.foreign.kind import PlantAddress
-from workers.plants.foreign.kubernetes.api_server import ApiServer, _authorities, _token
+from workers.plants.foreign.kubernetes.api_server import ApiServer, _create_ssl_context, _read_token
 from workers.plants.foreign.kubernetes.autoscalers import HELD, PAUSED
 from workers.plants.foreign.kubernetes.kubernetes_plant import REVISION, KubernetesPlant
 from workers.plants.holding import PlantHeld
-from workers.plants.installation import installation_id
+from workers.plants.installation import get_installation_id
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 NOW = 1_790_000_000.0
@@ -243,8 +243,8 @@ def test_two_weirs_that_call_the_plant_alike_do_not_both_steer_it(k8s, clock, pl
 
 
 def test_a_weir_has_one_id_which_all_of_its_processes_know(control):
-    assert installation_id(control) == installation_id(control)
-    assert len(installation_id(control)) == 8
+    assert get_installation_id(control) == get_installation_id(control)
+    assert len(get_installation_id(control)) == 8
 
 
 @pytest.mark.parametrize("value", ["True", "1", "yes", ""])
@@ -353,7 +353,7 @@ def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
     k8s.deployment("parse")
     k8s.deployment("mail", 1, STATEFUL_SETS)
     k8s.scaled_object("parse")
-    found = kinds()["kubernetes"].run_inspection(
+    found = list_kinds()["kubernetes"].run_inspection(
         PlantAddress(name="shop", url=k8s.url, options={"namespace": "shop"})
     )
     assert {part.name: part.tasks for part in found.parts} == {"deployment/parse": 2, "statefulset/mail": 1}
@@ -365,7 +365,7 @@ def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
 def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
     away = PlantAddress(name="shop", url="http://127.0.0.1:1099", options={"workloads": "parse"})
     with closing(KubernetesPlant(away)) as plant, pytest.raises(PlantUnavailable, match="can't be reached"):
-        plant.topology()
+        plant.get_topology()
     k8s.handler["get", "/apis/apps/v1/namespaces/shop/deployments/parse"] << 403
     with pytest.raises(InvalidPlantResponse, match="rejected the request to get deployments/parse \\(403\\)"):
         plant_of(k8s, clock, "parse").topology()
@@ -387,7 +387,9 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
 )
 def test_options_that_can_not_be_are_refused_by_name(options, field):
     with pytest.raises(BadInput) as refused:
-        kinds()["kubernetes"].check(PlantAddress(name="shop", url="https://k8s.example", options=options))
+        list_kinds()["kubernetes"].check(
+            PlantAddress(name="shop", url="https://k8s.example", options=options)
+        )
     assert refused.value.field == field
 
 
@@ -418,11 +420,11 @@ def test_a_pods_token_goes_to_who_the_pods_own_authority_vouches_for_alone(tmp_p
     url = "https://kubernetes.default.svc.example"
     monkeypatch.setenv("WEIR_KUBERNETES_CA", certifi.where())
     (tmp_path / "token").write_text("of the pod\n")
-    assert _token(url, tmp_path) == ""  # no authority could certify the receiver
+    assert _read_token(url, tmp_path) == ""  # no authority could certify the receiver
     (tmp_path / "ca.crt").write_text(AUTHORITY)
-    assert _token(url, tmp_path) == "of the pod"
-    assert len(_authorities(url, tmp_path, is_pods=True).get_ca_certs()) == 1
-    assert len(_authorities(url, tmp_path, is_pods=False).get_ca_certs()) > 1
+    assert _read_token(url, tmp_path) == "of the pod"
+    assert len(_create_ssl_context(url, tmp_path, is_pods=True).get_ca_certs()) == 1
+    assert len(_create_ssl_context(url, tmp_path, is_pods=False).get_ca_certs()) > 1
 
 
 @pytest.mark.parametrize(
@@ -432,7 +434,7 @@ def test_an_inspection_of_something_else_says_that_it_is_no_cluster(answer):
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
     address = PlantAddress(name="it", url="http://shop.example", transport=transport)
     with pytest.raises(InvalidPlantResponse, match="it returned a response that is not from an API server"):
-        kinds()["kubernetes"].run_inspection(address)
+        list_kinds()["kubernetes"].run_inspection(address)
 
 
 @pytest.mark.parametrize("note", ['{"by": "weir/shop", "until": "soon", "before": 3}', '{"until": null}'])
@@ -465,7 +467,7 @@ def test_a_workload_that_is_none_is_said_and_no_fault_of_ours(clock, plant_of, d
     transport = httpx.MockTransport(answer)
     address = PlantAddress(name="shop", url="http://shop", options=options, transport=transport)
     with closing(KubernetesPlant(address, clock)) as plant:
-        for ask in (plant.topology, plant.sections, lambda: plant.set_parallelism({"parse": 3})):
+        for ask in (plant.get_topology, plant.list_sections, lambda: plant.set_parallelism({"parse": 3})):
             with pytest.raises(InvalidPlantResponse, match="returned an invalid deployment"):
                 ask()
 

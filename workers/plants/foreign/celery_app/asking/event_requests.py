@@ -79,7 +79,7 @@ class EventRequests:
                 self._doubt(list(self._asked))
             for worker, pool in pools.items():
                 before_at, before = self._last.get(worker, (at, pool))
-                if pool.goes_on_from(before):
+                if pool.is_continuation_of(before):
                     self._notice_silence(worker, Unheard(before_at, at), pool.begun > before.begun)
                 else:
                     self._begin_life(worker, before_at)
@@ -109,7 +109,7 @@ class EventRequests:
         for pool in answered:
             said = str(answers[pool.worker].get("ok", ""))
             is_new = bool(said) and "already" not in said
-            is_ours = is_new or pool.lives_on(noted.get(pool.worker), now)
+            is_ours = is_new or pool.matches_recorded_life(noted.get(pool.worker), now)
             self._asked[pool.worker] = AskedLife(pool.pid, at, is_ours)
             # A doubted worker stays doubted until a task event arrives (`sends`): its running tasks started
             # earlier.

@@ -84,7 +84,7 @@ class LateWorkers:
                 if intervention.kind in (PAUSE, LIMIT) and intervention.until > now
                 else {}
             )
-            late = _late(intervention, before, pools, limits, now) if before else {}
+            late = _list_late_values(intervention, before, pools, limits, now) if before else {}
             late = {
                 worker: was
                 for worker, was in late.items()
@@ -110,7 +110,7 @@ class LateWorkers:
             logger.warning("%s did not carry out %s: %s", worker, each.field, error)
 
 
-def _late(
+def _list_late_values(
     each: Intervention, before: Noted, pools: Sequence[WorkerPool], limits: Limits, now: float
 ) -> dict[str, str]:
     """Return the value of each late worker that was alive when the intervention started.

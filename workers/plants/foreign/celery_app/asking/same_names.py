@@ -34,7 +34,7 @@ class SameNames:
         queues = {frozenset(pool.queues) for pool in pools if pool.worker in self._at}
         return {pool.worker for pool in pools if frozenset(pool.queues) in queues}
 
-    def sentences(self, most: int) -> list[str]:
+    def describe_workers(self, most: int) -> list[str]:
         """Return messages for people, about at most this many workers."""
         said = [f"{worker}: {WHY}. Its metrics are unknown." for worker in sorted(self._at)[:most]]
         more = len(self._at) - most

@@ -25,16 +25,16 @@ def inspect(
     """
     plant = make(replace(address, options={**address.options, "events": LISTEN}))
     try:
-        plant.topology()
+        plant.get_topology()
         sleep(LISTEN_SECONDS)
-        topology = plant.topology()
+        topology = plant.get_topology()
         workers = [operator for operator in topology.operators.values() if operator.kind == "operator"]
         queues = len(topology.operators) - len(workers)
         processes = sum(worker.parallelism for worker in workers)
         app = f"{format_count(queues, 'queue')}, {format_count(len(workers), 'worker')}"
         what = f"A Celery app: {app} with {processes} process{'' if processes == 1 else 'es'}."
         silent = plant.list_workers_without_events()
-        if not silent or address.option("events", ASK) != ASK:
+        if not silent or address.get_option("events", ASK) != ASK:
             return describe_topology(what, topology, plant.list_missing())
         return replace_fields(
             describe_topology(what, topology, plant.list_missing(without_events=())),

@@ -28,15 +28,19 @@ from workers.plants.foreign.celery_app.asking.late_workers import (
 from workers.plants.foreign.celery_app.asking.same_names import SameNames
 from workers.plants.foreign.celery_app.broker import MAX_QUEUES, Broker, QueueLength
 from workers.plants.foreign.celery_app.interventions import AppInterventions
-from workers.plants.foreign.celery_app.known_workers import KnownWorkers, MissedWorkers, OwnKnownWorkers
-from workers.plants.foreign.celery_app.known_workers import sentences as of_missed
+from workers.plants.foreign.celery_app.known_workers import (
+    KnownWorkers,
+    MissedWorkers,
+    OwnKnownWorkers,
+    describe_missing_workers,
+)
 from workers.plants.foreign.celery_app.listener import EventListener
 from workers.plants.foreign.celery_app.measures import (
     PoolHistory,
     PoolMeasures,
+    build_topology,
     build_unmeasured,
     describe_left_out,
-    topology_of,
 )
 from workers.plants.foreign.celery_app.orders import PoolOrders
 from workers.plants.foreign.celery_app.remote_control import (
@@ -46,7 +50,7 @@ from workers.plants.foreign.celery_app.remote_control import (
     WorkerPool,
 )
 from workers.plants.foreign.celery_app.resumed_queues import OwnResumedQueues, ResumedQueues
-from workers.plants.foreign.celery_app.takers import AllConsumers, PoolDemand, shares
+from workers.plants.foreign.celery_app.takers import AllConsumers, PoolDemand, split_ready_messages
 from workers.plants.foreign.celery_app.task_events import PoolEvents
 from workers.plants.foreign.celery_app.unserved_queues import UnservedQueues
 from workers.plants.foreign.kind import MAX_POOLS, Adapter, PlantAddress
@@ -92,7 +96,7 @@ class CeleryPlant(Adapter):
         self._name, self._address = address.name, address
         self._broker, self._listener, self._orders = broker, listener, orders
         self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
-        self._asks, self._same = address.option("events", ASK) == ASK, SameNames()
+        self._asks, self._same = address.get_option("events", ASK) == ASK, SameNames()
         self._requests = EventRequests(control, listener, asked or OwnAskedWorkers(), clock, monotonic)
         self._late = LateWorkers(control, in_force or NoInterventions(), clock)
         self._missed = MissedWorkers(known or OwnKnownWorkers())
@@ -114,7 +118,7 @@ class CeleryPlant(Adapter):
         self._limits: Mapping[str, Mapping[str, str]] = {}  # worker → name of a task → its rate limit
         self._left_queues = 0
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         """Return the current queues and pools. Raise `PlantUnavailable` and `InvalidPlantResponse`."""
         self._listener.start()
         answering = self._list_answering()
@@ -123,10 +127,14 @@ class CeleryPlant(Adapter):
             self._requests.ask(pools)
         self._resume_again(pools)
         self._late.ask([pool for pool in pools if pool.worker in self._fresh], self._limits)
-        self._lengths = self._broker.lengths(self._queues(pools))
+        self._lengths = self._broker.read_queue_lengths(self._list_queues(pools))
         self._unacknowledged = self._broker.count_unacknowledged()
         self._unserved_now = self._find_unserved_queues(pools)
-        at, ready, held = self._monotonic(), shares(pools, self._lengths), self._list_reserved_tasks(pools)
+        at, ready, held = (
+            self._monotonic(),
+            split_ready_messages(pools, self._lengths),
+            self._list_reserved_tasks(pools),
+        )
         waiting = {worker: count for worker, (count, _) in held.items()}
         demands = self._takers.observe(at, pools, self._fresh, self._lengths, waiting)
         before = {measured_pool.pool.worker: measured_pool for measured_pool in self._measured}
@@ -144,7 +152,7 @@ class CeleryPlant(Adapter):
         living = {pool.worker for pool in pools}
         self._history = {key: each for key, each in self._history.items() if key[0] in living}
         self._requests.retain(living)
-        return topology_of(self._name, self._clock(), self._measured, self._lengths, MAX_PROCESSES)
+        return build_topology(self._name, self._clock(), self._measured, self._lengths, MAX_PROCESSES)
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:
         """Set the processes of pools, one after the other.
@@ -154,12 +162,12 @@ class CeleryPlant(Adapter):
         """
         if not tasks:
             return
-        pools = self.control.pools(workers=list(tasks))
+        pools = self.control.request_pools(workers=list(tasks))
         if set(tasks) - set(pools):  # all workers are asked only then, which takes longer
             pools = self.control.list_pools()
         measured = [build_unmeasured(pool) for pool in pools.values()]
-        queues = dict.fromkeys(self._queues(pools.values()), QueueLength(0))
-        topology_of(self._name, 0.0, measured, queues, MAX_PROCESSES).check_tasks(tasks)
+        queues = dict.fromkeys(self._list_queues(pools.values()), QueueLength(0))
+        build_topology(self._name, 0.0, measured, queues, MAX_PROCESSES).check_tasks(tasks)
         done: list[tuple[WorkerPool, int]] = []  # with the size that was ordered before
         for worker, count in tasks.items():
             before = self._get_ordered_size(pools[worker])
@@ -170,10 +178,10 @@ class CeleryPlant(Adapter):
             if before != count:
                 done.append((pools[worker], before))
 
-    def sections(self) -> Sequence[PlantSection]:
+    def list_sections(self) -> Sequence[PlantSection]:
         """Return the workers, queues, kinds of tasks, last tasks, and errors."""
         workers = [pool.pool.worker for pool in self._measured]
-        self._limits, missing = self.control.rate_limits(workers), self.list_missing()
+        self._limits, missing = self.control.list_rate_limits(workers), self.list_missing()
         with self._listener.lock:
             return sections.build_sections(
                 self._measured,
@@ -184,17 +192,17 @@ class CeleryPlant(Adapter):
                 missing,
             )
 
-    def completions(self) -> Mapping[str, PoolSamples]:
+    def get_completions(self) -> Mapping[str, PoolSamples]:
         """Return the completions of the first MAX_POOLS pools that can be set and that send task events."""
         return self._completions
 
-    def lives(self) -> Mapping[str, float]:
+    def get_start_times(self) -> Mapping[str, float]:
         """Return the start time of each worker, from the uptime that it reports."""
         return self._lives
 
     def list_missed_workers(self) -> Mapping[str, float]:
         """Return the missed workers that are not merely late."""
-        missed = self._missed.seconds()
+        missed = self._missed.get_missed_seconds()
         return {name: round(seconds, 1) for name, seconds in missed.items() if seconds > LATE_SECONDS}
 
     def list_unserved_queues(self) -> Mapping[str, UnservedQueue]:
@@ -214,11 +222,13 @@ class CeleryPlant(Adapter):
         workers = [pool.pool.worker for pool in self._measured]
         without = self.list_workers_without_events() if without_events is None else without_events
         with self._listener.lock:
-            beating = self._listener.events.beats_now(self._monotonic())
-        gone = of_missed(self._missed.seconds(), beating, LATE_SECONDS, sections.MAX_NAMED)
+            beating = self._listener.events.list_punctual_workers(self._monotonic())
+        gone = describe_missing_workers(
+            self._missed.get_missed_seconds(), beating, LATE_SECONDS, sections.MAX_NAMED
+        )
         error, asks = self._listener.error, self._asks
         said = sections.describe_missing(workers, without, error, asks, self._left_queues, gone)
-        said += [*self._same.sentences(sections.MAX_NAMED), *self._broker.list_missing()]
+        said += [*self._same.describe_workers(sections.MAX_NAMED), *self._broker.list_missing()]
         return said + describe_left_out(self._measured, self._lengths) + self._list_workers_without_loops()
 
     def read_before(self, kind: str, subject: str, value: str, earlier: str = "") -> str:
@@ -243,7 +253,7 @@ class CeleryPlant(Adapter):
     def _list_answering(self) -> list[WorkerPool]:
         """Return the pools that answer, and for LATE_SECONDS those that answered before."""
         now = self._monotonic()
-        pools = self.control.pools(self._count_expected_answers(now))
+        pools = self.control.request_pools(self._count_expected_answers(now))
         self._fresh = set(pools)
         self._requests.observe(now, pools)
         self._answered |= {worker: (now, pool) for worker, pool in pools.items()}
@@ -261,7 +271,7 @@ class CeleryPlant(Adapter):
     def _find_unserved_queues(self, pools: Sequence[WorkerPool]) -> dict[str, UnservedQueue]:
         now, answering = self._monotonic(), {pool.worker for pool in pools}
         with self._listener.lock:
-            is_sure = set(self._listener.events.beats_now(now)) <= answering
+            is_sure = set(self._listener.events.list_punctual_workers(now)) <= answering
         served = {queue for pool in pools for queue in pool.queues}
         return self._unserved.observe(now, self._lengths, served, self._late.paused, is_sure)
 
@@ -277,7 +287,7 @@ class CeleryPlant(Adapter):
 
     def _count_expected_answers(self, now: float) -> int | None:
         """Return after how many answers to stop waiting; None: wait for the full timeout."""
-        beating = self._listener.workers()
+        beating = self._listener.count_workers()
         if beating is None or now - self._all_at >= ALL_SECONDS:
             self._all_at = now
             return None
@@ -296,22 +306,22 @@ class CeleryPlant(Adapter):
                 pool.worker
                 for pool in pools
                 if pool.worker in self._fresh and pool.pid is not None and queue not in pool.queues
-                if pool.lives_on(lives.get(pool.worker), clock)
+                if pool.matches_recorded_life(lives.get(pool.worker), clock)
                 if (pool.worker, queue) not in self._resumed_at
             ]
             self._resumed_at |= {(worker, queue): now for worker in idle}
             for worker, error in self.control.order_all("add_consumer", idle, queue=queue).items():
                 logger.warning("%s did not resume queue %s: %s", worker, queue, error)
 
-    def _queues(self, pools: Iterable[WorkerPool]) -> list[str]:
+    def _list_queues(self, pools: Iterable[WorkerPool]) -> list[str]:
         """Return the configured queues, and those that workers take from or took from before a pause.
 
         They are at most MAX_QUEUES.
         """
-        named = (part.strip() for part in self._address.option("queues").split(","))
+        named = (part.strip() for part in self._address.get_option("queues").split(","))
         taken = dict.fromkeys(queue for pool in pools for queue in pool.queues)
         names = list(
-            dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.queues()])
+            dict.fromkeys([*filter(None, named), *taken, *self._known_queues, *self._missed.list_queues()])
         )
         if not names:  # neither a worker nor an option names it: not kept, because this queue may not exist
             return [USUAL_QUEUE]
@@ -348,7 +358,7 @@ class CeleryPlant(Adapter):
         """
         fresh = [pool.worker for pool in pools if pool.worker in self._fresh]
         silent = [worker for worker in fresh if not self._requests.sends(worker)]
-        taken, busy = self.control.list_reserved_tasks(silent), self.control.busy(silent)
+        taken, busy = self.control.list_reserved_tasks(silent), self.control.count_running_tasks(silent)
         held: dict[str, tuple[int, int | None]] = {}
         for worker in silent:
             limited = self._list_limited_tasks(worker)
@@ -406,8 +416,8 @@ class CeleryPlant(Adapter):
         elif count < now <= pool.processes:  # a pool that still grows has to finish growing first
             self._shrink(pool, now, count)
 
-    def _busy(self, worker: str) -> int:
-        busy = self.control.busy([worker]).get(worker)
+    def _count_running_tasks(self, worker: str) -> int:
+        busy = self.control.count_running_tasks([worker]).get(worker)
         if busy is None:
             raise PlantUnavailable(f"{self._name}: {worker} did not respond within {ANSWER_SECONDS:g} s.")
         return busy
@@ -421,7 +431,7 @@ class CeleryPlant(Adapter):
         """
         until = self._monotonic() + SHRINK_SECONDS
         while True:
-            if (fewer := min(now - count, now - self._busy(pool.worker))) > 0:
+            if (fewer := min(now - count, now - self._count_running_tasks(pool.worker))) > 0:
                 now -= fewer
                 self._orders.note(pool.worker, pool.pid, now)
                 self.control.order("pool_shrink", pool.worker, n=fewer)

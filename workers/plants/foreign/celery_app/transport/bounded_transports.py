@@ -24,7 +24,7 @@ from workers.plants.foreign.celery_app.transport.redis_layout import (
     ANY_SEPARATOR,
     OPTION,
     SEPARATORS,
-    shown_separators,
+    find_binding_separators,
 )
 from workers.plants.foreign.redis_client import Bounded
 
@@ -85,7 +85,7 @@ class BoundedChannel(redis.Channel):
     def _follow_separator(self) -> None:
         """Raise `NoWorkerBound` or `SeparatorDiffers` rather than bind in a form unreadable to workers."""
         with self.conn_or_acquire() as client:
-            shown = shown_separators(client.smembers(self.keyprefix_queue % (WORKERS_EXCHANGE,)))
+            shown = find_binding_separators(client.smembers(self.keyprefix_queue % (WORKERS_EXCHANGE,)))
         if self.sep in shown[:1] or (not shown and not self.follows_separator):
             return
         if not shown:
@@ -119,12 +119,12 @@ class _BoundedFrames:
         self.limit = AnswerLimit(MAX_BYTES, SECONDS)
         receive = self._quick_recv
 
-        def counted(size: int) -> bytes:
+        def receive_and_count(size: int) -> bytes:
             data = receive(size)
             self.limit.count(len(data))
             return data
 
-        self._quick_recv = counted
+        self._quick_recv = receive_and_count
 
 
 class _BoundedTcp(_BoundedFrames, transport.TCPTransport):
@@ -135,7 +135,7 @@ class _BoundedTls(_BoundedFrames, transport.SSLTransport):
     pass
 
 
-def _bounded_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], bool]:
+def _build_frame_handler(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], bool]:
     """Return py-amqp's frame handler; a complete message, or a heartbeat, restarts the limit."""
     handle = frame_handler(connection, callback)
 
@@ -152,7 +152,7 @@ class BoundedAmqp(pyamqp.Connection):
     """An AMQP connection."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **{**options, "frame_handler": _bounded_frames})
+        super().__init__(*arguments, **{**options, "frame_handler": _build_frame_handler})
 
     def Transport(  # noqa: N802  # its name there
         self,

@@ -27,12 +27,12 @@ SEPARATORS: Mapping[str, tuple[str, ...]] = {
     ":": (":",),
 }
 PRIORITIES = tuple(range(10))
-_TEXT = checks.matching_text(re.compile(r".{1,100}\Z", re.DOTALL), "a string of 1 to 100 characters")
+_TEXT = checks.accept_matching_text(re.compile(r".{1,100}\Z", re.DOTALL), "a string of 1 to 100 characters")
 _FOLLOWED: Mapping[str, checks.Check] = {
-    "fanout_patterns": checks.truth(),
-    "fanout_prefix": checks.either(checks.truth(), _TEXT),
+    "fanout_patterns": checks.accept_boolean(),
+    "fanout_prefix": checks.accept_either(checks.accept_boolean(), _TEXT),
     "global_keyprefix": _TEXT,
-    "priority_steps": checks.list_of(checks.whole(0, 9), "a list of numbers from 0 to 9"),
+    "priority_steps": checks.list_of(checks.accept_whole_number(0, 9), "a list of numbers from 0 to 9"),
     "sep": _TEXT,
     "unacked_key": _TEXT,
 }
@@ -82,7 +82,7 @@ class RedisLayout:
     unacked_key: str = "unacked"
     priorities: tuple[int, ...] = PRIORITIES
 
-    def kombu_options(self) -> dict[str, Any]:
+    def build_kombu_options(self) -> dict[str, Any]:
         """Return the options for kombu's transport."""
         return {
             "sep": self.separators[0],
@@ -93,7 +93,7 @@ class RedisLayout:
             "unacked_key": self.unacked_key,
         }
 
-    def lists_of(self, queue: str) -> list[tuple[int, str]]:
+    def list_queue_keys(self, queue: str) -> list[tuple[int, str]]:
         """Return the priority and the key of each list that the queue may have."""
         name = f"{self.prefix}{queue}"
         more = [
@@ -110,10 +110,10 @@ class RedisLayout:
         return f"{self.prefix}{self.unacked_key}"
 
 
-def layout_of(address: PlantAddress) -> RedisLayout:
+def read_layout(address: PlantAddress) -> RedisLayout:
     """Read the options of a registration. Raise `BadInput`, naming the option."""
-    options = _transport_options(address.option(OPTION))
-    separator, prefix = address.option("separator"), address.option("prefix")
+    options = _parse_transport_options(address.get_option(OPTION))
+    separator, prefix = address.get_option("separator"), address.get_option("prefix")
     declared = options.get("sep")
     if declared and separator and declared not in SEPARATORS[separator]:
         raise BadInput("separator", f"is {separator}, but {OPTION} has sep {declared!r}; remove one.")
@@ -132,7 +132,7 @@ def layout_of(address: PlantAddress) -> RedisLayout:
     )
 
 
-def _transport_options(text: str) -> dict[str, Any]:
+def _parse_transport_options(text: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
@@ -152,7 +152,7 @@ def _transport_options(text: str) -> dict[str, Any]:
     }
 
 
-def shown_separators(bindings: Iterable[str | bytes]) -> list[str]:
+def find_binding_separators(bindings: Iterable[str | bytes]) -> list[str]:
     """Return the separators of workers' own bindings, most frequent first."""
     texts = [
         binding.decode("utf-8", "replace") if isinstance(binding, bytes) else binding for binding in bindings
