@@ -103,7 +103,7 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     shown = list(effective[:MAX_ACTIONS])
     rows = [f"- Loop {_line(change.loop.name)}: {_line(change.reason)}" for change in shown]
     if more := effective.count() - len(shown):
-        rows.append(f"- {format_count(more, 'earlier action')} of loops with an effective verdict")
+        rows.append(f"- {format_count(more, 'earlier effective action')} of loops")
     acted = [change for change in changes_meanwhile(alert, data, end) if change.kind == "person"]
     rows += [f"- {_line(action.by)}: {_line(action.words)} (did it help?)" for action in acted[-3:]]
     return rows or ["No recorded action was effective. " + TO_WRITE]

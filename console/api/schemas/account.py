@@ -89,7 +89,7 @@ class TokenRow(ApiAnswer):
     """An API token, without its secret."""
 
     owner: str
-    parent: Annotated[str | None, Field(description="The parent token; null: created by a person.")]
+    parent: Annotated[str | None, Field(description="The parent token; null: created by a user.")]
     id: int
     name: str
     role: Annotated[str, one_of(ApiToken.Role.values)]

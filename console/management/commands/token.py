@@ -54,5 +54,5 @@ class Command(JsonCommand):
 def _owner(username: str) -> User:
     owner = User.objects.filter(username=username).first()
     if owner is None:
-        raise BadInput("--owner", f"{username} is not a user; give an existing user name.")
+        raise BadInput("--owner", f"{username} is not a user; enter an existing username.")
     return owner

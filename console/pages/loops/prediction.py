@@ -123,8 +123,8 @@ def _promise(
     words = "Does not settle in the range shown" if seconds is None else f"Settles in {seconds:g} s"
     before = None if present is None or wanted is None else _seconds(present, interval_seconds)
     if before is not None and seconds is not None:
-        words = f"Settles in {seconds:g} s instead of {before:g}"
-    return f"{words}, overshoots {100 * (asked.overshoot or 0):.0f} %."
+        words = f"Settles in {seconds:g} s instead of {before:g} s"
+    return f"{words} and overshoots by {100 * (asked.overshoot or 0):.0f} %."
 
 
 def _seconds(of: Prediction, interval_seconds: float) -> float | None:

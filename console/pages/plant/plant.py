@@ -159,7 +159,7 @@ def thresholds(request: HttpRequest, name: str) -> Done:
     what = " and ".join(
         f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made
     )
-    message = f"{name} is {what} of capacity {describe_end(made[0])}.{instead_words(made)}"
+    message = f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.{instead_words(made)}"
     return Done(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
 
 

@@ -68,7 +68,7 @@ def _process(watched: Watched, row: PipelineStatus, applications: list[SubjectSt
         within = f"application/{worst.name}"
     faults = list(_faults_of_process(watched, row))
     never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
-    sign, word = SIGNS.get(row.state or never, (None, "Not known yet"))
+    sign, word = SIGNS.get(row.state or never, (None, "Unknown"))
     stale, known = row.state in OUTDATED, row.state is not None
     state = watched.state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
     return replace_fields(state, within=within)

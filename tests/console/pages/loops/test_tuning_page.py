@@ -79,7 +79,7 @@ def test_another_s_hash_is_refused_and_changes_nothing(operator, tuning):
     answer = decide(operator, tuning, "approve", hash="cd" * 32)
     assert answer.status_code == 422
     assert answer.context["errors"] == {
-        "hash": ["belongs to another tuning; open it again and approve the version it shows."]
+        "hash": ["does not match this tuning; open the tuning again and approve the version shown."]
     }
     assert unchanged(tuning)
 
@@ -94,10 +94,7 @@ def test_a_loop_that_has_changed_since_refuses_the_approval_and_its_page_says_wh
     }
     assert unchanged(tuning)
     page = html.unescape(answer.content.decode())
-    assert (
-        "This tuning can no longer be approved: the loop's values have changed since (fill_share)"
-        in page
-    )
+    assert "This tuning can no longer be approved: the loop's values have changed since (fill_share)" in page
     assert "Approve tuning abababab" not in page
 
 
