@@ -15,16 +15,17 @@ from typing import Any
 COLUMNS = 5
 BAR, FULL = "█", 8  # a full bar: the target is just reached
 MAX_BARS = 2 * FULL
-HEAD = """# How fast it is
+HEAD = """# Performance
 
-Every figure was measured by `manage.py bench NAME --json` on {machine}.
-`bin/performance` has made this page of it. Others' figures are of the same run, but for those that say
-*published*. The bar shows a figure against its target: eight blocks are the target, and more blocks are
-better, also where little of a thing is wanted. A row without a target has none yet.
+`manage.py bench NAME --json` measured every value on {machine}.
+`bin/performance` generates this page. Values of other systems come from the same run unless they are marked
+as *published*. The bar compares a value with its target. Eight blocks mean that the value meets the target,
+and more blocks mean a better value, even if lower values are better. Rows without a bar have no target.
 """
 EARLIER = "°"
 EARLIER_SAID = f"""
-A figure with {EARLIER} is of a run before, on a host of as many cores that may have been quicker or slower.
+A value with {EARLIER} comes from an earlier run on a host with the same number of cores, which may have been
+faster or slower.
 """
 
 
@@ -53,24 +54,24 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
         Row("rules and patterns", "pipeline", "both_tiers_events_per_second", "events/s", 450e3),
         Row("patterns, 200 keys", "pipeline", "matcher_200_keys_events_per_second", "events/s"),
         Row("patterns, 10,000 keys", "pipeline", "matcher_10000_keys_events_per_second", "events/s"),
-        Row("event to complex event, half", "pipeline", "event_to_alert_p50_seconds", "s", 0.25, True),
-        Row("event to complex event, 95 %", "pipeline", "event_to_alert_p95_seconds", "s", 0.5, True),
+        Row("event to complex event, p50", "pipeline", "event_to_alert_p50_seconds", "s", 0.25, True),
+        Row("event to complex event, p95", "pipeline", "event_to_alert_p95_seconds", "s", 0.5, True),
         Row(
-            "the matcher, one thread, 200 keys",
+            "matcher, one thread, 200 keys",
             "matcher",
             "events_per_second_200_keys",
             "events/s",
             peer=("plain Python", "plain_python_events_per_second"),
         ),
         Row(
-            "the matcher, one thread, 10,000 keys",
+            "matcher, one thread, 10,000 keys",
             "matcher",
             "events_per_second_10000_keys",
             "events/s",
             peer=("Bytewax, published", "bytewax_in_memory_most_events_per_second"),
         ),
     ),
-    "Beside others, in one run": (
+    "Comparison with other systems": (
         *(
             Row("rules alone, default settings", "peers", OWN_RULES, "events/s", 1e6, peer=(name, key))
             for name, key in RULE_PEERS
@@ -115,47 +116,51 @@ SECTIONS: Mapping[str, tuple[Row, ...]] = {
             2e6,
             peer=("XREADGROUP alone", "xreadgroup_raw_events_per_second"),
         ),
-        Row("HTTP, JSON lines, a core", "ingest", "json_per_processor_second", "events/s", 300e3),
-        Row("HTTP, Arrow, a core", "ingest", "arrow_per_processor_second", "events/s", 300e3),
-        Row("the splitter, a block", "splitter", "us_per_block", "µs", 2.0, True),
-        Row("a burst: share of the pool used", "burst", "pool_share", "", 0.9),
-        Row("a burst: others wait", "burst", "others_lag_seconds", "s", 5.0, True),
+        Row("HTTP, JSON lines, per core", "ingest", "json_per_processor_second", "events/s", 300e3),
+        Row("HTTP, Arrow, per core", "ingest", "arrow_per_processor_second", "events/s", 300e3),
+        Row("splitter, per block", "splitter", "us_per_block", "µs", 2.0, True),
+        Row("burst: share of the pool used", "burst", "pool_share", "", 0.9),
+        Row("burst: lag of other queues", "burst", "others_lag_seconds", "s", 5.0, True),
     ),
     "Control": (
-        Row("a tick of 100 loops", "tick", "loops_100_acting_seconds", "s", 0.05, True),
-        Row("a tick of 5,000 loops", "tick", "loops_5000_acting_seconds", "s", 1.0, True),
-        Row("rebalancing, 1000 nodes", "rebalancing", "large_below-busy_seconds", "s", 1.0, True),
+        Row("tick of 100 loops", "tick", "loops_100_acting_seconds", "s", 0.05, True),
+        Row("tick of 5,000 loops", "tick", "loops_5000_acting_seconds", "s", 1.0, True),
+        Row("rebalancing, 1,000 nodes", "rebalancing", "large_below-busy_seconds", "s", 1.0, True),
         Row("tasks for 300 operators", "parallelism", "one_path_seconds", "s", 0.05, True),
         Row("shedding, 10,000 types, 100 patterns", "shedding", "10000x100x100", "s", 0.05, True),
         Row("regulator of 64 replicas", "lqr", "n64_seconds", "s", 0.02, True),
-        Row("a large plant's snapshot, published", "snapshot", "publish_seconds", "s"),
+        Row("publish a large plant's snapshot", "snapshot", "publish_seconds", "s"),
     ),
     "The console": (
-        Row("1,000 sockets, 95 % hear within", "fanout", "p95_seconds", "s", 0.25, True),
-        Row("a change reaches the browser, 95 %", "page", "change_to_browser_p95_seconds", "s", 1.5, True),
-        Row("pages of an overloaded host, 95 %", "overload", "person_p95_seconds", "s", 1.0, True),
-        Row("a million entries, slowest filter", "ledger", "slowest_filter_seconds", "s", 0.3, True),
-        Row("any instant of the past, 95 %", "timeline", "read_p95_seconds", "s", 0.2, True),
+        Row("update of 1,000 sockets, p95", "fanout", "p95_seconds", "s", 0.25, True),
+        Row("change to browser, p95", "page", "change_to_browser_p95_seconds", "s", 1.5, True),
+        Row("pages of an overloaded host, p95", "overload", "person_p95_seconds", "s", 1.0, True),
+        Row(
+            "ledger of a million entries, slowest filter", "ledger", "slowest_filter_seconds", "s", 0.3, True
+        ),
+        Row("read a past instant, p95", "timeline", "read_p95_seconds", "s", 0.2, True),
     ),
     "A plant": (
         Row("page after ./run", "first_minutes", "calm_page_seconds", "s", 4.0, True),
         Row("pipeline live after ./run", "first_minutes", "calm_live_seconds", "s", 15.0, True),
-        Row("idle: a day's ledger of eight loops", "idle", "ledger_bytes_a_day", "B", 15e6, True),
-        Row("idle: processor", "idle", "cores", "cores", 0.08, True),
+        Row("idle: ledger of 8 loops, per day", "idle", "ledger_bytes_a_day", "B", 15e6, True),
+        Row("idle: CPU", "idle", "cores", "cores", 0.08, True),
         Row("idle: memory", "idle", "bytes", "B", 1.5e9, True),
         Row("idle: processes", "idle", "processes", "", 24, True),
-        Row("20,000 events/s for long: half handled within", "soak", "p50_seconds", "s"),
-        Row("20,000 events/s for long: 99 % handled within", "soak", "p99_seconds", "s", 2.5, True),
-        Row("20,000 events/s for long: pages, 95 %", "soak", "page_p95_seconds", "s", 1.0, True),
+        Row("soak at 20,000 events/s: time to handle, p50", "soak", "p50_seconds", "s"),
+        Row("soak at 20,000 events/s: time to handle, p99", "soak", "p99_seconds", "s", 2.5, True),
+        Row("soak at 20,000 events/s: pages, p95", "soak", "page_p95_seconds", "s", 1.0, True),
         Row(
-            "20,000 events/s for long: what grows most in memory, an hour",
+            "soak at 20,000 events/s: fastest memory growth, per hour",
             "soak",
             "worst_slope_percent_an_hour",
             "%",
             1.0,
             True,
         ),
-        Row("20,000 events/s for long: an event on disk", "soak", "handled_bytes_an_event", "B", 150, True),
+        Row(
+            "soak at 20,000 events/s: disk space per event", "soak", "handled_bytes_an_event", "B", 150, True
+        ),
     ),
 }
 
@@ -180,7 +185,11 @@ def page(documents: Iterable[Mapping[str, Any]], before: str = "") -> str:
         lines[0] += EARLIER_SAID
     for title, rows in SECTIONS.items():
         if found := [line for row in rows if (line := shown[row])]:
-            lines += [f"## {title}\n", "| What | Measured | Target | Beside it | |", "|---|---|---|---|---|"]
+            lines += [
+                f"## {title}\n",
+                "| Metric | Measured | Target | Other system | Against target |",
+                "|---|---|---|---|---|",
+            ]
             lines += [*found, ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -91,7 +91,7 @@ def _bounded_integer(digits: str) -> float:
 def read_json(text: str | bytes, name: str = "document") -> Any:
     """Return the value of a JSON text. Raises `BadInput` that names the position, or `name` for the whole."""
     if len(text) > MAX_JSON_BYTES:
-        raise Forbidden(name, f"must have at most {MAX_JSON_BYTES // 2**20} MiB")
+        raise Forbidden(name, f"must be at most {MAX_JSON_BYTES // 2**20} MiB")
     try:
         value = json.loads(
             text.removeprefix("\ufeff") if isinstance(text, str) else decode_text(text),
@@ -278,7 +278,7 @@ class _Builder:
         made: dict[Any, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                self._refuse(path, event, "must have plain keys", Forbidden)
+                self._refuse(path, event, "must have scalar keys such as text or numbers", Forbidden)
             key = self._resolve_value(event, path, depth + 1)
             inner = f"{path}.{_format_key(key)}".removeprefix(".")
             if key in made:

@@ -65,7 +65,7 @@ class Switch(Variable):
         """Return whether it is on. Raises `BadInput` that names the variable."""
         text = self.get_text(environment)
         if text not in ("", "0", "1"):
-            raise BadInput(self.name, "must be 1 or 0.")
+            raise BadInput(self.name, f"must be 1 or 0, not {text[:40]!r}.")
         return text == "1" if text else default
 
 
@@ -79,7 +79,7 @@ class OneOf(Variable):
         """Return the word. Raises `BadInput` that names the variable."""
         text = self.get_text(environment)
         if text not in self.words_known:
-            raise BadInput(self.name, f"must be one of {', '.join(self.words_known)}.")
+            raise BadInput(self.name, f"must be one of {', '.join(self.words_known)}, not {text[:40]!r}.")
         return text
 
 
@@ -90,7 +90,8 @@ class WholeNumber(Variable):
         """Return the number. Raises `BadInput` that names the variable."""
         text = self.get_text(environment)
         if text and not (text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER):
-            raise BadInput(self.name, f"must be a whole number of at most {MAX_NUMBER} digits.")
+            message = f"must be a whole number of at most {MAX_NUMBER} digits, not {text[:40]!r}."
+            raise BadInput(self.name, message)
         return int(environment.get(self.name) or (self.default if default is None else default))
 
 
@@ -124,7 +125,7 @@ class Address(Variable):
             well_formed = False
         if text and (not well_formed or "@" in parts.netloc):
             raise BadInput(
-                self.name, "must be an address such as http://collector:4318, without user and password."
+                self.name, "must be a URL such as http://collector:4318, without a username and password."
             )
         return text
 
@@ -188,7 +189,7 @@ SECRET_KEY = Variable(
 )
 AUDIT_KEY = Variable(
     "WEIR_AUDIT_KEY",
-    "keys of the audit log, separated by spaces: the first key seals, and all keys verify",
+    "keys of the audit log, separated by spaces: the first key signs new entries, and all keys verify",
     unset="WEIR_SECRET_KEY",
     secret=True,
 )
@@ -202,7 +203,7 @@ HEARTBEAT_FILE = Variable(
 )
 HOSTS = Variable(
     "WEIR_HOSTS",
-    "allowed host names of requests, separated by spaces",
+    "allowed hostnames of requests, separated by spaces",
     "localhost 127.0.0.1 [::1] testserver",
     unset="localhost",
 )
@@ -290,7 +291,7 @@ CONSOLE_URL = Address(
 SMTP_URL = Variable(
     "WEIR_SMTP_URL",
     "mail server: smtp://user:password@host:587 (smtps: implicit TLS)",
-    unset="none: no e-mail",
+    unset="none: no email",
     secret=True,
 )
 ALIVE_URL = Variable(
@@ -300,7 +301,7 @@ ALIVE_URL = Variable(
     secret=True,
 )
 ALIVE_SECONDS = Seconds("WEIR_ALIVE_SECONDS", "interval between requests of WEIR_ALIVE_URL, s", "60")
-MAIL_FROM = Variable("WEIR_MAIL_FROM", "sender address of e-mail", "weir@localhost")
+MAIL_FROM = Variable("WEIR_MAIL_FROM", "sender address of email messages", "weir@localhost")
 LOG_LEVEL = OneOf(
     "WEIR_LOG_LEVEL",
     "minimum log level: DEBUG, INFO, WARNING, or ERROR",
@@ -352,7 +353,7 @@ SPARK_MASTER = Variable(
 )
 SPARK_DRIVER_HOST = Variable(
     "SPARK_DRIVER_HOST",
-    "host name at which a cluster reaches the driver",
+    "hostname at which a cluster reaches the driver",
     unset="this host's address on the route to the master",
 )
 SPARK_SECRET = Variable(
@@ -389,8 +390,8 @@ PLANT_COMMANDS = Variable(
 )
 PLANT_TIMEOUT_SECONDS = Seconds(
     "WEIR_PLANT_TIMEOUT_SECONDS",
-    "request timeout for attached plants, s (at most 10). Declared plants: 2 times this for all sensors, 4"
-    " times for an order. A measurement is stale after 3 times this.",
+    "request timeout for attached plants, s (at most 10). Declared plants: 2 times this to read all"
+    " sensors, 4 times this to set an actuator. A measurement is stale after 3 times this.",
     "2",
     most=10.0,
 )

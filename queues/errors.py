@@ -90,9 +90,9 @@ CONNECTION_REASONS = {
     "broken pipe": "it closed the connection",
     "timed out": "it timed out",
     "timeout": "it timed out",
-    "name or service not known": "its host name is unknown",
-    "no address associated with hostname": "its host name is unknown",
-    "temporary failure in name resolution": "its host name can't be resolved",
+    "name or service not known": "its hostname is unknown",
+    "no address associated with hostname": "its hostname is unknown",
+    "temporary failure in name resolution": "its hostname can't be resolved",
 }
 MAX_CHARACTERS = 200
 

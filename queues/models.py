@@ -7,7 +7,7 @@ from queues import checks
 
 NAME = RegexValidator(
     checks.QUEUE_NAME.pattern,
-    "name must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _.",
+    "name must be a lowercase letter followed by up to 39 lowercase letters, digits, -, or _.",
 )
 
 

@@ -246,7 +246,7 @@ def _queue(name: str, document: Any) -> QueueSpec:
 
 def _check_name(name: str, where: str) -> None:
     if not checks.QUEUE_NAME.match(name):
-        message = "must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _."
+        message = "must be a lowercase letter followed by up to 39 lowercase letters, digits, -, or _."
         raise BadTopology(where, message)
 
 

@@ -298,7 +298,7 @@ def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callabl
     before).
     """
     if action not in ACTIONS:
-        raise KeyError(f"{action} is missing in console.accounts.access.ACTIONS")
+        raise KeyError(f"{action} is missing from console.accounts.access.ACTIONS")
 
     def decorate(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         @functools.wraps(view)

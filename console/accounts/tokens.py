@@ -132,7 +132,11 @@ def _check_actions(actor: Actor, actions: Collection[str]) -> None:
     for action in actions:
         if action in SESSIONS_ONLY or (action not in ACTIONS and action not in FAMILIES):
             named = ", ".join(sorted(set(ACTIONS) - SESSIONS_ONLY))
-            raise BadInput("actions", f"must be families ({', '.join(sorted(FAMILIES))}) or {named}.")
+            raise BadInput(
+                "actions",
+                f"must be action families ({', '.join(sorted(FAMILIES))}) or actions ({named}), "
+                f"not {action[:60]!r}.",
+            )
         mine = [
             known_action
             for known_action in ACTIONS
@@ -150,7 +154,9 @@ def _inherit_actions(parent: Actor) -> list[str]:
     actions = sorted((parent.actions or frozenset()) - BY_NAME_ONLY)
     if parent.actions is not None and not actions:
         own = ", ".join(sorted(parent.actions))
-        raise BadInput("actions", f"{parent.name} has no actions to delegate, only {own}.")
+        raise BadInput(
+            "actions", f"{parent.name} has no actions that a child token can inherit; it has only {own}."
+        )
     return actions
 
 

@@ -14,7 +14,7 @@ from console.accounts.access import Actor, require_permission
 from console.actions import dead_letters
 from console.actions.dead_letters import DeadLetterFilter, Name, NamedDeadLetter
 from console.audit import audit_log
-from controllers.framework.reason import format_count
+from controllers.framework.reason import are, format_count, format_names
 from queues.errors import BadInput, MalformedEvent, NodeFull, NodeUnavailable
 from queues.events.block import from_events, parse_event
 from queues.segments.dead_letters import WORDS, DeadLetters
@@ -81,9 +81,11 @@ def list_matching(
     Raises `BadInput` if they have changed: the action must apply to the letters that were counted.
     """
     letters = dead_letters.search(criteria, actor)
-    if letters.unreachable:
+    if silent := letters.unreachable:
         raise BadInput(
-            "letter", f"{', '.join(letters.unreachable)} is not responding; choose dead letters one by one."
+            "letter",
+            f"list is incomplete: {format_names(silent)} {are(silent)} not responding; "
+            "choose dead letters one by one.",
         )
     there = letters.limit_to(through)
     if there.digest != digest:
@@ -168,7 +170,7 @@ def _run_at(
 
 def _check_confirmation(queues: Sequence[str], confirm: str) -> None:
     if len(queues) != 1:
-        raise BadInput("queue", "must be a single queue to discard: its name confirms the discard.")
+        raise BadInput("queue", "must be a single queue: to confirm the discard, enter its name.")
     if confirm != queues[0]:
         raise BadInput("confirm", f"must be the name {queues[0]}: discarded dead letters can't be restored.")
 

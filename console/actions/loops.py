@@ -42,7 +42,9 @@ def override(
     if any(scope.is_itself(name) for name in values):
         raise BadInput("name", "is not a value of a loop; set it on the page of its node, queue, or host.")
     if "mode" in values and not scope.is_wide:
-        raise BadInput("name", "mode is changed with the mode switch; choose a parameter here.")
+        raise BadInput(
+            "name", "can't be mode for a single loop; use the loop's mode switch, or choose a parameter."
+        )
     if not values:
         raise BadInput("value", "is already in force; change at least one value.")
     return [
@@ -143,7 +145,9 @@ def extend_override(
         raise BadInput("expires_at", "can't be combined with minutes; set one of the two.")
     elif before is not None and overrides.holds(override, now) and expires_at <= before:
         raise BadInput(
-            "expires_at", f"is not later: the override is in force {describe_end(override)}; end it instead."
+            "expires_at",
+            f"must be later than the current expiry: the override is in force {describe_end(override)}. "
+            "An override can't be shortened; end it instead.",
         )
     overrides.extend(override, now=now, expires_at=expires_at, control=control)
     span = {"expires_at": _format_end_time(before)}, {"expires_at": _format_end_time(override.expires_at)}

@@ -126,8 +126,8 @@ def _require_newest_version(newest: PipelineVersion | None, since: int | None) -
     if newest is not None and since is not None and newest.number != since:
         by = f"{newest.owner.get_username()} ({newest.reason[:200]})"
         said = (
-            f"{newest.number} was created in the meantime by {by}: compare your text with it, "
-            "then declare your text again."
+            f"{newest.number} was created in the meantime by {by}: compare your "
+            "declaration with it, then submit yours again."
         )
         raise BadInput("version", said)
 
@@ -200,7 +200,7 @@ def release_criterion(actor: Actor, application: str, name: str, control: redis.
     """
     require_permission(actor, "pipeline.steer", _list_running_queues(actor, application, control))
     if name not in _read_steered(application, "held_criteria", control):
-        raise BadInput("criterion", f"{name} of {application} is not fixed.")
+        raise BadInput("criterion", f"{name} of {application} is not held.")
     _steer(actor, application, "held_criteria", name, None, "", control)
 
 

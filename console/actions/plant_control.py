@@ -265,9 +265,9 @@ def get_intervention(row: RegisteredPlant, name: str) -> InterventionKind:
     """Return the intervention of that name. Raises `BadInput` that lists the available ones."""
     known = {intervention.name: intervention for intervention in adapters.get_kind(row.kind).interventions}
     if name not in known:
-        raise BadInput(
-            "kind", f"must be one of {', '.join(known) or 'no kinds at this plant'}, not {name[:40]!r}."
-        )
+        if not known:
+            raise BadInput("kind", f"{name[:40]!r} is not available: this plant has no interventions.")
+        raise BadInput("kind", f"must be one of {', '.join(known)}, not {name[:40]!r}.")
     return known[name]
 
 

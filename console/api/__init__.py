@@ -1,1 +1,1 @@
-"""The API, described by its own OpenAPI document."""
+"""The API, which its OpenAPI document describes."""

@@ -1,1 +1,1 @@
-"""Assistants over the Model Context Protocol: they read, ask, and propose; people decide."""
+"""Assistants over the Model Context Protocol, which read the plant and propose changes."""

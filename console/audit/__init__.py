@@ -1,1 +1,1 @@
-"""The audit log: who changed what, why, and from where: a chain of entries, checked and witnessed."""
+"""The audit log, which records who changed what, when, why, and from where in a chain of entries."""

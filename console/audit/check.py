@@ -292,7 +292,7 @@ def _compare_heads(heads: Sequence[Head], tip: Head) -> Iterator[Finding]:
     if longest.sequence > tip.sequence:
         first, last = tip.sequence + 1, longest.sequence
         which = f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
-        text = f"{which} cut off: {longest.place} recorded {last} entries."
+        text = f"{which} missing at the end: {longest.place} recorded {last} entries."
         yield Finding("cut", first, text, longest.digest[:16])
     digests = dict(_read_digests({head.sequence for head in heads}))
     for head in heads:

@@ -110,13 +110,13 @@ def spend_budget(action: str, account: str) -> None:
     try:
         wait_ms = control().eval(load_script("control/take_quota"), 1, key, rate, 1, burst_seconds, 1, 0, 1)
     except redis.RedisError as error:
-        logger.warning("The audit budget of %s is unknown: %s", account, error)
+        logger.warning("The audit rate limit of %s can't be checked: %s", account, error)
         return
     if int(wait_ms):
         seconds = math.ceil(int(wait_ms) / 1000)
         raise RateLimited(
             "audit",
             f"accepts at most {MAX_AT_ONCE} entries such as {action} at once per account, then one every "
-            f"{SECONDS_FOR_ONE} s. Nothing was done; try again in {seconds} s.",
+            f"{SECONDS_FOR_ONE} s. Nothing was changed; try again in {seconds} s.",
             seconds,
         )

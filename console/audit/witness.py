@@ -110,7 +110,9 @@ def _read(text: str | bytes, place: str) -> Head:
     except (ValueError, KeyError, TypeError):
         raise Forged(f"{place} contains no valid head of the audit log.") from None
     if not any(hmac.compare_digest(_seal(head, key), seal) for key in _get_audit_keys()):
-        raise Forged(f"{place} contains a head of the audit log whose seal matches no key of this console.")
+        raise Forged(
+            f"{place} contains an audit log head whose signature does not match any key of this console."
+        )
     return head
 
 

@@ -1,1 +1,1 @@
-"""Connections of the console: to the control server, the supervisor, and job resources; from clients."""
+"""Connections to the control server, the supervisor, and job resources, and connections of clients."""

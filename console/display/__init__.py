@@ -1,1 +1,1 @@
-"""How values are displayed, on any page: order, wording, and thinned series."""
+"""Display of values on all pages: order, wording, and thinned series."""

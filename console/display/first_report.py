@@ -91,5 +91,5 @@ def _describe_assumptions(figures: FirstReportFigures) -> list[str]:
         f"Actual figures are measured over {minutes:.0f} minutes.",
         "Figures with the advice are estimates. They assume the same arrivals, the same task speed, and"
         " independent decisions.",
-        f"The advice would have changed tasks {format_count(figures.changes, 'time')}{pauses}.",
+        f"The advice would have changed the number of tasks {format_count(figures.changes, 'time')}{pauses}.",
     ]

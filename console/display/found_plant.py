@@ -1,5 +1,6 @@
 """The result of inspecting a plant's address, in sentences: for the page, the API, and `attach`."""
 
+from controllers.framework.reason import format_count
 from workers.documents.plants import FoundPart, FoundPlant
 
 MAX_NAMES = 12
@@ -12,7 +13,7 @@ def describe_discovered_plant(plant: FoundPlant) -> list[str]:
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]
     steer = f"Weir can set: {_format_names([_range(part) for part in settable])}." if settable else ""
-    nothing = "" if settable else "Weir can't currently set anything there."
+    nothing = "" if settable else "Weir can't currently set any values of this plant."
     seen = f"Weir would only observe: {_format_names([f'{part.name} ({part.fixed})' for part in fixed])}."
     every = [
         _end_sentence(plant.what),
@@ -31,7 +32,7 @@ def describe_discovered_plant(plant: FoundPlant) -> list[str]:
 
 
 def _range(part: FoundPart) -> str:
-    now = "tasks unknown" if part.tasks is None else f"{part.tasks} now"
+    now = "tasks unknown" if part.tasks is None else f"now {format_count(part.tasks, 'task')}"
     if part.minimum is None or part.maximum is None:
         return f"{part.name} ({now})"
     return f"{part.name} ({now}, {part.minimum:,} to {part.maximum:,})"

@@ -97,7 +97,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def can_begin(data: Path, page: PageAddress) -> bool:
     """Return whether the page's address is free, once the processes of a killed launcher have ended."""
     if ended := end_leftovers(data):
-        say(f"Ended the remaining processes of an earlier {PROGRAM}: {ended}.")
+        say(f"Stopped the remaining processes of an earlier {PROGRAM} run: {ended}.")
     remove_of_dead_launchers()
     return page.is_free()
 
@@ -175,7 +175,7 @@ def wait_for_servers(seconds: float = 30.0) -> None:
                         f"A Redis server is not responding ({error}); see the logs folder."
                     ) from error
                 if loads and not said:
-                    say("A server is loading its file or is not responding; waiting for it.")
+                    say("A Redis server is loading its data or is not responding; waiting for it.")
                     said = True
                 time.sleep(0.05)
 
@@ -313,7 +313,7 @@ def follow(supervisor: Supervisor) -> int:
     """
     for sentence in supervisor.iterate_process_events():
         say(sentence)
-    say("The supervisor ended unexpectedly; stopping its processes.")
+    say("The supervisor exited unexpectedly; stopping its processes.")
     return 1
 
 

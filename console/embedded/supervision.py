@@ -178,7 +178,7 @@ class Supervisor:
             if match := EXITED.search(line):
                 down.add(match[1])
                 self.record_exit(match[1], match[2])
-                yield f"{match[1]} ended ({match[2]}); restarting it"
+                yield f"{match[1]} exited ({match[2]}); restarting it"
             elif (match := SPAWNED.search(line)) and match[1] in down:
                 self.back(match[1])
                 down.discard(match[1])

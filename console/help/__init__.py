@@ -1,1 +1,1 @@
-"""The documentation: read from docs/, completed by generated pages, shown as Help and built as a site."""
+"""The documentation: files of docs/ and generated pages, shown as Help and built as a site."""

@@ -1,1 +1,1 @@
-"""Incidents examined: the changes before one, its differences, and the draft of its review."""
+"""Analysis of incidents: earlier changes, differences, and the draft of the review."""

@@ -70,7 +70,7 @@ def _list_causes(alert: Alert) -> Iterator[IncidentEvent]:
 
 
 def _iterate_alert_events(alert: Alert) -> Iterator[IncidentEvent]:
-    yield IncidentEvent(alert.began_at, "alert", "Onset: its condition was true for the first time.")
+    yield IncidentEvent(alert.began_at, "alert", "Onset: the alert's condition was true for the first time.")
     rows = alert.events.select_related("by").order_by("at", "pk")
     more = max(0, rows.count() - MAX_EVENTS)
     if more:

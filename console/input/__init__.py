@@ -1,1 +1,1 @@
-"""External input, read and checked before any other code sees it."""
+"""External input, which is read and checked before any other code sees it."""

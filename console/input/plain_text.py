@@ -2,7 +2,7 @@
 
 from queues.checks import UNSTORABLE_CHARACTER
 
-UNSTORABLE = "must be UTF-8 text without NUL and unpaired surrogates."
+UNSTORABLE = "must be UTF-8 text without NUL characters or unpaired surrogates."
 
 
 def is_plain(text: str) -> bool:

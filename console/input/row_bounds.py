@@ -42,5 +42,8 @@ def _check(field: Any, value: Any) -> None:
         least, most = BaseDatabaseOperations.integer_field_ranges.get(
             field.get_internal_type(), (-math.inf, math.inf)
         )
-        if not (math.isfinite(value) and least <= value <= most):
-            raise BadInput(field.name, f"must be {least} to {most}.")
+        if math.isfinite(value) and least <= value <= most:
+            return
+        if isinstance(field, models.FloatField):
+            raise BadInput(field.name, f"must be a finite number, not {value}.")
+        raise BadInput(field.name, f"must be {least} to {most}, not {value}.")

@@ -1,1 +1,1 @@
-"""Live pages: each change of the plant, pushed to browsers."""
+"""Live pages: Weir pushes every change of the plant to browsers."""

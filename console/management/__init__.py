@@ -1,1 +1,1 @@
-"""Shared code of manage.py's commands."""
+"""Shared code of the commands of manage.py."""

@@ -1,1 +1,1 @@
-"""The pages of the console: a module for each page, a folder for each area."""
+"""The pages of the console, with one module per page and one folder per area."""

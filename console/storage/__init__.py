@@ -1,1 +1,1 @@
-"""How the console stores its data: sealed secrets, sessions, append-only tables, and database limits."""
+"""Storage of the console: sealed secrets, sessions, append-only tables, and database limits."""

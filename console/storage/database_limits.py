@@ -25,7 +25,7 @@ TOO_LONG = (
 
 
 AWAY = (
-    "The database is not responding. Until it responds, no page can be shown and no loop decides. Current "
+    "The database is not responding. Until it responds, no page can be shown and no loop runs. Current "
     "values stay in force for a while, and workers and the pipeline continue. No acknowledged event is "
     "lost. Check the database and its disk."
 )

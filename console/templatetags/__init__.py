@@ -1,1 +1,1 @@
-"""Tags and filters of templates."""
+"""Template tags and filters."""

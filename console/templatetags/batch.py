@@ -35,7 +35,7 @@ def run_state(state: str) -> SafeString:
     return format_html(
         '<span class="run-state" data-run-state="{}"><i class="glyph" aria-hidden="true"></i>{}</span>',
         state,
-        state.capitalize(),
+        "Canceled" if state == "cancelled" else state.capitalize(),
     )
 
 

@@ -28,7 +28,7 @@ from workers.snapshot.states.evaluate import get_states
 
 register = template.Library()
 
-NOT_KNOWN = "Not known yet"
+NOT_KNOWN = "Unknown"
 TIME_FORMATS = {"clock": "%H:%M:%S", "minute": "%H:%M", "day": "%a %-d %b", "date": "%a %-d %b, %H:%M:%S"}
 
 

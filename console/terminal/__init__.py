@@ -1,1 +1,1 @@
-"""The plant in a terminal (`weir top`): the worst problems, incidents, and temporary stops."""
+"""The plant in a terminal (`weir top`): the worst problems, incidents, and manual changes."""

@@ -257,7 +257,7 @@ class Top(App[None]):
 
     def _report_done(self, act: Act | None) -> None:
         if act is not None:
-            done = f"Done: {format_plain_text(act.title)}. It appears when the plant reports it."
+            done = f"Done: {format_plain_text(act.title)}. The change appears when the plant reports it."
             self.notify(done, markup=False)
             self._ask()
 

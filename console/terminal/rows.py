@@ -219,7 +219,7 @@ LOOPS = ("Mode", "Loop", "Effect", "Reason")
 QUEUES = ("State", "Queue", "Waiting", "Wait, s", "In /s", "Out /s", "Paused")
 FORCE = ("Ends in", "Change", "Subject", "By", "Reason")
 LISTINGS = (
-    TerminalTable("worst", "Worst first", WORST, build_worst_rows, "No data about the plant."),
+    TerminalTable("worst", "States", WORST, build_worst_rows, "No plant data."),
     TerminalTable("incidents", "Incidents", INCIDENTS, build_incident_rows, "No open incidents."),
     TerminalTable("loops", "Loops", LOOPS, build_loop_rows, "No loops."),
     TerminalTable("queues", "Queues", QUEUES, queue_rows, "No queues."),

@@ -1,1 +1,1 @@
-"""The timeline: what happened when, drawn and exported."""
+"""The timeline: the history of the plant, drawn and exported."""

@@ -1,1 +1,1 @@
-"""Upkeep of an installation: checks with remedies, support bundles, and backups."""
+"""Maintenance of an installation: checks with remedies, support bundles, and backups."""

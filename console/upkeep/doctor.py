@@ -98,7 +98,7 @@ def check_secrets() -> Iterator[Symptom]:
         )
         for word in keyed if variable.secret and "://" not in variable.get_text() else ():
             if len(word) < MIN_SECRET or len(set(word)) < MIN_CHARACTERS:
-                text = f"{variable.name} is easily guessed."
+                text = f"{variable.name} is easy to guess."
                 yield Symptom(
                     "error", text, "Set a new value; bin/compose-secrets generates secrets.", variable.name
                 )
@@ -195,14 +195,17 @@ def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         yield Symptom("error", f"{name} runs version {version}.", "Install Valkey or Redis 7 or newer.", name)
     if not about.get("aof_enabled"):
-        text = f"{name} stores nothing on disk: acknowledged writes are lost when it stops."
+        text = f"{name} has no append-only file: acknowledged writes can be lost when it stops."
         yield Symptom("error", text, "Start it with appendonly yes.", name)
     elif about.get("aof_last_write_status", "ok") != "ok":
         text = f"{name} can't write its append-only file; it rejects all writes."
         yield Symptom("error", text, "Check whether the disk of its folder is full or missing.", name)
     if about.get("rdb_last_bgsave_status", "ok") != "ok":
-        text = f"{name} could not write its last snapshot: with snapshots enabled it rejects all writes."
-        remedy = 'Start it with save "", since its append-only file is enough; check the disk of its folder.'
+        text = (
+            f"{name} failed to write its last snapshot (RDB); "
+            "while snapshots are enabled, it rejects all writes."
+        )
+        remedy = 'Start it with save "": the append-only file is sufficient. Check the disk of its folder.'
         yield Symptom("error", text, remedy, name)
     yield from _check_memory_limit(name, about)
     yield from clock(name, _offset_seconds(client))
@@ -215,7 +218,7 @@ def _check_memory_limit(name: str, about: Mapping[str, Any]) -> Iterator[Symptom
         text = f"{name} drops keys when its memory is full (maxmemory-policy {policy})."
         yield Symptom("error", text, "Start it with maxmemory-policy noeviction.", name)
     if not about.get("maxmemory"):
-        text = f"{name} has no memory limit: the system may kill it."
+        text = f"{name} has no memory limit: the system may kill it when memory runs out."
         yield Symptom("warning", text, "Start it with a maxmemory below its host's memory.", name)
         return
     # As the server itself calculates it: without the buffers of replicas and of its file.

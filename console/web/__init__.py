@@ -1,1 +1,1 @@
-"""Processing of every request: headers, compression, proxies, request ids, problem documents."""
+"""Processing of every request: headers, compression, proxies, request IDs, and problem documents."""

@@ -40,8 +40,8 @@ DETAILS = {
     409: "Another user made a conflicting change at the same time, so your change was rejected. Reload the"
     " page, check the current state, and send your change again if necessary.",
     413: "The body is too large.",
-    429: "Too many attempts; wait and send again.",
-    500: "The console failed. The cause is in the log of the web process, under this request_id.",
+    429: "Too many attempts. Wait, then try again.",
+    500: "An internal error occurred. Find the cause in the log of the web process under this request_id.",
 }
 # Database errors: a unique value exists, or a referenced one does not. (Others are errors of Weir.)
 MET_ANOTHER = {

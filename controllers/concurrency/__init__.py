@@ -1,1 +1,1 @@
-"""Pool size of a worker host."""
+"""The pool size of a worker host."""

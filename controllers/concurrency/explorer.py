@@ -87,7 +87,7 @@ STATE = (
         required=True,
         most=MAX_POINTS,
     ),
-    Parameter("doubling", "flag", "True: probes double.", kind="flag", required=True),
+    Parameter("doubling", "flag", "True: each probe doubles the threads.", kind="flag", required=True),
     Parameter("verified", "times", "Points that were off the curve.", None, 0, 1e9, "integer", required=True),
     *STEADY,
     Parameter(

@@ -1,1 +1,1 @@
-"""Tools to design laws: identification, placement, LQR, queueing models, and forecasts."""
+"""Design tools for laws: identification, pole placement, LQR, queueing models, and forecasts."""

@@ -124,7 +124,8 @@ def _check_populations(classes: list[Customers]) -> None:
         populations *= klass.count + 1
         if populations > MAX_POPULATIONS:
             raise BadInput(
-                "classes", f"must make at most {MAX_POPULATIONS} populations; reduce the customers"
+                "classes",
+                f"must have at most {MAX_POPULATIONS} combinations of customers; reduce the customers",
             )
 
 

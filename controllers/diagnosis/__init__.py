@@ -1,1 +1,1 @@
-"""Diagnosis of faults: which change probably caused one, and what is different during it."""
+"""Diagnosis of faults: the probable causes of a fault, and the differences during the fault."""

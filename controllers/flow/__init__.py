@@ -1,1 +1,1 @@
-"""Flow control: how much the pipeline admits, and how its replicas share the load."""
+"""Flow control: the admission rate of the pipeline, and the load shares of its replicas."""

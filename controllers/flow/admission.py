@@ -81,7 +81,7 @@ PARAMETERS = (
     Parameter(
         "deadband",
         "share",
-        "Keep an unreached limit while the new limit is this close.",
+        "Keep an unreached limit while the new limit differs by at most this share.",
         0.0,
         0.0,
         1.0,

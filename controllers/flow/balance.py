@@ -54,7 +54,7 @@ from controllers.framework.reason import (
 from queues.errors import BadInput
 
 Floats = npt.NDArray[np.float64]
-A = Parameter("a", "1", "Model: share of a response time that stays until the next decision.", 0.5, 0.0, 1.2)
+A = Parameter("a", "1", "Model: share of a response time that remains at the next decision.", 0.5, 0.0, 1.2)
 B = Parameter("b", "s per share of all", "Model: effect of the whole load.", 1.0, 1e-9, 1e9)
 PARAMETERS = (
     A,
@@ -343,7 +343,7 @@ def _check_models(parameters: Values, names: Sequence[str]) -> None:
         _design_gains(parameters, names)
     except BadInput as error:
         raise BadInput(
-            "parameters.b_of", f"allows no regulator together with the other models: {error.message}"
+            "parameters.b_of", f"can't be combined with the other models: {error.message}"
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""The framework of every law: parameters, observation, decision, guard, and the digest of the code."""
+"""The framework of all laws: parameters, observation, decision, guard, and code digest."""

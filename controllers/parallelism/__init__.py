@@ -1,1 +1,1 @@
-"""Parallelism: how many tasks each operator has."""
+"""Parallelism: the number of tasks of each operator."""

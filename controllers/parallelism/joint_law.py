@@ -549,4 +549,4 @@ def _cause(parameters: Values, needs: TaskNeeds, before: Mapping[str, int], task
         return f"{have} {do} not suffice, and more are not allowed"
     if not needs.keeps[0]:
         return f"{have} {do} not suffice for the forecast load, but {then} do"
-    return f"{format_count(then, 'task')} instead of {now} {'repays' if then == 1 else 'repay'} the cost of {pause}"
+    return f"the expected gain of {format_count(then, 'task')} instead of {now} exceeds the cost of {pause}"

@@ -1,1 +1,1 @@
-"""Patterns as the laws see them: the grammar, what a match needs, and how many matches to expect."""
+"""Patterns for the laws: the grammar, the events that a match needs, and the expected number of matches."""

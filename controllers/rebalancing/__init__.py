@@ -1,1 +1,1 @@
-"""Assignment of queues' points to nodes, and the choice of nodes in use."""
+"""Assignment of queues' points to nodes, and selection of the nodes in use."""

@@ -1,1 +1,1 @@
-"""Baselines: other rules and laws to compare with."""
+"""Baselines: other rules and laws that a law is compared with."""

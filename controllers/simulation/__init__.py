@@ -1,1 +1,1 @@
-"""Scenarios of the lab, in which laws are compared with baselines."""
+"""Scenarios of the lab, which compare laws with baselines."""

@@ -1,1 +1,1 @@
-"""The control server: its address, and connections that find it again after a failover."""
+"""The control server: its address, and connections that reconnect after a failover."""

@@ -129,11 +129,13 @@ def _parse_primary_name(parts: SplitResult) -> tuple[str, int]:
     """Return the name that the sentinels monitor, and the number of the database."""
     name, _, database = parts.path.lstrip("/").partition("/")
     if not _NAME.fullmatch(name):
-        raise _build_refusal(f"must have the name of the monitored primary after the hosts: {FORM}.")
+        raise _build_refusal(f"must include the name of the monitored primary after the hosts: {FORM}.")
     if database and not (database.isascii() and database.isdigit() and int(database[:9]) <= MAX_DATABASE):
-        raise _build_refusal(f"must have a database from 0 to {MAX_DATABASE} after the name {name}.")
+        raise _build_refusal(
+            f"must include a database number from 0 to {MAX_DATABASE} after the name {name}."
+        )
     if parts.query or parts.fragment:
-        raise _build_refusal("must end after the database.")
+        raise _build_refusal("must not contain a query (?) or a fragment (#).")
     return name, int(database or 0)
 
 

@@ -1,4 +1,4 @@
-"""Events and their transport: blocks in Arrow, and the formats that are parsed into them."""
+"""Events and their transport: Arrow blocks, and parsers of other formats."""
 
 from queues.events.arrow_alone import use_arrow_alone
 

@@ -1,1 +1,1 @@
-"""Files with names from outside: paths that stay inside their folder, and CSV without formulas."""
+"""Files with external names: paths confined to their folder, and CSV without formulas."""

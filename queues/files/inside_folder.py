@@ -130,7 +130,8 @@ def _check_free(last: str, place: int, name: str, field: str, replace: bool) -> 
 def _build_link_error(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
-        f"names {name[:80]!r}, but a link, a device, or another special file is in the way; remove it first.",
+        f"names {name[:80]!r}, but the path contains a link, a device, or another special file; remove it"
+        " first.",
     )
 
 

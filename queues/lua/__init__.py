@@ -1,1 +1,1 @@
-"""Lua scripts, one per file: each is atomic for all other clients."""
+"""Lua scripts, one per file. Each script is atomic for all other clients."""

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
             name='Node',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _.')])),
+                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name must be a lowercase letter followed by up to 39 lowercase letters, digits, -, or _.')])),
                 ('url', models.CharField(max_length=300)),
                 ('capacity_events_per_second', models.FloatField(default=50000.0, validators=[django.core.validators.MinValueValidator(1.0)])),
                 ('capacity_memory_bytes', models.BigIntegerField(default=536870912, validators=[django.core.validators.MinValueValidator(1)])),
@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
             name='Queue',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name must be a lower-case letter followed by up to 39 lower-case letters, digits, -, or _.')])),
+                ('name', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z][a-z0-9_-]{0,39}\\Z', 'name must be a lowercase letter followed by up to 39 lowercase letters, digits, -, or _.')])),
                 ('kind', models.CharField(choices=[('jobs', 'Jobs'), ('pipeline', 'Pipeline')], max_length=10)),
                 ('minimum_containers', models.PositiveSmallIntegerField(default=2)),
                 ('priority', models.PositiveSmallIntegerField(default=5, help_text='0 is served first', validators=[django.core.validators.MaxValueValidator(9)])),

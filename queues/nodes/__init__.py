@@ -1,1 +1,1 @@
-"""The servers of the queues: how each is started, watched, logged in to, and judged."""
+"""The servers of the queues: startup, login, monitoring, and evaluation of their state."""

@@ -1,1 +1,1 @@
-"""Publishing events to queues: the client, the splitter, and producers that ship with Weir."""
+"""Publishing of events to queues: the client, the splitter, and the producers that Weir includes."""

@@ -1,1 +1,1 @@
-"""One queue's share on one node: appended, claimed, acknowledged, measured, dead-lettered."""
+"""Segments, which hold one queue's events on one node: append, claim, acknowledge, and dead-letter."""

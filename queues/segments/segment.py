@@ -375,7 +375,7 @@ def encode_letters(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
     letters: list[Any] = []
     for batch, error in rows:
         if batch.num_rows == 0 or batch.column(0).null_count:
-            raise BadInput("rows", "must be batches of at least 1 row with explicit ids (Block.explicit()).")
+            raise BadInput("rows", "must be batches of at least 1 row with explicit IDs (Block.explicit()).")
         data = batch.serialize().to_pybytes()
         # The error of a handler may quote text that is not Unicode.
         said = error[:2000].encode(errors="backslashreplace")

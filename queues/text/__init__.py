@@ -1,1 +1,1 @@
-"""Text from outside as values: words, numbers, and tables of cells."""
+"""Parsers for external text: words, numbers, and tables of cells."""

@@ -92,7 +92,9 @@ def test_a_room_says_in_one_line_what_it_is(room):
 )
 def test_the_map_shows_each_room_with_its_line(room):
     package, _, below = named(room).partition("/")
-    house = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## The house")[1].split("\n## ")[0]
+    house = (
+        (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Source tree")[1].split("\n## ")[0]
+    )
     rows = house.split(f"**`{package}`**")[1].split("\n**`")[0]
     assert f"| `{below}/` | {first_line(room).removesuffix('.')}" in rows
 

@@ -1,1 +1,1 @@
-"""Alerts: rules, conditions, delivery, and the record of what was done."""
+"""Alerts: rules, conditions, delivery, and records of responses."""

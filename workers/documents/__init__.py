@@ -1,1 +1,1 @@
-"""Documents that processes exchange: the snapshot with its parts, the pipeline's status, one type each."""
+"""Documents that processes exchange, such as the snapshot and the pipeline's status."""

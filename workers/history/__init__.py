@@ -1,1 +1,1 @@
-"""History: metrics, snapshots, and events as files, and the forecasts made from them."""
+"""History: files of metrics, snapshots, and events, and the forecasts made from them."""

@@ -1,1 +1,1 @@
-"""This machine: environments of our processes, Java, Spark's privacy, permitted outgoing connections."""
+"""The local machine: process environments, Java, Spark's privacy, and permitted outgoing connections."""

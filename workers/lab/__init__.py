@@ -1,1 +1,1 @@
-"""Experiments: what was simulated, and its series."""
+"""Experiments: the simulated scenarios, and their series."""

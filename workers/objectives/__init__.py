@@ -1,1 +1,1 @@
-"""Service levels: what is promised, how much of each minute kept it, and the error budget that is left."""
+"""Service levels: objectives, counts of good and bad seconds per minute, and remaining error budgets."""

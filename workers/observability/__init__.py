@@ -1,1 +1,1 @@
-"""Export to an OpenTelemetry collector, if one is set: spans of what is done, and metrics."""
+"""Export of spans and metrics to an OpenTelemetry collector, if one is configured."""

@@ -1,1 +1,1 @@
-"""Where containers are: plans and how they are proposed, approved, executed, rolled back."""
+"""Placement of containers: plans, their approval, their execution, and their rollback."""

@@ -1,1 +1,1 @@
-"""The processes of a worker host: how many there are, and what they have completed."""
+"""The processes of a worker host: their number, and their completed work."""

@@ -1,1 +1,1 @@
-"""Reports: a week of the plant on a page and by mail; promises, incidents, and who changed what."""
+"""Weekly reports on a page and by email: service levels, incidents, and changes."""

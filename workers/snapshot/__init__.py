@@ -1,1 +1,1 @@
-"""The plant's state at one instant: read, composed into one document, published each second."""
+"""The plant's state at one instant: composed into one document and published every second."""

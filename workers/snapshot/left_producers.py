@@ -47,9 +47,7 @@ class LeftProducers:
             self._is_failing = False
         except redis.RedisError as error:
             if not self._is_failing:
-                logger.warning(
-                    "Rows of producers that have left are not removed because of an error: %s", error
-                )
+                logger.warning("Failed to remove the rows of producers that no longer report: %s", error)
             self._is_failing = True
             return 0
         return gone

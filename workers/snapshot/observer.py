@@ -141,7 +141,7 @@ class Observer:
             self._unrecorded = False
         except OSError as error:
             if not self._unrecorded:
-                logger.warning("Snapshots are not recorded for the history because of an error: %s", error)
+                logger.warning("Failed to record snapshots for the history: %s", error)
             self._unrecorded = True
 
     def _check_ownership(self) -> bool:
@@ -157,7 +157,7 @@ class Observer:
 
     def _complain(self, error: Exception) -> None:
         if not self._is_failing:
-            logger.warning("The observation of the plant failed: %r", error)
+            logger.warning("Failed to observe the plant: %r", error)
         self._is_failing = True
         if isinstance(error, DatabaseError):
             close_old_connections()

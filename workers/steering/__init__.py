@@ -1,1 +1,1 @@
-"""What people set: overrides with their scope and expiry, and the plant's settings."""
+"""Settings by people: overrides with their scope and expiry, and the plant's settings."""

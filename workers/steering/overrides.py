@@ -202,7 +202,7 @@ def set_override(
     """
     scope = Scope(loop, law, queue, node, host)
     if not scope.is_sound:
-        raise BadInput("scope", "must be a loop, or a law, queue, or node, or a combination of those.")
+        raise BadInput("scope", "must be a loop, or one or more of a law, a queue, and a node.")
     reason = read_reason(reason)
     until = Expiry(minutes, expires_at, endless).compute(now)
     with transaction.atomic():
@@ -337,7 +337,7 @@ def _validate_override(
         loops = [loop for loop in loops if _knows(loop, name)] or loops
     elif len({loop.law for loop in loops}) > 1:
         raise BadInput(
-            "name", f"{name} belongs to one law, and {scope} has loops of several; choose the law, too."
+            "name", f"{name} belongs to one law, but {scope} has loops of several laws; also choose a law."
         )
     checked = [_validate_parameter(loop, scope, name, value, now, beside) for loop in loops]
     return checked[0][0], _find_common_value(before for _, before in checked)

@@ -34,7 +34,10 @@ def explain_fixed(law: str, name: str) -> str | None:
     """Return why nobody can set this parameter of a law; None if people can."""
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
-    return "workers follows the loop's target: short-lived for a container, permanent for a pool."
+    return (
+        "workers can't be set: it follows the loop's target"
+        " (short-lived for a container, permanent for a pool)."
+    )
 
 
 def needs_explicit_enabling(loop: Loop) -> bool:

@@ -23,7 +23,7 @@ PRICES = {
 DECLARED = (
     Parameter(
         "approvals.operator",
-        "persons",
+        "approvals",
         "Number of approvals that a plan needs if an operator approves it. 2: a second user must approve, and"
         " the proposer can't be that user.",
         1,
@@ -33,7 +33,7 @@ DECLARED = (
     ),
     Parameter(
         "approvals.administrator",
-        "persons",
+        "approvals",
         "Number of approvals that a plan needs if an administrator approves it.",
         1,
         1,
@@ -43,8 +43,8 @@ DECLARED = (
     Parameter(
         "plan.expires_seconds",
         "s",
-        "Time after which a proposed plan without approval expires; the first of two approvals restarts the"
-        " time.",
+        "Time after which a proposed plan expires without approval; the first of two approvals restarts"
+        " this period.",
         300.0,
         60.0,
         3_600.0,

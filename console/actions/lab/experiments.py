@@ -103,7 +103,7 @@ def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | No
     """Create a plan of moved points for the goal of an experiment's law. Raises `BadInput`."""
     values_of_law = _find_applicable(experiment, law)
     if not values_of_law.moves_points:
-        raise BadInput("law", f"{law} moves no points; its parameters become overrides.")
+        raise BadInput("law", f"{law} moves no points, so it has no plan; apply its parameters as overrides.")
     goal = str(values_of_law.values.get("goal", "below-busy"))
     return plans.propose_rebalance(actor, goal, snapshot, now)
 

@@ -1,1 +1,1 @@
-"""Proposals that wait for a person: plans, tunings, and assistants' proposals; approved by hash."""
+"""Proposals that people approve by hash: plans, tunings, and proposals of assistants."""

@@ -198,7 +198,9 @@ def approve(
     _require_login_session(actor)
     row, text = _open(proposal, now), overrides.read_reason(reason)
     if not _is_hash_of(row, hash):
-        raise BadInput("hash", "belongs to another proposal; open it again and approve the version it shows.")
+        raise BadInput(
+            "hash", "does not match this proposal; open the proposal again and approve the version shown."
+        )
     if not is_valid(row.token, now):
         raise BadInput(
             "proposal", f"was made by {row.token.name}, a token that is no longer valid; reject the proposal."

@@ -27,7 +27,9 @@ def approve(
     require_permission(actor, "override.set", loops.list_scope_queues(Scope(tuning.loop)))
     row = _open(tuning)
     if hash != row.hash:
-        raise BadInput("hash", "belongs to another tuning; open it again and approve the version it shows.")
+        raise BadInput(
+            "hash", "does not match this tuning; open the tuning again and approve the version shown."
+        )
     if why := learning.describe_drift(row, now):
         raise BadInput("tuning", f"is out of date: {why}. Run the task tuning again.")
     made = loops.override(actor, Scope(row.loop), row.values, reason=reason, now=now, expiry=expiry)

@@ -1,1 +1,1 @@
-"""Answers of the API: bases of schemas, and routes that declare their answers."""
+"""Responses of the API: base classes of schemas, and routes that declare their responses."""

@@ -1,1 +1,1 @@
-"""Events sent to the API, and the limits of their size."""
+"""Events that clients send to the API, and limits on their size."""

@@ -1,1 +1,1 @@
-"""The API's addresses: one area a module."""
+"""The addresses of the API, with one area per module."""

@@ -198,7 +198,7 @@ def release_plant(request: HttpRequest, plant: str) -> HandReleased:
 @router.post(
     "/plants/{plant}/resume",
     response=PlantResumed,
-    summary="Discard orders without effect, so that loops on hold continue",
+    summary="Discard ineffective task requests so that loops on hold continue",
 )
 def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed:
     actor = actor_for(request, "plant.scale")

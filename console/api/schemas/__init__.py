@@ -1,1 +1,1 @@
-"""Schemas of the API's answers, as its document shows them: one area a module."""
+"""Schemas of the API responses in the OpenAPI document, with one area per module."""

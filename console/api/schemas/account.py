@@ -90,7 +90,7 @@ class TokenRow(ApiAnswer):
     """An API token, without its secret."""
 
     owner: str
-    parent: Annotated[str | None, Field(description="The parent token; null: created by a person.")]
+    parent: Annotated[str | None, Field(description="The parent token; null: created by a user.")]
     id: int
     name: str
     role: Annotated[str, build_enum_field(ApiToken.Role.values)]

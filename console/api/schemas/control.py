@@ -162,7 +162,7 @@ class FirstReportFigures(ApiAnswer):
     events: Annotated[float, Field(description="Number of events that arrived at an operator.")]
     waiting_event_seconds: Annotated[float | None, Field(description="null: not measured.")]
     advised_waiting_event_seconds: float | None
-    changes: Annotated[int, Field(description="Number of advised changes of tasks.")]
+    changes: Annotated[int, Field(description="Number of advised changes to the number of tasks.")]
     pause_seconds: Annotated[
         Seconds, Field(description=("Pause of the plant at a change; not included in the waiting time."))
     ]

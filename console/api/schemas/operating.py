@@ -14,7 +14,7 @@ from queues.topology import KINDS
 class WaitingEventRow(ApiAnswer):
     """A waiting event."""
 
-    block: Annotated[str, Field(description="The id of its block.")]
+    block: Annotated[str, Field(description="The ID of its block.")]
     inserted_at: Annotated[Instant, Field(description="Time by the node's clock.")]
     event: Annotated[DeadLetterEvent | None, Field(description="null: the block can't be read.")]
     error: Annotated[str, Field(description="Why the block can't be read.")]
@@ -57,7 +57,7 @@ class ProcessStatus(ApiAnswer):
     """A process that ./run supervises."""
 
     name: str
-    state: Annotated[str, Field(description="State, as named by the supervisor.")]
+    state: Annotated[str, Field(description="State, as reported by the supervisor.")]
     word: str
     pid: int | None
     since: Annotated[Instant | None, Field(description="Start time; null: not running.")]

@@ -98,7 +98,7 @@ class ApplicationControls(ApiAnswer):
         ),
     ]
     reserve_bytes: NotRequired[
-        Annotated[Bytes, Field(description="Part of the result queue that admission leaves free.")]
+        Annotated[Bytes, Field(description="Size of the part of the result queue that admission keeps free.")]
     ]
     admit_until_seconds: NotRequired[Instant | None]
     admit_events_per_batch: NotRequired[Events]

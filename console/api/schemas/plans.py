@@ -118,9 +118,7 @@ class ProposalRow(ApiAnswer):
     snapshot_at: Annotated[float, Field(description="Unix time of the underlying snapshot.")]
     hash: Annotated[str, Field(description="Hash of the proposal. Send the hash to approve the proposal.")]
     created_at: datetime
-    expires_at: Annotated[
-        datetime, Field(description="The proposal becomes void at this time if it is undecided.")
-    ]
+    expires_at: Annotated[datetime, Field(description="When the proposal expires if it is undecided.")]
     state: Annotated[str, build_enum_field(AssistantProposal.State.values)]
     decided_by: str | None
     decided_at: datetime | None

@@ -159,21 +159,21 @@ class SensorStatus(ApiAnswer):
 
 
 class ProofStatus(ApiAnswer):
-    """Evidence that an order took effect."""
+    """Evidence that a task request took effect."""
 
     sensor: str
     value: Annotated[float | None, Field(description="Current value of the sensor; null: unknown.")]
     within_seconds: Annotated[
-        Seconds, Field(description="Time within which the sensor must show the ordered number, s.")
+        Seconds, Field(description="Time within which the sensor must show the requested number, s.")
     ]
 
 
 class PlantOrderRow(ApiAnswer):
-    """The last order to an operator from here, and its current value."""
+    """The last task request of Weir for an operator, and the current number of tasks."""
 
-    tasks: Annotated[int, Field(description="Ordered number of tasks.")]
-    at: Annotated[Instant, Field(description="Time of the order.")]
-    by: Annotated[str, Field(description="The loop or user that gave the order.")]
+    tasks: Annotated[int, Field(description="Requested number of tasks.")]
+    at: Annotated[Instant, Field(description="Time of the request.")]
+    by: Annotated[str, Field(description="The loop or user that made the request.")]
     now: Annotated[int | None, Field(description="Current number of tasks.")]
     since: Annotated[
         Instant | None, Field(description="When the current number of tasks was first observed.")
@@ -181,7 +181,10 @@ class PlantOrderRow(ApiAnswer):
     state: Annotated[
         Annotated[str, build_enum_field(("pending", "reached", "missed", "undone"))],
         Field(
-            description="missed: never reached; undone: changed by another controller. Loops hold for both."
+            description=(
+                "missed: not reached in time; undone: changed by another controller. "
+                "Loops hold in both states."
+            )
         ),
     ]
     waiting_since: Instant | None
@@ -190,13 +193,13 @@ class PlantOrderRow(ApiAnswer):
 class PoolSamplesRow(ApiAnswer):
     """Completions of an operator's pool while all of its tasks had work, at its present size."""
 
-    since: Annotated[Instant, Field(description="Start of the counting.")]
+    since: Annotated[Instant, Field(description="Start of the count.")]
     seq: int | None
     recent_seconds: Annotated[
         list[float], Field(description="Times between completions, s; the newest has the number `seq`.")
     ]
     full_seconds: Annotated[
-        Seconds | None, Field(description="Time since then in which all tasks had work, s.")
+        Seconds | None, Field(description="Time since `since` during which all tasks were busy, s.")
     ]
     per_second: PerSecond | None
 
@@ -355,7 +358,7 @@ class HandReleased(ApiAnswer):
 
 class PlantResumed(ApiAnswer):
     plant: str
-    forgotten: Annotated[int, Field(description="Number of discarded orders.")]
+    forgotten: Annotated[int, Field(description="Number of discarded task requests.")]
 
 
 class FoundPart(ApiAnswer):

@@ -201,7 +201,10 @@ class LoopCostsDetail(ApiAnswer):
     law: CostSideRow
     rivals: list[CostDifferenceRow]
     held_seconds: int
-    holds: Annotated[CostDifferenceRow | None, Field(description="The law with the recorded holds.")]
+    holds: Annotated[
+        CostDifferenceRow | None,
+        Field(description="Difference from the law with the recorded holds applied."),
+    ]
 
 
 class PlantCostsDetail(ApiAnswer):
@@ -238,7 +241,7 @@ class PromiseRow(ApiAnswer):
     name: str
     target: Share
     good_share: Annotated[Share | None, Field(description="null: not counted.")]
-    burnt: Annotated[float | None, Field(description="Share of the error budget of a whole window.")]
+    burnt: Annotated[float | None, Field(description="Used share of the whole window's error budget.")]
     known_from: Annotated[
         datetime | None,
         Field(
@@ -307,4 +310,4 @@ class WeeklyReport(ApiAnswer):
     loops: list[LoopWeekRow]
     overrides: list[OverriddenRow]
     proposals: list[ProposedRow]
-    text: Annotated[str, Field(description="The text of the e-mail.")]
+    text: Annotated[str, Field(description="The text of the email.")]

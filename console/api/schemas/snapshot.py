@@ -337,7 +337,7 @@ class LoadForecast(ApiAnswer):
 
 
 class PlantPart(ApiAnswer):
-    """The state of a part that the plant runs on."""
+    """The state of a component that the plant depends on."""
 
     state: Annotated[
         str, build_enum_field(("starting", "running", "stopping", "stopped", "failed", "silent"))
@@ -345,7 +345,8 @@ class PlantPart(ApiAnswer):
     since: Instant
     grace_until: NotRequired[
         Annotated[
-            Instant | None, Field(description="Until this time, missing parts are attributed to the startup.")
+            Instant | None,
+            Field(description="Until this time, missing components are attributed to the startup."),
         ]
     ]
 
@@ -366,7 +367,7 @@ class RateBand(ApiAnswer):
     changes: NotRequired[
         Annotated[
             list[RateChange],
-            Field(description=("Lasting changes of the level in the last day.")),
+            Field(description=("Lasting changes of the rate in the last day.")),
         ]
     ]
 
@@ -411,7 +412,7 @@ class PlantSnapshot(ApiAnswer):
     ]
     bands: NotRequired[Annotated[RateBands, Field(description="Expected ranges of rates.")]]
     parts: NotRequired[
-        Annotated[dict[str, PlantPart], Field(description="The parts that the plant runs on.")]
+        Annotated[dict[str, PlantPart], Field(description="Components that the plant depends on.")]
     ]
     objectives: NotRequired[Annotated[dict[str, ObjectiveStatus], Field(description="Keyed by name.")]]
 

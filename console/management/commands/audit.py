@@ -18,6 +18,7 @@ from console.accounts.access import Actor
 from console.audit import audit_log, witness
 from console.audit.check import ACCEPT, Checker, Verdict
 from console.management.one_line import OneLineCommand
+from controllers.framework.reason import format_count
 
 MAX_ACCEPTED = 1_000
 
@@ -28,7 +29,9 @@ class Command(OneLineCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=("verify", "accept"))
-        parser.add_argument("--reason", default="", help="for accept: what happened, for the audit log")
+        parser.add_argument(
+            "--reason", default="", help="for accept: what happened (recorded in the audit log)"
+        )
         parser.add_argument("--json", action="store_true", help="print JSON on a terminal, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -42,7 +45,9 @@ class Command(OneLineCommand):
 
     def _accept(self, verdict: Verdict, reason: str) -> Verdict:
         if not reason:
-            self.stderr.write("--reason is required; describe what happened, for the audit log.")
+            self.stderr.write(
+                "--reason is required: describe what happened. It is recorded in the audit log."
+            )
             sys.exit(2)
         if len(verdict.findings) > MAX_ACCEPTED:
             self.stderr.write(
@@ -76,7 +81,7 @@ def format_verdict(verdict: Verdict) -> str:
     state = (
         "The audit log is intact"
         if verdict.sound
-        else (f"The audit log is NOT intact: {len(lines)} findings")
+        else f"The audit log is NOT intact: {format_count(len(lines), 'finding')}"
     )
     about = f"{state}: {verdict.entries} entries, last {verdict.last.sequence} {verdict.last.digest[:16]}…"
-    return "\n".join([f"{about}, {verdict.heads} heads stored elsewhere, {verdict.seconds:.1f} s.", *lines])
+    return "\n".join([f"{about}, {verdict.heads} copies of chain heads, {verdict.seconds:.1f} s.", *lines])

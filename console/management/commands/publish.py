@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from console.management.document import JsonCommand
+from controllers.framework.reason import format_count
 from queues.errors import BadInput, NoContainerAvailable, WeirError
 from queues.events.columns import Columns
 from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
@@ -81,7 +82,8 @@ class Command(JsonCommand):
         rate_per_second = document["published"] / max(document["seconds"], 0.001)
         places = ", ".join(f"{name} {events:,}" for name, events in document["by_container"].items())
         return (
-            f"{document['published']:,} events in {document['blocks']:,} blocks, {document['seconds']} s "
+            f"{format_count(document['published'], 'event')} in {format_count(document['blocks'], 'block')}, "
+            f"{document['seconds']} s "
             f"({rate_per_second:,.0f}/s); {document['rejected']:,} rejected\n{places}"
         )
 
@@ -101,7 +103,8 @@ class Command(JsonCommand):
         return published
 
     def _say_so_far(self, published: Published) -> None:
-        self.stderr.write(f"stored before the error: {published.events} events in {published.blocks} blocks")
+        events, blocks = format_count(published.events, "event"), format_count(published.blocks, "block")
+        self.stderr.write(f"stored before the error: {events} in {blocks}")
 
     def _report_rejected_lines(self, lines: EventLines) -> None:
         for rejection in lines.rejections:

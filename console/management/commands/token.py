@@ -56,5 +56,5 @@ class Command(JsonCommand):
 def _find_owner(username: str) -> User:
     owner = User.objects.filter(username=username).first()
     if owner is None:
-        raise BadInput("--owner", f"{username} is not a user; give an existing user name.")
+        raise BadInput("--owner", f"{username} is not a user; enter an existing username.")
     return owner

@@ -118,7 +118,9 @@ def acknowledge(request: HttpRequest, alert_id: int) -> Done:
     text, now = request.POST.get("note", ""), timezone.now()
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
     end = format_time(made.acknowledged_until or now, now)
-    return _redirect_with_message(alert_id, f"Acknowledged until {end}; then it fires again.")
+    return _redirect_with_message(
+        alert_id, f"Acknowledged until {end}. If the condition is still true then, the alert fires again."
+    )
 
 
 @declare_action("alert.snooze", alert_page)

@@ -16,6 +16,7 @@ from console.input.row_id import parse_row_id
 from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
 from console.pages.frame.action import Done, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
+from controllers.framework.reason import format_count
 from queues.errors import BadInput
 from workers.alerts.lifecycle.models import Alert, Silence
 from workers.alerts.rules import matching
@@ -105,13 +106,13 @@ def preview(request: HttpRequest) -> HttpResponse:
     covers = alerts.may_silence_integrity(actor_of(request))
     hidden = kept.preview_hidden_alerts(read, timezone.now(), covers_integrity=covers)
     count = len(hidden["open"])
-    now = "hides no open alerts" if not count else f"hides {count} open alert{'s' if count > 1 else ''}"
-    week = f"it would have matched {hidden['lately']} of {hidden['of']} alerts in the last 7 days"
+    now = f"would suppress {format_count(count, 'open alert') if count else 'no open alerts'}"
+    week = f"would have matched {hidden['lately']} of {hidden['of']} alerts in the last 7 days"
     rows = [
         {"title": alert.title, "url": reverse("alert", args=[alert.pk]), "note": alert.severity}
         for alert in hidden["open"]
     ]
-    return JsonResponse({"sentence": f"The silence {now}; {week}.", "rows": rows})
+    return JsonResponse({"sentence": f"The silence {now}, and {week}.", "rows": rows})
 
 
 @declare_action("silence.set", silences_page)

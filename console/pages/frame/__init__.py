@@ -1,1 +1,1 @@
-"""The parts of every page: its frame, its actions, its lists, and its view of the past."""
+"""Parts that all pages share: the frame, actions, lists, and the view of past times."""

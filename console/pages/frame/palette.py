@@ -235,7 +235,7 @@ def _list_plant_entries() -> Iterator[tuple[str, str, str, str]]:
     yield "override.set", "Bulk override", f"{reverse('overrides')}#new-title", "parameter guard"
     yield "override.end", "End an override", reverse("overrides"), "extend"
     yield "mark.add", "Add a mark to the timeline", f"{reverse('timeline')}#mark-title", "deploy note"
-    yield "link.make", "Share a time", f"{reverse('timeline')}#share-title", "link chat picture"
+    yield "link.make", "Share a snapshot", f"{reverse('timeline')}#share-title", "link chat picture"
     yield "dead_letters.requeue", "Requeue dead letters", reverse("dead-letters"), "requeue discard"
     yield "lab.run", "Run an experiment", reverse("lab"), "simulate compare"
     yield "plant.register", "Register a plant", reverse("plants"), "flink heron"

@@ -1,1 +1,1 @@
-"""Weir's own state: health, readiness, and metrics for scrapers."""
+"""Weir's own health: health checks, readiness, and metrics."""

@@ -15,7 +15,7 @@ from workers.documents.states import SEVERITIES, SubjectState
 
 TOTALS = {
     "in_per_second": "Events published per second",
-    "out_per_second": "Events handled per second",
+    "out_per_second": "Events processed per second",
     "latency_p95_seconds": "95th percentile of the time from publish to acknowledgment",
     "backlog_events": "Events waiting",
     "backlog_seconds": "Wait of the oldest event of all queues in seconds",
@@ -29,7 +29,7 @@ TOTALS = {
 }
 QUEUE = {
     "in_per_second": "Events published per second",
-    "out_per_second": "Events handled per second",
+    "out_per_second": "Events processed per second",
     "waiting_events": "Events waiting",
     "waiting_bytes": "Bytes waiting",
     "wait_seconds": "Wait of the oldest event in seconds",

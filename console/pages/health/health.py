@@ -51,7 +51,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return Prometheus text for a token, a login, or (WEIR_METRICS_LOOPBACK) a scraper on this machine."""
     if not ((settings.WEIR_METRICS_LOOPBACK and is_direct_from_this_host(request)) or _may_read(request)):
-        return HttpResponse("metrics requires a token (Authorization: Bearer …) or a login.\n", status=401)
+        return HttpResponse("Metrics require a token (Authorization: Bearer …) or a login.\n", status=401)
     text = render_exposition(load_latest_snapshot(), _collect_extra_figures(request))
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
 

@@ -157,7 +157,9 @@ def _check_alerter(now: datetime) -> dict[str, ReadinessPart]:
         return {}
     watch = AlertWatch.objects.exclude(looked_at=None).first()
     if watch is None or watch.looked_at is None:
-        return {"alerter": ReadinessPart(False, None, "has not checked yet; start manage.py alert")}
+        return {
+            "alerter": ReadinessPart(False, None, "has not evaluated any rules yet; start manage.py alert")
+        }
     age_seconds = max(0.0, (now - watch.looked_at).total_seconds())
     return {"alerter": _check_age(age_seconds, ALERTER_SECONDS, "checks")}
 

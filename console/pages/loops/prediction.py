@@ -125,8 +125,8 @@ def _describe_step_response(
         None if present is None or wanted is None else _compute_settling_seconds(present, interval_seconds)
     )
     if before is not None and seconds is not None:
-        words = f"Settles in {seconds:g} s instead of {before:g}"
-    return f"{words}, overshoots {100 * (asked.overshoot or 0):.0f} %."
+        words = f"Settles in {seconds:g} s instead of {before:g} s"
+    return f"{words} and overshoots by {100 * (asked.overshoot or 0):.0f} %."
 
 
 def _compute_settling_seconds(of: Prediction, interval_seconds: float) -> float | None:

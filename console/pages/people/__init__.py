@@ -1,1 +1,1 @@
-"""People and their accounts: login, second factors, tokens, sessions."""
+"""Accounts of people: login, second factors, tokens, and sessions."""

@@ -20,7 +20,7 @@ from console.accounts.access import Actor, actor_of, user_of
 from console.audit import audit_log, refusals
 from console.web.template_context import TemplateContext, render_context
 
-LATE_OR_WRONG = "The code was wrong, or was entered too soon."
+LATE_OR_WRONG = "The code was wrong, or was entered while further attempts were blocked."
 WRONG_CODE = "The code does not match. Wait for the next code of the app, then try again."
 
 

@@ -164,7 +164,9 @@ def change(request: HttpRequest, user_id: int) -> Done:
         people.remove_second_factor(actor, user, reason)
         return Done(f"The second factor of {name} was removed.", here, {"go": here})
     if wanted not in ("enable", "disable"):
-        raise BadInput("change", "must be one of role, queues, second-factor, enable, disable.")
+        raise BadInput(
+            "change", f"must be one of role, queues, second-factor, enable, disable, not {wanted[:40]!r}."
+        )
     people.enable(actor, user, wanted == "enable", reason)
     return Done(
         (f"{name} {'can log in again' if wanted == 'enable' else 'can no longer log in'}."),

@@ -59,7 +59,7 @@ def _redirect_when_done(request: HttpRequest, wanted: str) -> list[str] | None:
         if factor.remove(user):
             audit_log.record(actor, "account.second_factor", actor.name, after={"on": False})
     else:
-        raise BadInput("do", "must be one of begin, confirm, remove.")
+        raise BadInput("do", f"must be one of begin, confirm, remove, not {wanted[:40]!r}.")
     return None
 
 

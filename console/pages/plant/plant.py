@@ -161,7 +161,7 @@ def thresholds(request: HttpRequest, name: str) -> Done:
     what = " and ".join(
         f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made
     )
-    message = f"{name} is {what} of capacity {describe_end(made[0])}.{describe_replaced_overrides(made)}"
+    message = f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     return Done(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
 
 

@@ -215,7 +215,7 @@ def act(request: HttpRequest) -> Done:
     posted, actor = request.POST, actor_of(request)
     wanted = posted.get("action", "")
     if wanted not in dead_letter_steering.ACTIONS:
-        raise BadInput("action", f"must be {' or '.join(dead_letter_steering.ACTIONS)}.")
+        raise BadInput("action", f"must be {' or '.join(dead_letter_steering.ACTIONS)}, not {wanted[:40]!r}.")
     admit(actor, f"dead_letters.{wanted}")
     if posted.get("all"):
         names = dead_letter_steering.list_matching(

@@ -64,7 +64,7 @@ def _order_migrations(found: list[type[models.Model]]) -> list[type[models.Model
     while found:
         ready = [model for model in found if not _needs(model) & {other._meta.label for other in found}]
         if not ready:
-            raise TypeError(f"{[each._meta.label for each in found]} refer to each other in a circle.")
+            raise TypeError(f"{[each._meta.label for each in found]} have circular references.")
         ordered += sorted(ready, key=lambda model: model._meta.label)
         found = [model for model in found if model not in ready]
     return ordered

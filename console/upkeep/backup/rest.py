@@ -115,7 +115,7 @@ def _wait(
             if now > deadline:
                 raise QuiesceFailed(
                     f"The plant did not become idle within {longest_seconds:g} s: {busy[0]}. "
-                    "Try again when it has less to do, or with a larger --longest."
+                    "Try again when the load is lower, or with a larger --longest."
                 )
             sleep(INTERVAL_SECONDS)
             continue

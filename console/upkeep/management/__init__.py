@@ -1,1 +1,1 @@
-"""The commands of manage.py from this package."""
+"""The commands of manage.py in this package."""

@@ -77,7 +77,7 @@ function placesOf({ producers, queues, nodes }) {
 
 function producerBoxes({ single, rest }) {
   const boxes = single.map(([name, row]) => ({ id: `0:${name}`, name, rate: row.in_per_second }));
-  if (rest.length) boxes.push({ id: "0:", name: `${rest.length} others`, rate: known(rest.map(([, row]) => row.in_per_second)) });
+  if (rest.length) boxes.push({ id: "0:", name: `and ${rest.length} more`, rate: known(rest.map(([, row]) => row.in_per_second)) });
   return boxes;
 }
 
@@ -113,7 +113,7 @@ function nodeBoxes({ single, rest }, states) {
   const rate = known(rest.map(([, node]) => node.in_per_second)), highest = known(rest.map(([, node]) => node.utilisation), Math.max);
   const words = new Set(rest.map(([, node]) => (STATE_WORDS[node.state] ?? "Unknown").toLowerCase()));
   const most = words.size === 1 ? `all ${[...words][0]}` : `at most ${unit(highest, "percent", "%")}`;
-  return [...boxes, { id: "2:", name: `and ${rest.length} nodes`, rate, url: "/nodes/", figure: "", second: [most, formatted(rate, "rate")] }];
+  return [...boxes, { id: "2:", name: `and ${rest.length} more`, rate, url: "/nodes/", figure: "", second: [most, formatted(rate, "rate")] }];
 }
 
 function consumers(snapshot, shown) {

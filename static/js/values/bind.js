@@ -4,7 +4,7 @@ import { derived } from "./derived.js";
 import { resolve, subscribe } from "./store.js";
 
 // Of a subject that is not there, or no more: what the page says of it is old.
-export const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Not known yet" };
+export const NOT_JUDGED = { sign: "", stale: true, finding: "", word: "Unknown" };
 // A tick is late as console/display/loop_order.py says it.
 const LATE_INTERVALS = 2, GRACE_SECONDS = 2;
 

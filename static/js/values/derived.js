@@ -25,7 +25,7 @@ export const derived = {
     if (totals.worker_slots == null || totals.workers_busy == null) return set(element, "");
     const free = Math.floor(totals.worker_slots - (totals.workers_at_work ?? totals.workers_busy) + NEARLY);
     if (totals.worker_slots) return set(element, free > 0 ? `${free} free` : "None free");
-    set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No host");
+    set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No worker host");
   },
   latency(element) {
     set(element, "End to end");
@@ -41,7 +41,7 @@ export const derived = {
     const worst = ["OFFLINE", "TOOBUSY", "BUSY"].filter((state) => counts[state]);
     const others = worst.slice(1).reduce((total, state) => total + counts[state], 0);
     if (worst.length) return set(element, `${counts[worst[0]]} ${STATE_WORDS[worst[0]].toLowerCase()}${others ? `, ${others} more` : ""}`);
-    if (never) return set(element, `${never} without report`);
+    if (never) return set(element, `${never} not reporting`);
     set(element, counts.IDLE ? `${counts.IDLE} idle` : Object.keys(nodes).length ? "All normal" : "");
     if (counts.IDLE && counts.IDLE === Object.keys(nodes).length) set(element, "All idle");
   },

@@ -146,13 +146,13 @@ def test_what_an_application_did_before_its_process_began_anew_is_old(open_page,
     parts = page.locator("#pipeline-map")
     expect(parts.locator(".at-NORMAL").first).to_be_visible()
     observer.publish(gone)
-    expect(parts).to_contain_text("Not known yet")
+    expect(parts).to_contain_text("Unknown")
     expect(parts).not_to_contain_text("Normal")
     expect(parts).not_to_contain_text("Idle")
     assert parts.locator(".band:not(.old)").count() == 0
     observer.publish(back)
     expect(parts.locator(".at-NORMAL").first).to_be_visible()
-    expect(parts).not_to_contain_text("Not known yet")
+    expect(parts).not_to_contain_text("Unknown")
 
 
 @pytest.mark.thorough

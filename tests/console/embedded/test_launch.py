@@ -139,7 +139,7 @@ def test_an_environment_is_made_again_whose_python_is_gone_or_another(python, ru
 def test_a_supervisor_that_ends_by_itself_is_said_and_is_a_failure(supervisor, capsys):
     supervisor.child.kill()
     assert launch.follow(supervisor) == 1
-    assert "The supervisor ended unexpectedly; stopping its processes." in capsys.readouterr().out
+    assert "The supervisor exited unexpectedly; stopping its processes." in capsys.readouterr().out
 
 
 def test_an_output_that_takes_nothing_ends_no_plant(supervisor, monkeypatch):
@@ -161,7 +161,7 @@ def test_a_server_that_loads_its_file_has_longer_than_one_that_is_not_there(tmp_
         monkeypatch.setattr(launch, "say", lambda text: (said.append(text), server.thaw()))
         server.freeze()
         launch.wait_for_servers(seconds=0.0)
-        assert len(said) == 1 and "is loading its file" in said[0]
+        assert len(said) == 1 and "is loading its data" in said[0]
         server.kill()
         with pytest.raises(SystemExit, match="is not responding"):
             launch.wait_for_servers(seconds=0.0)

@@ -118,7 +118,7 @@ def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_af
         acted(loop, (40 - 2 * number) * MINUTE, f"Start {number} in vain", "ineffective")
     acted(loop, MINUTE / 2, "Stop 1 worker")
     said = helped(alert, tmp_path)
-    assert said.count("early") == 12 and "1 earlier action of loops with an effective verdict" in said
+    assert said.count("early") == 12 and "1 earlier effective action of loops" in said
     assert "in vain" not in said and "Stop 1 worker" not in said
     incidents.mitigate(alert.pk, None, NOW - 78 * MINUTE)
     said = helped(Alert.objects.get(pk=alert.pk), tmp_path)

@@ -29,7 +29,7 @@ SENTENCES = [
     "A broker with 2 pools of workers.",
     "12 tasks wait.",
     "Choices for queue: mail, reports.",
-    "Weir can set: mail (2 now, 1 to 8).",
+    "Weir can set: mail (now 2 tasks, 1 to 8).",
     "Weir would only observe: reports (its pool can't be resized).",
     "Required: events of tasks (start workers with -E).",
 ]
@@ -141,7 +141,7 @@ def test_the_page_says_the_same_and_registers_with_a_confirmation(browsers, stor
     assert "redis" not in administrator.get("/plants/attach").content.decode()
     posted = {"kind": "broker", "url": "redis://broker.example", "broker.queue": "mail"}
     page = administrator.post("/plants/attach", posted).content.decode()
-    assert "Weir can set: mail (2 now, 1 to 8)." in page and 'name="broker.queue">mail<' in page
+    assert "Weir can set: mail (now 2 tasks, 1 to 8)." in page and 'name="broker.queue">mail<' in page
     assert not RegisteredPlant.objects.exists()
     confirmed = {**posted, "name": "shop", "reason": "a test"}
     answer = administrator.post("/plants/register", confirmed, headers={"accept": "application/json"})

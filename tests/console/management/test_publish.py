@@ -130,7 +130,7 @@ def test_of_a_damaged_file_all_that_was_read_is_stored_and_counted(
     code, document, errors = publish(capsys, "alert", str(path))
     assert (code, document) == (2, {})
     count = len(stored(nodes))
-    assert count and f"stored before the error: {count} events" in errors
+    assert count and f"stored before the error: {count:,} events" in errors
 
 
 def test_an_unknown_queue_is_refused_with_the_known_ones(

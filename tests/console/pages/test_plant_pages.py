@@ -308,7 +308,7 @@ def test_the_slowest_path_is_named_by_its_ends_and_a_plant_where_nothing_is_says
     assert "in → work" in " ".join(part_of(page, "plant-figures").split())
     east(topology=MeasuredTopology("east", 5.0, 10.0, {}, ()).to_document())
     page = browsers["viewer"].get("/plants/east/").content.decode()
-    assert "No operators. The plant responds but runs none now." in part_of(page, "plant-operators")
+    assert "No operators. The plant is responding but runs no operators." in part_of(page, "plant-operators")
     assert "No adjustable operators" in part_of(page, "plant-figures")
 
 

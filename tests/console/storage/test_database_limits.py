@@ -168,7 +168,7 @@ def test_a_page_whose_database_is_away_says_so_and_comes_back_by_itself(tmp_path
     assert sent[0] == page[0] == document[0] == 503 and page[2] == document[2] == "5"
     assert "refresh" not in sent[1] and "The outcome of your request is unknown" in sent[1]
     said = json.loads(document[1])["detail"]
-    assert said.startswith("The database is not responding.") and "no loop decides" in said
+    assert said.startswith("The database is not responding.") and "no loop runs" in said
     assert said in unescape(page[1]) and 'http-equiv="refresh" content="5"' in page[1]
     assert "127.0.0.1" not in page[1]
 

@@ -187,7 +187,7 @@ def test_a_short_dip_keeps_the_tasks_and_a_long_one_pays_for_the_pause():
     _, short = decide(observation(rows, 300.0, [300.0, 780.0]))
     _, long = decide(observation(rows, 300.0, [300.0] * 20))
     assert short.action is None and "pause" in short.reason
-    assert long.action["tasks"]["a"] < 10 and "repay the cost of the pause" in long.reason
+    assert long.action["tasks"]["a"] < 10 and "exceeds the cost of the pause" in long.reason
 
 
 @given(st.floats(50, 3000), st.floats(0, 60), st.floats(0, 20_000))

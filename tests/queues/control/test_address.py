@@ -51,11 +51,11 @@ def test_the_broker_gets_an_address_a_sentinel_with_the_login_as_it_was():
         ("sentinel://u:secret@a:1,[::1/control/0", "sentinel 2 is invalid"),
         ("sentinel://u:secret@a:70000/control/0", "sentinel 1 is invalid"),
         ("sentinel://u:secret@a:1,b:1,a:1/control/0", "lists sentinel 3 twice"),
-        ("sentinel://u:secret@a:1", "must have the name that the sentinels monitor"),
-        ("sentinel://u:secret@a:1/0 0/0", "must have the name that the sentinels monitor"),
-        ("sentinel://u:secret@a:1/control/x", "a database from 0 to 15"),
-        ("sentinel://u:secret@a:1/control/16", "a database from 0 to 15"),
-        ("sentinel://u:secret@a:1/control/0?timeout=secret", "must end after the database"),
+        ("sentinel://u:secret@a:1", "must include the name of the monitored primary"),
+        ("sentinel://u:secret@a:1/0 0/0", "must include the name of the monitored primary"),
+        ("sentinel://u:secret@a:1/control/x", "a database number from 0 to 15"),
+        ("sentinel://u:secret@a:1/control/16", "a database number from 0 to 15"),
+        ("sentinel://u:secret@a:1/control/0?timeout=secret", "must not contain a query"),
     ],
 )
 def test_what_is_none_is_refused_by_name_and_never_quoted(url, said):

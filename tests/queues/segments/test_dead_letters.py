@@ -94,7 +94,7 @@ def test_a_mended_letter_keeps_its_age_error_and_tries_and_is_requeued_as_mended
 
 def test_mending_needs_the_events_ids(segment):
     first, _ = dead_lettered(segment)
-    with pytest.raises(BadInput, match="ids"):
+    with pytest.raises(BadInput, match="IDs"):
         DeadLetters(segment).amend(first.dead_id, first.digest, batch_of(1, id=pa.array([None], pa.string())))
 
 

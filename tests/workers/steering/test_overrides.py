@@ -283,7 +283,7 @@ def test_an_override_on_a_scope_holds_on_each_of_its_loops_and_on_no_other(case,
 @pytest.mark.parametrize("scope", [{"law": "worker_rate"}, {"queue": "alert"}])
 def test_what_follows_what_a_loop_steers_is_nobodys_to_set(loops, put, scope):
     """A container of which each worker ends would get one at each check for ever."""
-    with pytest.raises(BadInput, match="workers follows the loop's target"):
+    with pytest.raises(BadInput, match="workers can't be set: it follows the loop's target"):
         put("workers", "permanent", loop=None, **scope)
     assert not Override.objects.exists()
 

@@ -1,1 +1,1 @@
-"""What alert rules can watch, and the evidence that they read."""
+"""Conditions that alert rules can watch, and the evidence that they read."""

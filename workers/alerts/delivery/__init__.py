@@ -1,1 +1,1 @@
-"""Delivery: who receives a message, and how it gets there."""
+"""Delivery of messages: the selection of receivers, and the channels."""

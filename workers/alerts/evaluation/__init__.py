@@ -1,1 +1,1 @@
-"""Evaluation of rules: which alerts start and end, and who is notified."""
+"""Evaluation of rules: the start and end of alerts, and the notification of receivers."""

@@ -1,1 +1,1 @@
-"""The life of an alert from pending to resolved, and the open alerts."""
+"""The lifecycle of an alert from pending to resolved, and the open alerts."""

@@ -1,1 +1,1 @@
-"""What people define: alert rules, silences, and their matchers."""
+"""User-defined alert rules, silences, and matchers."""

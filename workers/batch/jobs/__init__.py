@@ -1,1 +1,1 @@
-"""Work that a task can do, one job per module."""
+"""The jobs that a task can run, one job per module."""

@@ -1,1 +1,1 @@
-"""Event handlers, one per module, each idempotent by the event's id."""
+"""Event handlers, one per module. Each handler is idempotent by the event's ID."""

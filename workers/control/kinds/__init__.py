@@ -1,1 +1,1 @@
-"""The kinds of loops, one module each: what a loop observes and sets, and which targets have one."""
+"""The kinds of loops, one per module: their observations, their actuators, and their targets."""

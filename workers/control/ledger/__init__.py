@@ -1,1 +1,1 @@
-"""The ledger: every decision with its complete basis, written, judged, replayed, and searched."""
+"""The ledger of decisions: write, evaluate, replay, and search."""

@@ -1,1 +1,1 @@
-"""The declaration of an application, validated, and the initial values of its controls."""
+"""The declaration of an application: validation, and the initial values of its controls."""

@@ -3,7 +3,7 @@ YAML; see `applications/`.
 
 | key | takes |
 |---|---|
-| name | a name: lower-case letter, then letters, digits, - (40 at most) |
+| name | a name: lowercase letter, then letters, digits, - (40 at most) |
 | queues | list of pipeline queues |
 | replicas | number of intra-event replicas (1) |
 | lateness_seconds | how late an event may arrive (5) |

@@ -1,1 +1,1 @@
-"""Dispatch: which replica processes which entries. Entries are admitted, divided, and assigned."""
+"""Dispatch: admits entries, divides them, and assigns them to replicas."""

@@ -1,1 +1,1 @@
-"""Events in the pipeline: their columns, and how they are read from containers."""
+"""Events in the pipeline: their columns, and the reader of containers."""

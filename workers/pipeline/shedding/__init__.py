@@ -1,1 +1,1 @@
-"""Shedding: which events are left out, and what that costs."""
+"""Shedding: the selection of events to drop, and its effect on the matches."""

@@ -1,1 +1,1 @@
-"""What both tiers share: the processing of a batch, the result queue between them, and the state."""
+"""Shared code of both tiers: batch processing, the result queue between the tiers, and the state."""

@@ -97,8 +97,7 @@ def check(row: RegisteredPlant) -> None:
     if not checks.PLANT_NAME.match(row.name):
         raise BadInput(
             "name",
-            "must start with a lower-case letter and have at most 40 lower-case letters, digits,"
-            " and hyphens.",
+            "must start with a lowercase letter and have at most 40 lowercase letters, digits, and hyphens.",
         )
     if row.name == LOCAL:
         raise BadInput("name", f"{LOCAL} is Weir's own plant; choose another name.")

@@ -1,1 +1,1 @@
-"""One evaluated state per subject: its thresholds, start time, and problem in a sentence."""
+"""The evaluated state of each subject: its thresholds, start time, and problem."""

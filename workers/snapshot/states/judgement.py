@@ -20,7 +20,7 @@ SIGNS: Mapping[Severity, str | None] = {
 }
 WORDS: Mapping[Severity, str] = {
     "well": "Normal",
-    "unknown": "Not known yet",
+    "unknown": "Unknown",
     "notice": "Notice",
     "warning": "Warning",
     "critical": "Critical",

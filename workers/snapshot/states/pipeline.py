@@ -72,7 +72,7 @@ def _build_process_state(
         within = f"application/{worst.name}"
     faults = list(_iterate_process_faults(watched, row))
     never = NOT_REPORTING if any(fault.severity == "critical" for fault in faults) else ""
-    sign, word = SIGNS.get(row.state or never, (None, "Not known yet"))
+    sign, word = SIGNS.get(row.state or never, (None, "Unknown"))
     stale, known = row.state in OUTDATED, row.state is not None
     state = watched.get_state("pipeline", SUBJECT, faults, sign=sign, word=word, stale=stale, known=known)
     return replace_fields(state, within=within)

@@ -1,1 +1,1 @@
-"""Operating: queues, worker hosts, processes, tunings, and reports, addressed by name."""
+"""Operation of queues, worker hosts, processes, tunings, and reports, addressed by name."""

@@ -52,7 +52,7 @@ class AlertRow(OpenAlert):
     worst_impact: Annotated[str, Field(description="The impact at the worst value.")]
     threshold: float
     came_back: Annotated[
-        int, Field(description="How often the alert fired again soon after it was resolved.")
+        int, Field(description="Number of times the alert fired again soon after it was resolved.")
     ]
     resolved_at: Instant | None
 
@@ -101,7 +101,7 @@ class NotificationDetail(ApiAnswer):
 
     nobody: bool
     reasons: Annotated[
-        list[str], Field(description=("Why nobody was notified; empty: a receiver was notified."))
+        list[str], Field(description=("Why no receiver was notified; empty: a receiver was notified."))
     ]
     receivers: list[NoticeRow]
 

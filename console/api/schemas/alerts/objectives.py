@@ -20,7 +20,12 @@ class RunningMinute(ApiAnswer):
     bad: float
     total: float
     carried: NotRequired[
-        Annotated[float, Field(description="Bad seconds or events that are added in the next seconds.")]
+        Annotated[
+            float,
+            Field(
+                description="Bad seconds or events that are not yet counted; the next seconds include them."
+            ),
+        ]
     ]
 
 

@@ -26,7 +26,7 @@ class ReceiverRow(ApiAnswer):
 
     name: str
     channel: Annotated[str, build_enum_field(Receiver.Channel.values)]
-    addresses: NotRequired[Annotated[list[str], Field(description="E-mail addresses.")]]
+    addresses: NotRequired[Annotated[list[str], Field(description="Email addresses.")]]
     url: NotRequired[
         Annotated[
             str,

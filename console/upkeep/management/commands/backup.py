@@ -39,7 +39,7 @@ class Command(JsonCommand):
             "--longest",
             type=parse_option_number,
             default=MAX_SECONDS,
-            help=("seconds to wait until the plant is at rest"),
+            help="maximum seconds to wait until the plant is idle",
         )
 
     def answer(self, options: dict[str, Any]) -> dict[str, Any]:

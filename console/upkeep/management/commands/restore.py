@@ -59,7 +59,7 @@ class Command(JsonCommand):
             except BadInput:
                 raise  # before anything was changed
             except FAULTS as error:
-                remedy = "Empty its folder and its servers before another attempt."
+                remedy = "Empty the data folder, the database, and the servers, then try again."
                 raise CommandError(f"The plant was not restored: {error}. {remedy}") from None
         # The audit log has no entries from the backup until now: this entry has the period.
         actor, after = Actor(name="manage.py", role=None), {"made_at": done["made_at"]}

@@ -50,7 +50,7 @@ def test_what_if_is_answered_as_it_is_typed(viewport, scheme, open_page, explore
     part = page.locator("#prediction")
     expect(part).to_contain_text("Steady with")
     expect(part.locator(".dot.now")).to_have_count(1)
-    page.get_by_label("Number of processes").fill("20")
+    page.get_by_label("Number of processes", exact=True).fill("20")
     expect(part.locator("tr.asked")).to_contain_text("what if")
     page.locator("#would-minimum").fill("12")
     expect(part).to_contain_text("new 12")

@@ -24,8 +24,8 @@ def pages(served: Served) -> dict[str, str]:
     ]
     with closing(sqlite3.connect(database, timeout=MAX_SECONDS)) as connection, connection:
         connection.executemany(
-            "insert into workers_loop (name, law, target, parameters, mode, guard, interval_seconds, fence)"
-            " values (?, ?, ?, ?, 'auto', '{}', 2.0, 0)",
+            "insert into workers_loop (name, law, target, parameters, mode, guard, interval_seconds, fence, at_rest)"
+            " values (?, ?, ?, ?, 'auto', '{}', 2.0, 0, false)",
             rows,
         )
         found = connection.execute("select law, id from workers_loop where law in ('flow', 'balance')")
@@ -39,7 +39,7 @@ def test_gains_say_what_they_promise_while_they_are_typed(viewport, scheme, open
     page = open_page(pages["flow"], viewport=viewport, color_scheme=scheme)
     live(page, observer)
     card = page.locator("#prediction")
-    expect(card).to_contain_text("Settles in 20 s, overshoots 0 %.")
+    expect(card).to_contain_text("Settles in 20 s and overshoots by 0 %.")
     expect(card.locator(".plane path")).to_have_count(1)
     page.locator("#would-kp").fill("-0.0061")
     expect(card).to_contain_text("Expected change")

@@ -160,10 +160,10 @@ def test_a_silence_says_what_it_would_hide_before_it_is_set(open_page, observer,
     page = open_page(f"/alerts/silences/?alert={alert['id']}")
     live(page, observer)
     said = page.locator("[data-preview-result]")
-    expect(said).to_contain_text("It hides 1 open alert")
+    expect(said).to_contain_text("The silence would suppress 1 open alert")
     expect(said.get_by_role("link", name=alert["title"])).to_be_visible()
     page.get_by_label("Value 1").fill("n7")
-    expect(said).to_contain_text("It hides no open alerts")
+    expect(said).to_contain_text("The silence would suppress no open alerts")
     page.get_by_role("button", name="Create silence").click()
     assert page.get_by_label("Reason").evaluate("field => field.validity.valueMissing")
 

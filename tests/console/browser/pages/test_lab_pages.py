@@ -42,7 +42,7 @@ def simulated(served: Served, chromium, session) -> list[str]:
         # Its own run waits for workers that aren't there.
         page.goto(f"/lab/{number}/")
         page.get_by_role("button", name="Cancel").click()
-        expect(page.locator("#experiment-results .run-state")).to_have_text("Cancelled")
+        expect(page.locator("#experiment-results .run-state")).to_have_text("Canceled")
     context.close()
     return numbers
 
@@ -62,7 +62,7 @@ def test_an_experiment_is_made_up_refused_begun_and_cancelled(open_page, observe
     observer.publish(lambda seen: seen.update(runs={run: {"task": "experiment", "working": 1, **figures}}))
     expect(page.locator("[data-derived=run_percent]")).to_have_text("50 %")
     page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("#experiment-results .run-state")).to_have_text("Cancelled")
+    expect(page.locator("#experiment-results .run-state")).to_have_text("Canceled")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_of_a_large_plant_the_map_shows_the_worst_alone_and_the_rest_as_one(open
     live(page, observer)
     observer.publish(large)
     nodes = page.locator("#flow a[href^='/nodes/']")
-    expect(nodes.filter(has_text="and 191 nodes")).to_contain_text("all normal")
+    expect(nodes.filter(has_text="and 191 more")).to_contain_text("all normal")
     addresses = nodes.evaluate_all("elements => elements.map((each) => each.getAttribute('href'))")
     assert len(addresses) == 10, addresses
     for name in ("n007", "n150"):

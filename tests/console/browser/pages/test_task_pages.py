@@ -55,7 +55,7 @@ def test_a_task_is_made_run_followed_and_cancelled(open_page, observer: Observer
     expect(page.locator("#run-figures")).to_contain_text(re.compile(r"About ([3-5]\d|60) s left|About 1 min"))
     page.locator("#run-progress").get_by_label("Reason").fill("it is the wrong hour")
     page.get_by_role("button", name=f"Cancel run {number}").click()
-    expect(page.locator("#run-figures .run-state")).to_have_text("Cancelled")
+    expect(page.locator("#run-figures .run-state")).to_have_text("Canceled")
     expect(page.get_by_role("button", name=f"Resume run {number}")).to_be_visible()
     for size in (DESKTOP, PHONE):
         page.set_viewport_size(size)

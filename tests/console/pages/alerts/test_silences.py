@@ -14,7 +14,7 @@ def test_a_silence_is_previewed_then_set_then_ended(operator, alert):
     posted = matcher("n*", operator="~")
     said = fetch(operator, "/alerts/silences/preview", posted).json()
     assert (
-        said["sentence"].startswith("The silence hides 1 open alert")
+        said["sentence"].startswith("The silence would suppress 1 open alert")
         and said["rows"][0]["title"] == alert.title
     )
     assert not Silence.objects.exists()
@@ -44,7 +44,7 @@ def test_a_silence_that_is_filled_in_for_an_alert_hides_it(operator, alert):
     about = opened("override_ending", override="3", what="Override of cap of all flow loops", law="flow")
     page = operator.get(f"/alerts/silences/?alert={about.pk}").content.decode()
     said = fetch(operator, "/alerts/silences/preview", as_filled(page)).json()
-    assert said["sentence"].startswith("The silence hides 1 open alert"), as_filled(page)
+    assert said["sentence"].startswith("The silence would suppress 1 open alert"), as_filled(page)
     assert said["rows"][0]["url"] == f"/alerts/{about.pk}/"
 
 

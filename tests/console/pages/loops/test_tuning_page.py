@@ -79,7 +79,7 @@ def test_another_s_hash_is_refused_and_changes_nothing(operator, tuning):
     answer = decide(operator, tuning, "approve", hash="cd" * 32)
     assert answer.status_code == 422
     assert answer.context["errors"] == {
-        "hash": ["belongs to another tuning; open it again and approve the version it shows."]
+        "hash": ["does not match this tuning; open the tuning again and approve the version shown."]
     }
     assert unchanged(tuning)
 

@@ -152,7 +152,7 @@ def test_a_rule_whose_condition_is_known_no_more_stops_no_snapshot():
 
 def test_what_is_unknown_is_not_known_yet_and_never_well():
     found = after(None)
-    assert (found.severity, found.sign, found.word) == ("unknown", None, "Not known yet")
+    assert (found.severity, found.sign, found.word) == ("unknown", None, "Unknown")
 
 
 def test_what_becomes_unknown_stays_as_bad_as_it_was():
@@ -256,7 +256,7 @@ def test_a_silent_pipeline_is_not_reporting_and_its_figures_are_old():
 def test_a_pipeline_that_never_reported_is_starting_before_it_is_down():
     snapshot = pipeline(state=None, age_seconds=None, applications={})
     first = evaluate_states(snapshot)
-    assert (first["pipeline/main"].severity, first["pipeline/main"].word) == ("notice", "Not known yet")
+    assert (first["pipeline/main"].severity, first["pipeline/main"].word) == ("notice", "Unknown")
     later = evaluate_states(replace_fields(snapshot, at=1_100.0), first)
     assert (later["pipeline/main"].severity, later["pipeline/main"].word) == ("critical", "Not reporting")
     assert (

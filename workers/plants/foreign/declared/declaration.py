@@ -2,7 +2,7 @@
 
 | key | takes |
 |---|---|
-| name | a name: lower-case letter, then letters, digits, - (40 at most) |
+| name | a name: lowercase letter, then letters, digits, - (40 at most) |
 | title | a description in one line |
 | window_seconds | the window of counts (15) |
 | prometheus | the address of the server for PromQL, or {url, secret_environment, secret_as} |
