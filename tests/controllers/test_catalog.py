@@ -14,7 +14,7 @@ def test_a_law_that_is_not_there_is_refused_with_those_that_are():
 
 def test_two_laws_of_one_name_are_refused(monkeypatch):
     law = catalog.get_law("worker_rate")
-    monkeypatch.setattr(catalog, "_laws", lambda: iter([law, law]))
+    monkeypatch.setattr(catalog, "_iterate_laws", lambda: iter([law, law]))
     with pytest.raises(ValueError, match="Two laws have the name worker_rate"):
         catalog.find_laws()
 

@@ -16,7 +16,7 @@ USUAL = "\x06\x16"
 
 @pytest.fixture(autouse=True)
 def no_name_is_resolved(monkeypatch):
-    monkeypatch.setattr(broker, "host_of", lambda host, *_: host)
+    monkeypatch.setattr(broker, "resolve_host", lambda host, *_: host)
 
 
 def address_of(url, secret="", **options):

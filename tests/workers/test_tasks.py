@@ -192,7 +192,7 @@ def test_a_worker_that_ends_by_an_error_nobody_thought_of_says_so_too(
     def no_memory(*_: object) -> None:
         raise MemoryError("malloc of size 33554432 failed")
 
-    monkeypatch.setattr(tasks, "handler_for", no_memory)
+    monkeypatch.setattr(tasks, "get_handler", no_memory)
     with pytest.raises(MemoryError):
         tasks.consume("alert", "n1", "w1")
     assert control.hget("weir:work:alert:n1", "trouble") == b"MemoryError: malloc of size 33554432 failed"
@@ -257,7 +257,7 @@ def test_a_node_that_hangs_is_waited_for_once_however_many_queues_it_holds(
         asked.append(node)
         return segment_on(topology, queue, node)
 
-    monkeypatch.setattr(execution, "segment_on", asks)
+    monkeypatch.setattr(execution, "get_segment", asks)
     monkeypatch.setattr(execution, "TIMEOUT_SECONDS", 1.0)
     nodes["n3"].freeze()
     tasks.sweep(plant_topology)

@@ -14,7 +14,7 @@ PAUSE = {"kind": "pause", "subject": "celery", "value": "", "minutes": "15", "re
 @pytest.fixture
 def far(stored_snapshot, control, monkeypatch):
     found = FakeCelery({"celery@one": 2})
-    monkeypatch.setattr(adapters, "adapter_of", lambda row: found.plant())
+    monkeypatch.setattr(adapters, "create_adapter", lambda row: found.plant())
     RegisteredPlant.objects.create(name="shop", kind="celery", url="redis://broker.example")
     stored_snapshot["plants"] = {"shop": {"kind": "celery", "state": "unseen"}}
     return found

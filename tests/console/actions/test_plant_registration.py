@@ -45,7 +45,7 @@ class HeldPlant(Adapter):
 @pytest.fixture
 def let_go(monkeypatch):
     found = []
-    monkeypatch.setattr(adapters, "adapter_of", lambda row: HeldPlant(row, found, False))
+    monkeypatch.setattr(adapters, "create_adapter", lambda row: HeldPlant(row, found, False))
     return found
 
 
@@ -142,7 +142,7 @@ def test_who_holds_the_plant_while_its_registration_ends_lets_it_go(control, let
 
 def test_where_the_plant_does_not_answer_it_is_forgotten_and_said_how_to_let_go_by_hand(control, monkeypatch):
     registered()
-    monkeypatch.setattr(adapters, "adapter_of", lambda row: HeldPlant(row, [], True))
+    monkeypatch.setattr(adapters, "create_adapter", lambda row: HeldPlant(row, [], True))
     left = plant_registration.remove(ACTOR, "shop", "gone").left
     assert left.startswith("shop can't be reached (refused).")
     assert "kubectl annotate scaledobject NAME autoscaling.keda.sh/paused- weir.io/held-" in left

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_named_and_changes_nothing(change, field, secrets):
 @pytest.mark.parametrize("name", ["id", "source", "type"])
 def test_a_name_that_is_too_long_is_refused_before_a_title_is_made_of_it(name, monkeypatch):
     """The version at the end of a type takes time with the square of its length to be found missing."""
-    monkeypatch.setattr(cloud_event, "_title", lambda *read: pytest.fail("it was read"))
+    monkeypatch.setattr(cloud_event, "_build_title", lambda *read: pytest.fail("it was read"))
     wrong = {**EVENT, "data": None, name: "a" + ".1" * 30_000 + "x"}
     with pytest.raises(BadInput, match="must have 1 to") as refused:
         read_outside_change({}, wrong, NOW)

@@ -52,7 +52,7 @@ def test_while_the_database_does_not_answer_it_says_so(monkeypatch):
     def away(*asked: Any) -> Any:
         raise OperationalError("the connection is lost")
 
-    monkeypatch.setattr(token_failures, "actor_of_token", away)
+    monkeypatch.setattr(token_failures, "find_token_actor", away)
     start, body = asyncio.run(asked(headers=[(b"authorization", b"Bearer weir_x")]))
     assert (start["status"], dict(start["headers"])[b"retry-after"]) == (503, b"2")
     assert "database" in orjson.loads(body["body"])["detail"]
@@ -69,7 +69,7 @@ def test_one_that_takes_long_keeps_no_other_waiting(monkeypatch):
             is_other_served.set()
         raise RequestRefused(401, "is missing", field="authorization")
 
-    monkeypatch.setattr(endpoint, "_actor", actor)
+    monkeypatch.setattr(endpoint, "_authenticate_caller", actor)
 
     async def both() -> list[Any]:
         slow = asyncio.create_task(asked(headers=[(b"x", b"slow")]))
@@ -80,5 +80,5 @@ def test_one_that_takes_long_keeps_no_other_waiting(monkeypatch):
 
 
 def test_who_has_left_is_not_answered(monkeypatch):
-    monkeypatch.setattr(endpoint, "_actor", lambda scope: None)
+    monkeypatch.setattr(endpoint, "_authenticate_caller", lambda scope: None)
     assert asyncio.run(asked(body=[{"type": "http.disconnect"}])) == []

@@ -69,7 +69,7 @@ def test_a_loop_that_acts_first_while_the_timeline_is_read_spoils_no_page(loop, 
         acted(loop, MINUTE, "Start 2 workers")
         return counted(alert)
 
-    monkeypatch.setattr(history, "outcome", acts_first)
+    monkeypatch.setattr(history, "summarize_outcome", acts_first)
     words = [row.words for row in list_timeline_events(an_alert(9 * MINUTE), tmp_path)]
     assert len(words) == 2 and words[1].startswith("Start 2 workers"), "nothing is left out"
 

@@ -57,7 +57,7 @@ def asked(monkeypatch):
     page = AdapterKind(
         name="page", title="A page", schemes={}, file="text", options={"text": PlantOption("YAML")}, **made
     )
-    monkeypatch.setattr(adapters, "kinds", lambda: {"broker": broker, "page": page})
+    monkeypatch.setattr(adapters, "list_kinds", lambda: {"broker": broker, "page": page})
     return seen
 
 
@@ -104,7 +104,7 @@ def test_a_file_is_the_option_that_it_stands_for(capsys, asked, tmp_path):
 def test_a_plant_that_names_itself_is_added_under_that_name_and_another_one_where_it_is_given(
     capsys, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(adapters, "kinds", lambda: {"declared": declared.ADAPTER})
+    monkeypatch.setattr(adapters, "list_kinds", lambda: {"declared": declared.ADAPTER})
     file = tmp_path / "anything.yaml"
     nobody = f"http://127.0.0.1:{free_port()}/jobs"
     file.write_text(f"name: shop-mail\nsensors:\n  jobs: {{url: {nobody}, json: waiting}}\n")

@@ -513,7 +513,7 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
         rest.quiesce(control, data, User.objects.get(username="admin")) as still,
         monkeypatch.context() as by,
     ):
-        by.setattr(backup.servers, "lines_of", lines_then)
+        by.setattr(backup.servers, "export_lines", lines_then)
         by.setattr(backup.database, "rows", rows_then)
         by.setattr(backup.files, "content", content_then)
         backup.make(path, data, control, clients, still)

@@ -182,7 +182,7 @@ def test_a_backup_that_is_asked_to_end_leaves_no_queue_paused_and_no_half_file(
         os.kill(os.getpid(), number)
         yield b"{}"
 
-    monkeypatch.setattr(backup.servers, "lines_of", copying)
+    monkeypatch.setattr(backup.servers, "export_lines", copying)
     inherited = signal.signal(number, signal.SIG_DFL)  # under nohup a hang-up is ignored
     try:
         with pytest.raises(SystemExit):
@@ -258,7 +258,7 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
         if not on_nodes:
             what(control, nodes)
 
-    monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
+    monkeypatch.setattr(backup.servers, "export_lines", meanwhile)
     with pytest.raises(QuiesceFailed, match="again"), rest.quiesce(control, data, by) as still:
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert not list(tmp_path.glob("weir.backup*"))
@@ -271,7 +271,7 @@ def test_events_that_arrive_meanwhile_are_no_unrest(control, nodes, data, tmp_pa
         yield from lines_of(server, on_nodes)
         Segment(nodes["n2"].client(), "alert").publish(blocks_of(8, 8))
 
-    monkeypatch.setattr(backup.servers, "lines_of", meanwhile)
+    monkeypatch.setattr(backup.servers, "export_lines", meanwhile)
     with rest.quiesce(control, data, by) as still:
         backup.make(tmp_path / "weir.backup", data, control, clients, still)
     assert (tmp_path / "weir.backup").exists()

@@ -107,7 +107,7 @@ def test_lines_that_are_not_plain_are_not_tried_at_each_piece(monkeypatch):
         tried.append(len(text))
         raise ValueError
 
-    monkeypatch.setattr(event_lines, "plain_batch", refused)
+    monkeypatch.setattr(event_lines, "build_plain_batch", refused)
     monkeypatch.setattr(event_lines, "CHUNK_BYTES", 20_000)
     text = "\n".join(map(json.dumps, PLAIN)).encode()
     assert sum(batch.num_rows for batch in EventLines(io.BytesIO(text))) == len(PLAIN)

@@ -239,7 +239,7 @@ def test_a_signed_token_for_another_purpose_is_refused(change, error, configured
     claims = {"iss": configured, "aud": "weir", "exp": 4_000_000_000, "iat": 1, "sub": "s", "nonce": "n"}
     private = ec.generate_private_key(ec.SECP256R1())
     public = jwt.PyJWK(json.loads(ECAlgorithm.to_jwk(private.public_key())), "ES256")
-    monkeypatch.setattr(identity_provider, "algorithms", lambda: ["ES256"])
+    monkeypatch.setattr(identity_provider, "list_signature_algorithms", lambda: ["ES256"])
     backend = identity_provider.Backend()
     assert backend._verify_jws(jwt.encode(claims, private, "ES256"), public)["sub"] == "s"
     wrong = {name: value for name, value in {**claims, **change}.items() if value is not None}

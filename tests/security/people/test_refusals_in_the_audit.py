@@ -95,7 +95,7 @@ def test_who_hangs_up_before_the_refusal_is_noted_all_the_same(application, secr
         sent.hang_up()
         return real(*args)
 
-    monkeypatch.setattr(token_failures, "actor_of", cut_off)
+    monkeypatch.setattr(token_failures, "authenticate_token", cut_off)
     async_to_sync(sent.to)(application)
     (entry,) = refusals()
     assert (entry.actor, entry.action, entry.target) == (

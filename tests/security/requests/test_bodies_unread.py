@@ -129,7 +129,7 @@ async def test_who_sends_a_body_is_asked_while_another_is_waited_for(limit, secr
         both.wait(MAX_SECONDS)
         return get_actor_quota(actor)
 
-    monkeypatch.setattr(body_allowance, "quota_of", quota_after_both)
+    monkeypatch.setattr(body_allowance, "get_actor_quota", quota_after_both)
     bearer = f"Bearer {secrets['producer']}"
     sent = await asyncio.gather(*(Sent(ADDRESS, MIB, authorization=bearer).to(limit) for _ in range(2)))
     assert [each.status for each in sent] == [200, 200]

@@ -111,7 +111,7 @@ def test_a_failure_has_its_id_and_nothing_of_its_cause(address, browsers, monkey
 
     for place in ("console.api.routes.control.describe_loops", "console.pages.loops.loops.describe_loops"):
         monkeypatch.setattr(place, fail)
-    monkeypatch.setattr("console.api.routes.plant_control.topology_now", fail)
+    monkeypatch.setattr("console.api.routes.plant_control.load_current_topology", fail)
     browser = browsers["viewer"]
     browser.raise_request_exception = False
     with caplog.at_level(logging.ERROR):

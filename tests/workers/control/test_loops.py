@@ -195,7 +195,7 @@ def test_advice_is_recorded_and_not_applied_and_the_law_goes_on(loop, plant, clo
 
 
 def test_advice_uses_up_no_cost_cap_and_once_in_auto_workers_start(loop, plant, clock, control, monkeypatch):
-    monkeypatch.setattr(decided, "_unit_cost", lambda *_: 0.5)
+    monkeypatch.setattr(decided, "_compute_unit_cost", lambda *_: 0.5)
     Loop.objects.update(mode="advise", guard={"cost_cap": 1.0})
     plant.put("alert", "n1", 1_200)
     assert [tick(loop, plant, clock, control).action for _ in range(5)] == [{"start": 2}] * 5

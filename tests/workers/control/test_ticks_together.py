@@ -90,7 +90,7 @@ def test_one_whose_record_can_not_be_written_stops_no_other(control, monkeypatch
         found = sensor(target, *others)
         return replace(found, counters={"of": object()}) if target["queue"] == "queue1" else found
 
-    monkeypatch.setattr(decided, "kind_of", lambda law: replace(worker_rate.KIND, sensor=sensed))
+    monkeypatch.setattr(decided, "get_kind", lambda law: replace(worker_rate.KIND, sensor=sensed))
     ticked = [entry.loop.name for entry in tick_all(plant, control)]
     assert ticked == [loop.name for loop in loops if loop.target["queue"] != "queue1"]
     assert "The tick of worker_rate/queue1/n1 failed" in caplog.text

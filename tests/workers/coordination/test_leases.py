@@ -85,7 +85,7 @@ def test_a_lease_is_renewed_three_times_while_it_lasts(control, monkeypatch):
         intervals.append(seconds)
         yield
 
-    monkeypatch.setattr(leases, "_again_and_again", renew_every)
+    monkeypatch.setattr(leases, "_renew_in_background", renew_every)
     with Lease(control, "a", 30).keep_renewed(), LeaseGroup(control, {"b": 0}, 6).keep_renewed():
         assert intervals == [10, 2]
 

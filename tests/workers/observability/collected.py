@@ -33,5 +33,5 @@ class Collected:
     def instead_of_a_real_one(cls, monkeypatch: pytest.MonkeyPatch) -> "Collected":
         kept = cls()
         monkeypatch.setenv(variables.OTLP_ENDPOINT.name, "http://127.0.0.1:4318")
-        monkeypatch.setattr(spans, "_collector_of", lambda pid: kept.collector)
+        monkeypatch.setattr(spans, "_get_collector", lambda pid: kept.collector)
         return kept

@@ -50,7 +50,7 @@ def registration(**given):
 @pytest.fixture
 def broker(monkeypatch):
     known = {**adapters.list_kinds(), "broker": BROKER}
-    monkeypatch.setattr(adapters, "kinds", lambda: known)
+    monkeypatch.setattr(adapters, "list_kinds", lambda: known)
 
 
 def test_an_adapter_is_found_because_its_module_declares_it():
@@ -106,7 +106,7 @@ def test_options_are_checked_by_what_their_kind_says_of_them(broker):
 
 def test_a_kind_without_schemes_takes_no_address(monkeypatch):
     kind = AdapterKind(name="page", title="A page", schemes={}, make=BROKER.make)
-    monkeypatch.setattr(adapters, "kinds", lambda: {"page": kind})
+    monkeypatch.setattr(adapters, "list_kinds", lambda: {"page": kind})
     adapters.check(registration(kind="page", url="", options={}))
     with pytest.raises(BadInput, match="must be empty"):
         adapters.check(registration(kind="page", url="http://page.example", options={}))
@@ -123,7 +123,7 @@ def test_what_stands_at_an_address_is_said_in_words_and_its_line_is_closed():
 def test_loops_are_made_only_where_something_can_be_set(monkeypatch):
     watched = AdapterKind(name="watched", title="Only watched", make=BROKER.make, steers=False)
     known = {"watched": watched, "broker": BROKER}
-    monkeypatch.setattr(adapters, "kinds", lambda: known)
+    monkeypatch.setattr(adapters, "list_kinds", lambda: known)
     registration(name="desk").save()
     registration(name="seen", kind="watched", url="http://seen.example").save()
     registration(name="gone", kind="of-last-year", url="http://gone.example").save()

@@ -116,7 +116,7 @@ def test_strangers_are_shown_what_is_unwell_and_not_why(case, settings, tmp_path
     was["alerts"] = [alert] if title else []
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
     cards: list[PlantCard] = []
-    monkeypatch.setattr(shared_link, "png", lambda card: cards.append(card) or b"a picture")
+    monkeypatch.setattr(shared_link, "render_png", lambda card: cards.append(card) or b"a picture")
     address = shared_links.format_link_address(shared())
     body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
     assert not [each for each in SECRETS if each in body], body
@@ -136,7 +136,7 @@ def test_a_title_that_names_a_host_or_a_person_is_shown_to_strangers_as_its_rule
     was["alerts"] = [{**alert, "since": was["at"]}]
     Recorder(tmp_path).add(was["at"], orjson.dumps(was))
     cards: list[PlantCard] = []
-    monkeypatch.setattr(shared_link, "png", lambda card: cards.append(card) or b"a picture")
+    monkeypatch.setattr(shared_link, "render_png", lambda card: cards.append(card) or b"a picture")
     address = shared_links.format_link_address(shared())
     body = Client().get(address).content.decode() + repr(Client().get(f"{address}picture.png") and cards)
     assert not [each for each in SECRETS if each in body], body
@@ -151,7 +151,7 @@ def test_its_picture_is_one_that_chats_show(kept, control):
 
 def test_a_picture_is_drawn_once_however_often_it_is_asked_for(kept, control, monkeypatch):
     drawn = []
-    monkeypatch.setattr(shared_link, "png", lambda card: drawn.append(card) or b"a picture")
+    monkeypatch.setattr(shared_link, "render_png", lambda card: drawn.append(card) or b"a picture")
     address = f"{shared_links.format_link_address(shared())}picture.png"
     assert [Client().get(address).content for _ in range(3)] == [b"a picture"] * 3
     assert len(drawn) == 1

@@ -178,7 +178,7 @@ def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(
     place, control, spark, monkeypatch
 ):
     monkeypatch.setattr(hosted, "check_rules", lambda *_: None)
-    monkeypatch.setattr(hosted, "empty_events", lambda *_: None)
+    monkeypatch.setattr(hosted, "create_empty_events", lambda *_: None)
     reader = SimpleNamespace(declared=Declared("flow", 1, ""), queues=("telemetry",))
     with pytest.raises(BadInput, match="telemetry is already read by flow") as refused:
         Hosted(place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader})

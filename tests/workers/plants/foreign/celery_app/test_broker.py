@@ -21,8 +21,8 @@ USUAL = "\x06\x16"
 @pytest.fixture
 def observed(control, monkeypatch):
     """Return the broker with these options; the control server represents the app's."""
-    monkeypatch.setattr(broker, "host_of", lambda *_: "127.0.0.1")
-    monkeypatch.setattr(redis_client, "client", lambda *_, **__: control)
+    monkeypatch.setattr(broker, "resolve_host", lambda *_: "127.0.0.1")
+    monkeypatch.setattr(redis_client, "create_client", lambda *_, **__: control)
     return lambda **options: RedisBroker(
         PlantAddress(name="shop", url="redis://127.0.0.1:6379/0", options=options)
     )

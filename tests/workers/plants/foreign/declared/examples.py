@@ -86,7 +86,7 @@ class DeclaredRig:
         monkeypatch.setenv("WEIR_PLANT_COMMANDS", COMMANDS)
         monkeypatch.setenv("WEIR_PLANT_FILES", str(tmp_path))
         monkeypatch.setattr(call, "_run", self.run)
-        monkeypatch.setattr(redis_value, "one_number", self.read)
+        monkeypatch.setattr(redis_value, "read_single_value", self.read)
         text = re.sub("/var/lib/(scan|spark)/", f"{tmp_path}/", EXAMPLES[name])
         self.declaration = parse_declaration(text)
         pools = [each for each in self.declaration.operators.values() if each.actuator]
