@@ -57,7 +57,7 @@ def read_manual(law: Law, document: Any) -> Values | None:
 def _read_observations(law: Law, parameters: Values, request: Mapping[str, Any]) -> list[Values]:
     if "observation" in request:
         if "observations" in request:
-            raise BadInput("observation", "replaces observations; provide only one of them")
+            raise BadInput("observation", "can't be combined with observations; provide only one of them")
         return [_read_observation(law, parameters, request["observation"], "observation")]
     given = request.get("observations")
     if not isinstance(given, list) or not given:

@@ -192,9 +192,7 @@ def arrange(patterns: Sequence[OperatorPattern], field: str = "patterns") -> Arr
         order.prepare()
     except CycleError as error:
         names = ", ".join(pattern.name for pattern in patterns if pattern.name in error.args[1])
-        raise BadInput(
-            field, f"the output of {names} leads back to them; the graph must not have a cycle"
-        ) from None
+        raise BadInput(field, f"must not form a cycle; the output of {names} leads back to them") from None
     placed = list[OperatorPattern]()
     while ready := set(order.get_ready()):
         placed += [pattern for pattern in patterns if pattern.name in ready]

@@ -253,7 +253,8 @@ def _count_alternatives(item: Item) -> int:
 def _check_absences(items: tuple[Item, ...], field: str) -> None:
     if isinstance(items[0], Absent):
         raise BadInput(
-            field, f"NOT {items[0].symbol.name} needs a step before it, because its time starts there"
+            field,
+            f"NOT {items[0].symbol.name} needs a step before it, because the time of NOT starts at that step",
         )
     absent: set[str] = set()
     for item in items:
@@ -292,8 +293,8 @@ class _Reader:
         at_last = self._skip("$")
         if self._token:
             self._refuse(
-                f"{self._token[:_SHOWN]!r} is not expected here; "
-                "put several steps into SEQ( ; ), AND( , ), or OR( , )"
+                f"unexpected {self._token[:_SHOWN]!r}; "
+                "to combine several steps, use SEQ( ; ), AND( , ), or OR( , )"
             )
         return Expression(root, at_first or self._at_first, at_last or self._at_last)
 
@@ -312,7 +313,7 @@ class _Reader:
             return hidden
         name = self._token
         if not name or not self._is_symbol:
-            self._refuse("a symbol is expected" + (f", not {name[:_SHOWN]!r}" if name else ""))
+            self._refuse("expected a symbol" + (f", not {name[:_SHOWN]!r}" if name else ""))
         self._advance()
         if name in _SEPARATORS:
             return self._group(name, depth)
@@ -341,13 +342,13 @@ class _Reader:
         if name == "SEQ" and depth == 0:
             self._at_last = self._skip("$")
         if self._token in (";", ","):
-            self._refuse(f"{name} separates its items by {_SEPARATORS[name]!r}, not {self._token!r}")
+            self._refuse(f"items of {name} must be separated by {_SEPARATORS[name]!r}, not {self._token!r}")
         self._expect(")")
         return _GROUPS[name](tuple(items))
 
     def _read_quantified(self, item: Item) -> Item:
         if isinstance(item, Repeat):
-            self._refuse("a second quantifier is not allowed; put the first one into a SEQ(…)")
+            self._refuse("a second quantifier is not allowed; enclose the first one in SEQ(…)")
         if isinstance(item, Absent):
             self._refuse("NOT can't have a quantifier")
         least, most = self._parse_counts()
@@ -390,7 +391,7 @@ class _Reader:
 
     def _expect(self, mark: str) -> None:
         if not self._skip(mark):
-            self._refuse(f"{mark!r} is expected" + (f", not {self._token[:_SHOWN]!r}" if self._token else ""))
+            self._refuse(f"expected {mark!r}" + (f", not {self._token[:_SHOWN]!r}" if self._token else ""))
 
     def _advance(self) -> None:
         match = _TOKEN.match(self._text, self._end)

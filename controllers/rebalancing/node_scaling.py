@@ -61,7 +61,7 @@ PARAMETERS = (
     Parameter(
         "majority",
         "share of nodes in use",
-        "Share of busy nodes above which idle nodes are taken into use.",
+        "Share of busy nodes above which Weir starts to use idle nodes.",
         0.5,
         0,
         1,
@@ -69,7 +69,7 @@ PARAMETERS = (
     Parameter(
         "fill",
         "share of BUSY",
-        "Load of the nodes in use, as a share of BUSY, above which idle nodes are taken into use.",
+        "Load of the nodes in use, as a share of BUSY, above which Weir starts to use idle nodes.",
         0.95,
         0.01,
         1,
@@ -80,7 +80,7 @@ PARAMETERS = (
     Parameter(
         "keep_share",
         "share of available nodes",
-        "Minimum share of nodes in use, so that not everything moves again when load returns.",
+        "Minimum share of nodes in use. It limits the moves of points when the load returns.",
         0.35,
         0,
         1,
@@ -120,7 +120,7 @@ OBSERVATION = (
     Parameter(
         "held_back",
         "flag",
-        "True: events are held back from the plant, which causes its low load.",
+        "True: events are held back, for example by a paused queue, so the load is lower than usual.",
         False,
         kind="flag",
     ),

@@ -48,7 +48,7 @@ PARAMETERS = (
     Parameter(
         "never_shed",
         "type",
-        "Types that are never shed, even if other types are shed more.",
+        "Types that are never shed, even if Weir then has to shed more of other types.",
         {},
         kind="map",
         items=(Parameter("protected", "flag", "True: protects the type.", True, kind="flag"),),
@@ -65,10 +65,10 @@ PARAMETERS = (
     Parameter(
         "sink_weights",
         "weight",
-        "Type → worth of an event at its sinks; replaces the observed worth.",
+        "Type → weight of an event at its sinks; replaces the observed weight.",
         {},
         kind="map",
-        items=(Parameter("weight", "worth", "Worth of an event.", 1.0, 0, 1e12),),
+        items=(Parameter("weight", "weight", "Weight of an event.", 1.0, 0, 1e12),),
     ),
     Parameter(
         "spare",
@@ -130,10 +130,10 @@ OBSERVATION = (
     Parameter(
         "sinks",
         "weight",
-        "Types that sinks receive, and the worth of an event.",
+        "Types that sinks receive, and the weight of an event.",
         kind="map",
         required=True,
-        items=(Parameter("weight", "worth", "Worth of an event.", maximum=1e12),),
+        items=(Parameter("weight", "weight", "Weight of an event.", maximum=1e12),),
     ),
     Parameter(
         "service_cv2",
@@ -151,7 +151,7 @@ OBSERVATION = (
         0,
         86_400,
     ),
-    Parameter("latency_seconds", "s", "Current latency of almost all events; only recorded.", None, 0, 1e12),
+    Parameter("latency_seconds", "s", "Current p95 latency of events; only recorded.", None, 0, 1e12),
     Parameter(
         "elsewhere_seconds", "s", "Part of the bound that is spent outside the operators.", 0.0, 0, 86_400
     ),

@@ -38,7 +38,9 @@ MAX_THREADS, MAX_STEPS, SETTLED = 600, 3_000, 30
 MIN_OF_MEAN = (2.5 - 1) / 2.5
 SETTINGS = (
     Parameter("model", "choice", "Queueing network.", "repairman", kind="choice", choices=MODELS),
-    Parameter("ratio", "service time of the first", "Service time of the other stations.", 1.0, 0.001, 1_000),
+    Parameter(
+        "ratio", "service time of the first station", "Service time of the other stations.", 1.0, 0.001, 1_000
+    ),
     Parameter("cpus", "servers", "Servers of each station.", 8, 1, 64, "integer"),
     Parameter("p", "share", "Row of Table 1: 0.10, 0.15, … 0.50, or as a percentage.", 0.25, 0.1, 50),
 )
@@ -171,7 +173,7 @@ def compute_contended_share(method: str, network: ClosedNetwork, p: float, other
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law on one network, without randomness and arrivals."""
     if trace is not None:
-        raise BadInput("--trace", "is not supported: this scenario always has work")
+        raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     network, p = model(settings), float(settings["p"])
     get_table_row(p)  # Baselines don't use it, but it has to be valid for them, too.
     ours = law in ("tcc", "explorer")
@@ -188,7 +190,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
 
 SCENARIO = Scenario(
     "concurrency",
-    "Threads by throughput on queueing models, without noise (Tang, section 3.2).",
+    "Number of threads chosen by throughput, on queueing models without noise (Tang, section 3.2).",
     ("tcc", "explorer", *RIVALS),
     SETTINGS,
     ("threads", "utilisation", "steps"),

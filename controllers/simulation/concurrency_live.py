@@ -62,7 +62,9 @@ SETTINGS = (
     Parameter(
         "together", "0 or 1", "1: engines are notified of each other's explorations.", 1, 0, 1, "integer"
     ),
-    Parameter("delay_ms", "ms", "Delay between engine and web, cpu bottleneck only.", 7.0, 0, 1_000),
+    Parameter(
+        "delay_ms", "ms", "Delay between engine and web machine; only for the cpu bottleneck.", 7.0, 0, 1_000
+    ),
     Parameter("drift", "0 or 1", "1: a simulated pool with drift replaces the engines.", 0, 0, 1, "integer"),
     Parameter("seconds", "s", "Duration of the run.", SECONDS, 100, 86_400),
 )
@@ -205,7 +207,7 @@ class _Tally:
 def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) -> ScenarioOutcome:
     """Run one law; the seed is that of the service times."""
     if trace is not None:
-        raise BadInput("--trace", "is not supported: this scenario always has work")
+        raise BadInput("--trace", "is not supported: this scenario always runs at full load")
     if settings["drift"]:
         return _run_with_drift(law, seed)
     plant = _build_plant(settings, create_random_generator(seed, "engine"))
@@ -330,7 +332,7 @@ def estimate_cost(settings: Mapping[str, Any]) -> SimulationCost:
 
 SCENARIO = Scenario(
     "concurrency-live",
-    "Engines that explore while they work, with competition and drift (Tang, section 4).",
+    "Engines that find their number of threads under load, with competition and drift (Tang, section 4).",
     ("tcc", "explorer", *RIVALS),
     SETTINGS,
     (

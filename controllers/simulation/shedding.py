@@ -74,10 +74,15 @@ SETTINGS = (
     Parameter("interval_seconds", "s", "Time between decisions.", 5.0, 1, 600),
     Parameter("seconds", "s", "Duration of the run.", 14_400.0, 600, 86_400),
     Parameter(
-        "state_aware", "0 or 1", "1: admit events first whose partners already wait.", 0, 0, 1, "integer"
+        "state_aware", "0 or 1", "1: first admit events that continue a started match.", 0, 0, 1, "integer"
     ),
     Parameter(
-        "reading_percent", "% of its work", "Cost of examining an event that is then shed.", 0.0, 0, 100
+        "reading_percent",
+        "% of the processing cost",
+        "Cost of examining an event that is then shed.",
+        0.0,
+        0,
+        100,
     ),
 )
 PATTERNS = (

@@ -62,9 +62,7 @@ def escalate(alert_id: int, by: User | None, note: str, now: datetime, step: int
     alert = _open(alert_id)
     steps = alert.rule.escalation if alert.rule else []
     if alert.next_step >= len(steps):
-        raise BadInput(
-            "step", "must be a further step: the last step of the rule's escalation was already notified."
-        )
+        raise BadInput("step", "can't be notified: all steps of the rule's escalation were already notified.")
     at = alert.next_step
     if step is not None and step != at:
         raise BadInput("step", "was notified or restarted after this page was loaded; reload the page.")

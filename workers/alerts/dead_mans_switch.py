@@ -58,8 +58,8 @@ class _Published(msgspec.Struct):
 def describe_failure(facts: WatchFacts) -> str:
     """Return what does not work, in a sentence; "" while everything does."""
     for what, age, most in (
-        ("observer has published no snapshot", facts.observed_seconds, OBSERVED_SECONDS),
-        ("alerter has checked no rule", facts.checked_seconds, CHECKED_SECONDS),
+        ("observer has not published a snapshot", facts.observed_seconds, OBSERVED_SECONDS),
+        ("alerter has not evaluated any rules", facts.checked_seconds, CHECKED_SECONDS),
         ("delivery has not run", facts.delivered_seconds, DELIVERED_SECONDS),
     ):
         if age is None or not -most <= age <= most:

@@ -192,7 +192,7 @@ def set_follow_up(alert_id: int, number: int, by: User | None, done: bool, now: 
         raise BadInput("done", f"is already {'done' if done else 'open'}.")
     follow_up.done_at, follow_up.done_by = (now, by) if done else (None, None)
     follow_up.save(update_fields=["done_at", "done_by"])
-    _record_note(incident, Kind.FOLLOW_UP, by, f"{'done' if done else 'open again'}: {follow_up.text}", now)
+    _record_note(incident, Kind.FOLLOW_UP, by, f"{'done' if done else 'reopened'}: {follow_up.text}", now)
     return follow_up
 
 
@@ -238,9 +238,9 @@ def _check_role(role: str, who: Any) -> None:
 
 def _check_person(field: str, who: Any) -> None:
     if not isinstance(who, str):
-        raise BadInput(field, "must be a user name or empty.")
+        raise BadInput(field, "must be a username or empty.")
     if who and not User.objects.filter(username=who, is_active=True).exists():
-        raise BadInput(field, f"{who[:60]!r} is not a user; enter a user name, or leave the field empty.")
+        raise BadInput(field, f"must be the username of an active user, or empty, not {who[:60]!r}.")
 
 
 def _record_note(incident: Incident, kind: str, by: User | None, text: str, now: datetime) -> None:

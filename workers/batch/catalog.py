@@ -50,7 +50,9 @@ def _own(path: str) -> Job:
     except Exception as error:  # importing runs the module's own code, which may raise anything
         raise BadInput("job", f"python:{path} cannot be imported: {error}.") from None
     if not isinstance(loaded, Job):
-        raise BadInput("job", f"must be a workers.batch.jobs.job.Job, which python:{path} is not.")
+        raise BadInput(
+            "job", f"must be a workers.batch.jobs.job.Job, but python:{path} is a {type(loaded).__name__}."
+        )
     return loaded
 
 
@@ -60,7 +62,7 @@ def validate_day_range(values: Values, where: JobContext) -> tuple[str, str]:
     back = date.fromisoformat(until) - timedelta(days=values["days"] - 1)
     since = values["since"] or back.isoformat()
     if since > until:
-        raise BadInput("since", f"must not be after until ({until}), but is {since}.")
+        raise BadInput("since", f"must be on or before until ({until}), not {since}.")
     return since, until
 
 
@@ -248,7 +250,7 @@ JOBS = {
         ),
         Job(
             "retention",
-            "Deletes data that is older than its number of days, except kept ranges.",
+            "Deletes data that is older than its retention period, except kept time ranges.",
             retention.PARAMETERS,
             retention.open_job,
             pieces=retention.iterate_chunks,

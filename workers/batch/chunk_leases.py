@@ -81,7 +81,8 @@ class ChunkLease:
         if self.max_seconds is not None and self.elapsed_seconds() > self.max_seconds:
             raise BadInput(
                 "",
-                f"The chunk took longer than {self.max_seconds:,.0f} s. Request less, such as fewer days.",
+                f"The chunk took longer than {self.max_seconds:,.0f} s."
+                " Reduce the input, such as the number of days.",
             )
         if progress is not None:
             self.progress = dict(progress)

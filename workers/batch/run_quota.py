@@ -33,8 +33,8 @@ def check(owner: Any, open_runs: int, now: datetime) -> None:
     if spent >= max_seconds:
         raise RateLimited(
             "run",
-            f"{owner.get_username()} has used {spent:,.0f} s of batch workers in the last hour; the limit is "
-            f"{max_seconds:,} s ({BATCH_SECONDS}). Try again later.",
+            f"{owner.get_username()} has used {spent:,.0f} s of batch worker time in the last hour; "
+            f"the limit is {max_seconds:,} s ({BATCH_SECONDS}). Try again later.",
             RETRY_SECONDS,
         )
 

@@ -43,7 +43,7 @@ def _merge_uniform_poison(
     kinds = {error.partition(":")[0] for _, error in poison}
     if len(kinds) != 1 or sum(rows.num_rows for rows, _ in poison) < delivery.events:
         return poison
-    error = f"each of its {delivery.events} events failed separately: {poison[0][1]}"
+    error = f"each of its {delivery.events} events failed when processed alone: {poison[0][1]}"
     return [(delivery.fill_ids(), error)]
 
 

@@ -39,7 +39,7 @@ def send_workers(
     if topology.get_node(node).name not in spec.points:
         raise BadInput("node", f"{node} has no container of {queue}; choose {', '.join(spec.points)}.")
     if count != len(worker_ids):
-        raise BadInput("count", f"must equal the number of ids ({len(worker_ids)}), not {count}.")
+        raise BadInput("count", f"must equal the number of IDs ({len(worker_ids)}), not {count}.")
     if not worker_ids:
         return []
     submit(control, queue, node, worker_ids, now)

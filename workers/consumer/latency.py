@@ -79,7 +79,7 @@ class Latencies:
         None without events.
         """
         if not 0.0 <= share <= 1.0:
-            raise ValueError(f"share must be 0 to 1, not {share}")
+            raise ValueError(f"share must be from 0 to 1, not {share}")
         needed, seen = max(1, math.ceil(share * self.count)), 0
         for bucket in sorted(self.events):
             seen += self.events[bucket]

@@ -153,7 +153,8 @@ def compute_loop_costs(
     if seconds < MIN_SECONDS:
         raise BadInput(
             "loop",
-            f"{loop.name} has a record of {seconds} s in that time; at least {MIN_SECONDS} s are needed.",
+            f"{loop.name} has only {seconds} s of recorded data in that time;"
+            f" at least {MIN_SECONDS} s are needed.",
         )
     law = catalog.get_law(loop.law)
     values = overrides.get_effective_parameters(

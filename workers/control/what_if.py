@@ -139,7 +139,10 @@ def check(loop: Loop, law: Law, changed: Mapping[str, Any]) -> dict[str, Any]:
     checked = {}
     for name, value in changed.items():
         if name == law.actuator:
-            raise BadInput("name", f"{name} is decided by the law; change the law's parameters instead")
+            raise BadInput(
+                "name",
+                f"{name} is an output of the law and can't be changed here; change the law's parameters instead",
+            )
         try:
             checked[name] = catalog.get_parameter(law, name).check(value, "value")
         except BadInput as error:

@@ -69,7 +69,7 @@ def load_newest_set(data: Path, queue: str, now_seconds: float) -> TrainingSet |
     parts = [_read_rates(path, path.stat().st_mtime_ns) for path in files]
     widths = {width for _, _, width in parts}
     if len(widths) > 1:
-        raise TrainingRefused(f"the training set of {queue} has days with different windows")
+        raise TrainingRefused(f"the training set of {queue} has days with different window lengths")
     at, rates = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
     past = at < now_seconds
     return TrainingSet(at[past], rates[past], last, len(files))

@@ -96,7 +96,8 @@ def check_secret_host(
     if bound and (host or "").rstrip(".").lower() not in bound:
         listed = ", ".join(sorted(bound))
         raise Forbidden(
-            field, f"names {name}, which may only be used at {listed}, not at {host or 'no host'}."
+            field,
+            f"names {name}, which may only be used at {listed}, not {f'at {host}' if host else 'without a host'}.",
         )
 
 
@@ -120,7 +121,7 @@ def check_url(
     if parsed.scheme not in schemes or not host:
         raise BadInput(field, takes)
     if parsed.userinfo or "@" in parsed.netloc.decode("ascii", "replace"):
-        raise BadInput(field, "must be an address without a user and a password.")
+        raise BadInput(field, "must be an address without a username or a password.")
     check_port(port, field, ports | {schemes[parsed.scheme]})
     _check_host(host, field)
     return parsed
@@ -142,7 +143,7 @@ def _check_host(host: str, field: str) -> None:
         address = ipaddress.ip_address(plain)
     except ValueError:
         if _NUMBER.match(plain.rpartition(".")[2]) or "%" in plain or not plain:
-            raise Forbidden(field, "must have a host name, or an IP address in its usual form.") from None
+            raise Forbidden(field, "must have a hostname, or an IP address in standard notation.") from None
         if plain == "localhost" or plain.endswith(".localhost"):
             address = ipaddress.IPv4Address("127.0.0.1")
         else:

@@ -122,14 +122,14 @@ def _pays_for(value: Any, kind: str, found: Measure) -> str:
     names = found.lost.columns if found.lost is not None else frozenset()
     if pays == Objective.PaysFor.SHEDDING and ("shed_per_second" not in names or found.unit != EVENTS):
         raise BadInput(
-            "pays_for", "can be shed only if lost uses shed_per_second and of uses a rate of events."
+            "pays_for", "can be shed only if `lost` uses shed_per_second and `of` uses a rate of events."
         )
     if pays == Objective.PaysFor.THROTTLING and (
         "throttled_share" not in names or found.unit == EVENTS or kind != Objective.Kind.QUEUE
     ):
         raise BadInput(
             "pays_for",
-            'can be throttle only if the kind is queue, lost uses throttled_share, and of is "1".',
+            'can be throttle only if `kind` is queue, `lost` uses throttled_share, and `of` is "1".',
         )
     return pays
 

@@ -69,10 +69,10 @@ def _drop_unknown(bad: float | None, total: float | None) -> Rates:
 def measure(kind: str, condition: str, lost: str, of: str) -> Measure:
     """Build a measure. Raises `BadInput` naming condition, lost, or of."""
     if bool(condition.strip()) == bool(lost.strip()):
-        raise BadInput("condition", "must be given if lost is empty, and must be empty if lost is given.")
+        raise BadInput("condition", "must be set if `lost` is empty, and must be empty if `lost` is set.")
     if lost.strip() and not of.strip():
         raise BadInput(
-            "of", 'is missing: set the total that lost is a part of, such as offered_per_second, or "1".'
+            "of", 'is missing: set the total that `lost` is a part of, such as offered_per_second, or "1".'
         )
     measured = Measure(
         parse(condition, "condition") if condition.strip() else None,

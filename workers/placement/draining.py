@@ -36,7 +36,7 @@ def tidy(control: redis.Redis, snapshot: Snapshot, now: datetime) -> None:
     topology = projection.read_database()
     thresholds = overrides.get_node_thresholds(now)
     if strays := list(_strays(topology, snapshot)):
-        logger.warning("Events are outside of containers: %s; they are consumed there.", strays)
+        logger.warning("Found events outside of containers: %s; they are consumed in place.", strays)
         projection.keep_draining(control, strays, thresholds, now)
     lease = Lease(control, SETTLING, LEASE_SECONDS)
     with lease as fence:

@@ -173,7 +173,7 @@ class _Step:
             return ""
         held = f"{plan.empties} has points of {', '.join(queues)}"
         if plan.kind == Plan.Kind.RELEASE:
-            return f"{held} again, because it is needed."
+            return f"{held} again, because the load requires the node."
         return f"{held} that were added after the plan was created. Return it to service, then drain it."
 
     def _explain_silence(self, plan: Plan) -> str:

@@ -75,7 +75,7 @@ class MemoryPlant:
         if self.error is not None:
             raise self.error
         if count != len(ids):
-            raise BadInput("ids", f"must have {count} ids, one per worker, not {len(ids)}")
+            raise BadInput("ids", f"must have {count} IDs, one per worker, not {len(ids)}")
         if (queue, node) not in self._waiting_to_run:
             raise BadInput("node", f"has no container of {queue}")
         submitted = self._waiting_to_run[queue, node]

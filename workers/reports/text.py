@@ -44,9 +44,10 @@ def _describe_promises(report: WeekReport) -> Iterator[str]:
         if promise.good_share is None:
             yield f"- {promise.name}: no data.{known}"
             continue
-        burnt = "" if promise.burnt is None else f"; {promise.burnt:.0%} of the error budget"
+        burnt = "" if promise.burnt is None else f"; {100 * promise.burnt:.0f} % of the error budget used"
         missed = "MISSED, " if promise.missed else ""
-        yield f"- {promise.name}: {missed}{promise.good_share:.3%} of {promise.target:.3%}{burnt}.{known}"
+        good = f"{100 * promise.good_share:.3f} % good, target {100 * promise.target:.3f} %"
+        yield f"- {promise.name}: {missed}{good}{burnt}.{known}"
 
 
 def _incidents(report: WeekReport) -> Iterator[str]:

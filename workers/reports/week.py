@@ -218,7 +218,8 @@ def _list_proposals(since: datetime, until: datetime) -> list[WeekProposal]:
 def _describe_tuning(tuning: Tuning) -> WeekProposal:
     values = ", ".join(f"{name} = {_format_value(value)}" for name, value in tuning.values.items())
     expected = (
-        f"{tuning.improvement:.0%} lower cost on the following days ({tuning.confidence:.0%} confidence)"
+        f"{100 * tuning.improvement:.0f} % lower cost on the following days"
+        f" ({100 * tuning.confidence:.0f} % confidence)"
     )
     return WeekProposal(f"{tuning.loop.name}: {values}", expected, tuning.state, tuning.created_at)
 

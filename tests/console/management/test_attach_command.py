@@ -123,7 +123,7 @@ def attach_gone(folder):
     ("words", "said"),
     [
         (("storm", "redis://broker.example"), "kind: must be one of broker, page"),
-        (("broker", "redis://me:pa55word@broker.example"), "without a user and a password"),
+        (("broker", "redis://me:pa55word@broker.example"), "without a username or a password"),
         (("broker", "redis://silent.example"), "url: did not answer within 2 s."),
         (("broker", "redis://broker.example", "--option", "queue"), "--option: must be name=value"),
         (("broker", "redis://broker.example", "--option", "other=x"), "other: is unknown"),

@@ -135,6 +135,6 @@ def test_a_person_has_so_many_seconds_of_workers_an_hour(browsers, people, plant
     runs.end(spent, Run.State.CANCELLED, now)
     refused = begin(browsers["operator"])
     assert refused.status_code == 429
-    assert "has used 650 s of batch workers in the last hour; the limit is 600 s" in str(refused.json())
+    assert "has used 650 s of batch worker time in the last hour; the limit is 600 s" in str(refused.json())
     Chunk.objects.filter(run=spent).update(beat_at=now - timedelta(hours=1, seconds=1))
     assert begin(browsers["operator"]).status_code == 200

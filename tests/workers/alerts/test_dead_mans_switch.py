@@ -23,11 +23,11 @@ NOW = datetime(2026, 1, 5, 3, 0, tzinfo=UTC)
     ("facts", "said"),
     [
         (WatchFacts(0.4, 1.0, 2.0), ""),
-        (WatchFacts(16.0, 1.0, 2.0), "The observer has published no snapshot for 16 s."),
-        (WatchFacts(None, 1.0, 2.0), "The observer has published no snapshot since it was started."),
-        (WatchFacts(0.4, 31.0, 2.0), "The alerter has checked no rule for 31 s."),
+        (WatchFacts(16.0, 1.0, 2.0), "The observer has not published a snapshot for 16 s."),
+        (WatchFacts(None, 1.0, 2.0), "The observer has not published a snapshot since it was started."),
+        (WatchFacts(0.4, 31.0, 2.0), "The alerter has not evaluated any rules for 31 s."),
         (WatchFacts(0.4, 1.0, 91.0), "The delivery has not run for 91 s."),
-        (WatchFacts(-60.0, 1.0, 2.0), "The observer has published no snapshot for -60 s."),
+        (WatchFacts(-60.0, 1.0, 2.0), "The observer has not published a snapshot for -60 s."),
         (WatchFacts(0.4, 1.0, 2.0, "answered 503"), "Messages are not delivered: answered 503"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_delivery_that_failed_says_its_error_and_when_it_is_tried_again():
     waits = owed("waiting", receiver="chief", tries=2, error="hung", due_at=AT + timedelta(seconds=9))
     found = build_notification(facts(next_step=2), BOTH, {}, [given_up, waits])
     assert found.reasons == [
-        "desk: Not delivered, given up after 10 attempts: answered 503",
+        "desk: Not delivered, stopped after 10 attempts: answered 503",
         "chief: Not delivered after 2 attempts, next attempt at 03:00:09 UTC: hung",
     ]
 
@@ -279,4 +279,4 @@ def test_it_follows_what_really_happens_to_an_alert():
 def test_whom_messages_did_not_reach_is_said_also_where_the_rule_names_nobody_any_more():
     failed = owed("failed", tries=3, error="the server refused it")
     found = build_notification(facts(steps=(), next_step=0), BOTH, {}, [failed])
-    assert said(found) == "desk: Not delivered, given up after 3 attempts: the server refused it"
+    assert said(found) == "desk: Not delivered, stopped after 3 attempts: the server refused it"

@@ -149,8 +149,8 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"<html>login</html>", "not a readable iCalendar"),
-        (b"", "not a readable iCalendar"),
+        (b"<html>login</html>", "not a valid iCalendar file"),
+        (b"", "not a valid iCalendar file"),
         (calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")), "daily"),
         (
             calendar(
@@ -275,7 +275,7 @@ def test_a_calendar_is_read_by_a_process_of_its_own(rota, feed):
     assert read.step(NOW) == 1, OnCallFeed.objects.get().error
     kept = OnCallFeed.objects.get()
     assert kept.shifts == [each.document() for each in schedule.read_calendar_shifts(WEEKLY, NOW)]
-    with pytest.raises(BadInput, match="not a readable iCalendar"):
+    with pytest.raises(BadInput, match="not a valid iCalendar file"):
         schedule_process.read(b"<html>login</html>", NOW)
 
 

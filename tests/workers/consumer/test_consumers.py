@@ -222,7 +222,7 @@ def test_a_block_of_which_every_event_fails_alike_is_one_dead_letter(segment: Se
     (letter,) = DeadLetters(segment).read()
     assert (letter.events, letter.error) == (
         8,
-        "each of its 8 events failed separately: ValueError: block 0 is bad",
+        "each of its 8 events failed when processed alone: ValueError: block 0 is bad",
     )
 
 

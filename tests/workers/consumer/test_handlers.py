@@ -442,7 +442,7 @@ def test_what_a_python_callable_says_has_failed_is_not_taken_for_handled(
         ("no_such_module_at_all.f", "importing no_such_module_at_all failed"),
         ("tests.workers.consumer.handler_samples.missing", "has no missing"),
         ("tests.workers.consumer.handler_samples.NOT_CALLABLE", "must be callable"),
-        ("f", "names no module"),
+        ("f", "does not include a module"),
     ],
 )
 def test_python_says_which_part_of_its_path_is_wrong(place: Place, path: str, message: str) -> None:

@@ -109,7 +109,7 @@ def defaults() -> dict[str, Any]:
 
 
 def test_what_can_not_be_replayed_is_refused_by_name(loop):
-    with pytest.raises(BadInput, match="record of 0 s"):
+    with pytest.raises(BadInput, match="only 0 s of recorded data"):
         ask(loop)
     with pytest.raises(BadInput, match="must be above 0"):
         ask(loop, 7.0)

@@ -116,7 +116,7 @@ def send(url: str, *tasks: str) -> None:
 @pytest.mark.parametrize(
     ("ends", "task", "why"),
     [
-        (True, "tests.begins", "threads are free, tasks taken: 1; it ends"),
+        (True, "tests.begins", "threads are free, unfinished tasks: 1; it ends"),
         (False, "tests.starts", "waits for a thread that never starts; it ends"),
     ],
 )

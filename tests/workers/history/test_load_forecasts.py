@@ -155,7 +155,7 @@ def test_without_a_set_there_is_none_and_without_a_measurement_nothing(tmp_path,
             lambda data: [
                 write_day(data, each, window=600 * (1 + place)) for place, each in enumerate(days_before(2))
             ],
-            "days with different windows",
+            "days with different window lengths",
         ),
         (lambda data: write_day(data, days_before(1)[0], window=7_200), "windows of equal length"),
         (

@@ -489,7 +489,7 @@ def test_a_node_that_was_to_rest_and_is_needed_again_ends_its_plan(plant, user):
         recovery.recover(plant.control, plant.pass_seconds(1, ("n1",)), plant.now)
         execution.advance_all(plant.control, plant.now)
     plan.refresh_from_db()
-    assert plan.state == "failed" and "it is needed" in plan.note
+    assert plan.state == "failed" and "the load requires the node" in plan.note
     for _ in range(75):  # a minute after its return n1 gets its points back
         recovery.recover(plant.control, plant.pass_seconds(1), plant.now)
         execution.advance_all(plant.control, plant.now)

@@ -43,11 +43,11 @@ def test_a_report_says_what_was_kept_what_happened_who_overrode_what_and_what_is
     assert promise.burnt == pytest.approx(2 / (0.01 * 100 * 28 * 1_440)), "of four weeks like this minute"
     said = text.render_report(found)
     for part in (
-        "- orders: MISSED, 98.000% of 99.000%; 0% of the error budget.",
+        "- orders: MISSED, 98.000 % good, target 99.000 %; 0 % of the error budget used.",
         "Node n1 is lost (critical), 10 min, not acknowledged.",
         "upper_limit of",
         "the sale begins at nine",
-        "worker_rate/alert/n1: events_per_worker = 4000 (proposed): 12% lower cost",
+        "worker_rate/alert/n1: events_per_worker = 4000 (proposed): 12 % lower cost",
         "/reports/?until=2026-01-05T07:00:00Z",
     ):
         assert part in said, part

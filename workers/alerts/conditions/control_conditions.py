@@ -329,7 +329,11 @@ def _format_tries(count: int) -> str:
 def _read_failing_deliveries(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for receiver in evidence.failing:
         tries = [_format_tries(receiver.tries)] if receiver.tries else []
-        given_up = [f"{format_count(receiver.given_up, 'message')} given up"] if receiver.given_up else []
+        given_up = (
+            [f"no more attempts for {format_count(receiver.given_up, 'message')}"]
+            if receiver.given_up
+            else []
+        )
         said = (
             f"Delivery to {receiver.receiver} is failing: {', '.join([*tries, *given_up])}. {receiver.error}"
         )

@@ -117,7 +117,7 @@ def _read_missing_workers(evidence: Evidence, window_seconds: float) -> Iterator
         return
     if any(queue.kind == "jobs" for _, queue in evidence.plant.queues.items()):
         slots = evidence.snapshot.totals.worker_slots
-        free = f"{slots or 0:.0f} worker slots are available for the jobs queues."
+        free = f"Worker slots available for the jobs queues: {slots or 0:.0f}."
         none = f"No workers process events of the jobs queues: {stopped.explain_no_slots(evidence.snapshot)}."
         yield Reading({}, slots, free if slots else none)
 

@@ -147,7 +147,7 @@ def _find_undelivered_notice(own: Sequence[DeliveryFacts], alert: AlertFacts) ->
     """Return the notice that follows from undelivered messages on the start; None if there are none."""
     for delivery in reversed(own):
         if delivery.message == "failed":
-            given_up = f", given up after {_format_tries(delivery.tries)}" if delivery.tries else ""
+            given_up = f", stopped after {_format_tries(delivery.tries)}" if delivery.tries else ""
             words = f"Not delivered{given_up}: {delivery.error}"
             return "failed", words, None
         if delivery.message == "waiting" and delivery.tries:

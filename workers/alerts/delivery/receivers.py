@@ -114,12 +114,12 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
 def _validate_email_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = settings.get("addresses")
     if not isinstance(addresses, list) or not 1 <= len(addresses) <= MAX_ADDRESSES:
-        raise BadInput("addresses", f"must have 1 to {MAX_ADDRESSES} e-mail addresses.")
+        raise BadInput("addresses", f"must have 1 to {MAX_ADDRESSES} email addresses.")
     for address in addresses:
         try:
             validate_email(address)
         except (ValidationError, TypeError):
-            raise BadInput("addresses", f"{str(address)[:60]!r} is not an e-mail address.") from None
+            raise BadInput("addresses", f"must be email addresses, not {str(address)[:60]!r}.") from None
     return {"addresses": list(dict.fromkeys(addresses))}
 
 

@@ -89,7 +89,7 @@ def read_rota(
         zone = _own_zone(calendar)
     except Exception as error:  # any error of data from outside
         raise BadInput(
-            "calendar", f"is not a readable iCalendar: {format_one_line(str(error))[:120]}"
+            "calendar", f"is not a valid iCalendar file: {format_one_line(str(error))[:120]}"
         ) from None
     if len(events) > MAX_EVENTS:
         raise BadInput("calendar", f"has more than {MAX_EVENTS} events.")

@@ -189,7 +189,7 @@ FIRST_STEPS = {
     "node_memory": "Check which events wait on the node. Move points away before the memory is full.",
     "queue_wait": "Check whether workers run and their services respond. Then raise the loop's limit.",
     "queue_latency": "Find the slow node, and check how long the handler takes per event.",
-    "rate_unexpected": "Find the producer or key that changed under Compare time ranges, and ask its owner.",
+    "rate_unexpected": "Under Compare time ranges, find the producer or key that changed. Ask its owner.",
     "dead_letters": "Open a dead letter. Its error shows whether the event or the handler is at fault.",
     "producer_silent": (
         "Ask the producer's owner. Check whether the producer reaches the console or the control server."
@@ -211,8 +211,12 @@ FIRST_STEPS = {
     "loop_harmful": "Put the loop on hold, and read the decision.",
     "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
-    "budget_burn_fast": "Open the objective: it shows when, at which subject, and during which alerts.",
-    "budget_burn_medium": "Open the objective: it shows when, at which subject, and during which alerts.",
+    "budget_burn_fast": (
+        "Open the objective to see when it was missed, by which subjects, and during which alerts."
+    ),
+    "budget_burn_medium": (
+        "Open the objective to see when it was missed, by which subjects, and during which alerts."
+    ),
     "budget_burn_slow": "Open the objective, and find the errors that burn the budget every day.",
     "budget_spent": "Find the errors that used up the budget. Fix their cause, or lower the target.",
     "run_failed": "Read the run's error. Fix the cause, then resume the run.",

@@ -26,7 +26,7 @@ NUMBERS = (
     Parameter("threshold", "unit of the condition", "Fires at this value or beyond.", 1.0, -1e9, 1e9),
     Parameter(
         "clear_threshold", "unit of the condition",
-        "Resolves past this value. Between the thresholds, the state is kept.", None, -1e9, 1e9,
+        "Resolves past this value. Between the thresholds, the alert keeps its state.", None, -1e9, 1e9,
     ),
     Parameter("window_seconds", "s", "Time range for counting.", 600.0, 10.0, MAX_WINDOW_SECONDS),
     Parameter("for_seconds", "s", "Fires after the condition is true for this time.", 0.0, 0.0, 86_400.0),
@@ -92,7 +92,7 @@ def define(name: str, fields: Mapping[str, Any], now: datetime, revision: int | 
 
 def validate_fields(fields: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return all fields of a rule, the given ones in place of those before. Raises `BadInput`."""
-    checks.refuse_unknown(fields, FIELDS, "", message="is unknown; a rule has {known}.")
+    checks.refuse_unknown(fields, FIELDS, "", message="is not a field of a rule; the fields are {known}.")
     given = {**(before or {}), **fields}
     watched = get_condition(given.get("condition", ""))
     numbers = {number_field.name: _validate_number(number_field, given) for number_field in NUMBERS}

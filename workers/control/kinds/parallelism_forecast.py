@@ -148,7 +148,7 @@ KIND = LoopKind(
     display=Display(
         Lanes("Events missed", "Tasks", "set", has_reference=False),
         of_each="operator of an application",
-        purpose=("Chooses the tasks of an operator that cost least over the forecast load."),
+        purpose="Chooses the number of tasks of an operator that has the lowest cost over the forecast.",
         formula=(
             "minimize Σ cost_missed · missed + cost_task · tasks + cost_change · changes over "
             "the windows of the forecast"

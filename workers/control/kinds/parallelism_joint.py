@@ -115,7 +115,7 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the tasks of all operators together, before events arrive, within the latency bound."
+            "Chooses the task counts of all operators together, before events arrive, to keep the latency bound."
         ),
         formula=(
             "minimize tasks + missed_cost · events missed, over the forecast's spread, such "

@@ -84,14 +84,14 @@ KIND = LoopKind(
         Lanes("Latency of the slowest path, s", "Tasks", "set"),
         of_each="application, registered plant",
         purpose=(
-            "Chooses the minimum tasks of every operator that meet the latency bound at the current arrivals."
+            "Chooses the minimum task count of every operator that meets the latency bound at the current load."
         ),
         formula="minimum p such that batching + Σ W(p) ≤ bound_seconds, W by Kingman's formula",
         main=("bound_seconds", "minimum", "maximum", "batching_share", "bottleneck_threshold"),
         topics=(("Estimate", ("use_correction", "only_changes")),),
         title="queueing parallelism",
         setpoints=("bound_seconds",),
-        about="minimum within the bound, at the current arrivals",
+        about="minimum tasks within the latency bound at the current load",
     ),
     scenario="elasticity",
 )

@@ -101,7 +101,7 @@ def confirm(*entries: LedgerEntry) -> None:
     given_up = set(rows.exclude(error="").values_list("pk", flat=True))
     for entry in entries:
         if entry.pk in given_up:
-            entry.error = "Applied late, after a later tick had abandoned it."
+            entry.error = "Applied late, after a later tick had marked the action as abandoned."
             LedgerEntry.objects.filter(pk=entry.pk).update(applied=True, error=entry.error)
 
 
@@ -163,8 +163,8 @@ def judge_due(now: datetime, snapshot: Snapshot) -> list[LedgerEntry]:
         try:
             entry.outcome, entry.verdict = _judge_entry(entry, now, snapshot)
         except Exception as error:
-            logger.exception("The effect of entry %s cannot be judged.", entry.pk)
-            why = make_storable(f"the effect cannot be judged: {error}")
+            logger.exception("Failed to evaluate the effect of entry %s.", entry.pk)
+            why = make_storable(f"the effect cannot be evaluated: {error}")
             entry.outcome, entry.verdict = {**(entry.outcome or {}), "why": why}, Verdict.INEFFECTIVE
     _note_verdicts(due)
     return due
@@ -205,7 +205,7 @@ def _judge_entry(entry: LedgerEntry, now: datetime, snapshot: Snapshot) -> tuple
     gained = change if entry.expected["direction"] == "up" else -change
     outcome |= {"change": change, "gained": gained}
     if metric in kind.cumulative and change < 0:
-        return {**outcome, "why": f"{metric} was reset in the meantime"}, Verdict.INEFFECTIVE
+        return {**outcome, "why": f"{metric} was reset during the measurement"}, Verdict.INEFFECTIVE
     if after["node_state"] == TOOBUSY and before.get("node_state") != TOOBUSY:
         return {**outcome, "why": "the node has since become TOOBUSY"}, Verdict.HARMFUL
     return outcome, _verdict(gained, entry.expected["amount"] * EFFECTIVE_SHARE)

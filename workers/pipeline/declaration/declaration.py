@@ -348,7 +348,8 @@ def _parse_sink(value: Any, where: str, queues: list[str]) -> str:
     sink = fields.validate_name(value, where, checks.QUEUE_NAME)
     if sink in queues:
         raise BadInput(
-            where, f"{sink} is also read, so that complex events would return forever; choose another queue"
+            where,
+            f"{sink} is an input of this application, so complex events would loop; choose another queue",
         )
     return sink
 

@@ -84,12 +84,12 @@ def check_version(document: Any, what: str) -> None:
     if version == VERSION:
         return
     if isinstance(version, int) and version > VERSION:
-        advice = "Start the newer program again, or start over."
+        advice = "Run the newer version of Weir again, or start over."
     else:
-        advice = "It can't be continued."
+        advice = "The application can't continue from it."
     raise BadInput(
         f"{what}.version",
-        f"has version {version!r}; this program reads version {VERSION}. {advice} {NEW_START}",
+        f"has version {version!r}; this version of Weir reads version {VERSION}. {advice} {NEW_START}",
     )
 
 

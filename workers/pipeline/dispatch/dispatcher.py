@@ -205,14 +205,14 @@ class Dispatcher:
             (float(controls.admit_events_per_batch), "admit_events_per_batch is 0"),
             (
                 free_events,
-                f"{used} of the result queue are used, {flying:,} events are in flight",
+                f"the result queue has no room: {used} used, {flying:,} events in flight",
             ),
             (float(ahead - flying), f"{flying:,} dispatched events have no result yet"),
         ]
         reserve = controls.get_reserved_bytes(self._clock())
         within_reserve = self._reserve.count_admissible_events(room, controls.result_bytes, reserve, now)
         if reserve:
-            limits.append((within_reserve, f"{used} of the result queue are used, the maximum"))
+            limits.append((within_reserve, f"the result queue has no room beyond its reserve: {used} used"))
         times = CATCHING_UP if reserve else 1.0
         if (allowed := self._count_allowed(controls, times)) is not None:
             rate = times * (controls.admit_events_per_second or 0.0)

@@ -127,7 +127,7 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
             if time.monotonic() >= deadline:
                 raise NodeUnavailable(
                     f"node {part.node} has events that a running batch needs and is not responding ({error});"
-                    " start it again, or remove it from the topology to give up these events"
+                    " start it again, or remove it from the topology to abandon these events"
                 ) from error
             time.sleep(0.2)
 

@@ -104,7 +104,7 @@ def _parse_events(events: Any) -> list[dict[str, Any]]:
         first = seen.setdefault(event["id"], place)
         if first != place:
             raise BadInput(
-                f"{where}.id", f"{event['id']!r} is also the id of events[{first}]; ids must be unique"
+                f"{where}.id", f"{event['id']!r} is also the ID of events[{first}]; IDs must be unique"
             )
     return sorted(events, key=lambda event: event["time"])
 

@@ -430,7 +430,7 @@ def _compare(op: ast.cmpop, left: Any, right: ast.expr, columns: Mapping[str, pa
         return compared if isinstance(op, ast.In) else pc.invert(compared)
     members = _evaluate_members(right.elts)  # type: ignore[attr-defined]
     if (of_rows := _find_rows_kind(left)) not in (None, _get_kind(members[0])):
-        raise pa.ArrowTypeError(f"a {KINDS[of_rows]} is never among {KINDS[_get_kind(members[0])]}s")
+        raise pa.ArrowTypeError(f"a {KINDS[of_rows]} can't be in a list of {KINDS[_get_kind(members[0])]}s")
     if exact_numbers.is_undefined(left):
         return exact_numbers.UNKNOWN
     if any(map(exact_numbers.is_whole, (left, *members))) and not isinstance(members[0], bool | str):

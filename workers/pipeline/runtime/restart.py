@@ -34,7 +34,9 @@ class CheckpointInUse(WeirError):  # noqa: N818
 def check(checkpoint: Checkpoint) -> None:
     """Read the checkpoint of a start. Raises `BadInput` if it is broken or of another program version."""
     if (checkpoint.folder / "spark" / "offsets").exists():
-        raise BadInput("checkpoint", f"{checkpoint.folder} was written by an older program. {NEW_START}")
+        raise BadInput(
+            "checkpoint", f"{checkpoint.folder} was written by an older version of Weir. {NEW_START}"
+        )
     for query in sorted(path.name for path in (checkpoint.folder / "spark").glob("*")):
         _check_query(checkpoint.find_sibling(query))
 

@@ -174,7 +174,7 @@ class Running:
             self._status.record_monitored(self._monitor.step())
             self._faults.deliver(self._nodes, self._results.measure_room().published)
         except (redis.ConnectionError, redis.TimeoutError, BadInput) as error:
-            log.warning("dead letters and criteria are waiting: %s", error)
+            log.warning("Updating criteria or delivering dead letters failed; trying again: %s", error)
 
     def end(self) -> None:
         """Stop dispatching, let running batches finish, and stop between two. Safe at any time.

@@ -116,7 +116,7 @@ def test_a_minimum_of_tasks_does_not_shift_what_each_number_of_them_would_miss()
     [
         (
             seen({"performance": foreseen((60.0,), (30.0,))}),
-            "too uncertain: its deviation is 50% of its mean",
+            "too uncertain: its standard deviation is 50 % of its mean",
         ),
         (
             seen({"performance": foreseen() | {"mean_per_second": None, "refused": "the set is old"}}),

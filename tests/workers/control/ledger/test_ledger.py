@@ -177,7 +177,7 @@ def test_an_entry_that_can_not_be_judged_stops_no_other(loop, plant, clock, cont
         loop.name: "effective",
         "gone": "ineffective",
     }
-    assert judge(plant, clock) == [] and "cannot be judged" in caplog.text
+    assert judge(plant, clock) == [] and "Failed to evaluate the effect" in caplog.text
 
 
 @pytest.mark.parametrize(("change", "verdict"), [(-300, "harmful"), (300, "effective"), (20, "ineffective")])

@@ -132,7 +132,7 @@ def test_a_cursor_reads_back_as_it_was_written():
 
 
 def test_a_cursor_of_a_newer_version_is_refused_with_what_to_do():
-    with pytest.raises(BadInput, match=r"newer program.*--reset"):
+    with pytest.raises(BadInput, match=r"newer version.*--reset"):
         Cursor.from_document({**Cursor().to_document(), "version": 99})
 
 

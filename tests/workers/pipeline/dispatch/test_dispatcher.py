@@ -284,7 +284,7 @@ def test_a_full_result_queue_and_pieces_without_results_are_reported(dispatcher,
     steer(control, result_bytes=2**20)
     work(control, size_bytes=2**20)
     dispatcher.step()
-    assert dispatcher.stall_reason.startswith("2 of 1 MiB of the result queue are used")
+    assert dispatcher.stall_reason.startswith("the result queue has no room: 2 of 1 MiB used")
 
 
 def test_a_node_that_can_not_be_read_is_reported_and_the_others_go_on(dispatcher, publish, nodes):
@@ -351,7 +351,7 @@ def test_a_full_result_queue_whose_rows_wait_for_event_time_lets_a_block_through
     for _ in range(9):
         times.now += 1.0
         given.append(dispatcher.step())
-        assert "of the result queue are used" in dispatcher.stall_reason
+        assert "the result queue has no room" in dispatcher.stall_reason
         work(control, size_bytes=2**20)
     assert given == [0, 512, 0, 512, 0, 512, 0, 512, 0], "it stays a block while there is no room"
     steer(control, result_bytes=2**20, admit_events_per_second=0)

@@ -84,7 +84,7 @@ ADAPTER = AdapterKind(
     example="redis://redis.example:6379/0",
     secret="the broker's password",
     options={
-        "user": PlantOption("user name at the broker; empty for none (Redis) or guest (RabbitMQ)"),
+        "user": PlantOption("username at the broker; empty for none (Redis) or guest (RabbitMQ)"),
         "queues": PlantOption(
             "additional queues to observe, besides the queues that workers consume, separated by commas"
         ),
@@ -104,7 +104,8 @@ ADAPTER = AdapterKind(
         ),
         "prefix": PlantOption("prefix of all keys (global_keyprefix); Redis only"),
         "separator": PlantOption(
-            "separator of queue and priority (sep): usual is Celery's default, any counts both; Redis only",
+            "separator between queue and priority (sep): `usual` (Celery's default), `:`, or `any` (both);"
+            " Redis only",
             choices=tuple(SEPARATORS),
             default=ANY_SEPARATOR,
         ),

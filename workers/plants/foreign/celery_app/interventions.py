@@ -26,7 +26,7 @@ INTERVENTIONS = (
     InterventionKind(
         name=REVOKE,
         title="Revoke a task",
-        subject="id of a task",
+        subject="ID of a task",
         value='"terminate" to end a running task (prefork pools); empty to revoke it only before it starts',
         lasting=False,
     ),

@@ -189,7 +189,7 @@ def _build_last_tasks_section(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last tasks",
         about="arguments without recognizable secrets",
-        columns=["Id", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
+        columns=["ID", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
         rows=[_build_task_row(task) for task in tasks],
         empty="No task events received yet.",
     )
@@ -213,7 +213,7 @@ def _build_task_row(each: SeenTask) -> list[Value]:
 def _build_errors_section(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last errors",
-        columns=["Id", "Task", "Error", "Traceback"],
+        columns=["ID", "Task", "Error", "Traceback"],
         rows=[[task.id, task.name or None, task.error, task.traceback] for task in tasks],
         empty="No failed tasks.",
     )

@@ -240,9 +240,7 @@ def _read_actuator(document: Mapping[str, Any], where: str) -> Actuator | None:
     if not given:
         return None
     if given not in (["set"], ["up", "down"]):
-        raise BadInput(
-            f"{where}.{given[0]}", "must be either set, or both up and down: each call needs its inverse"
-        )
+        raise BadInput(f"{where}.{given[0]}", "is an invalid combination: use `set`, or both `up` and `down`")
     calls = {name: read_call(document[name], f"{where}.{name}") for name in given}
     if given == ["set"] and not calls["set"].has_task_placeholder():
         raise BadInput(f"{where}.set", "must contain $tasks: otherwise every decision has the same effect")

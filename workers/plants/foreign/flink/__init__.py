@@ -10,7 +10,7 @@ RESCALE_SECONDS = 45.0
 ADAPTER = AdapterKind(
     name="flink",
     title="Flink session cluster (REST API)",
-    options={"job": PlantOption("name or id of the job; empty if only one is running", "Job")},
+    options={"job": PlantOption("name or ID of the job; empty if only one is running", "Job")},
     example="http://flink.example:8081",
     patience=ConvergenceTimeout(more_seconds=RESCALE_SECONDS, fewer_seconds=RESCALE_SECONDS),
     make=lambda address: FlinkPlant(address.create_client(), address.get_option("job")),

@@ -341,7 +341,7 @@ def parse_job(document: Mapping[str, Any]) -> FlinkJob:
     if missing := {entry_id for ids in inputs.values() for entry_id in ids} - {
         vertex.id for vertex in vertices
     }:
-        raise ValueError(f"no vertex has the id {min(map(str, missing))[:MAX_NAME]}")
+        raise ValueError(f"no vertex has the ID {min(map(str, missing))[:MAX_NAME]}")
     started = tuple((row["id"], row["parallelism"], row.get("start-time")) for row in document["vertices"])
     milliseconds = document.get("duration")
     seconds = milliseconds / 1_000 if is_number(milliseconds, 0) else None

@@ -220,7 +220,7 @@ def _build_checkpoints_section(client: PlantClient, job: str) -> PlantSection:
         title="Checkpoints",
         about=", ".join(told),
         columns=[
-            "Id",
+            "ID",
             "State",
             "Kind",
             "Started, UTC",

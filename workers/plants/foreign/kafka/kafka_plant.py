@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, PlantOption] = {
         "names or patterns of topics, separated by commas; empty for all but __*", "Topics"
     ),
     "brokers": PlantOption("further bootstrap brokers, as host:port, separated by commas", "Brokers"),
-    "user": PlantOption("SASL user name; empty for no authentication", "User"),
+    "user": PlantOption("SASL username; empty for no authentication", "User"),
     "mechanism": PlantOption("SASL mechanism", "Mechanism", choices=MECHANISMS, default=MECHANISMS[0]),
 }
 NOT_SET = "Kafka can't start consumers; attach the system that runs them, with the option lag"
@@ -182,9 +182,9 @@ def describe_left_out(groups: Mapping[str, ConsumerGroup], partitions: Mapping[s
         return ""
     topics = {link.source for link in links} - {link.source for link in links[:MAX_LINKS]}
     return (
-        f"{len(links) - MAX_LINKS:,} of {len(links):,} pairs of a topic and a group are left out (those with"
-        f" the least lag), and {len(topics):,} topics: a topology has at most {MAX_PATHS:,} paths. To choose"
-        " the pairs, set the options groups and topics."
+        f"{len(links) - MAX_LINKS:,} of {len(links):,} pairs of a topic and a group (those with the least lag)"
+        f" and {len(topics):,} topics are left out, because a topology has at most {MAX_PATHS:,} paths. To"
+        " choose the pairs, set the options groups and topics."
     )
 
 

@@ -422,7 +422,7 @@ def test_an_address_with_a_password_is_refused(address):
         "name: one\nsensors: {n: {url: 'http://x/n', json: n}}\noperators:\n"
         f"  - {{name: work, tasks: n, maximum: 9, set: {{http: {{url: '{address}/$tasks'}}}}}}\n",
     ):
-        with pytest.raises(BadInput, match="without a user and a password"):
+        with pytest.raises(BadInput, match="without a username or a password"):
             parse_declaration(text)
 
 
