@@ -45,7 +45,7 @@ def get_law(name: str) -> Law:
     """Return the law with that name. Raise `BadInput` with the list of names."""
     if name in LAWS:
         return LAWS[name]
-    raise BadInput("law", f"{name} is not known; the laws are {', '.join(LAWS)}")
+    raise BadInput("law", f"{name} is unknown; the laws are {', '.join(LAWS)}")
 
 
 def find_remedy_by_name(name: str) -> Remedy | None:
@@ -98,9 +98,7 @@ def get_parameter(of: Law, name: str) -> Parameter:
     if of.actuator is not None:
         known[of.actuator] = build_actuator_parameter(of)
     if name not in known:
-        raise BadInput(
-            "name", f"{name} is not known; the names for {of.name} are {', '.join(known)}, and mode"
-        )
+        raise BadInput("name", f"{name} is unknown; the names for {of.name} are {', '.join(known)}, and mode")
     return known[name]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from controllers import catalog
 from controllers.framework import guard
 from controllers.framework.decision import Json
-from controllers.framework.guard import Guarded, Measured
+from controllers.framework.guard import GuardedDecision, ObservationQuality
 from controllers.framework.law import Law, Values, decide_next
 from controllers.framework.parameter import Parameter, read_object, read_values
 from queues.checks import refuse_unknown
@@ -83,7 +83,7 @@ def _decide_without_guard(
     return {"law": law.name, "decisions": decisions, "state": state}
 
 
-def decide_once(law: Law, document: Any, *, applies: bool = True) -> Guarded:
+def decide_once(law: Law, document: Any, *, applies: bool = True) -> GuardedDecision:
     """Return the decision of a document that has one observation and a guard.
 
     applies: whether the decision is carried out; the next states depend on it. Raise `BadInput` naming the
@@ -120,7 +120,7 @@ def _decide_through_guard(
     document: Any,
     manual: Values | None,
     applies: bool,
-) -> Guarded:
+) -> GuardedDecision:
     """Pass one decision through the guard in its recorded state. Raise `BadInput` naming `guard.key`."""
     given = read_object(document, "guard")
     refuse_unknown(given, GUARD_KEYS, "guard")
@@ -139,7 +139,7 @@ def _decide_through_guard(
         settings=guard.read_settings(law, given.get("settings"), "guard.settings"),
         guard_state=guard.read_state(given.get("state")),
         now_seconds=read["now_seconds"],
-        measured=Measured(
+        measured=ObservationQuality(
             read["age_seconds"] if given.get("age_seconds") is not None else None,
             given.get("unfit"),
             given.get("idle"),

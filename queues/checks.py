@@ -68,7 +68,7 @@ def _shorten_scalar(value: Any, most: int) -> str:
     if isinstance(value, str | bytes):
         return repr(value[:most])
     if isinstance(value, int) and value.bit_length() > 4 * most:
-        return f"a number of more than {most} digits"
+        return f"a number with more than {most} digits"
     return repr(value)
 
 
@@ -210,7 +210,7 @@ def accept_name(most: int = 60) -> Check:
         good = isinstance(value, str) and NAME.match(value) is not None and len(value) <= most
         return str(_validate_value(good, value))
 
-    return Check(f"a name of letters, digits, dots, - and _ (at most {most})", read)
+    return Check(f"a name of letters, digits, dots, -, and _ (at most {most} characters)", read)
 
 
 def accept_matching_text(form: re.Pattern[str], noun: str) -> Check:

@@ -90,7 +90,7 @@ class WholeNumber(Variable):
         """Return the number. Raises `BadInput` that names the variable."""
         text = self.get_text(environment)
         if text and not (text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER):
-            message = f"must be a whole number of at most {MAX_NUMBER} digits, not {text[:40]!r}."
+            message = f"must be a whole number with at most {MAX_NUMBER} digits, not {text[:40]!r}."
             raise BadInput(self.name, message)
         return int(environment.get(self.name) or (self.default if default is None else default))
 
@@ -180,7 +180,9 @@ SUPERVISOR = Variable(
 )
 
 # Production and access.
-PRODUCTION = Switch("WEIR_PRODUCTION", "1: requires secrets from the environment, and HTTPS-only cookies")
+PRODUCTION = Switch(
+    "WEIR_PRODUCTION", "1: production mode; secrets must be set in the environment, and cookies require HTTPS"
+)
 SECRET_KEY = Variable(
     "WEIR_SECRET_KEY",
     "key that signs sessions; required if WEIR_PRODUCTION is 1",

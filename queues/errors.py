@@ -58,7 +58,7 @@ class NodeFull(WeirError):  # noqa: N818
 class NoContainerAvailable(WeirError):  # noqa: N818
     """No container of a queue accepts blocks now.
 
-    `stored` says what was stored before (`client.Published`).
+    `stored` says what was stored before (`client.PublishResult`).
     """
 
     def __init__(self, message: str, stored: object = None) -> None:

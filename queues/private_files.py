@@ -15,7 +15,7 @@ _OPENED = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True)
-class Mended:
+class RepairResult:
     """The result of `mend`.
 
     `foreign`: entries of other users, which are left as they are; `unseen`: whether a limit ended the walk
@@ -79,7 +79,7 @@ def _write_temporary_file(path: Path, text: str) -> Path:
     return fresh
 
 
-def mend(folder: Path, most_entries: int = MAX_ENTRIES) -> Mended:
+def mend(folder: Path, most_entries: int = MAX_ENTRIES) -> RepairResult:
     """Remove the rights of group and others from a folder and everything below it.
 
     It follows no links, and changes only what belongs to this user. The folder itself comes first: from then
@@ -92,11 +92,11 @@ def mend(folder: Path, most_entries: int = MAX_ENTRIES) -> Mended:
         for name in (*folders, *files):
             seen += 1
             if seen > most_entries:
-                return Mended(changed, foreign, unseen=True)
+                return RepairResult(changed, foreign, unseen=True)
             owner, mended = _mend_entry(name, descriptor, me)
             changed += mended
             foreign += owner != me
-    return Mended(changed, foreign)
+    return RepairResult(changed, foreign)
 
 
 def _mend_entry(name: str, folder: int, me: int) -> tuple[int, bool]:

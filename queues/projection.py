@@ -145,7 +145,7 @@ def change_queue(
     with transaction.atomic():
         row = Queue.objects.select_for_update().filter(name=name).first()
         if row is None:
-            raise UnknownQueue("queue", f"{name} is not known.")
+            raise UnknownQueue("queue", f"{name} is unknown.")
         for field, value in fields.items():
             setattr(row, field, value)
         _clean(row)
@@ -181,7 +181,7 @@ def set_points(
         row = Queue.objects.select_for_update().filter(name=queue).first()
         if row is None:
             read_database().queue(queue)
-            raise UnknownQueue("queue", f"{queue} is not known.")  # created only now, by another process
+            raise UnknownQueue("queue", f"{queue} is unknown.")  # created only now, by another process
         _write_points(row, points)
         return project(control, thresholds)
 
@@ -285,7 +285,7 @@ def _build_row(model: type[Queue], **values: Any) -> Queue:
     known = {field.name for field in model._meta.get_fields()}
     for name in values:
         if name not in known:
-            raise BadInput(name, f"is not known; the fields are {', '.join(sorted(known))}.")
+            raise BadInput(name, f"is unknown; the fields are {', '.join(sorted(known))}.")
     row = model(**values)
     _clean(row)
     return row

@@ -76,7 +76,7 @@ class Topology:
             return self.queues[name]
         except KeyError:
             known = ", ".join(sorted(self.queues)) or "none yet"
-            raise UnknownQueue("queue", f"{name} is not known; the queues are {known}.") from None
+            raise UnknownQueue("queue", f"{name} is unknown; the queues are {known}.") from None
 
     def get_node(self, name: str) -> NodeSpec:
         """Return the node. Raises `BadInput` that lists the known ones."""
@@ -84,7 +84,7 @@ class Topology:
             return self.nodes[name]
         except KeyError:
             known = ", ".join(sorted(self.nodes)) or "none yet"
-            raise BadInput("node", f"{name} is not known; the nodes are {known}.") from None
+            raise BadInput("node", f"{name} is unknown; the nodes are {known}.") from None
 
     def on_node(self, name: str) -> list[str]:
         """Return the queues that have a container on the node, draining ones included."""
@@ -269,7 +269,7 @@ def _check_keys(document: Any, where: str, keys: tuple[str, ...]) -> None:
     for key in keys:
         if key not in document:
             raise BadTopology(f"{where}.{key}", "is missing.")
-    message = "is not known; the keys are {known}."
+    message = "is unknown; the keys are {known}."
     checks.refuse_unknown(document, keys, where, BadTopology, message)
 
 

@@ -50,7 +50,7 @@ class Loop(models.Model):
         return self.name
 
 
-class Acted(models.BooleanField):  # type: ignore[type-arg] # a field takes no types as it runs
+class ActionFlag(models.BooleanField):  # type: ignore[type-arg] # a field takes no types as it runs
     """Whether there is an action, stored with every row so that filters find it in their index.
 
     It is no generated column, since SQLite does not use an index as covering with one.
@@ -91,7 +91,7 @@ class LedgerEntry(models.Model):
     applied = models.BooleanField(default=False)
     error = models.TextField(default="", blank=True)
     verdict = models.CharField(max_length=12, choices=Verdict.choices, default=Verdict.NO_ACTION)
-    acted = Acted(default=False, editable=False)
+    acted = ActionFlag(default=False, editable=False)
     # The version of the deciding code (controllers.framework.code), which may explain a different replay.
     code = models.CharField(max_length=12, default="", blank=True)
     # The earlier idle ticks that it represents (`workers.control.ledger.folds`): how many, since when, and

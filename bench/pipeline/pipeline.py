@@ -27,7 +27,7 @@ from bench.pipeline.plant import BATCH_EVENTS, NODES, build_reading, pace, plant
 from queues.events.block import Block, decode, from_columns
 from queues.publishing.client import Client
 from workers.pipeline.declaration.declaration import Application, parse_application_text, read_application
-from workers.pipeline.events.containers import Faults, Range, Stored, apply_layout
+from workers.pipeline.events.containers import Faults, Range, StoredBlock, apply_layout
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.rules.rule_sql import apply_rules
 from workers.pipeline.runtime.application import SHIPPED
@@ -209,5 +209,5 @@ def as_source(events: pa.Table, application: Application) -> pa.Table:
     """The columns that the source gives, as it gives them."""
     batch = from_columns(events, time.time_ns() // 1000)
     part = Range("telemetry", "n1", "", "0-0", "1-0")
-    stored = Stored(part, "1-0", "block", Block("block", batch).build_explicit_batch())
+    stored = StoredBlock(part, "1-0", "block", Block("block", batch).build_explicit_batch())
     return pa.Table.from_batches([apply_layout([stored], application.layout, Faults(0, 2**62))])

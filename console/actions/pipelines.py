@@ -26,7 +26,7 @@ from workers.pipeline.declaration.declaration import (
     parse_application_text,
     parse_queues,
 )
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.declaration.steering import steer, steer_named
 from workers.plants.holding import PlantHeld
@@ -114,7 +114,7 @@ def declare(
             raise
         audit_log.record(actor, "pipeline.declare", name, reason=why, after={"version": number})
         # If this process dies here, `workers.pipeline.declaration.versions` reports it.
-        Declarations(control).want(Declared(name, number, text))
+        Declarations(control).want(DeclarationText(name, number, text))
     return version
 
 

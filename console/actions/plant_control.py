@@ -23,7 +23,7 @@ from workers.plants import holding, orders
 from workers.plants.foreign import adapters, interventions
 from workers.plants.foreign.kind import InterventionKind
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic, InvalidPlantResponse
+from workers.plants.plant import ElasticPlant, InvalidPlantResponse
 from workers.steering.expiry import Expiry
 from workers.steering.overrides import read_reason
 
@@ -42,7 +42,7 @@ def describe_staleness(snapshot: Snapshot, now: datetime) -> str:
 
 def set_parallelism(
     actor: Actor,
-    plant: Elastic,
+    plant: ElasticPlant,
     seen: MeasuredTopology,
     tasks: Mapping[str, int],
     control: redis.Redis,
@@ -82,7 +82,7 @@ def set_parallelism(
 
 
 def _hold_there(
-    plant: Elastic,
+    plant: ElasticPlant,
     name: str,
     holder: str,
     seconds: float,
@@ -100,7 +100,7 @@ def _hold_there(
 
 def set_by_hand(
     actor: Actor,
-    plant: Elastic,
+    plant: ElasticPlant,
     seen: MeasuredTopology,
     tasks: Mapping[str, int],
     control: redis.Redis,
@@ -130,7 +130,7 @@ def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float)
 
 def hold(
     actor: Actor,
-    plant: Elastic,
+    plant: ElasticPlant,
     name: str,
     control: redis.Redis,
     *,
@@ -170,7 +170,9 @@ def take(
     return holding.hold(control, plant, format_holder_name(actor, controller), now, seconds)
 
 
-def release(actor: Actor, plant: Elastic, name: str, control: redis.Redis, *, controller: str = "") -> bool:
+def release(
+    actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis, *, controller: str = ""
+) -> bool:
     """Release the plant at once, here and there; return False if somebody else or nobody has it."""
     require_permission(actor, "plant.scale")
     with transaction.atomic():
@@ -182,7 +184,7 @@ def release(actor: Actor, plant: Elastic, name: str, control: redis.Redis, *, co
     return released
 
 
-def release_hand(actor: Actor, plant: Elastic, name: str, control: redis.Redis) -> None:
+def release_hand(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis) -> None:
     """Release a person's manual setting to the loops, here and at the plant. Raises `BadInput` if it is not
     this person's.
     """

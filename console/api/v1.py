@@ -55,7 +55,7 @@ PROBLEMS = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
 CONFLICTS = (409,)
 
 
-class Documented(NamedOperations):
+class DocumentedApi(NamedOperations):
     """An API whose document also contains the control API of the plants, which has its own addresses."""
 
     def get_openapi_schema(
@@ -64,7 +64,7 @@ class Documented(NamedOperations):
         return _document(self.get_root_path(path_params or {}) if path_prefix is None else path_prefix)
 
 
-api = Documented(
+api = DocumentedApi(
     title="Weir",
     version="1",
     description="Observe and control an event-processing plant.",

@@ -9,7 +9,7 @@ from django.db import DatabaseError
 
 import queues
 from console import release
-from console.api.request.calls import MAX_REFUSAL, Refused
+from console.api.request.calls import MAX_REFUSAL, RequestRejected
 from console.assistants.tools import OPERATING, Tools
 from console.storage.database_limits import AWAY, TOO_LONG, is_away, is_over_time
 
@@ -58,7 +58,7 @@ def _wrap_tool(method: Callable[..., Any]) -> Callable[..., Any]:
     async def call(**given: Any) -> Any:
         try:
             return await database_sync_to_async(method)(**given)
-        except Refused as error:
+        except RequestRejected as error:
             raise ToolError(str(error)[:MAX_REFUSAL]) from None
         except DatabaseError as error:
             if not (is_over_time(error) or is_away(error)):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from console.api.request.calls import Calls, Refused
+from console.api.request.calls import Calls, RequestRejected
 from console.connections.control_server import LIVE_SECONDS
 
 API = "/api/v1"
@@ -73,7 +73,7 @@ class Tools:
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"
         if key not in _get_states(snapshot):
-            raise Refused(f"name: {key} is unknown; plant_state lists the subjects.")
+            raise RequestRejected(f"name: {key} is unknown; plant_state lists the subjects.")
         loops = snapshot.get("loops", {})
         return {
             "at": snapshot.get("at"),
@@ -92,7 +92,9 @@ class Tools:
         """
         entries = self._list_decisions({"loop": loop}, decisions)
         if not entries:
-            raise Refused(f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects.")
+            raise RequestRejected(
+                f"loop: {loop} has no decisions, or is unknown; plant_state lists the subjects."
+            )
         return {"loop": loop, "decisions": entries}
 
     def search_ledger(
@@ -140,7 +142,7 @@ class Tools:
         The recorded observations do not respond to the changed actions.
         """
         if len(values) > MAX_VALUES:
-            raise Refused(f"values: must have at most {MAX_VALUES} values, not {len(values):,}.")
+            raise RequestRejected(f"values: must have at most {MAX_VALUES} values, not {len(values):,}.")
         number = self._loop_id(loop)
         changed = [f"{name}={value!r}" for name, value in values.items()]
         answer: dict[str, Any] = self._get(f"/loops/{number}/what-if", {"set": changed, "hours": hours})
@@ -169,7 +171,7 @@ class Tools:
         snapshot: dict[str, Any] = self._get("/live")["snapshot"]
         age_seconds = max(0.0, self._clock() - (snapshot.get("at") or 0.0))
         if age_seconds > LIVE_SECONDS:
-            raise Refused(
+            raise RequestRejected(
                 f"plant: last observed {age_seconds:.0f} s ago; its current state is unknown. "
                 "Ask a user to check the observer. The ledger and what_changed still work."
             )
@@ -190,14 +192,14 @@ class Tools:
     def _compute_start(self, hours: float) -> float:
         """Return the Unix time of so many hours ago."""
         if not 0 < hours <= MAX_HOURS:
-            raise Refused(f"hours: must be more than 0 and at most {MAX_HOURS:,} (ten years).")
+            raise RequestRejected(f"hours: must be more than 0 and at most {MAX_HOURS:,} (ten years).")
         return self._clock() - 3_600 * hours
 
     def _loop_id(self, name: str) -> int:
         for loop in self._get("/loops")["loops"]:
             if loop["name"] == name:
                 return int(loop["id"])
-        raise Refused(f"loop: {name} is unknown; plant_state lists the subjects.")
+        raise RequestRejected(f"loop: {name} is unknown; plant_state lists the subjects.")
 
     def _get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._calls.ask("GET", quote(f"{API}{path}"), query)

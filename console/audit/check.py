@@ -18,7 +18,7 @@ from django.db.models import Max, Min
 
 from console.audit import witness
 from console.audit.chain import CONTENT, ORIGIN, is_genuine
-from console.audit.witness import Forged, Head
+from console.audit.witness import ForgedHead, Head
 from console.models import AuditEntry
 from console.storage import append_only
 
@@ -169,7 +169,7 @@ class Checker:
         ):
             try:
                 heads += [head for head in ask() if head is not None]
-            except Forged as error:
+            except ForgedHead as error:
                 findings.append(Finding("forged", 0, str(error)))
             except (redis.RedisError, OSError):
                 continue

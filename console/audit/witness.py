@@ -37,7 +37,7 @@ class Head:
     place: str = ""
 
 
-class Forged(Exception):  # noqa: N818
+class ForgedHead(Exception):  # noqa: N818
     """A statement about the head without a valid seal; its text says where."""
 
 
@@ -108,9 +108,9 @@ def _read(text: str | bytes, place: str) -> Head:
         head = Head(int(document["sequence"]), str(document["digest"]), place)
         seal = str(document["seal"])
     except (ValueError, KeyError, TypeError):
-        raise Forged(f"{place} contains no valid head of the audit log.") from None
+        raise ForgedHead(f"{place} contains no valid head of the audit log.") from None
     if not any(hmac.compare_digest(_seal(head, key), seal) for key in _get_audit_keys()):
-        raise Forged(
+        raise ForgedHead(
             f"{place} contains an audit log head whose signature does not match any key of this console."
         )
     return head

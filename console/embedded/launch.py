@@ -371,7 +371,7 @@ def main(arguments: list[str]) -> int:
             password = preparation.read_password()
         supervisor.start_plant()
         if not wait_for_page(page):
-            say(f"The page is not responding yet; see {data}/logs/web.log")
+            say(f"The console is not responding yet; see {data}/logs/web.log")
         write_address(lock, page.announced)
         announce(page.announced, password)
         archive_classes_later(data)

@@ -18,7 +18,7 @@ def check_whole(data: Path) -> None:
     if (data / RESTORING).exists():
         raise BadInput(
             variables.DATA.name,
-            f"names {data}, where a restore did not finish. Empty the folder and the plant's database and "
+            f"points to {data}, where a restore did not finish. Empty the folder and the plant's database and "
             "servers, then restore again.",
         )
 

@@ -47,7 +47,7 @@ class InFrame(Extension):
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (its name)
         md.treeprocessors.register(Addresses(self._page, self._base), "weir-addresses", 1)
-        md.treeprocessors.register(Wide(), "weir-wide", 0)
+        md.treeprocessors.register(WideTables(), "weir-wide", 0)
         md.postprocessors.register(WideCode(), "weir-wide-code", 0)
 
 
@@ -79,7 +79,7 @@ class WideCode(Postprocessor):
         return text.replace("<pre>", f"{CODE_BOX}<pre>").replace("</pre>", "</pre></div>")
 
 
-class Wide(Treeprocessor):
+class WideTables(Treeprocessor):
     def run(self, root: Element) -> None:
         for parent in list(root.iter()):
             for place, child in enumerate(list(parent)):

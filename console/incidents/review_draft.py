@@ -106,7 +106,7 @@ def _describe_remedies(alert: Alert, data: Path) -> list[str]:
     shown = list(effective[:MAX_ACTIONS])
     rows = [f"- Loop {_escape_line(change.loop.name)}: {_escape_line(change.reason)}" for change in shown]
     if more := effective.count() - len(shown):
-        rows.append(f"- {format_count(more, 'earlier effective action')} of loops")
+        rows.append(f"- {format_count(more, 'earlier effective action')} by loops")
     acted = [change for change in list_changes_during(alert, data, end) if change.kind == "person"]
     rows += [
         f"- {_escape_line(action.by)}: {_escape_line(action.words)} (did it help?)" for action in acted[-3:]

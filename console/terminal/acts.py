@@ -34,7 +34,7 @@ class Act:
 
 def hold(name: str, loop: LoopStatus) -> Act:
     """Return the action that holds a loop for a time."""
-    stays = "the values that it set stay"
+    stays = "the values that it set stay in force"
     if loop.actuator is not None:
         stays = f"its actuator stays at {format_value(loop.actuator)}"
     return Act(

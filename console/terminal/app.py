@@ -11,12 +11,12 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
-from console.api.request.calls import Calls, Refused, Unanswered
+from console.api.request.calls import Calls, NoAnswer, RequestRejected
 from console.pages.frame.frame import list_calling_alerts
 from console.terminal.acts import Act
 from console.terminal.confirm import Confirm
-from console.terminal.freshness import ConnectionState, Seen, describe_connection
-from console.terminal.more import More
+from console.terminal.freshness import ConnectionState, Exchanges, describe_connection
+from console.terminal.more import RowDetails
 from console.terminal.plain_text import build_cell, format_plain_text
 from console.terminal.rows import (
     ACKNOWLEDGE,
@@ -73,7 +73,7 @@ class Top(App[None]):
     def __init__(self, calls: Calls, source: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._calls, self._source, self._clock = calls, format_plain_text(source, 60), clock
-        self.seen = Seen(clock())
+        self.seen = Exchanges(clock())
         self._rows: dict[str, list[TerminalRow]] = {name.name: [] for name in LISTINGS}
         self._is_asking = False
 
@@ -114,23 +114,23 @@ class Top(App[None]):
             seen = before.add_snapshot(snapshot, self._calls.get_unix_time(), self._clock())
             now = compute_plant_time(seen, self._clock())
             rows = {name.name: limit_rows(name.rows(snapshot, now)) for name in LISTINGS}
-        except Refused as error:
+        except RequestRejected as error:
             seen = before.add_error(str(error))
         except Exception as error:  # requested again whatever the answer was
             seen = before.add_error(f"The console's response is not a snapshot ({type(error).__name__}).")
         self.call_from_thread(self._saw, seen, rows)
 
     def _call(self, method: str, path: str, **given: Any) -> Any:
-        """Call the API. Raises `Refused` for any error: the terminal shows it, and tries again."""
+        """Call the API. Raises `RequestRejected` for any error: the terminal shows it, and tries again."""
         close_old_connections()
         try:
             return self._calls.ask(method, path, **given)
-        except Refused:
+        except RequestRejected:
             raise
         except Exception as error:
-            raise Unanswered(f"The console failed ({type(error).__name__}).") from error
+            raise NoAnswer(f"The console failed ({type(error).__name__}).") from error
 
-    def _saw(self, seen: Seen, rows: dict[str, list[TerminalRow]]) -> None:
+    def _saw(self, seen: Exchanges, rows: dict[str, list[TerminalRow]]) -> None:
         self._is_asking = False
         self.seen = seen
         if rows is not self._rows:
@@ -170,10 +170,10 @@ class Top(App[None]):
         end.
         """
         in_force = len(snapshot.overrides) + len(snapshot.hands)
-        words = f" · incidents {len(list_calling_alerts(snapshot))} · in force {in_force}"
+        words = f" · incidents {len(list_calling_alerts(snapshot))} · manual changes {in_force}"
         ends = [override.expires_at for override in snapshot.overrides if override.expires_at is not None]
         return (
-            f"{words}, next ends in {ends_in(min(ends), compute_plant_time(self.seen, self._clock()))}"
+            f"{words}, next expires in {ends_in(min(ends), compute_plant_time(self.seen, self._clock()))}"
             if ends
             else words
         )
@@ -265,14 +265,14 @@ class Top(App[None]):
         row = self._get_selected()
         if row is not None:
             title = " · ".join(row_cell.plain for row_cell in row.cells if row_cell.plain)
-            self.push_screen(More(title, row.details, self._changes_of(row)))
+            self.push_screen(RowDetails(title, row.details, self._changes_of(row)))
 
     def _changes_of(self, row: TerminalRow) -> Callable[[], Any] | None:
         number = row.incident
         return None if number is None else lambda: self._call("GET", f"/api/v1/alerts/{number}/changes")
 
 
-def compute_plant_time(seen: Seen, now: float) -> float:
+def compute_plant_time(seen: Exchanges, now: float) -> float:
     """Return the time by the plant's clock."""
     at = seen.snapshot.at if seen.snapshot is not None else None
     return (at or 0.0) + seen.compute_age(now)

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Static
 
-from console.api.request.calls import Refused, Unanswered
+from console.api.request.calls import NoAnswer, RequestRejected
 from console.terminal.acts import Act
 from console.terminal.plain_text import format_plain_text
 from queues.text.numbers import read_number
@@ -90,9 +90,9 @@ class Confirm(ModalScreen[Act | None]):
     def _ask(self, app: App[Any], why: str, minutes: float | None) -> None:
         try:
             self._send(self.act, why, minutes, self._key)
-        except Unanswered:
+        except NoAnswer:
             app.call_from_thread(self._report_no_answer)
-        except Refused as error:
+        except RequestRejected as error:
             app.call_from_thread(self._report_refusal, str(error))
         else:
             app.call_from_thread(self._confirm)

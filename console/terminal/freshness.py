@@ -11,7 +11,7 @@ DATE_SECONDS = 1.0  # an answer has its time in whole seconds
 
 
 @dataclass(frozen=True)
-class Seen:
+class Exchanges:
     """Requests and answers.
 
     snapshot: the newest; aged_at, age_seconds: its maximum age, and when it was determined; answered_at: the
@@ -25,7 +25,7 @@ class Seen:
     answered_at: float | None = None
     error: str = ""
 
-    def add_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Seen":
+    def add_snapshot(self, snapshot: Snapshot, console_now: float, now: float) -> "Exchanges":
         """Return the state after an answer.
 
         The snapshot's age is at most what the console's clock says, and at most the time since an older one
@@ -40,7 +40,7 @@ class Seen:
                 age = min(age, now - self.answered_at)
         return replace(self, snapshot=snapshot, aged_at=now, age_seconds=age, answered_at=now, error="")
 
-    def add_error(self, error: str) -> "Seen":
+    def add_error(self, error: str) -> "Exchanges":
         """Return the state after a failed call: the snapshot stays, and ages."""
         return replace(self, error=error)
 
@@ -58,7 +58,7 @@ class ConnectionState:
     is_live: bool
 
 
-def describe_connection(seen: Seen, now: float) -> ConnectionState:
+def describe_connection(seen: Exchanges, now: float) -> ConnectionState:
     """Return the state: live only while answers arrive and contain a recent snapshot."""
     if seen.snapshot is None:
         waited = format_value(now - seen.began_at, "age")

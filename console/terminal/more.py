@@ -9,14 +9,14 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from console.api.request.calls import Refused
+from console.api.request.calls import RequestRejected
 from console.display.formats import format_value
 from console.terminal.plain_text import format_plain_text
 
 MAX_CHANGES = 5
 
 
-class More(ModalScreen[None]):
+class RowDetails(ModalScreen[None]):
     """sentences: of the row. changes: requests the changes before an incident; None: it is no incident."""
 
     BINDINGS = [("escape,enter,q", "dismiss", "Back")]
@@ -46,7 +46,7 @@ class More(ModalScreen[None]):
         assert self._changes is not None
         try:
             lines = change_lines(self._changes())
-        except Refused as error:
+        except RequestRejected as error:
             lines = [f"Changes not available: {error}"]
         except (KeyError, TypeError, ValueError, AttributeError):
             lines = ["Changes not available: the console's response is not a list of changes."]

@@ -223,7 +223,7 @@ LISTINGS = (
     TerminalTable("incidents", "Incidents", INCIDENTS, build_incident_rows, "No open incidents."),
     TerminalTable("loops", "Loops", LOOPS, build_loop_rows, "No loops."),
     TerminalTable("queues", "Queues", QUEUES, queue_rows, "No queues."),
-    TerminalTable("force", "In force", FORCE, force_rows, "No manual changes in force."),
+    TerminalTable("force", "Manual changes", FORCE, force_rows, "No manual changes in force."),
 )
 
 

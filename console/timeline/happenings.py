@@ -19,6 +19,7 @@ from console.models import Mark
 from console.timeline.bars import Bar, arrange_in_rows
 from console.timeline.restarts import PLANT, Restart, list_restarts
 from console.timeline.window import Window
+from controllers.framework.reason import format_count
 from queues.nodes.node_state import BUSY
 from workers.alerts.lifecycle.models import Alert
 from workers.models import LedgerEntry, Loop, Override
@@ -117,7 +118,11 @@ def _build_triangle(
     asked = {"law": law, "acted": 1, "from": format_iso_time(ends[0]), "to": format_iso_time(ends[1])}
     told = ", ".join(f"{row['count']} {row['verdict']}" for row in rows)
     return Triangle(
-        share, worst, count, f"{reverse('ledger')}?{urlencode(asked)}", f"{count} decisions: {told}"
+        share,
+        worst,
+        count,
+        f"{reverse('ledger')}?{urlencode(asked)}",
+        f"{format_count(count, 'decision')}: {told}",
     )
 
 

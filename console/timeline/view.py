@@ -71,7 +71,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class PlantAt:
+class PlantMoment:
     """The plant at the time shown: its snapshot (None: missing or unreadable), and its last actions."""
 
     window: Window
@@ -101,13 +101,13 @@ def _build_lane(name: str, title: str, found: NewestBars) -> BarLane:
     return BarLane(name, title, found.bars, found.count)
 
 
-def load_plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantAt:
+def load_plant_at(window: Window, data: Path, newest: Snapshot | None) -> PlantMoment:
     """Return the plant at the time shown; a live window without its own instant shows now."""
     if window.live and window.at is None:
         snapshot = newest
     else:
         snapshot = _load_kept(data, window.shown_at.timestamp())
-    return PlantAt(window, snapshot, happenings.find_last_decision(window.shown_at))
+    return PlantMoment(window, snapshot, happenings.find_last_decision(window.shown_at))
 
 
 def _load_kept(data: Path, at_seconds: float) -> Snapshot | None:

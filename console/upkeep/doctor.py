@@ -27,6 +27,7 @@ from console.embedded.seeding import FIRST_LOGIN
 from console.pages.health import readiness
 from console.storage.append_only import TABLE
 from console.storage.migrations import list_newer_migrations
+from controllers.framework.reason import capitalize
 from queues import environment as variables
 from queues import keys
 from queues.control.acknowledged import COPIES
@@ -167,7 +168,7 @@ def check_nodes() -> Iterator[Symptom]:
         try:
             yield from _check_server(f"node {node.name}", create_connection(node.url))
         except redis.RedisError as error:
-            text = f"node {node.name} is not responding: {error}"
+            text = f"Node {node.name} is not responding: {error}"
             yield Symptom("error", text, "Start it; check its URL, and WEIR_NODE_LOGIN.", f"node {node.name}")
 
 
@@ -193,16 +194,21 @@ def _check_server(name: str, client: redis.Redis) -> Iterator[Symptom]:
     about: Mapping[str, Any] = client.info("all")
     version = str(about.get("valkey_version") or about["redis_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
-        yield Symptom("error", f"{name} runs version {version}.", "Install Valkey or Redis 7 or newer.", name)
+        yield Symptom(
+            "error",
+            f"{capitalize(name)} runs version {version}.",
+            "Install Valkey or Redis 7 or newer.",
+            name,
+        )
     if not about.get("aof_enabled"):
-        text = f"{name} has no append-only file: acknowledged writes can be lost when it stops."
+        text = f"{capitalize(name)} has no append-only file: acknowledged writes can be lost when it stops."
         yield Symptom("error", text, "Start it with appendonly yes.", name)
     elif about.get("aof_last_write_status", "ok") != "ok":
-        text = f"{name} can't write its append-only file; it rejects all writes."
+        text = f"{capitalize(name)} can't write its append-only file; it rejects all writes."
         yield Symptom("error", text, "Check whether the disk of its folder is full or missing.", name)
     if about.get("rdb_last_bgsave_status", "ok") != "ok":
         text = (
-            f"{name} failed to write its last snapshot (RDB); "
+            f"{capitalize(name)} failed to write its last snapshot (RDB); "
             "while snapshots are enabled, it rejects all writes."
         )
         remedy = 'Start it with save "": the append-only file is sufficient. Check the disk of its folder.'
@@ -215,10 +221,10 @@ def _check_memory_limit(name: str, about: Mapping[str, Any]) -> Iterator[Symptom
     """Check its memory limit, how near it is, and what happens at the limit."""
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
-        text = f"{name} drops keys when its memory is full (maxmemory-policy {policy})."
+        text = f"{capitalize(name)} drops keys when its memory is full (maxmemory-policy {policy})."
         yield Symptom("error", text, "Start it with maxmemory-policy noeviction.", name)
     if not about.get("maxmemory"):
-        text = f"{name} has no memory limit: the system may kill it when memory runs out."
+        text = f"{capitalize(name)} has no memory limit: the system may kill it when memory runs out."
         yield Symptom("warning", text, "Start it with a maxmemory below its host's memory.", name)
         return
     # As the server itself calculates it: without the buffers of replicas and of its file.
@@ -237,11 +243,11 @@ def _offset_seconds(client: redis.Redis) -> float:
     return float(seconds + microseconds / 1e6 - (asked + time.time()) / 2)
 
 
-def clock(name: str, ahead_seconds: float) -> Iterator[Symptom]:
+def clock(name: str, ahead_seconds: float, reference: str = "this host") -> Iterator[Symptom]:
     """Check for a clock that is off by more than MAX_CLOCK_SECONDS."""
     if abs(ahead_seconds) > MAX_CLOCK_SECONDS:
         where = "ahead of" if ahead_seconds > 0 else "behind"
-        text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} this host's."
+        text = f"The clock of {name} is {abs(ahead_seconds):.0f} s {where} that of {reference}."
         yield Symptom("error", text, "Synchronize both hosts with NTP (chrony, timesyncd).", name)
 
 
@@ -253,7 +259,7 @@ def check_worker_clocks() -> Iterator[Symptom]:
         yield Symptom("error", text, "Run it with the same version of Weir as the console.", name)
     for name, report in read_host_reports(control()).items():
         if is_at_work(report, seconds):
-            yield from clock(f"worker host {name}", report.ahead_seconds or 0.0)
+            yield from clock(f"worker host {name}", report.ahead_seconds or 0.0, "the control server")
 
 
 def fail_over() -> Iterator[Symptom]:
@@ -281,9 +287,9 @@ def fail_over() -> Iterator[Symptom]:
     if most > len(sentinels.hosts):
         # A majority of those that are named may be a minority of those that exist, which elected another
         # primary.
-        text = f"REDIS_URL names {len(sentinels.hosts)} of {most} sentinels."
+        text = f"REDIS_URL lists {len(sentinels.hosts)} of {most} sentinels."
         yield Symptom(
-            "error", text, ("Name all sentinels in the REDIS_URL of every process."), variables.REDIS_URL.name
+            "error", text, ("List all sentinels in the REDIS_URL of every process."), variables.REDIS_URL.name
         )
 
 

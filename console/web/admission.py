@@ -237,7 +237,7 @@ class _Place:
             ):
                 return
             admission.refused[self.line.name] += 1
-        message = "Too many of your requests are in progress. Wait until they end, then try again."
+        message = "Too many of your requests are in progress. Wait until they finish, then try again."
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
     def wrap_receive(self, receive: Any) -> Any:
@@ -303,5 +303,5 @@ class _Place:
     def build_refusal(self) -> RequestRefused:
         self.admission.refused[self.line.name] += 1
         waiting = len(self.admission.waiting[self.line.name])
-        message = f"The console is overloaded: {waiting} similar requests are waiting. Try again."
+        message = f"The console is overloaded: {waiting} similar requests are waiting. Try again in a moment."
         return RequestRefused(self.line.status, message, retry_after_seconds=1, field="")

@@ -56,7 +56,7 @@ from controllers.concurrency.tcc import Cycle
 from controllers.concurrency.throughput import ThroughputMoments, ThroughputSample
 from controllers.concurrency.trial import Origin, Trial
 from controllers.design.friendliness import compute_minimum_q, compute_minimum_w
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import format_count, format_no_action, format_reason, measure
@@ -340,18 +340,18 @@ def _settle(
     return after, replace(_act(after, "steady", reason, None, now), expected=_build_expectation(memory))
 
 
-def _build_expectation(memory: Memory) -> Expected | None:
+def _build_expectation(memory: Memory) -> Expectation | None:
     """Return the expected effect: more threads for throughput, or fewer for their cost."""
     rest, origin = memory.exploration, memory.origin
     if origin is None or rest.threads == origin.threads:
         return None
     if rest.threads < origin.threads:
         fewer = float(origin.threads - rest.threads)
-        return Expected("threads", "down", fewer, EFFECT_SECONDS, before=float(origin.threads))
+        return Expectation("threads", "down", fewer, EFFECT_SECONDS, before=float(origin.threads))
     gain = rest.steady_per_second - origin.per_second
     if gain <= 0:
         return None
-    return Expected("throughput_per_second", "up", gain, EFFECT_SECONDS, before=origin.per_second)
+    return Expectation("throughput_per_second", "up", gain, EFFECT_SECONDS, before=origin.per_second)
 
 
 def _decide_when_steady(
@@ -361,7 +361,7 @@ def _decide_when_steady(
     exploration.
     """
     if _is_called(memory, seen):
-        why = "another host explores, and hosts that share a resource explore together"
+        why = "another host is exploring, and hosts that share a resource explore together"
         return _explore_again(parameters, memory, now, why, False, seen)
     assert now is not None
     if memory.trial.threads:
@@ -433,7 +433,7 @@ def _judge_trial(
 ) -> tuple[Memory, Decision]:
     rest, tried = memory.exploration, memory.trial.threads
     needed = math.ceil(trial.count_needed_samples(parameters, rest, now))
-    at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} on trial"
+    at = f"{measure(now.throughput_per_second)}/s with {format_count(tried, 'thread')} in the trial"
     if now.samples < needed:
         reason = format_no_action(f"{now.samples} of {needed} samples collected", remarks=[at])
         return memory, Decision(None, reason, _build_terms(memory, now), "samples")

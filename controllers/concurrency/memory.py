@@ -42,7 +42,7 @@ STATE = (
         "refused", "observations", "Consecutive observations of a different pool size.", 0, 0, 1e9, "integer"
     ),
     Parameter("limit", "threads", "Limit of the pool; null: not known.", None, 1, MAX_THREADS, "integer"),
-    Parameter("epoch", "explorations", "Number of the exploration, across all hosts.", 0, 0, 1e9, "integer"),
+    Parameter("epoch", "explorations", "Exploration number, shared by all hosts.", 0, 0, 1e9, "integer"),
     Parameter("followed", "flag", "True: no loop controlled the pool.", False, kind="flag"),
     Parameter(
         "trial",

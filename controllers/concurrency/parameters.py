@@ -64,7 +64,7 @@ PARAMETERS = (
     Parameter(
         "verifications",
         "times",
-        "Maximum times that points off the curve are added to the fit.",
+        "Maximum number of times that points off the curve are added to the fit.",
         2,
         0,
         20,

@@ -142,7 +142,7 @@ def check_sample(document: Mapping[str, Any], where: str) -> None:
         ("squares", math.fsum(sample**2 for sample in largest)),
     ):
         if document[name] < most * (1 - 1e-9):
-            raise BadInput(f"{where}.{name}", f"must be at least {most:g}, the sum over largest")
+            raise BadInput(f"{where}.{name}", f"must be at least {most:g}, the sum computed from largest")
 
 
 def _count_kept(count: int) -> int:

@@ -33,7 +33,7 @@ MAX_FRUITLESS = 1_000
 BEHIND = 1.5
 TRIAL = (
     Parameter(
-        "threads", "threads", "Threads on trial; 0: none.", None, 0, MAX_THREADS, "integer", required=True
+        "threads", "threads", "Threads being tested; 0: none.", None, 0, MAX_THREADS, "integer", required=True
     ),
     Parameter(
         "began_at", "s", "Time in the steady state when the last trial started.", None, 0, 1e15, required=True

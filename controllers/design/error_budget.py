@@ -45,7 +45,7 @@ PAIRS = (
 
 
 @dataclass(frozen=True)
-class Counted:
+class PeriodCounts:
     """Counts of a period: the bad part, the total, and the number of minutes with counts."""
 
     bad: float
@@ -64,7 +64,7 @@ class MinuteCounts:
         self._bad: Floats = np.zeros(minutes)
         self._total: Floats = np.zeros(minutes)
         self._now_minute = now_minute
-        self._ended: dict[int, Counted] = {}  # window → its counts before the current minute
+        self._ended: dict[int, PeriodCounts] = {}  # window → its counts before the current minute
 
     def advance(self, minute: int) -> None:
         """Move to this minute and drop what leaves the window."""
@@ -92,23 +92,23 @@ class MinuteCounts:
         place = minute % self._bad.size
         return float(self._bad[place]), float(self._total[place])
 
-    def sum_newest(self, minutes: int) -> Counted:
+    def sum_newest(self, minutes: int) -> PeriodCounts:
         """Return the sum of the newest minutes, including the current one, limited to the window."""
         minutes = min(minutes, self._bad.size)
         if minutes not in self._ended:
             self._ended[minutes] = self._sum_closed_minutes(minutes)
         ended, (bad, total) = self._ended[minutes], self.get(self._now_minute)
-        return Counted(ended.bad + bad, ended.total + total, ended.minutes + (total > 0))
+        return PeriodCounts(ended.bad + bad, ended.total + total, ended.minutes + (total > 0))
 
-    def _sum_closed_minutes(self, minutes: int) -> Counted:
+    def _sum_closed_minutes(self, minutes: int) -> PeriodCounts:
         """Return the sum without the current minute, which is requested each second and changes once a
         minute.
         """
         places = np.arange(self._now_minute - minutes + 1, self._now_minute) % self._bad.size
         bad, total = self._bad[places], self._total[places]
-        return Counted(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))
+        return PeriodCounts(float(bad.sum()), float(total.sum()), int(np.count_nonzero(total)))
 
-    def sum_window(self) -> Counted:
+    def sum_window(self) -> PeriodCounts:
         """Return the sum of the whole window."""
         return self.sum_newest(self._bad.size)
 
@@ -121,7 +121,7 @@ class MinuteCounts:
         return 0 <= self._now_minute - minute < self._bad.size
 
 
-def compute_burn_rate(counted: Counted, target: float) -> float | None:
+def compute_burn_rate(counted: PeriodCounts, target: float) -> float | None:
     """Return the burn rate, or None if nothing was counted."""
     return counted.bad / counted.total / (1 - target) if counted.total > 0 else None
 
@@ -135,17 +135,17 @@ def pair_rate(counts: MinuteCounts, pair: BurnPair, target: float) -> float | No
     return min(rates[0], rates[1])
 
 
-def compute_allowed(counted: Counted, target: float) -> float:
+def compute_allowed(counted: PeriodCounts, target: float) -> float:
     """Return how much of what was counted may be bad."""
     return (1 - target) * counted.total
 
 
-def compute_window_budget(counted: Counted, target: float, minutes: int) -> float | None:
+def compute_window_budget(counted: PeriodCounts, target: float, minutes: int) -> float | None:
     """Return how much may be bad in the whole window, or None if nothing was counted."""
     return compute_allowed(counted, target) * minutes / counted.minutes if counted.minutes else None
 
 
-def compute_left_share(counted: Counted, target: float) -> float | None:
+def compute_left_share(counted: PeriodCounts, target: float) -> float | None:
     """Return the share of the budget that is left, negative when overspent, or None if nothing was counted."""
     budget = compute_allowed(counted, target)
     return 1 - counted.bad / budget if budget > 0 else None

@@ -174,7 +174,7 @@ def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
     name = max(sizes, key=lambda each: abs(math.log10(sizes[each])))
     return BadInput(
         name,
-        f"is of a size ({sizes[name]:.2g}) at which the gains overflow; use other units",
+        f"has a magnitude of {sizes[name]:.2g}, at which the gains overflow; use other units",
     )
 
 

@@ -118,7 +118,7 @@ def _parse_pole(given: Any, where: str, time: str) -> complex:
         raise BadInput(where, "must be a number, or [re, im] with two finite numbers")
     pole = complex(parts[0], parts[1])
     if time == "discrete" and abs(pole) >= 1:
-        raise BadInput(where, f"must be inside the unit circle, not of size {abs(pole):g}")
+        raise BadInput(where, f"must have an absolute value below 1, not {abs(pole):g}")
     if time == "continuous" and pole.real >= 0:
         raise BadInput(where, f"must have a real part below 0, not {pole.real:g}")
     return pole

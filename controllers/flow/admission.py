@@ -35,7 +35,7 @@ from controllers.design.recursive import (
     follow,
     is_covariance,
 )
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_reason
@@ -432,7 +432,7 @@ def _format_size(size_bytes: float) -> str:
     return f"{size_bytes:,.0f} bytes"
 
 
-def _build_expectation(parameters: Values, gains: Gains, error: float) -> Expected | None:
+def _build_expectation(parameters: Values, gains: Gains, error: float) -> Expectation | None:
     """Return the expected effect: back at the setpoint once the loop has settled; near it, noise hides any
     effect.
     """
@@ -442,7 +442,7 @@ def _build_expectation(parameters: Values, gains: Gains, error: float) -> Expect
     if model is not None:
         samples = _count_settling_samples(model, build_gains(parameters)) or samples
     seconds = samples * parameters["interval_seconds"]
-    return Expected("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
+    return Expectation("free_bytes", "up" if error > 0 else "down", abs(error), seconds)
 
 
 @lru_cache(maxsize=16)

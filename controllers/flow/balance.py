@@ -41,7 +41,7 @@ import numpy.typing as npt
 import scipy
 
 from controllers.design.lqr import design_regulator
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import (
@@ -431,7 +431,7 @@ def _build_decision(
     expected = None
     if spread > max(parameters["resolution_seconds"], WORTH_EXPECTING * mean):
         seconds = EXPECTED_INTERVALS * parameters["interval_seconds"]
-        expected = Expected("response_spread_seconds", "down", spread, seconds)
+        expected = Expectation("response_spread_seconds", "down", spread, seconds)
     return Decision(action, reason, terms, "minimum_share" if limited else None, expected=expected)
 
 

@@ -8,7 +8,7 @@ Json = Any
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expectation:
     """Expected effect of an action: `metric` moves in `direction` by `amount` (its unit) within a time.
 
     `before` is the value to compare with, if that is not the metric at the time of the action.
@@ -34,7 +34,7 @@ class Decision:
     terms: Mapping[str, Json] = field(default_factory=dict)
     limited_by: str | None = None
     raw: float | None = None
-    expected: Expected | None = None
+    expected: Expectation | None = None
 
     def to_json(self) -> dict[str, Json]:
         """Return what `manage.py decide` prints: the four keys of the contract, then raw and expected."""

@@ -135,7 +135,7 @@ STATE = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class ObservationQuality:
     """Quality of the observation: its age (None: unknown), and why it can't be used.
 
     `idle` explains why a valid observation means nothing (for example too little load); nobody has to act on
@@ -164,7 +164,7 @@ class _Actuator:
 
 
 @dataclass(frozen=True)
-class Guarded:
+class GuardedDecision:
     """A decision after the guard, and the resulting states. `value` is that of the actuator (None for laws
     without
     one).
@@ -218,10 +218,10 @@ def decide(
     settings: Values,
     guard_state: Json,
     now_seconds: float,
-    measured: Measured,
+    measured: ObservationQuality,
     manual: Values | None = None,
     applies: bool = True,
-) -> Guarded:
+) -> GuardedDecision:
     """Ask the law (or, in manual mode, take the person's action) and guard the answer.
 
     A person's action passes the same guard: nobody acts on a stale measurement or outside the range.
@@ -229,7 +229,7 @@ def decide(
     False for advice and after a failure; then the states are those after nothing was done.
     """
     if (held := _check_measurement(settings, measured)) is not None:
-        return Guarded(state, guard_state, held, None, asked=False)
+        return GuardedDecision(state, guard_state, held, None, asked=False)
     actuator = _Actuator.read(law, parameters, observation)
     if actuator.observed is not None:
         guard_state = {**guard_state, "value": actuator.observed}
@@ -253,7 +253,7 @@ def decide(
         **_record_spending(actuator, settings, guard_state, done, purse, measured.unit_cost),
     }
     value = _compute_applied_value(actuator, decision, guard_state["value"])
-    return Guarded(after, clip_values(STATE, next_state), decision, value)
+    return GuardedDecision(after, clip_values(STATE, next_state), decision, value)
 
 
 def decide_manually(law: Law, manual: Values) -> Decision:
@@ -268,7 +268,7 @@ def decide_manually(law: Law, manual: Values) -> Decision:
     return Decision(dict(manual), reason, {**manual, "manual": dict(manual)}, raw=value)
 
 
-def _check_measurement(settings: Values, measured: Measured) -> Decision | None:
+def _check_measurement(settings: Values, measured: ObservationQuality) -> Decision | None:
     limit, age = settings["stale_seconds"], measured.age_seconds
     terms = {"age_seconds": age, "stale_seconds": limit}
     if measured.invalid is not None:

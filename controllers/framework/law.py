@@ -151,7 +151,7 @@ class Remedy:
 
 
 @runtime_checkable
-class Remedial(Protocol):
+class RemedyLaw(Protocol):
     """A law whose loops the remedy ladder waits for before it engages the next level."""
 
     @property
@@ -172,7 +172,7 @@ class Ranked(Protocol):
 
 def find_remedy(law: Law | None) -> Remedy | None:
     """Return the remedy, or None for a law that is no remedy or no longer exists."""
-    return law.remedy if isinstance(law, Remedial) else None
+    return law.remedy if isinstance(law, RemedyLaw) else None
 
 
 def observe_value_in_force(law: Law, parameters: Values, observation: Values) -> float | None:

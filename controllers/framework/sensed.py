@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 
 Counters = Mapping[str, float]
 
@@ -14,7 +14,7 @@ class Measurement:
     """An observation in the law's terms, its quality, and the counters for the next one."""
 
     observation: dict[str, Any]
-    measured: Measured
+    measured: ObservationQuality
     counters: dict[str, float]
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter, check_range
 from controllers.framework.reason import NO_ACTION, format_count, format_names, format_reason
@@ -81,8 +81,10 @@ PARAMETERS = (
         0,
         1,
     ),
-    Parameter("missed_cost", "times its work", "Cost of a late event.", 8.0, 0, 1e6),
-    Parameter("deadline_seconds", "s", "Wait after which an event has failed.", 60.0, 1e-3, 1e6),
+    Parameter("missed_cost", "multiple of its work", "Cost of a late event.", 8.0, 0, 1e6),
+    Parameter(
+        "deadline_seconds", "s", "Waiting time after which an event counts as failed.", 60.0, 1e-3, 1e6
+    ),
     Parameter("window_seconds", "s", "Length of a forecast window.", 60.0, 1e-3, 1e7),
     Parameter(
         "interval_seconds", "s", "Time between decisions; tasks change no more often.", 60.0, 1e-3, 1e7
@@ -123,7 +125,7 @@ OBSERVATION = (
     Parameter(
         "failed_per_second",
         "events/s",
-        "Failed events that return; null: not measured.",
+        "Failed events that are sent again; null: not measured.",
         None,
         0,
         1e12,
@@ -198,7 +200,9 @@ MEMORY = (
         1e12,
     ),
     Parameter("blocked_tasks", "tasks", "Tasks when blocked, or null.", None, 1, MAX_TASKS, "integer"),
-    Parameter("expected", "gain", "Expectation of the last rescale, or null.", kind="object", items=EXPECTED),
+    Parameter(
+        "expected", "gain", "Expected result of the last rescale, or null.", kind="object", items=EXPECTED
+    ),
 )
 STATE = (
     Parameter(
@@ -227,7 +231,7 @@ MIN_SEEN = 1e-9
 MIN_SHARE, MAX_SHARE = 1e-9, 1e9
 
 
-class ParallelismJoint:
+class JointParallelism:
     """All operators of the paths, over a horizon; see the module."""
 
     name = "parallelism_joint"
@@ -285,7 +289,7 @@ class ParallelismJoint:
         return next_state, _build_decision(parameters, observation, known, needs, plan, verdicts)
 
 
-LAW: Law = ParallelismJoint()
+LAW: Law = JointParallelism()
 
 
 def _plan_tasks(
@@ -514,13 +518,13 @@ def _build_decision(
 
 def _build_expectation(
     parameters: Values, before: Mapping[str, int], tasks: Mapping[str, int], capacity: float, now: float
-) -> Expected:
+) -> Expectation:
     """Return the expected effect: more capacity if that is the purpose, otherwise the tasks themselves."""
     within = parameters["interval_seconds"] / 2
     if capacity >= now * (1 + NOTABLE):
-        return Expected("capacity_per_second", "up", capacity - now, within)
+        return Expectation("capacity_per_second", "up", capacity - now, within)
     change = sum(tasks.values()) - sum(before.values())
-    return Expected("tasks", "up" if change > 0 else "down", float(abs(change)), within)
+    return Expectation("tasks", "up" if change > 0 else "down", float(abs(change)), within)
 
 
 def _explain_maximum(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:

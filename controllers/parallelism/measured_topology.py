@@ -86,7 +86,7 @@ DOCUMENT = (
     Parameter("at", "s since 1970", "Time of the measurement.", None, 0, LATEST_SECONDS, required=True),
     Parameter("window_seconds", "s", "Window of the counts.", None, 1e-3, 1e9, required=True),
     Parameter("holder", "name", "Client that sets tasks over the API; null: none.", None, kind="text"),
-    Parameter("held_until", "s since 1970", "Expiry of the control unless renewed.", None, 0, LATEST_SECONDS),
+    Parameter("held_until", "s since 1970", "Expiry of control unless renewed.", None, 0, LATEST_SECONDS),
     Parameter("operators", "by name", "All operators.", None, kind="map", required=True,
               items=(Parameter("operator", "operator", "One operator.", kind="object", items=_OPERATOR),)),
     Parameter("links", "links", "Links between operators.", (), kind="rows", items=_LINK),

@@ -100,7 +100,7 @@ OBSERVATION = (
 )
 
 
-class ParallelismQueueing:
+class QueueingParallelism:
     """Fewest tasks within the bound; see the module for bottlenecks and bounds that can't be kept."""
 
     name = "parallelism_queueing"
@@ -136,7 +136,7 @@ class ParallelismQueueing:
         return state, _build_decision(parameters, operators, paths)
 
 
-LAW: Law = ParallelismQueueing()
+LAW: Law = QueueingParallelism()
 
 
 def _build_limited_operator(parameters: Values, name: str, row: Mapping[str, Any]) -> QueueingOperator:
@@ -198,8 +198,8 @@ def _cause(parameters: Values, operators: Mapping[str, QueueingOperator], paths:
     if busy:
         be, get = ("is a bottleneck", "gets") if len(busy) == 1 else ("are bottlenecks", "get")
         words = f"{format_names(busy)} {be} (utilization ≥ {threshold:g}) and {get} twice the tasks"
-        return f"{words}; the other operators get the fewest tasks that keep the bound of {bound}"
-    which = "the path keeps" if len(paths) == 1 else "all paths keep"
+        return f"{words}; the other operators get the fewest tasks that meet the bound of {bound}"
+    which = "the path meets" if len(paths) == 1 else "all paths meet"
     return f"these are the fewest tasks with which {which} the bound of {bound}"
 
 
@@ -230,9 +230,8 @@ def _explain_shortage(
             enough = (spent + wait_seconds) / parameters["batching_share"]
             suffices += f", or a bound of {enough:.4g} s would"
     most = max(operators[name].maximum for name in path.operators)
-    return (
-        f"{stages} can't keep {bound:g} s with at most {format_count(most, 'task')} per operator; {suffices}"
-    )
+    allowed = f"at most {format_count(most, 'task')} per operator"
+    return f"{stages} can't meet the bound of {bound:g} s with {allowed}; {suffices}"
 
 
 def _find_sufficient_maximum(operators: Mapping[str, QueueingOperator], path: Path) -> int | None:

@@ -84,7 +84,7 @@ def allocate_fewest_tasks(operators: Mapping[str, QueueingOperator], paths: Sequ
     if len(paths) == 1:
         return tasks | _on_one_path(operators, paths[0])
     there = [operators[name] for name in dict.fromkeys(name for path in paths for name in path.operators)]
-    joint = _Joint.build(there, paths)
+    joint = _JointProblem.build(there, paths)
     joint.fill()
     while joint.drop(joint.tasks) or (len(there) <= SWAPPED and joint.swap()):
         pass
@@ -159,7 +159,7 @@ def _compute_gain(operator: QueueingOperator, tasks: int) -> float:
 
 
 @dataclass
-class _Joint:
+class _JointProblem:
     """Several paths over operators as arrays; `on` is paths by operators, `tasks` the current allocation."""
 
     columns: _Columns
@@ -168,7 +168,7 @@ class _Joint:
     tasks: Floats
 
     @classmethod
-    def build(cls, operators: Sequence[QueueingOperator], paths: Sequence[Path]) -> "_Joint":
+    def build(cls, operators: Sequence[QueueingOperator], paths: Sequence[Path]) -> "_JointProblem":
         columns = _Columns.build(operators)
         on = np.asarray(
             [[operator.name in path.operators for operator in operators] for path in paths], dtype=float

@@ -70,20 +70,20 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Absent:
+class AbsentSymbol:
     """No event that satisfies the symbol, until the next step takes an event or the window ends."""
 
     symbol: Symbol
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenItem:
     """Events of the item that are taken but left out of the match."""
 
     item: "Item"
 
 
-Item = Symbol | Sequence | Conjunction | Choice | Repeat | Absent | Hidden
+Item = Symbol | Sequence | Conjunction | Choice | Repeat | AbsentSymbol | HiddenItem
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def render(item: Item) -> str:
     match item:
         case Symbol(name):
             return name
-        case Absent(symbol):
+        case AbsentSymbol(symbol):
             return f"NOT {symbol.name}"
-        case Hidden(part):
+        case HiddenItem(part):
             return f"{{- {render(part)} -}}"
         case Repeat(part, least, most, greedy):
             counts = f"{least}" if least == most else f"{least},{'' if most is None else most}"
@@ -144,7 +144,7 @@ def iterate_symbol_names(item: Item) -> Iterator[str]:
         case Sequence(items) | Conjunction(items) | Choice(items):
             for part in items:
                 yield from iterate_symbol_names(part)
-        case Repeat(part, _, _, _) | Hidden(part) | Absent(part):
+        case Repeat(part, _, _, _) | HiddenItem(part) | AbsentSymbol(part):
             yield from iterate_symbol_names(part)
 
 
@@ -163,12 +163,12 @@ def iterate_symbols(item: Item) -> Iterator[str]:
 def iterate_forbidden_symbols(item: Item) -> Iterator[str]:
     """Yield the names of the symbols that a NOT forbids."""
     match item:
-        case Absent(symbol):
+        case AbsentSymbol(symbol):
             yield symbol.name
         case Sequence(items) | Conjunction(items) | Choice(items):
             for part in items:
                 yield from iterate_forbidden_symbols(part)
-        case Repeat(part, _, _, _) | Hidden(part):
+        case Repeat(part, _, _, _) | HiddenItem(part):
             yield from iterate_forbidden_symbols(part)
 
 
@@ -183,16 +183,16 @@ def count_minimum_events(item: Item) -> int:
             return min(count_minimum_events(part) for part in items)
         case Repeat(part, least, _, _):
             return least * count_minimum_events(part)
-        case Hidden(part):
+        case HiddenItem(part):
             return count_minimum_events(part)
-        case Absent():
+        case AbsentSymbol():
             return 0
 
 
 def check(item: Item, field: str, inside: str = "") -> None:
     """Raise `BadInput` for a well-formed pattern that can never match or never be decided."""
     match item:
-        case Absent(symbol):
+        case AbsentSymbol(symbol):
             if inside != "SEQ":
                 raise BadInput(field, f"NOT {symbol.name} is allowed only between the steps of a SEQ")
         case Sequence(items):
@@ -202,7 +202,7 @@ def check(item: Item, field: str, inside: str = "") -> None:
         case Conjunction(items) | Choice(items):
             for part in items:
                 check(part, field, "AND" if isinstance(item, Conjunction) else "OR")
-        case Repeat(part, _, _, _) | Hidden(part):
+        case Repeat(part, _, _, _) | HiddenItem(part):
             check(part, field, "quantified")
 
 
@@ -232,7 +232,7 @@ def _compute_max_repeats(item: Item) -> int:
             return max((_compute_max_repeats(part) for part in items), default=1)
         case Repeat(part, least, most, _):
             return max(least, most or 0, 1) * _compute_max_repeats(part)
-        case Hidden(part):
+        case HiddenItem(part):
             return _compute_max_repeats(part)
     return 1
 
@@ -245,20 +245,20 @@ def _count_alternatives(item: Item) -> int:
             return len(items) + sum(_count_alternatives(part) for part in items)
         case Repeat(part, least, _, _):
             return max(least, 1) * _count_alternatives(part)
-        case Hidden(part):
+        case HiddenItem(part):
             return _count_alternatives(part)
     return 0
 
 
 def _check_absences(items: tuple[Item, ...], field: str) -> None:
-    if isinstance(items[0], Absent):
+    if isinstance(items[0], AbsentSymbol):
         raise BadInput(
             field,
             f"NOT {items[0].symbol.name} needs a step before it, because the time of NOT starts at that step",
         )
     absent: set[str] = set()
     for item in items:
-        if isinstance(item, Absent):
+        if isinstance(item, AbsentSymbol):
             absent.add(item.symbol.name)
             continue
         only = item.item if isinstance(item, Repeat) and item.least else item
@@ -308,7 +308,7 @@ class _Reader:
 
     def _read_primary(self, depth: int) -> Item:
         if self._skip("{-"):
-            hidden = Hidden(self._read_item(depth + 1))
+            hidden = HiddenItem(self._read_item(depth + 1))
             self._expect("-}")
             return hidden
         name = self._token
@@ -330,7 +330,7 @@ class _Reader:
         self._advance()
         if self._token in ("+", "*", "?", "{"):
             self._refuse(f"NOT {name} can't have a quantifier, because it already forbids every such event")
-        return Absent(Symbol(name))
+        return AbsentSymbol(Symbol(name))
 
     def _group(self, name: str, depth: int) -> Item:
         self._expect("(")
@@ -349,7 +349,7 @@ class _Reader:
     def _read_quantified(self, item: Item) -> Item:
         if isinstance(item, Repeat):
             self._refuse("a second quantifier is not allowed; enclose the first one in SEQ(…)")
-        if isinstance(item, Absent):
+        if isinstance(item, AbsentSymbol):
             self._refuse("NOT can't have a quantifier")
         least, most = self._parse_counts()
         greedy = not self._skip("?")

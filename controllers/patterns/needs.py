@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from controllers.patterns import expression
-from controllers.patterns.expression import Absent, Choice, Hidden, Item, Repeat, Symbol
+from controllers.patterns.expression import AbsentSymbol, Choice, HiddenItem, Item, Repeat, Symbol
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def _compute_needs(item: Item) -> Needs:
     match item:
         case Symbol(name):
             return Needs({name: 1})
-        case Absent():
+        case AbsentSymbol():
             return Needs({})
-        case Hidden(part):
+        case HiddenItem(part):
             return _compute_needs(part)
         case Repeat(part, least, _, _):
             once = _compute_needs(part)

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import (
@@ -243,7 +243,7 @@ def check_thresholds(parameters: Values) -> None:
 
 
 @dataclass(frozen=True)
-class _Recent:
+class _RecentMove:
     """A move that was decided `age` decisions ago."""
 
     queue: str
@@ -298,7 +298,9 @@ class Rebalancing:
     def decide(self, parameters: Values, state: Json, observation: Values) -> tuple[Json, Decision]:
         """Return the cheapest moves that reach the goal; no action if it is reached."""
         allocation = _allocation(parameters, observation)
-        recent = [_Recent(move["queue"], move["from"], move["to"], move["age"]) for move in state["recent"]]
+        recent = [
+            _RecentMove(move["queue"], move["from"], move["to"], move["age"]) for move in state["recent"]
+        ]
         search = _search(parameters, allocation, recent)
         result = relocation.find(allocation, search)
         named = allocation.name_moves(result.moves)
@@ -317,7 +319,7 @@ def _allocation(parameters: Values, observation: Values) -> Allocation:
     return replace(allocation, idle=np.zeros_like(allocation.idle))
 
 
-def _search(parameters: Values, allocation: Allocation, recent: Sequence[_Recent]) -> relocation.Search:
+def _search(parameters: Values, allocation: Allocation, recent: Sequence[_RecentMove]) -> relocation.Search:
     return relocation.Search(
         MoveRules(int(parameters["minimum_points"]), _list_undoing_moves(allocation, recent)),
         _compute_limits(parameters, allocation),
@@ -337,7 +339,9 @@ def _compute_limits(parameters: Values, allocation: Allocation) -> Floats:
     return allocation.capacity * max(float(parameters["band"]) * mean, 1e-12)
 
 
-def _list_undoing_moves(allocation: Allocation, recent: Sequence[_Recent]) -> frozenset[tuple[int, int, int]]:
+def _list_undoing_moves(
+    allocation: Allocation, recent: Sequence[_RecentMove]
+) -> frozenset[tuple[int, int, int]]:
     """Return the moves that would undo a recent move.
 
     A drained node may send points back, because it has to be emptied.
@@ -350,10 +354,10 @@ def _list_undoing_moves(allocation: Allocation, recent: Sequence[_Recent]) -> fr
 
 
 def _remember(
-    parameters: Values, recent: Sequence[_Recent], named: Sequence[Mapping[str, Any]]
-) -> list[_Recent]:
-    older = [_Recent(move.queue, move.source, move.target, move.age + 1) for move in recent]
-    newest = [_Recent(move["queue"], move["from"], move["to"], NEWEST) for move in named]
+    parameters: Values, recent: Sequence[_RecentMove], named: Sequence[Mapping[str, Any]]
+) -> list[_RecentMove]:
+    older = [_RecentMove(move.queue, move.source, move.target, move.age + 1) for move in recent]
+    newest = [_RecentMove(move["queue"], move["from"], move["to"], NEWEST) for move in named]
     return [move for move in older + newest if move.age <= parameters["return_decisions"]]
 
 
@@ -373,7 +377,7 @@ def _build_decision(
         return Decision(None, reason, terms, limited_by)
     loads = {"load_before": terms["load_before"], "load_after": terms["load_after"]}
     gain = terms["worst_before"] - terms["worst_after"]
-    expected = Expected("worst_utilisation", "down", gain, 60.0) if gain > 0 else None
+    expected = Expectation("worst_utilisation", "down", gain, 60.0) if gain > 0 else None
     return Decision({"moves": named, **loads}, reason, terms, limited_by, expected=expected)
 
 

@@ -97,7 +97,7 @@ PARAMETERS = (
     Parameter(
         "lost_decisions",
         "decisions",
-        "Number of decisions in a row after which an OFFLINE node is lost.",
+        "Number of decisions in a row after which an OFFLINE node counts as lost.",
         2,
         1,
         1_000,

@@ -11,7 +11,7 @@ from controllers.framework.parameter import Parameter
 from controllers.patterns.application import ArrangedPatterns, Floats, OperatorPattern, arrange
 from controllers.patterns.needs import Needs, needs_of
 from controllers.shedding.budgets import BUDGET_SECONDS, BUDGETS, compute_allowed_per_second
-from controllers.shedding.latency_bound import Waiting
+from controllers.shedding.latency_bound import WaitingTimeModel
 from queues.errors import BadInput
 
 ALL_SINKS = "sinks"
@@ -20,7 +20,7 @@ PARAMETERS = (
     Parameter(
         "perspective",
         "choice",
-        "global: maximize what reaches the sinks. local: maximize the output of the bottleneck.",
+        "global: maximize the output at the sinks. local: maximize the output of the bottleneck.",
         "global",
         kind="choice",
         choices=("global", "local"),
@@ -98,7 +98,12 @@ PATTERN = (
     Parameter("seconds", "s", "Processing time of an event.", maximum=86_400, required=True),
     Parameter("outputs", "events per match", "Number of events that a match emits.", 1.0, 0, 1e9),
     Parameter(
-        "correction", "share", "Measured output over the output that the selectivity predicts.", 1.0, 0, 1e3
+        "correction",
+        "share",
+        "Measured output divided by the output that the selectivity predicts.",
+        1.0,
+        0,
+        1e3,
     ),
     Parameter("limit", "events/s", "Maximum output. Default: no limit.", None, 0, 1e15),
     Parameter(
@@ -188,10 +193,12 @@ class SheddingInputs:
         return float(self.parameters["service_cv2"] if measured is None else measured)
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingTimeModel:
         """Return the model of the time that events spend in an operator."""
         observation = self.observation
-        return Waiting(self.service_cv2, observation["batch_seconds"], observation["elsewhere_seconds"])
+        return WaitingTimeModel(
+            self.service_cv2, observation["batch_seconds"], observation["elsewhere_seconds"]
+        )
 
     @property
     def sinks(self) -> Mapping[str, float]:
@@ -276,5 +283,6 @@ def check_rates(application: ArrangedPatterns, observation: Values, where: str) 
             makers = ", ".join(pattern.name for pattern in application.emitters[symbol])
             raise BadInput(
                 f"{where}.arrivals.{operator}.{symbol}",
-                f"contradicts {makers}, which emits {symbol}; give only rates of types from outside",
+                f"contradicts {makers}, which emits {symbol}; "
+                "give rates only for types that arrive from outside",
             )

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
@@ -399,10 +399,10 @@ def _remark(parameters: Values, observation: Values) -> str:
     )
 
 
-def _build_expectation(parameters: Values, observation: Values) -> Expected | None:
+def _build_expectation(parameters: Values, observation: Values) -> Expectation | None:
     """Return the expected decrease of the backlog to its bound."""
     late = observation["backlog_seconds"] - parameters["backlog_bound_seconds"]
-    return Expected("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
+    return Expectation("wait_seconds", "down", round(late, 6), EFFECT_SECONDS) if late > 0 else None
 
 
 def _build_action(rung: int, unmet: float) -> dict[str, Json]:

@@ -36,7 +36,7 @@ COVERED_CV2 = (
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingTimeModel:
     """A model of the time that events take: by their service, or by the fixed cost of a batch, plus other
     times.
 

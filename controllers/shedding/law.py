@@ -21,7 +21,7 @@ allow, even if the bound is exceeded.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Values
 from controllers.framework.parameter import Parameter
 from controllers.framework.reason import format_no_action, format_number, format_percent, format_reason
@@ -224,7 +224,7 @@ def _refuse_infeasible(inputs: SheddingInputs, operator: str) -> None:
     if takes and bound < least:
         raise InfeasibleError(
             f"the latency bound of {bound:g} s at {operator} is {least - bound:.3g} s below the {least:g} s "
-            f"that an event takes, so shedding can't keep it; set latency_bound_seconds above {least:g} s"
+            f"that an event takes, so shedding can't meet it; set latency_bound_seconds above {least:g} s"
         )
 
 
@@ -270,7 +270,7 @@ def _budget_words(inputs: SheddingInputs, limit: str | None) -> list[str]:
     )
 
 
-def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) -> Expected | None:
+def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) -> Expectation | None:
     """Return the expected change of the shed share, or None if it is within the noise."""
     if decision.action is None:
         return None
@@ -278,7 +278,7 @@ def _build_expectation(inputs: SheddingInputs, state: Json, decision: Decision) 
     change = work_shed(inputs, decision.action["shed"])["work_shed"] - before
     if abs(change) < WORTH_EXPECTING:
         return None
-    return Expected("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
+    return Expectation("shed_share", "up" if change > 0 else "down", round(abs(change), 6), EFFECT_SECONDS)
 
 
 def compute_sink_value(inputs: SheddingInputs, emitted: Mapping[str, float]) -> float:

@@ -67,7 +67,7 @@ SETTINGS = (
     Parameter("valley", "share of the peak", "Load half a day before the peak.", 0.5, 0, 1),
     Parameter("noise", "share of the rate", "Standard deviation of the rate per minute.", 0.05, 0, 1),
     Parameter("leaving", "share per hour", "Nodes that are drained and replaced.", 0.02, 0, 1),
-    Parameter("failing", "share per hour", "Nodes that stop at once and are replaced.", 0.002, 0, 1),
+    Parameter("failing", "share per hour", "Nodes that stop without a drain and are replaced.", 0.002, 0, 1),
 )
 
 

@@ -105,7 +105,7 @@ def get_table_row(p: float) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
-class Explored:
+class ExplorationResult:
     """The threads at which a law first became steady, and its configurations until then and in the next
     cycle.
     """
@@ -116,7 +116,7 @@ class Explored:
     series: Floats
 
 
-def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
+def explore(method: str, yields: Callable[[int], float], p: float) -> ExplorationResult:
     """Run a law of Weir on a curve until it has been steady twice."""
     law, (share, q, w) = Concurrency(), get_table_row(p)
     parameters = {parameter.name: parameter.default for parameter in law.parameters} | {
@@ -140,10 +140,10 @@ def explore(method: str, yields: Callable[[int], float], p: float) -> Explored:
             rests.append((machine["threads"], machine["steps"]))
         threads = threads if decision.action is None else int(decision.action["threads"])
     (first, cold), (_, warm) = rests
-    return Explored(first, cold, warm - cold, np.asarray(path, dtype=float))
+    return ExplorationResult(first, cold, warm - cold, np.asarray(path, dtype=float))
 
 
-def follow(rival: str, network: ClosedNetwork) -> Explored:
+def follow(rival: str, network: ClosedNetwork) -> ExplorationResult:
     """Run a baseline until its threads stay the same."""
     limit, path = Limit(), list[int]()
     while len(path) < MAX_STEPS:
@@ -156,7 +156,9 @@ def follow(rival: str, network: ClosedNetwork) -> Explored:
             limit, LimitStep(threads, rate, threads / rate, network.least_seconds, network.idle_seconds)
         )
     steps = len(path) if len(path) == MAX_STEPS else max(1, len(path) - SETTLED)
-    return Explored(round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float))
+    return ExplorationResult(
+        round(float(np.median(path[-SETTLED:]))), steps, None, np.asarray(path, dtype=float)
+    )
 
 
 def compute_contended_share(method: str, network: ClosedNetwork, p: float, others: int) -> float:

@@ -122,7 +122,7 @@ class SparksLaw:
         return seen.available if rate is None else rate * SAMPLE_SECONDS
 
 
-class Uncontrolled:
+class FullAdmission:
     """Admission of all available events."""
 
     def admit(self, seen: SeenSample) -> float:
@@ -134,7 +134,7 @@ def build_regulator(law: str, delay: int) -> FlowRegulator:
     if law == "spark-pid":
         return SparksLaw()
     if law == "uncontrolled":
-        return Uncontrolled()
+        return FullAdmission()
     if law == "adaptive":
         return ShippedFlow("i-p", "adaptive", delay)
     return ShippedFlow(law, "fixed", delay)

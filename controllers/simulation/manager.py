@@ -58,7 +58,7 @@ SETTINGS = (
 )
 
 
-class Managed(Protocol):
+class ManagedPool(Protocol):
     """A manager, which decides every `interval_seconds`; `under_way` workers were started before."""
 
     interval_seconds: int
@@ -109,7 +109,7 @@ class StaticWorkers:
         return count
 
 
-def build_manager(law: str, settings: Mapping[str, Any]) -> Managed:
+def build_manager(law: str, settings: Mapping[str, Any]) -> ManagedPool:
     """Return the manager by the law's name."""
     if law == "static":
         return StaticWorkers(settings)
@@ -139,7 +139,7 @@ class _Tally:
     left: float = 0.0
 
 
-def simulate(who: Managed, inflow: Floats, events_per_worker: int) -> _Tally:
+def simulate(who: ManagedPool, inflow: Floats, events_per_worker: int) -> _Tally:
     """Let events arrive every second; at each evaluation, the workers of the previous one run first."""
     tally = _Tally(np.zeros(len(inflow)), np.zeros(len(inflow)))
     queue, submitted, every = 0.0, who.under_way, who.interval_seconds

@@ -27,7 +27,7 @@ from controllers.framework.law import Values
 from controllers.simulation.manager import (
     THESIS,
     THESIS_INTERVAL_SECONDS,
-    Managed,
+    ManagedPool,
     ShippedManager,
     StaticWorkers,
     compute_event_ages,
@@ -79,7 +79,7 @@ def replay(
     interval = max(1, round(values["interval_seconds"]))
     manager = _create_manager(values, inflow, interval, who)
     done = simulate(
-        manager if hold_seconds is None else _Interrupted(manager, hold_seconds),
+        manager if hold_seconds is None else _InterruptedManager(manager, hold_seconds),
         inflow,
         int(values["events_per_worker"]),
     )
@@ -88,7 +88,7 @@ def replay(
     return ReplayedTimeRange(float(done.ran.sum()) + done.left, float(late.sum()), float(over.sum()))
 
 
-def _create_manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> Managed:
+def _create_manager(values: Mapping[str, Any], inflow: Floats, interval: int, who: str) -> ManagedPool:
     if who == "static":
         return StaticWorkers({**values, "max_rate": float(inflow.max(initial=0.0))})
     if who == "thesis":
@@ -99,10 +99,10 @@ def _create_manager(values: Mapping[str, Any], inflow: Floats, interval: int, wh
     return ShippedManager(values, interval, {**values, "lead_seconds": float(interval)})
 
 
-class _Interrupted:
+class _InterruptedManager:
     """A manager that makes no decisions in some seconds; its state doesn't change in them."""
 
-    def __init__(self, manager: Managed, hold_seconds: Seconds) -> None:
+    def __init__(self, manager: ManagedPool, hold_seconds: Seconds) -> None:
         self._manager, self._held = manager, hold_seconds
         self.interval_seconds, self.under_way = manager.interval_seconds, manager.under_way
         self._second = 0

@@ -94,7 +94,7 @@ PATTERNS = (
 
 
 @dataclass
-class Smoothed:
+class ExponentialMeans:
     """Exponential means of several numbers over `SMOOTHING_SECONDS`; the first values are plain means."""
 
     interval_seconds: float
@@ -116,7 +116,7 @@ class Smoothed:
         return self.values.get(name, 0.0) / below if below > 0 else otherwise
 
 
-class Controlled:
+class ControlledShedding:
     """A law with its measurements: it gives a table at each interval and then receives the result."""
 
     def __init__(self, law: str, settings: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Controlled:
             "spare": "admit",
         }
         self.state: Any = self.law.build_initial_state(self.parameters)
-        self.seen = Smoothed(settings["interval_seconds"])
+        self.seen = ExponentialMeans(settings["interval_seconds"])
         self.expected = math.nan  # nothing is promised before the first table
         self.promised: list[float] = []
         self.table: Table = SHEDDERS["none"](self._measure())
@@ -261,19 +261,19 @@ class MatchingOperator:
 
 
 @dataclass(frozen=True)
-class Passed:
+class RunSummary:
     """The result of O2 over the whole run: service of each event, and the times of Q21 and Q22."""
 
     service: Floats
     matches: dict[str, Floats]
 
 
-def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | None) -> Passed:
+def pass_through(stream: Stream, settings: Mapping[str, Any], who: ControlledShedding | None) -> RunSummary:
     """Run O2 with a law's shedder, or without shedding and limits."""
     operator = MatchingOperator(settings["window_seconds"], bool(settings["state_aware"]) and who is not None)
     service, kept_times = np.zeros(len(stream.times)), {name: list[Floats]() for name in TAKES}
     reading = settings["reading_percent"] / 100 if operator.aware else 0.0
-    joins = Joins(settings["window_seconds"])
+    joins = JoinMeasurement(settings["window_seconds"])
     every = float(settings["interval_seconds"])
     edges = np.searchsorted(stream.times, np.arange(0, stream.seconds + every, every))
     for number, (start, end) in enumerate(pairwise(edges)):
@@ -302,10 +302,10 @@ def pass_through(stream: Stream, settings: Mapping[str, Any], who: Controlled | 
             )
             seen |= {"events": float(end - start), "service": float(service[part].sum())}
             who.seen.add(seen | {"service²": float((service[part] ** 2).sum())})
-    return Passed(service, {name: np.concatenate(parts) for name, parts in kept_times.items()})
+    return RunSummary(service, {name: np.concatenate(parts) for name, parts in kept_times.items()})
 
 
-class Joins:
+class JoinMeasurement:
     """O3 and O4, measured while the law runs."""
 
     def __init__(self, window_seconds: float) -> None:
@@ -358,7 +358,7 @@ def run(law: str, settings: Mapping[str, Any], seed: int, trace: Floats | None) 
     stream, possible = _build_unshed_stream(
         tuple(settings.items()), seed, None if trace is None else tuple(trace)
     )
-    who = Controlled(law, settings)
+    who = ControlledShedding(law, settings)
     passed = pass_through(stream, settings, who)
     left = compute_departures(stream.times, passed.service)
     window = float(settings["window_seconds"])
@@ -401,7 +401,7 @@ def _build_unshed_stream(
     )
 
 
-def _count_until_end(stream: Stream, passed: Passed, left: Floats) -> dict[str, Floats]:
+def _count_until_end(stream: Stream, passed: RunSummary, left: Floats) -> dict[str, Floats]:
     """Return the matches before the end: an overloaded operator never gets to the rest."""
     late = stream.times[left > stream.seconds]
     end = late[0] if len(late) else np.inf

@@ -303,7 +303,7 @@ def _limit_start(
     if (room := _compute_submission_room(parameters, manager, observation)) is not None and count > room:
         count, limited_by = room, "maximum_waiting_to_run"
         waiting = wait_to_run(observation["waiting_to_run"])
-        cause = f"{waiting}, so only {room:,} of {need.count:,} more may be submitted"
+        cause = f"{waiting}, so only {room:,} of the {need.count:,} needed workers may be submitted"
     relieved, fewer, node = _release_workers(manager, observation, count)
     if node is not None:
         count, cause, limited_by = fewer, node, "node_state"

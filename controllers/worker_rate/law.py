@@ -17,7 +17,7 @@ workers, it assumes that those that started are done.
 import math
 from collections.abc import Sequence
 
-from controllers.framework.decision import Decision, Expected, Json
+from controllers.framework.decision import Decision, Expectation, Json
 from controllers.framework.law import Law, Remedy, Values
 from controllers.framework.parameter import Parameter
 from controllers.worker_rate import forecast_manager, permanent_pool, thesis_manager
@@ -66,7 +66,8 @@ PARAMETERS = (
     Parameter(
         "limit_wait_seconds",
         "s",
-        "forecast: wait limit at the upper limit. From 20 % above, the wait limit falls in proportion.",
+        "forecast: wait limit when upper_limit events remain. Above 1.2 times upper_limit, it is inversely "
+        "proportional to the remaining events.",
         60.0,
         0.0,
         86_400.0,
@@ -74,7 +75,7 @@ PARAMETERS = (
     Parameter(
         "fill_share",
         "share of a worker",
-        "forecast: minimum share of a full worker; rises up to halfway to 1 if workers fill slowly.",
+        "forecast: minimum share of a full worker; rises toward 1, at most halfway, if workers fill slowly.",
         0.82,
         0.01,
         1.0,
@@ -370,7 +371,7 @@ def _build_decision(parameters: Values, start: Start, length: float) -> Decision
     return Decision(action, start.reason, start.terms, start.limited_by, float(start.count), expected)
 
 
-def _build_expectation(parameters: Values, start: Start, length: float) -> Expected | None:
+def _build_expectation(parameters: Values, start: Start, length: float) -> Expectation | None:
     """Return the events that the workers are expected to remove: those waiting, or as many as they take.
 
     The effect is expected an interval after the pool ran them all, at its recent pace, and at least
@@ -383,4 +384,4 @@ def _build_expectation(parameters: Values, start: Start, length: float) -> Expec
     pace = max(parameters["pool_allowance"], start.terms.get("executed", 0.0))
     intervals = 1 + math.ceil(start.count / pace)
     within_seconds = max(MIN_SETTLING_SECONDS, intervals * parameters["interval_seconds"])
-    return Expected("removed_events", "up", amount, within_seconds)
+    return Expectation("removed_events", "up", amount, within_seconds)

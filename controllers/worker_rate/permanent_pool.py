@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from controllers.framework.decision import Decision, Expected
+from controllers.framework.decision import Decision, Expectation
 from controllers.framework.law import Values
 from controllers.framework.reason import (
     cause_of,
@@ -114,12 +114,12 @@ def _build_remarks(observation: Values, count: int) -> list[str]:
     return [*takes, f"total: {format_count(count, 'worker')}"]
 
 
-def _build_expectation(observation: Values, count: int, life_seconds: float) -> Expected | None:
+def _build_expectation(observation: Values, count: int, life_seconds: float) -> Expectation | None:
     """Return the expected effect: more workers clear the backlog within a life; fewer are so many less."""
     present, length = observation.get("running"), float(observation["queue_length"])
     if present is not None and count < present:
-        return Expected("tasks", "down", float(present - count), FEWER_SECONDS, before=float(present))
+        return Expectation("tasks", "down", float(present - count), FEWER_SECONDS, before=float(present))
     if length <= 0:
         return None
     within = max(MIN_SETTLING_SECONDS, 2 * life_seconds)
-    return Expected("queue_length", "down", length, within, before=length)
+    return Expectation("queue_length", "down", length, within, before=length)

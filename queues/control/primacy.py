@@ -38,7 +38,7 @@ def confirm_primary(connection: Any) -> None:
     ]
     if 2 * len(states) <= len(sentinels):
         raise NoPrimary(
-            f"Only {len(states)} of {len(sentinels)} sentinels respond: the control server that stored the "
+            f"Only {len(states)} of {len(sentinels)} sentinels responded: the control server that stored the "
             "write may no longer be the primary."
         )
     # The sentinel that leads a failover names the old primary until all replicas follow; the others know the

@@ -46,7 +46,7 @@ def _read_next_message(reader: pa.BufferReader) -> pa.ipc.Message | None:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MalformedEvent("body", f"{_WHAT} ({_format_error(error)}).") from None
     if message.metadata.size > METADATA_MOST_BYTES:
-        raise MalformedEvent("body", f"has metadata of more than {METADATA_MOST_BYTES} bytes.")
+        raise MalformedEvent("body", f"must have at most {METADATA_MOST_BYTES} bytes of metadata.")
     return message
 
 

@@ -39,7 +39,9 @@ TEXTS = ("id", "type", "source", "key")
 NOT_EMPTY = ("type",)  # null means unknown; an empty text says nothing
 ATTRIBUTES_MOST = 65_536
 SURELY_FLAT = 200  # this many brackets can't nest deeper than JSON can be written
-_ATTRIBUTES_MESSAGE = f"must be a JSON object with at most {ATTRIBUTES_MOST} characters and 254 levels."
+_ATTRIBUTES_MESSAGE = (
+    f"must be a JSON object with at most {ATTRIBUTES_MOST} characters and 254 levels of nesting."
+)
 _TIME_MESSAGE = "must be a time from 1970 to 2199, in ISO 8601 or as s, ms, µs, or ns since 1970"
 
 
@@ -182,7 +184,7 @@ def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
         raise MalformedEvent("event", f"must be a JSON object, not {type(event).__name__}.")
     for name in event:
         if name not in FIELDS:
-            raise MalformedEvent(str(name), f"is not known; the fields are {', '.join(FIELDS)}.")
+            raise MalformedEvent(str(name), f"is unknown; the fields are {', '.join(FIELDS)}.")
     return (
         parse_text(event.get("id"), "id"),
         parse_time_us(event.get("time"), now_us),
@@ -283,7 +285,7 @@ def from_columns(
     names = batch.schema.names
     for name in names:
         if name not in FIELDS:
-            raise MalformedEvent(name, f"is not known; the columns are {', '.join(FIELDS)}.")
+            raise MalformedEvent(name, f"is unknown; the columns are {', '.join(FIELDS)}.")
         if names.count(name) > 1:
             raise MalformedEvent(name, "is a duplicate.")
     arrays = [_convert_column(batch, field, now_us) for field in SCHEMA]
@@ -478,5 +480,5 @@ def _describe_text_limits(name: str) -> str:
 def _shorten_for_message(value: Any) -> str:
     """Return a short form of any value for a message."""
     if isinstance(value, int) and value.bit_length() > 64:
-        return "a number of more than 64 bits"
+        return "a number with more than 64 bits"
     return repr(value)[:60]

@@ -37,8 +37,7 @@ def split_relative_name(name: str, field: str) -> tuple[str, ...]:
     ):
         raise Forbidden(
             field,
-            f"names {name[:80]!r}, which is outside the folder; use a relative path "
-            "such as archive/a.parquet.",
+            f"the path {name[:80]!r} is outside the folder; use a relative path such as archive/a.parquet.",
         )
     return parts
 
@@ -130,14 +129,13 @@ def _check_free(last: str, place: int, name: str, field: str, replace: bool) -> 
 def _build_link_error(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
-        f"names {name[:80]!r}, but the path contains a link, a device, or another special file; remove it"
-        " first.",
+        f"the path {name[:80]!r} contains a link, a device, or another special file; remove it first.",
     )
 
 
 def _is_taken(name: str, field: str) -> Forbidden:
     return Forbidden(
         field,
-        f"names {name[:80]!r}, but that file exists; names that differ only in case or accents may be the same "
+        f"the file {name[:80]!r} already exists; names that differ only in case or accents may be the same "
         "file here. Use an empty folder on a file system that distinguishes them.",
     )

@@ -16,7 +16,7 @@ JITTER_BEATS = 0.1
 
 
 @dataclass(frozen=True)
-class Heard:
+class HeartbeatRecord:
     """What is known of one node: its last `seq`, and when (monotonic seconds) that was seen to change.
 
     `is_certain` is False until a change was seen: a heartbeat found at the start may be old.
@@ -31,7 +31,7 @@ class Heard:
 class Membership:
     """The observation of all nodes, a value; `record_sequences` returns the next one."""
 
-    heard: Mapping[str, Heard] = field(default_factory=dict)
+    heard: Mapping[str, HeartbeatRecord] = field(default_factory=dict)
 
     def record_sequences(self, sequences: Mapping[str, Any], now_seconds: float) -> "Membership":
         """Record a check of the heartbeats: `sequences` is node → seq, `now_seconds` monotonic."""
@@ -41,7 +41,7 @@ class Membership:
             if before is None or before.seq != seq:
                 # A node whose first beat arrives while we watch is certain; one found at the first check is
                 # not.
-                heard[node] = Heard(seq, now_seconds, before is not None or bool(self.heard))
+                heard[node] = HeartbeatRecord(seq, now_seconds, before is not None or bool(self.heard))
         return Membership(heard)
 
     def compute_age_seconds(self, node: str, now_seconds: float) -> float | None:

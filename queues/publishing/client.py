@@ -47,7 +47,7 @@ Events: TypeAlias = pa.RecordBatch | pa.Table | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """What was stored. `rerouted` counts events sent again to another container after the first failed."""
 
     events: int = 0
@@ -55,10 +55,10 @@ class Published:
     by_container: Mapping[str, int] = field(default_factory=dict)
     rerouted: int = 0
 
-    def __add__(self, other: "Published") -> "Published":
+    def __add__(self, other: "PublishResult") -> "PublishResult":
         names = [*self.by_container, *(name for name in other.by_container if name not in self.by_container)]
         together = {n: self.by_container.get(n, 0) + other.by_container.get(n, 0) for n in names}
-        return Published(
+        return PublishResult(
             self.events + other.events, self.blocks + other.blocks, together, self.rerouted + other.rerouted
         )
 
@@ -129,7 +129,7 @@ class Client:
             assert self._known.latest is not None
             return self._known.latest
 
-    def publish(self, queue: str, events: Events) -> Published:
+    def publish(self, queue: str, events: Events) -> PublishResult:
         """Publish events: a batch or table with any of the schema's columns, or mappings; see
         `queues.events.block`.
 
@@ -139,11 +139,11 @@ class Client:
         self.admit(queue)
         return self.publish_batches(queue, [self._build_batch(events)])
 
-    def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> Published:
+    def publish_batches(self, queue: str, batches: Iterable[pa.RecordBatch]) -> PublishResult:
         """Publish batches of `SCHEMA`: the next one is made while the servers store the last."""
         return Publishing(self, self.admit(queue).name).run(batches)
 
-    def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> Published:
+    def publish_blocks(self, queue: str, blocks: Iterable[EncodedBlock]) -> PublishResult:
         """Publish ready-made blocks under their own ids, such as those of an outbox that is sent again."""
         return Publishing(self, self.admit(queue).name).run_blocks(blocks)
 
@@ -211,7 +211,7 @@ class Client:
         self._gates.record_success(node)
         return None
 
-    def count_stored(self, queue: str, published: Published) -> None:
+    def count_stored(self, queue: str, published: PublishResult) -> None:
         """Count what was stored in the producer's figures."""
         self._report.add(queue, published.events, published.blocks, rerouted=published.rerouted)
 
@@ -293,11 +293,11 @@ class Publishing:
         self._blocks = self._rerouted = 0
         self._is_stuck = False  # some blocks have no container left to go to
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Published:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> PublishResult:
         """Cut, encode, and send the batches."""
         return self.run_blocks(self._encode_blocks(batches))
 
-    def run_blocks(self, blocks: Iterable[EncodedBlock]) -> Published:
+    def run_blocks(self, blocks: Iterable[EncodedBlock]) -> PublishResult:
         """Distribute the blocks, gather them into flushes per node, send these, and wait until all are
         stored.
         """
@@ -384,9 +384,9 @@ class Publishing:
         self._rerouted += sum(block.events for block in blocks)
         self._send(nodes[0], blocks, refused)
 
-    def _build_result(self) -> Published:
+    def _build_result(self) -> PublishResult:
         events = sum(self._by_container.values())
-        return Published(events, self._blocks, dict(self._by_container), self._rerouted)
+        return PublishResult(events, self._blocks, dict(self._by_container), self._rerouted)
 
 
 def _build_fail_fast_options(timeout_seconds: float) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def split_request(document: object) -> dict[str, list[str]]:
     """
     if not isinstance(document, Mapping):
         raise BadInput("document", 'must be a JSON object such as {"points": {"a": 5, "b": 1}, "count": 6}.')
-    unknown = "is not known; the keys are points and count."
+    unknown = "is unknown; the keys are points and count."
     checks.refuse_unknown(document, ("points", "count"), "", message=unknown)
     for key in ("points", "count"):
         if key not in document:

@@ -125,7 +125,7 @@ class DeadLetters:
         id.
         """
         if batch.num_rows == 0 or batch.column(0).null_count:
-            raise BadInput("event", "must be one or more events with IDs.")
+            raise BadInput("event", "must have at least one event, and every event must have an ID.")
         content = (batch.serialize().to_pybytes(), batch.num_rows, find_newest_time_us(batch))
         with self._segment.convert_errors():
             answer = self._segment.run_script("amend", dead_id, digest, *content)

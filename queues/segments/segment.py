@@ -39,7 +39,7 @@ know_of_refused_writes()
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimedBlock:
     """A block that a worker has claimed. `tries` counts deliveries, this one included; times by the node's
     clock.
     """
@@ -58,17 +58,17 @@ class Claimed:
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removal:
     """What left a segment: only what was still there, so a second removal counts nothing."""
 
     events: int
     blocks: int
 
-    def __add__(self, other: "Removed") -> "Removed":
-        return Removed(self.events + other.events, self.blocks + other.blocks)
+    def __add__(self, other: "Removal") -> "Removal":
+        return Removal(self.events + other.events, self.blocks + other.blocks)
 
 
-class Scanned(NamedTuple):
+class WaitingBlock(NamedTuple):
     """A waiting block without its payload."""
 
     entry_id: str
@@ -76,7 +76,7 @@ class Scanned(NamedTuple):
     newest_time_us: int
 
 
-class Departing(NamedTuple):
+class DepartingBlock(NamedTuple):
     """A block on its way to another node; workers here no longer get it."""
 
     entry_id: str
@@ -113,7 +113,7 @@ class Segment:
 
     def claim(
         self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
-    ) -> list[Claimed]:
+    ) -> list[ClaimedBlock]:
         """Claim up to `limit_events` for a worker, and about `most_bytes`; at least one block if there is
         one.
 
@@ -139,7 +139,7 @@ class Segment:
         """Record that the worker is still processing these entries, and return those it still holds."""
         return [name.decode() for name in self._run_for_each("keep_alive", entry_ids, worker)]
 
-    def acknowledge(self, entry_ids: Sequence[str]) -> Removed:
+    def acknowledge(self, entry_ids: Sequence[str]) -> Removal:
         """Remove handled entries.
 
         Only an entry that is still there counts, so repeating it changes nothing.
@@ -149,9 +149,11 @@ class Segment:
             with self.convert_errors():
                 gone = self.run_script("acknowledge", *chunk)
             events, blocks = events + gone[0], blocks + gone[1]
-        return Removed(events, blocks)
+        return Removal(events, blocks)
 
-    def retry(self, claimed: Claimed, worker: str, delay_seconds: float, *, untried: bool = False) -> bool:
+    def retry(
+        self, claimed: ClaimedBlock, worker: str, delay_seconds: float, *, untried: bool = False
+    ) -> bool:
         """Delay a block by `delay_seconds` before it can be claimed again; untried: this claim does not count
         as a try.
 
@@ -162,8 +164,8 @@ class Segment:
             return bool(self.run_script("retry", claimed.entry_id, worker, delay_ms, int(untried)))
 
     def move_to_dead_letters(
-        self, claimed: Claimed, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]
-    ) -> Removed:
+        self, claimed: ClaimedBlock, worker: str, rows: Sequence[tuple[pa.RecordBatch, str]]
+    ) -> Removal:
         """Move poison rows (batch with explicit ids, error) to the dead letters and acknowledge the entry.
 
         This is atomic. Rows of the block that are not given were handled. If the entry is no longer the
@@ -175,11 +177,11 @@ class Segment:
             gone = self.run_script(
                 "dead_letter", claimed.entry_id, worker, claimed.tries, claimed.block_id, *letters
             )
-        return Removed(gone[0], gone[1])
+        return Removal(gone[0], gone[1])
 
     def scan(
         self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False
-    ) -> list[Scanned]:
+    ) -> list[WaitingBlock]:
         """Return what waits after an entry, without payloads: up to `limit_events`, at least one block if
         any.
 
@@ -188,7 +190,7 @@ class Segment:
         """
         with self.convert_errors():
             rows = self.run_script("scan", after_id or "0-0", limit_events, int(anew))
-        return [Scanned(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
+        return [WaitingBlock(entry_id.decode(), int(n), int(t)) for entry_id, n, t in rows]
 
     def read(
         self, after_id: str, through_id: str, most_bytes: int = READ_BYTES
@@ -212,21 +214,21 @@ class Segment:
             start = entries[-1][0].decode()
             count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
-    def trim(self, through_id: str) -> Removed:
+    def trim(self, through_id: str) -> Removal:
         """Remove everything up to and including `through_id`; exact in the counters, whatever was removed
         before.
 
         Does nothing if the id belongs to an earlier stream.
         """
-        total = Removed(0, 0)
+        total = Removal(0, 0)
         while True:
             with self.convert_errors():
                 gone = self.run_script("trim", through_id, CHUNK)
-            total += Removed(gone[0], gone[1])
+            total += Removal(gone[0], gone[1])
             if gone[1] < CHUNK:
                 return total
 
-    def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[Departing]:
+    def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[DepartingBlock]:
         """Return blocks to transfer, each marked with the one node it goes to, up to the first beyond
         `most_bytes`.
 
@@ -237,7 +239,7 @@ class Segment:
         with self.convert_errors():
             rows = self.run_script("depart", most_blocks, most_bytes, *pairs)
         return [
-            Departing(
+            DepartingBlock(
                 entry_id.decode(),
                 target.decode(),
                 block_id.decode(errors="backslashreplace"),
@@ -248,7 +250,7 @@ class Segment:
             for entry_id, target, block_id, n, t, data in rows
         ]
 
-    def receive(self, source: str, block: Departing) -> bool:
+    def receive(self, source: str, block: DepartingBlock) -> bool:
         """Take a block from node `source`, once: returns False if it was taken before. Raises `NodeFull`."""
         # The entry, not the block alone: a block may come back one day, and is then to be taken again.
         passage = f"{source}/{block.entry_id}/{block.block_id}"
@@ -257,14 +259,14 @@ class Segment:
         with self.convert_errors():
             return bool(self.run_script("receive", passage, *content, kept_ms))
 
-    def confirm(self, entry_ids: Sequence[str]) -> Removed:
+    def confirm(self, entry_ids: Sequence[str]) -> Removal:
         """Remove blocks that have been received elsewhere; only marked ones, and each counts once."""
         events, blocks = 0, 0
         for chunk in _iterate_chunks(entry_ids):
             with self.convert_errors():
                 gone = self.run_script("confirm", *chunk)
             events, blocks = events + gone[0], blocks + gone[1]
-        return Removed(events, blocks)
+        return Removal(events, blocks)
 
     def list_marked_nodes(self) -> set[str]:
         """Return the nodes that blocks here are marked for."""
@@ -318,7 +320,7 @@ class Segment:
         with self.convert_errors():
             return int(self.run_script("sweep", round(idle_seconds * 1000)))
 
-    def _read_new(self, worker: str, count: int) -> list[Claimed]:
+    def _read_new(self, worker: str, count: int) -> list[ClaimedBlock]:
         try:
             reply = self.node.xreadgroup(GROUP, worker, {self.stream: ">"}, count)
         except redis.ResponseError as error:
@@ -356,10 +358,10 @@ def _extract_entries(reply: Any) -> list[Any]:
     return entries[0] if entries and isinstance(entries[0], list) else entries
 
 
-def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> Claimed:
+def _parse_claim(entry_id: bytes, fields: Any, tries: int) -> ClaimedBlock:
     if not isinstance(fields, dict):
         fields = dict(zip(fields[::2], fields[1::2], strict=True))
-    return Claimed(
+    return ClaimedBlock(
         entry_id=entry_id.decode(),
         block_id=_block_id(entry_id, fields),
         events=count_of(fields.get(b"n")),

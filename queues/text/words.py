@@ -16,4 +16,4 @@ def split_words(text: str, name: str) -> list[str]:
     try:
         return list(reader)
     except ValueError:
-        raise BadInput(name, "has a quotation mark that is not closed.") from None
+        raise BadInput(name, "has an unclosed quotation mark.") from None

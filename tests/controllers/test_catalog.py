@@ -7,7 +7,7 @@ from queues.errors import BadInput
 
 
 def test_a_law_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(BadInput, match=r"nonsense is not known; the laws are .*worker_rate"):
+    with pytest.raises(BadInput, match=r"nonsense is unknown; the laws are .*worker_rate"):
         catalog.get_law("nonsense")
     assert catalog.find_remedy_by_name("nonsense") is None
 
@@ -27,7 +27,7 @@ def test_parameters_guard_and_actuator_of_a_law_can_be_set_and_nothing_else(name
     if law.actuator is not None:
         actuator = catalog.get_parameter(law, law.actuator)
         assert actuator.minimum is None or actuator.maximum is None or actuator.minimum <= actuator.maximum
-    with pytest.raises(BadInput, match=f"nonsense is not known; the names for {name} are"):
+    with pytest.raises(BadInput, match=f"nonsense is unknown; the names for {name} are"):
         catalog.get_parameter(law, "nonsense")
 
 

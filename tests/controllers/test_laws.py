@@ -264,7 +264,9 @@ def test_two_laws_of_one_name_are_refused(monkeypatch):
     twice = types.ModuleType("controllers.flow.twice")
     twice.LAW = catalog.LAWS["flow"]  # type: ignore[attr-defined]
     found = [*import_modules(flow), twice]
-    monkeypatch.setattr(catalog, "import_modules", lambda room: found if room is flow else import_modules(room))
+    monkeypatch.setattr(
+        catalog, "import_modules", lambda room: found if room is flow else import_modules(room)
+    )
     with pytest.raises(ValueError, match="flow"):
         catalog.find_laws()
 

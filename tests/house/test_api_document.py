@@ -15,7 +15,7 @@ from pydantic import RootModel
 from typing_extensions import get_original_bases, is_typeddict
 
 from console.api import schemas, v1
-from console.api.answer.router import Router, Unconverted
+from console.api.answer.router import Router, UnconvertedAnswer
 from console.api.answer.schema import ApiAnswer
 from console.api.routes import plant_control
 from tests.house import sources
@@ -102,7 +102,7 @@ def operations() -> list[Operation]:
 def declared_answers(operation: Operation) -> set[Any]:
     models = [model for model in operation.response_models.values() if hasattr(model, "model_fields")]
     found = [mark for each in models for mark in each.model_fields["response"].metadata]
-    return {each.answer for each in found if isinstance(each, Unconverted)}
+    return {each.answer for each in found if isinstance(each, UnconvertedAnswer)}
 
 
 def given_answers(function: Any) -> set[Any]:

@@ -105,5 +105,5 @@ def test_seconds_are_refused_out_of_their_range(text):
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "²", "12345678901"])
 def test_whole_numbers_are_refused_that_are_none(text):
-    with pytest.raises(BadInput, match="must be a whole number of at most 10 digits"):
+    with pytest.raises(BadInput, match="must be a whole number with at most 10 digits"):
         environment.LIVE_SOCKETS.get_whole_number(environment={"WEIR_LIVE_SOCKETS": text})

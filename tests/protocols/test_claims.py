@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from queues.segments.dead_letters import DeadLetters
-from queues.segments.segment import Claimed, Removed, Segment
+from queues.segments.segment import ClaimedBlock, Removal, Segment
 from tests.protocols.exploring import DEPTHS, LONG, SECONDS, age_segment, explore
 from tests.queues.samples import blocks_of
 from tests.servers import Server
@@ -42,7 +42,7 @@ class Waiting:
 class InHand:
     """What a worker believes to hold, and whether it has handled it."""
 
-    block: Claimed
+    block: ClaimedBlock
     handled: bool = False
 
     @property
@@ -73,7 +73,7 @@ class Claims(RuleBasedStateMachine):
         hand = self.hands[worker]
         return hand[place % len(hand)] if hand else None
 
-    def is_held_by(self, worker: str, block: Claimed) -> bool:
+    def is_held_by(self, worker: str, block: ClaimedBlock) -> bool:
         there = self.waiting.get(block.entry_id)
         return there is not None and there.holder == worker
 
@@ -86,7 +86,7 @@ class Claims(RuleBasedStateMachine):
     def stored(self) -> dict[str, frozenset[str]]:
         """Entry id → event ids, as the server has them."""
         found = self.segment.read("0-0", "+")
-        return {entry: frozenset(Claimed(entry, block, 0, 0, 0, data, 0.0).block().get_event_ids().to_pylist())
+        return {entry: frozenset(ClaimedBlock(entry, block, 0, 0, 0, data, 0.0).block().get_event_ids().to_pylist())
                 for entry, block, data in found}  # fmt: skip
 
     @rule(blocks=st.integers(1, 3))
@@ -123,7 +123,7 @@ class Claims(RuleBasedStateMachine):
             return
         for _ in range(1 + answer_is_lost):
             there = self.waiting.pop(held.block.entry_id, None)
-            expected = Removed(len(there.events), 1) if there else Removed(0, 0)
+            expected = Removal(len(there.events), 1) if there else Removal(0, 0)
             assert self.segment.acknowledge([held.block.entry_id]) == expected
         self.hands[worker].remove(held)
 
@@ -154,7 +154,7 @@ class Claims(RuleBasedStateMachine):
             ours = self.is_held_by(worker, held.block)
             removed = self.segment.move_to_dead_letters(held.block, worker, [(poison, "bad")])
             # A block of what was put in again is of a single event.
-            assert removed == (Removed(len(held.events), 1) if ours else Removed(0, 0))
+            assert removed == (Removal(len(held.events), 1) if ours else Removal(0, 0))
             if ours:
                 del self.waiting[held.block.entry_id]
                 self.note_letters()

@@ -28,7 +28,7 @@ from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import DispatcherOvertaken, Dispatches
 from workers.pipeline.events.arrow_blob import encode
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.runtime.source import AssignmentReader, ResultReader
 from workers.pipeline.tiers.result_queue import AttemptOvertaken, Blob, Result, ResultQueue
 from workers.pipeline.tiers.state import NewerState, StateStore, WrittenState
@@ -318,14 +318,14 @@ class Pipeline(RuleBasedStateMachine):
                 return True
             combining.before = json.loads(loaded["op/0"]) if loaded else []
             return False
-        due = self.due(Combined.from_document(self.offsets[combining.batch]))
+        due = self.due(CombinedOffset.from_document(self.offsets[combining.batch]))
         state = json.dumps([*combining.before, *due]).encode()
         outbox = {f"alert|{combining.batch}/op/0/0/{len(due)}": ids_of(due)} if due else {}
         self.store.write(combining.batch, WrittenState({"op/0": (state, None)}, outbox=outbox))
         self.is_combined = self.is_combined or combining.batch == len(self.offsets) - 1
         return True
 
-    def due(self, combined: Combined) -> list[str]:
+    def due(self, combined: CombinedOffset) -> list[str]:
         """The ids of the rows that the watermark passes in this batch, in event-time order."""
         rows: list[tuple[int, str]] = []
         for result in combined.read:

@@ -13,7 +13,7 @@ from queues import keys
 from queues.errors import NodeFull
 from queues.events.block import decode
 from queues.segments.dead_letters import DeadLetters
-from queues.segments.segment import Claimed, Departing, Segment
+from queues.segments.segment import ClaimedBlock, DepartingBlock, Segment
 from tests.protocols.exploring import DEPTHS, LONG, SECONDS, age_segment, explore
 from tests.queues.samples import blocks_of
 from tests.servers import Server
@@ -32,8 +32,8 @@ class Pass:
     """A pass that stands between two of its steps: what it was given, and what of that has arrived."""
 
     source: str
-    given: list[Departing]
-    arrived: list[Departing] = field(default_factory=list)
+    given: list[DepartingBlock]
+    arrived: list[DepartingBlock] = field(default_factory=list)
 
 
 class Transfers(RuleBasedStateMachine):
@@ -48,7 +48,7 @@ class Transfers(RuleBasedStateMachine):
             self.resize(name, servers[name].config.maxmemory_bytes)
         self.published = 0
         self.handled: Counter[str] = Counter()
-        self.hands: dict[str, list[Claimed]] = {name: [] for name in NAMES}
+        self.hands: dict[str, list[ClaimedBlock]] = {name: [] for name in NAMES}
         self.passes: list[Pass] = []
 
     def teardown(self) -> None:

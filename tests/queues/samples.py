@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from queues.events.block import BlockIds, EncodedBlock, cut, from_columns
 from queues.segments.scripts import GROUP
-from queues.segments.segment import Claimed, Segment
+from queues.segments.segment import ClaimedBlock, Segment
 
 NOW_US = 1_790_000_000_000_000
 
@@ -29,7 +29,7 @@ def blocks_of(events: int, per_block: int = 4, first: int = 0) -> list[EncodedBl
     return cut(batch_of(events, first), BlockIds(), per_block)
 
 
-def age_claims(segment: Segment, worker: str, claims: Iterable[Claimed], idle_seconds: float) -> None:
+def age_claims(segment: Segment, worker: str, claims: Iterable[ClaimedBlock], idle_seconds: float) -> None:
     """Make a worker's claims as old as if it had not renewed them for so long."""
     entries, idle_ms = [claim.entry_id for claim in claims], round(idle_seconds * 1_000)
     segment.node.xclaim(segment.stream, GROUP, worker, 0, entries, idle=idle_ms, justid=True)

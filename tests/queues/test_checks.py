@@ -69,7 +69,7 @@ def test_a_check_takes_a_value_or_names_the_field_and_what_it_takes(check, value
     (checks.accept_greater_than(0, 1, "a share"), "a share above 0 and at most 1"),
     (checks.accept_whole_number(1, 2**62), f"a whole number from 1 to {2**62}"),
     (checks.accept_choice(("b", "a")), "one of b, a"),
-    (checks.accept_name(), "a name of letters, digits, dots, - and _ (at most 60)"),
+    (checks.accept_name(), "a name of letters, digits, dots, -, and _ (at most 60 characters)"),
     (checks.accept_non_empty_text(200), "a string of 1 to 200 characters"),
     (checks.allow_null(checks.accept_whole_number(0, 1)), "a whole number from 0 to 1, or null"),
     (checks.accept_mapping(checks.accept_number(0, 1)), "an object in which each value is a number from 0 to 1"),

@@ -5,7 +5,7 @@ import re
 import apprise
 import pytest
 
-from workers.alerts.delivery.channels.apprise_process import EgressGuard, _Try
+from workers.alerts.delivery.channels.apprise_process import EgressGuard, _GuardedAttempt
 from workers.alerts.delivery.channels.plain_text import CUT, keep_whole_lines
 
 # Of the library, which brings a module that Python 3.13 has no more.
@@ -30,7 +30,7 @@ def test_a_message_of_many_alerts_holds_no_half_of_a_link(address, monkeypatch):
     monkeypatch.setattr(service, "send", lambda body, title="", **more: sent.append(body) or True)
     monkeypatch.setattr("sys.addaudithook", lambda hook: None)
     order = {"address": address, "kind": "failure", "title": "[critical] Many", "body": "\n".join(LINES)}
-    assert _Try(order, EgressGuard("")).describe_failure(service) == ""
+    assert _GuardedAttempt(order, EgressGuard("")).describe_failure(service) == ""
     [body] = sent
     links = re.findall(r"/alerts/[^\s<]*", body)
     assert len(body) <= service.body_maxlen

@@ -227,7 +227,7 @@ def test_a_group_is_written_with_blanks_and_signs(text, roles):
     ("text", "why"),
     [
         ("Domain Admins=administrator", "Quote a group that contains spaces"),
-        ('"Domain Admins=administrator', "not closed"),
+        ('"Domain Admins=administrator', "unclosed"),
         ("=operator", "group=role pairs"),
         ("%=king", "king"),
         ("ops=operator ops=viewer", "two roles"),

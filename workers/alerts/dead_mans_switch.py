@@ -49,7 +49,7 @@ class WatchFacts:
     error: str = ""
 
 
-class _Published(msgspec.Struct):
+class _SnapshotTime(msgspec.Struct):
     """The snapshot's timestamp alone."""
 
     at: float | None = None
@@ -110,7 +110,7 @@ class DeadMansSwitch:
 
     def _gather_facts(self, now: datetime) -> WatchFacts:
         stored = self._control.get(keys.SNAPSHOT)
-        published = msgspec.json.decode(stored, type=_Published).at if isinstance(stored, bytes) else None
+        published = msgspec.json.decode(stored, type=_SnapshotTime).at if isinstance(stored, bytes) else None
         watch = AlertWatch.objects.filter(pk=1).first()
         return WatchFacts(
             observed_seconds=None if published is None else now.timestamp() - published,

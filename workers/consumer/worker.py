@@ -18,7 +18,7 @@ import redis
 from queues.errors import MalformedEvent
 from queues.events.block import decode
 from queues.events.unreadable import build_unreadable_event
-from queues.segments.segment import Claimed, Segment
+from queues.segments.segment import ClaimedBlock, Segment
 from queues.topology import QueueSpec
 from workers.consumer.attempt import BEGINS_WITHIN_SECONDS, DeadlineExceeded, HandlerCall
 from workers.consumer.backoff import Backoff
@@ -139,7 +139,7 @@ class Consumer:
     def _is_over(self) -> bool:
         return self._monotonic() >= self._begins_until_seconds
 
-    def _work(self, claimed: Sequence[Claimed]) -> None:
+    def _work(self, claimed: Sequence[ClaimedBlock]) -> None:
         self._keep_alive.hold([block.entry_id for block in claimed])
         readable = self._decode_blocks(claimed)
         lost = [pair for pair in readable if pair[0].tries > self._spec.tries + SPARE_TRIES]
@@ -171,13 +171,13 @@ class Consumer:
         with suppress(redis.RedisError):
             self._completed(done)
 
-    def _settle(self, pairs: list[tuple[Claimed, Delivery]], failures: dict[int, Failure]) -> None:
+    def _settle(self, pairs: list[tuple[ClaimedBlock, Delivery]], failures: dict[int, Failure]) -> None:
         """Acknowledge the handled blocks all at once, then process the failures."""
         self._acknowledge([block for place, (block, _) in enumerate(pairs) if place not in failures])
         for place, failure in failures.items():
             self._fail(*pairs[place], failure)
 
-    def _acknowledge(self, blocks: Sequence[Claimed]) -> None:
+    def _acknowledge(self, blocks: Sequence[ClaimedBlock]) -> None:
         if not blocks:
             return
         removed = self._segment.acknowledge([block.entry_id for block in blocks])
@@ -185,7 +185,7 @@ class Consumer:
         self._tally.blocks += removed.blocks
         self._tally.latencies = self._tally.latencies.merge(self._measure_latencies(blocks))
 
-    def _measure_latencies(self, blocks: Sequence[Claimed]) -> Latencies:
+    def _measure_latencies(self, blocks: Sequence[ClaimedBlock]) -> Latencies:
         """Return latencies by the node's clock at both ends.
 
         The node stamped the entries, and two machines may disagree.
@@ -197,7 +197,7 @@ class Consumer:
         now_seconds = seconds + microseconds / 1e6
         return Latencies.build((now_seconds - block.inserted_at_seconds, block.events) for block in blocks)
 
-    def _fail(self, block: Claimed, delivery: Delivery, failure: Failure) -> None:
+    def _fail(self, block: ClaimedBlock, delivery: Delivery, failure: Failure) -> None:
         if failure.untried:
             self._give_back(block)
             return
@@ -209,17 +209,17 @@ class Consumer:
         except DeadlineExceeded:
             self._put_off(block)
 
-    def _give_back(self, block: Claimed) -> None:
+    def _give_back(self, block: ClaimedBlock) -> None:
         """Release a block so that the next worker gets it at once."""
         self._segment.retry(block, self._worker_id, 0.0, untried=True)
 
-    def _put_off(self, block: Claimed, at_least_seconds: float = 0.0) -> None:
+    def _put_off(self, block: ClaimedBlock, at_least_seconds: float = 0.0) -> None:
         delay_seconds = self._backoff.compute_delay_seconds(block.block_id, block.tries)
         if self._segment.retry(block, self._worker_id, max(delay_seconds, at_least_seconds)):
             self._tally.failed += 1
 
     def _move_to_dead_letters(
-        self, block: Claimed, poison: list[tuple[pa.RecordBatch, str]], is_whole: bool = False
+        self, block: ClaimedBlock, poison: list[tuple[pa.RecordBatch, str]], is_whole: bool = False
     ) -> None:
         """Move poison events to the dead letters.
 
@@ -236,7 +236,7 @@ class Consumer:
         self._tally.events += removed.events - dead
         self._tally.blocks += 1
 
-    def _decode_blocks(self, claimed: Sequence[Claimed]) -> list[tuple[Claimed, Delivery]]:
+    def _decode_blocks(self, claimed: Sequence[ClaimedBlock]) -> list[tuple[ClaimedBlock, Delivery]]:
         pairs = []
         for block in claimed:
             try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from controllers import catalog
 from controllers.framework import guard
-from controllers.framework.guard import Guarded, Measured
+from controllers.framework.guard import GuardedDecision, ObservationQuality
 from controllers.framework.law import Law
 from controllers.framework.sensed import Counters, Measurement
 from workers.control import loop_memory
@@ -115,7 +115,7 @@ def _compute_unit_cost(loop: Loop, snapshot: Snapshot, setting: TickSetting) -> 
 
 def _decide(
     law: Law, setting: TickSetting, before: dict[str, Any], sensed: Measurement, now: datetime
-) -> Guarded:
+) -> GuardedDecision:
     return guard.decide(
         law,
         setting.parameters,
@@ -131,7 +131,7 @@ def _decide(
 
 
 def _build_quality(
-    loop: Loop, measured: Measured, setting: TickSetting, snapshot: Snapshot, now: datetime
+    loop: Loop, measured: ObservationQuality, setting: TickSetting, snapshot: Snapshot, now: datetime
 ) -> dict[str, Any]:
     """Return the quality of the measurement as stored in the ledger, with any lateness and cause."""
     since = None if loop.ticked_at is None else abs((now - loop.ticked_at).total_seconds())

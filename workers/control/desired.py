@@ -30,7 +30,7 @@ class NothingDesired(WeirError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Desired:
+class DesiredValues:
     """Desired values of a loop.
 
     entry: the decision, taken `at` (s since 1970). values: by operator, or by the name of what the loop sets.
@@ -46,7 +46,7 @@ class Desired:
         return sum(self.values.values())
 
 
-def compute_desired(loop: Loop, now: datetime) -> Desired:
+def compute_desired(loop: Loop, now: datetime) -> DesiredValues:
     """Compute the desired values of a loop.
 
     Raises NothingDesired where the loop is retired, has not decided recently, or has an invalid measurement.
@@ -65,4 +65,4 @@ def compute_desired(loop: Loop, now: datetime) -> Desired:
         raise NothingDesired(f"{loop.name}: {entry.limited_by}. {entry.reason}")
     action = None if entry.mode == Loop.Mode.HOLD else entry.action
     values = KINDS[loop.law].desired(entry.observation, action or {})
-    return Desired(entry.pk, entry.at.timestamp(), values, entry.reason)
+    return DesiredValues(entry.pk, entry.at.timestamp(), values, entry.reason)

@@ -108,7 +108,7 @@ def tick_due(
         seen = _observe_plant(plant, now)
     overrides.expire_due(now, control)
     _judge(seen.snapshot, now)
-    several = _Several(plant, control, now, clock)
+    several = _LoopGroups(plant, control, now, clock)
     entries: list[LedgerEntry] = []
     due_loops, resting = _list_due_loops(seen, laws)
     for name, due in due_loops.items():
@@ -242,7 +242,7 @@ def _judge(snapshot: Snapshot, now: datetime) -> None:
         ledger.judge_due(now, snapshot)
 
 
-class _Several:
+class _LoopGroups:
     """Loops that are ticked in groups, starting at `now`."""
 
     def __init__(self, plant: Plant, control: redis.Redis, now: datetime, clock: Callable[[], float]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from controllers import catalog, request
 from controllers.framework import guard
-from controllers.framework.guard import Guarded
+from controllers.framework.guard import GuardedDecision
 from controllers.framework.law import AntiWindup, Expiring, Law, resume_state
 from controllers.framework.sensed import Measurement
 from queues.errors import BadInput
@@ -75,7 +75,7 @@ def _read_law_state(loop: Loop, law: Law, parameters: Mapping[str, Any], stored:
         return catalog.read_state(law, parameters, None)
 
 
-def build_memory(mode: str, before: State, guarded: Guarded, sensed: Measurement) -> State:
+def build_memory(mode: str, before: State, guarded: GuardedDecision, sensed: Measurement) -> State:
     """Build the memory to store.
 
     The sensor's counters advance in every mode, law and guard not in hold; in manual the law's state does not

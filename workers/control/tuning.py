@@ -52,7 +52,7 @@ class RecordedDay:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedValues:
     """What a loop's record supports instead of the values in force: better values, or nothing and `why`."""
 
     loop: Loop
@@ -71,7 +71,7 @@ def list_tunable_loops() -> list[Loop]:
 
 def learn(
     loop: Loop, now: datetime, days: int, check: Checked = lambda: None, evaluations: int = EVALUATIONS
-) -> Learned:
+) -> LearnedValues:
     """Search on `days` days and validate on the following `days` days, of which the last is yesterday.
 
     This changes nothing. `check` is called before each evaluation and may raise. Raises BadInput for a loop
@@ -84,7 +84,7 @@ def learn(
     )
     searched, proven = (_load_recorded_days(loop, rehearsal, now, days, back) for back in (2 * days, days))
     if (recorded := min(len(searched), len(proven))) < MIN_DAYS:
-        return Learned(loop, f"collecting data: {recorded} of {MIN_DAYS} days")
+        return LearnedValues(loop, f"collecting data: {recorded} of {MIN_DAYS} days")
 
     def compute_costs(values: Mapping[str, Any], of: Sequence[RecordedDay]) -> list[float]:
         check()
@@ -97,12 +97,12 @@ def learn(
     )
     changed = {name: value for name, value in values.items() if value != in_force[name]}
     if not changed:
-        return Learned(loop, "no tested values cost less than the current values")
+        return LearnedValues(loop, "no tested values cost less than the current values")
     catalog.read_parameters(law, {**in_force, **changed})
     before, after = compute_costs({}, proven), compute_costs(values, proven)
     improvement = design.compute_improvement(before, after, seed=loop.pk)
     if improvement.share < MIN_IMPROVEMENT or improvement.confidence < MIN_CONFIDENCE:
-        return Learned(
+        return LearnedValues(
             loop,
             f"{_format_values(changed)} would change the cost by {-100 * improvement.share:+.1f} % on the following"
             f" days, confidence {format_percent(improvement.confidence)};"
@@ -112,11 +112,11 @@ def learn(
         {"day": day.day.isoformat(), "before": round(one, 6), "after": round(other, 6)}
         for day, one, other in zip(proven, before, after, strict=True)
     ]
-    return Learned(loop, "", changed, {name: in_force[name] for name in changed}, of_days, improvement)
+    return LearnedValues(loop, "", changed, {name: in_force[name] for name in changed}, of_days, improvement)
 
 
 @transaction.atomic
-def propose(learned: Learned, now: datetime) -> Tuning | None:
+def propose(learned: LearnedValues, now: datetime) -> Tuning | None:
     """Propose the learned values to a person, replacing an older proposal for the loop.
 
     Return None where there is nothing to propose.

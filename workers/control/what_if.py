@@ -17,7 +17,7 @@ from typing import Any
 
 from controllers import catalog, request
 from controllers.framework import guard
-from controllers.framework.guard import Guarded
+from controllers.framework.guard import GuardedDecision
 from controllers.framework.law import Law
 from queues.errors import BadInput
 from workers.control import loop_memory
@@ -221,7 +221,7 @@ class _Run:
         differs = entry.action != (None if decision.action is None else dict(decision.action))
         self.steps.append(RerunStep(entry.at, entry.pk, *sizes, entry.reason, decision.reason, differs))
 
-    def _decide_entry(self, entry: LedgerEntry) -> Guarded:
+    def _decide_entry(self, entry: LedgerEntry) -> GuardedDecision:
         """Decide on an entry with the memory that a tick would have.
 
         In advise nothing was applied, and failed actions are undone.
@@ -244,7 +244,7 @@ class _Run:
             document["state"], document["guard"]["state"] = states
         return document
 
-    def _go_on(self, entry: LedgerEntry, guarded: Guarded) -> None:
+    def _go_on(self, entry: LedgerEntry, guarded: GuardedDecision) -> None:
         """Advance the states like a tick: in hold, law and guard do not change."""
         before = entry.state_before or {}
         if entry.mode != Loop.Mode.HOLD:

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 MAX_COUNTED = 10_000
 
 
-class Listed(Protocol):
+class ListPage(Protocol):
     """A page of a list."""
 
     @property
@@ -83,7 +83,7 @@ def _load_rows(chosen: QuerySet[Any], ids: list[int]) -> list[Any]:
     return [by_id[entry_id] for entry_id in ids if entry_id in by_id]
 
 
-def count_listed(chosen: QuerySet[Any], listed: Listed) -> int:
+def count_listed(chosen: QuerySet[Any], listed: ListPage) -> int:
     """Count the rows up to one more than MAX_COUNTED; larger numbers make no difference to a reader."""
     if listed.alone:
         return len(listed.rows)

@@ -36,7 +36,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedPartition:
     """The sound files of a partition, their rows, and the faults of the others."""
 
     files: tuple[Path, ...]
@@ -61,17 +61,17 @@ def list_partitions(
     return sorted(parts_found)
 
 
-def check_files(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
+def check_files(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> CheckedPartition:
     """Classify files by their footers, which is fast because no data is read."""
     return _sort_out_files(files, lambda path: _find_footer_fault(path, schema))
 
 
-def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> Checked:
+def read_through(files: Iterable[Path], schema: pa.Schema = SCHEMA) -> CheckedPartition:
     """Classify files by reading every page, for when Spark failed on a file with a sound footer."""
     return _sort_out_files(files, lambda path: _find_footer_fault(path, schema) or _describe_page_fault(path))
 
 
-def list_skipped_faults(checked: Checked, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
+def list_skipped_faults(checked: CheckedPartition, on_error: str, data: Path) -> tuple[dict[str, str], ...]:
     """Return the faults to skip, with files relative to the data folder.
 
     Raises BadInput naming the first fault when the choice is to stop.
@@ -91,7 +91,7 @@ def list_parquet_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
 
 
-def _sort_out_files(files: Iterable[Path], fault_of: Callable[[Path], str]) -> Checked:
+def _sort_out_files(files: Iterable[Path], fault_of: Callable[[Path], str]) -> CheckedPartition:
     sound: list[Path] = []
     faults: list[dict[str, str]] = []
     for path in files:
@@ -100,7 +100,7 @@ def _sort_out_files(files: Iterable[Path], fault_of: Callable[[Path], str]) -> C
         else:
             sound.append(path)
     rows = sum(parquet.read_metadata(path).num_rows for path in sound)
-    return Checked(tuple(sound), rows, tuple(faults))
+    return CheckedPartition(tuple(sound), rows, tuple(faults))
 
 
 def _find_footer_fault(path: Path, schema: pa.Schema) -> str:

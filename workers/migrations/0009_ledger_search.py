@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='ledgerentry',
             name='acted',
-            field=workers.models.Acted(default=False, editable=False),
+            field=workers.models.ActionFlag(default=False, editable=False),
         ),
         migrations.AlterField(
             model_name='ledgerentry',

@@ -72,7 +72,7 @@ class MetricsSender:
         return self._exporter.export(data) is MetricExportResult.SUCCESS
 
 
-class _IntoUnsent(SpanProcessor):
+class _UnsentProcessor(SpanProcessor):
     """Puts each sampled span into `Unsent` when it ends."""
 
     def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
@@ -89,7 +89,7 @@ class Collector:
     def __init__(self, unsent: Unsent[ReadableSpan]) -> None:
         self.unsent = unsent
         self._provider = TracerProvider(resource=build_resource(), shutdown_on_exit=False)
-        self._provider.add_span_processor(_IntoUnsent(unsent))
+        self._provider.add_span_processor(_UnsentProcessor(unsent))
         self._tracer = self._provider.get_tracer("weir")
         self._format = TraceContextTextMapPropagator()
 

@@ -33,7 +33,7 @@ from workers.models import Plan
 from workers.observability.spans import span
 from workers.placement import moves, plans
 from workers.placement.move_forecast import STEPS_PER_SECOND
-from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline, Route, Transferred
+from workers.placement.transfer import MAX_MOVED, PASS_SECONDS, Deadline, Route, TransferResult
 from workers.steering import overrides
 
 logger = logging.getLogger(__name__)
@@ -222,25 +222,25 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class Emptying:
+class DrainProgress:
     """What a pass transferred, the blocks that are left, and what it waits for ("": it is empty)."""
 
-    done: Transferred
+    done: TransferResult
     left_blocks: int
     waits_for: str
 
 
 def empty_container(
     topology: Topology, queue: str, node: str, budget_bytes: int, most: int, deadline: Deadline
-) -> Emptying:
+) -> DrainProgress:
     """Transfer what waits in a container without points, and its dead letters, until the deadline.
 
     Events of the pipeline stay until it has read them: only its checkpoint knows how far it is. It reads no
     dead letters.
     """
-    spec, done = topology.queue(queue), Transferred()
+    spec, done = topology.queue(queue), TransferResult()
     if spec.points.get(node):
-        return Emptying(done, 0, f"{queue} still has points on {node}.")
+        return DrainProgress(done, 0, f"{queue} still has points on {node}.")
     source = get_segment(topology, queue, node)
     try:
         route = route_from(topology, queue, node)
@@ -251,8 +251,8 @@ def empty_container(
             done = done.add_letters(letters)
         left = source.measure()
     except NodeUnavailable as error:
-        return Emptying(done, 0, f"{queue} is waiting: {error}")
-    return Emptying(
+        return DrainProgress(done, 0, f"{queue} is waiting: {error}")
+    return DrainProgress(
         done, int(left["length_blocks"] or 0), done.last_error or _count_left(queue, node, spec.kind, left)
     )
 
@@ -295,7 +295,7 @@ def _count_left(queue: str, node: str, kind: str, left: Any) -> str:
     return f"{node} still has {format_count(letters, 'dead letter')} of {queue}." if letters else ""
 
 
-def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, emptying: Emptying) -> None:
+def _note_transfer(plan: Plan, progress: list[dict[str, Any]], queue: str, emptying: DrainProgress) -> None:
     """Add the transferred amount to the queue's moves: to the one with the same target, else to its first."""
     places = [place for place, move in enumerate(plan.moves) if move["queue"] == queue]
     if not places:

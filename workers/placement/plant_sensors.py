@@ -5,7 +5,7 @@ effects.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.rebalancing.law import PARAMETERS
 from queues.nodes.node_state import OFFLINE, SILENT, smooth
@@ -110,7 +110,7 @@ def compute_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str,
     return {"worst_utilisation": worst.utilisation, "node_state": worst.state}
 
 
-def check_measurement(snapshot: Snapshot, now_seconds: float) -> Measured:
+def check_measurement(snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
     """Return the age of the plant's oldest measurement that counts; and why no move can be decided on it, if
     so.
 
@@ -119,26 +119,26 @@ def check_measurement(snapshot: Snapshot, now_seconds: float) -> Measured:
     """
     at_seconds = snapshot.at
     if at_seconds is None or not snapshot.nodes:
-        return Measured(None, "no node is known yet")
+        return ObservationQuality(None, "no node is known yet")
     age = abs(now_seconds - at_seconds)
     if (running := [plan for plan in snapshot.plans if plan.state in BEING_EXECUTED]) != []:
-        return Measured(age, f"plan {running[0].id} is being executed")
+        return ObservationQuality(age, f"plan {running[0].id} is being executed")
     for name, node in sorted(snapshot.nodes.items()):
         if node.state == OFFLINE:
             continue
         if node.unreadable is not None:
-            return Measured(None, f"the heartbeat of node {name} can't be read ({node.unreadable})")
+            return ObservationQuality(None, f"the heartbeat of node {name} can't be read ({node.unreadable})")
         if node.age_seconds is None:
             if not _has_points(name, snapshot):  # declared, and never started
                 continue
-            return Measured(None, f"node {name} has not reported yet")
+            return ObservationQuality(None, f"node {name} has not reported yet")
         if node.stale:
-            return Measured(age, f"node {name} has missed two heartbeats")
+            return ObservationQuality(age, f"node {name} has missed two heartbeats")
     for name, queue in snapshot.queues.items():
         if (silent := _find_unmeasured(queue, snapshot.nodes)) is not None:
-            return Measured(age, f"the container of {name} on {silent} is not measured yet")
+            return ObservationQuality(age, f"the container of {name} on {silent} is not measured yet")
     ages = [node.age_seconds or 0.0 for node in snapshot.nodes.values() if node.state != OFFLINE]
-    return Measured(age + max(ages, default=0.0))
+    return ObservationQuality(age + max(ages, default=0.0))
 
 
 def _has_points(node: str, snapshot: Snapshot) -> bool:

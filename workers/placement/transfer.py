@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from queues.errors import NodeFull, NodeUnavailable, WeirError
 from queues.segments.dead_letters import DeadLetters
-from queues.segments.segment import Departing, Segment
+from queues.segments.segment import DepartingBlock, Segment
 
 CHUNK_BLOCKS = 64
 CHUNK_LETTERS = 64
@@ -45,7 +45,7 @@ NEVER = Deadline(math.inf)
 
 
 @dataclass(frozen=True)
-class Transferred:
+class TransferResult:
     """What a pass has moved; `last_error` says why not more, if a target did not take what it should."""
 
     blocks: int = 0
@@ -55,7 +55,7 @@ class Transferred:
     by_target: Mapping[str, int] = field(default_factory=dict)
     last_error: str | None = None
 
-    def add_letters(self, moved: "Transferred") -> "Transferred":
+    def add_letters(self, moved: "TransferResult") -> "TransferResult":
         """Return the dead letters that were moved behind these blocks, too."""
         return replace(
             self, letters=moved.letters, bytes=self.bytes + moved.bytes, last_error=moved.last_error
@@ -73,7 +73,7 @@ class Route:
     targets: Mapping[str, Segment]
     weights: Mapping[str, int]
 
-    def run(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> Transferred:
+    def run(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> TransferResult:
         """Transfer blocks until about `budget_bytes` or `most` are moved, no unclaimed one is left, or the
         deadline is over.
 
@@ -81,7 +81,7 @@ class Route:
         answer or is full is skipped for the rest of the pass; its blocks stay marked. Raises
         `NodeUnavailable` if the source does not answer.
         """
-        done = Transferred()
+        done = TransferResult()
         weights = dict(self.weights)
         while weights and done.bytes < budget_bytes and done.blocks < most:
             chunk = min(CHUNK_BLOCKS, most - done.blocks)
@@ -99,13 +99,13 @@ class Route:
 
     def move_letters(
         self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER
-    ) -> Transferred:
+    ) -> TransferResult:
         """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
         over (as for `run`), to the target of the greatest weight that has room.
 
         A target that does not answer may have taken a letter: the letter waits for it, and goes to no other.
         """
-        done = Transferred()
+        done = TransferResult()
         source = DeadLetters(self.source)
         targets = sorted((node for node in self.weights if self.weights[node]), key=self._order_by_weight)
         while targets and done.bytes < budget_bytes and done.letters < most:
@@ -150,10 +150,10 @@ class Route:
         return arrived, size, None
 
     def _deliver(
-        self, rows: Sequence[Departing], deadline: Deadline
-    ) -> tuple[list[Departing], dict[str, str]]:
+        self, rows: Sequence[DepartingBlock], deadline: Deadline
+    ) -> tuple[list[DepartingBlock], dict[str, str]]:
         """Return what arrived (now or before), and the targets that failed with their error."""
-        arrived: list[Departing] = []
+        arrived: list[DepartingBlock] = []
         failed: dict[str, str] = {}
         for block in rows:
             if arrived and deadline.is_over:
@@ -169,7 +169,7 @@ class Route:
         return arrived, failed
 
 
-def _add(done: Transferred, arrived: Sequence[Departing], last_error: str | None) -> Transferred:
+def _add(done: TransferResult, arrived: Sequence[DepartingBlock], last_error: str | None) -> TransferResult:
     by_target = dict(done.by_target)
     for block in arrived:
         by_target[block.target] = by_target.get(block.target, 0) + 1

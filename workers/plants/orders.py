@@ -12,7 +12,7 @@ from queues.stored_document import replace_fields
 from workers.documents.plants import OrderStatus, PlantStatus, ProofStatus
 from workers.plants.holding import PlantHeld
 from workers.plants.models import PlantOrder, RegisteredPlant
-from workers.plants.plant import Elastic
+from workers.plants.plant import ElasticPlant
 from workers.plants.reached import USUAL, ConvergenceTimeout, GivenOrder, explain_fault, follow_order
 
 Noted = Mapping[str, Mapping[str, GivenOrder]]  # plant → operator → its order
@@ -21,13 +21,13 @@ GONE_SECONDS = 3_600.0
 REFUSED = (BadInput, PlantHeld)  # nothing was set; after any other error something may have been
 
 
-class OrderedPlant(Elastic):
+class OrderedPlant(ElasticPlant):
     """A registered plant of which every setting is recorded, with who set it."""
 
     def __init__(
         self,
         row: RegisteredPlant,
-        plant: Elastic,
+        plant: ElasticPlant,
         by: str,
         by_loop: bool,
         clock: Callable[[], float] = time.time,

@@ -33,7 +33,7 @@ class InvalidPlantResponse(PlantFailure):
     """The plant gave an invalid answer, or refused the request: nothing can be decided on that."""
 
 
-class Elastic(Protocol):
+class ElasticPlant(Protocol):
     """Observation and setting of the parallelism of any plant."""
 
     def get_topology(self) -> MeasuredTopology:
@@ -65,7 +65,7 @@ class Elastic(Protocol):
         ...
 
 
-class Plant(Elastic, Protocol):
+class Plant(ElasticPlant, Protocol):
     """What a loop needs of its own plant: one consistent view of it, and its actuators."""
 
     def observe(self) -> Snapshot:

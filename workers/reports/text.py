@@ -14,7 +14,8 @@ PATH = "/reports/"
 
 def format_report_title(report: WeekReport) -> str:
     """Return the title of the message."""
-    return f"Weir, week up to {report.until:%Y-%m-%d}: {report.figures.sentence}"[:200]
+    week = f"{report.since:%Y-%m-%d} to {report.until:%Y-%m-%d}"
+    return f"Weir weekly report, {week}: {report.figures.sentence}"[:200]
 
 
 def render_report(report: WeekReport) -> str:

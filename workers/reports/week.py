@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models import Count, Min, Q, Sum
 
-from controllers.design.error_budget import Counted, compute_window_budget
+from controllers.design.error_budget import PeriodCounts, compute_window_budget
 from workers.alerts import review
 from workers.models import LedgerEntry, Loop, Override, Plan, Tuning
 from workers.objectives.book import MINUTE_SECONDS, MINUTES_PER_DAY
@@ -131,7 +131,7 @@ def _build_promise_outcome(objective: Objective, since: datetime, until: datetim
     minutes = objective.minutes.filter(minute__gte=first, minute__lt=last)
     counted = Count("pk", filter=Q(total__gt=0))
     sums = minutes.aggregate(all_bad=Sum("bad"), all_counted=Sum("total"), minutes_counted=counted)
-    week = Counted(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
+    week = PeriodCounts(sums["all_bad"] or 0.0, sums["all_counted"] or 0.0, sums["minutes_counted"])
     outcome = PromiseOutcome(
         objective.name, objective.target, None, None, _find_known_start(objective, first)
     )

@@ -210,9 +210,7 @@ def set_override(
         lock_until_commit(LOCK)
         itself = scope.is_itself(name)
         if itself and endless and node is None:
-            raise BadInput(
-                "expires_at", f"is missing; {name} of {scope} resumes automatically, so set an end."
-            )
+            raise BadInput("expires_at", f"is missing; an override of {name} on {scope} must have an expiry.")
         checked = (
             _validate_value(scope, name, value, now, beside or {})
             if itself

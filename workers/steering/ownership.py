@@ -35,7 +35,7 @@ def explain_fixed(law: str, name: str) -> str | None:
     if (law, name) != (WORKER_RATE.name, "workers"):
         return None
     return (
-        "workers can't be set: it follows the loop's target"
+        "workers can't be set: the value follows the loop's target"
         " (short-lived for a container, permanent for a pool)."
     )
 

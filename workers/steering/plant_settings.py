@@ -13,7 +13,7 @@ from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 from workers.models import Setting
 
-CURRENCY = "In the currency of the other prices; without a price, no cost is computed."
+CURRENCY = "Use one currency for all prices. Without a price, Weir computes no cost."
 PRICES = {
     "worker_hour": "Cost of one working hour of a worker host process.",
     "node_hour": "Cost of a node in use per hour.",

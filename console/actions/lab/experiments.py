@@ -8,7 +8,7 @@ from django.db import transaction
 
 from console.accounts.access import Actor, require_data_access
 from console.actions import loops as steering
-from console.actions.lab.lab import Applicable, WantedExperiment, list_applicable_settings
+from console.actions.lab.lab import PlantEquivalent, WantedExperiment, list_applicable_settings
 from console.actions.proposals import plans
 from console.audit import audit_log
 from controllers import catalog
@@ -108,12 +108,12 @@ def plan(actor: Actor, experiment: Experiment, law: str, snapshot: Snapshot | No
     return plans.propose_rebalance(actor, goal, snapshot, now)
 
 
-def list_law_loops(applied: Applicable) -> list[Loop]:
+def list_law_loops(applied: PlantEquivalent) -> list[Loop]:
     """Return the loops that use the plant's law, by name."""
     return list(list_active_loops().filter(law=applied.law).order_by("name"))
 
 
-def select_law_loops(applied: Applicable, loop: str) -> list[Loop]:
+def select_law_loops(applied: PlantEquivalent, loop: str) -> list[Loop]:
     """Return all of them, or the one of that number. Raises `BadInput`."""
     chosen = [law_loop for law_loop in list_law_loops(applied) if loop in (ALL, str(law_loop.pk))]
     if not chosen:
@@ -121,7 +121,7 @@ def select_law_loops(applied: Applicable, loop: str) -> list[Loop]:
     return chosen
 
 
-def _find_applicable(experiment: Experiment, law: str) -> Applicable:
+def _find_applicable(experiment: Experiment, law: str) -> PlantEquivalent:
     values_by_law = list_applicable_settings(experiment)
     if law not in values_by_law:
         known = ", ".join(values_by_law) or "none of this experiment's laws"

@@ -34,7 +34,7 @@ class WantedExperiment:
 
 
 @dataclass(frozen=True)
-class Applicable:
+class PlantEquivalent:
     """The plant's equivalent of a law of the lab: a law, and values of its parameters."""
 
     law: str
@@ -87,7 +87,7 @@ def parse_setting(declared: Parameter, text: str) -> Any:
     return value
 
 
-def list_applicable_settings(experiment: Experiment) -> dict[str, Applicable]:
+def list_applicable_settings(experiment: Experiment) -> dict[str, PlantEquivalent]:
     """Return by law of the lab what the plant may apply: parameters of its own law that are settings here."""
     scenario = SCENARIOS.get(experiment.scenario)
     if scenario is None:
@@ -96,10 +96,10 @@ def list_applicable_settings(experiment: Experiment) -> dict[str, Applicable]:
     return {law: each for law, each in values_by_law.items() if each is not None}
 
 
-def _build_applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> Applicable | None:
+def _build_applicable(scenario: Scenario, law: str, settings: Mapping[str, Any]) -> PlantEquivalent | None:
     name, fixed = scenario.steers.get(law, (law, {}))
     if name not in laws.LAWS:
         return None
     known = {parameter.name for parameter in laws.LAWS[name].parameters} - set(NOT_APPLIED)
     values = {key: value for key, value in settings.items() if key in known} | dict(fixed)
-    return Applicable(name, values, name == rebalancing.LAW.name) if values else None
+    return PlantEquivalent(name, values, name == rebalancing.LAW.name) if values else None

@@ -31,7 +31,8 @@ def read_trace(path: str, column: str | None) -> Floats:
     if not wanted or names.count(wanted) != 1:
         hint = describe_separator(names[0]) if len(names) == 1 else ""
         raise BadInput(
-            "--column", f"must be a column that the file's first line names once, not {column}{hint}"
+            "--column",
+            f"must be the name of exactly one column in the file's first line, not {column}{hint}",
         )
     values = read_numbers(rows, (wanted,), "--trace")[0]
     if not values.size or values.min() < 0 or values.max() <= 0:
@@ -49,7 +50,9 @@ def read_columns(path: str, names: Sequence[str]) -> list[Floats]:
     for name in names:
         if name not in columns:
             hint = describe_separator(columns[0]) if len(columns) == 1 else ""
-            raise BadInput(name, f"is not a column of the file; its first line names the columns{hint}")
+            raise BadInput(
+                name, f"is not a column of the file; the first line must have the column names{hint}"
+            )
         if columns.count(name) > 1:
             raise BadInput(name, "is the name of two columns; names must differ")
     return read_numbers(rows, names, "FILE")

@@ -19,7 +19,7 @@ from console.api.request.plain_numbers import require_plain_numbers
 EXACTLY = ConfigDict(extra="forbid")  # the fields that are declared, and no others
 
 
-class Unconverted:
+class UnconvertedAnswer:
     """Marks the type of an answer that is described as that type, but neither checked nor converted."""
 
     def __init__(self, answer: type) -> None:
@@ -56,7 +56,7 @@ class Router(ninja.Router):
         if response is not NOT_SET:
             answers = response if isinstance(response, dict) else {200: response}
             options["response"] = {
-                status: Annotated[Any, Unconverted(answer)] for status, answer in answers.items()
+                status: Annotated[Any, UnconvertedAnswer(answer)] for status, answer in answers.items()
             }
         super().add_api_operation(path, methods, view_func, **{**options, "by_alias": True})
         require_plain_numbers(self.path_operations[path].operations[-1].models)

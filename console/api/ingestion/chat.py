@@ -35,7 +35,7 @@ AGAIN = timedelta(minutes=10)
 # Limit for all chats in that time, so that a person in one of them can't fill the database.
 MAX_NOTES = 120
 MAX_NAME = 80
-HELP = "Start with the alert's number, such as: 12 n3 is restarted. Or reply to the message of the alert."
+HELP = "Start with the alert's number, such as \"12 n3 is restarted\", or reply to the alert's message."
 BODY = {
     "requestBody": {
         "required": True,

@@ -24,7 +24,7 @@ from queues import keys
 from queues.errors import BadInput, MalformedEvent, NoContainerAvailable
 from queues.events.arrow_stream import read_events
 from queues.events.lines import EventLines, merge_batches
-from queues.publishing.client import Client, Published
+from queues.publishing.client import Client, PublishResult
 from workers.observability.spans import note, span
 
 router = Router(tags=["events"])
@@ -182,7 +182,7 @@ def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
         return _build_publish_summary(client.publish_batches(queue, batches))
     except NoContainerAvailable as error:
         # Stored events stay stored, so the answer has the number that was stored before the failure.
-        stored = error.stored if isinstance(error.stored, Published) else Published()
+        stored = error.stored if isinstance(error.stored, PublishResult) else PublishResult()
         raise RefusedError(
             503, "queue", str(error), RETRY_AFTER_SECONDS, _build_publish_summary(stored)
         ) from None
@@ -190,7 +190,7 @@ def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
         raise RefusedError(400, error.field, error.message) from None
 
 
-def _build_publish_summary(published: Published) -> dict[str, Any]:
+def _build_publish_summary(published: PublishResult) -> dict[str, Any]:
     return {
         "published": published.events,
         "blocks": published.blocks,

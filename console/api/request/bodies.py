@@ -4,13 +4,13 @@ from ninja import Schema
 from pydantic import ConfigDict
 
 
-class Given(Schema):
+class RequestBody(Schema):
     """A body whose unknown keys are rejected by name."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Reason(Given):
+class Reason(RequestBody):
     """The reason, which the audit log records."""
 
     reason: str

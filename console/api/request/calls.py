@@ -23,11 +23,11 @@ MAX_REFUSAL = 1_000  # characters
 PACKED = "gzip"  # at most a thousandfold; compressed twice, a few bytes could exceed the memory
 
 
-class Refused(Exception):  # noqa: N818 - the API has answered, with a no
+class RequestRejected(Exception):  # noqa: N818 - the API has answered, with a no
     """The API rejected the request or did not answer; the message names the field."""
 
 
-class Unanswered(Refused):
+class NoAnswer(RequestRejected):
     """There was no answer: whether a change was made is unknown."""
 
 
@@ -44,13 +44,13 @@ class Calls(ABC):
     ) -> Any:
         """Return the answer as a document; query values that are None or empty are left out.
 
-        key: of a change, so that a repetition has no further effect. Raises `Refused`, and `Unanswered`
+        key: of a change, so that a repetition has no further effect. Raises `RequestRejected`, and `NoAnswer`
         without an answer.
         """
         given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
         for name, value in given.items():
             if not all(is_plain(str(item)) for item in (value if isinstance(value, list) else [value])):
-                raise Refused(f"{name}: {UNSTORABLE}")
+                raise RequestRejected(f"{name}: {UNSTORABLE}")
         address = f"{path}?{urlencode(given, doseq=True)}" if given else path
         content = b"" if body is None else json.dumps(body).encode()
         status, pieces = self.send(method, address, content, key)
@@ -64,7 +64,7 @@ class Calls(ABC):
 
     @abstractmethod
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
-        """Return the status and the pieces of the answer's body. Raises `Unanswered` if there is none."""
+        """Return the status and the pieces of the answer's body. Raises `NoAnswer` if there is none."""
 
 
 class InProcess(Calls):
@@ -80,7 +80,7 @@ class InProcess(Calls):
         return in_process.call(method, address, content, self._actor)
 
 
-class Remote(Calls):
+class RemoteConsole(Calls):
     """The API of another console, with a token, which is sent nowhere else: a redirect is rejected.
 
     An answer is limited: to MAX_BYTES, and timeout_seconds from its first byte to its last; except exports,
@@ -119,24 +119,24 @@ class Remote(Calls):
             with self._client.stream(method, address, content=content, headers=headers) as answer:
                 pieces = self._read_body_pieces(answer)
         except httpx.HTTPError as error:
-            raise Unanswered(f"The console is not responding ({type(error).__name__}); try again.") from None
+            raise NoAnswer(f"The console is not responding ({type(error).__name__}); try again.") from None
         self._answered_at = read_response_date(answer)
         return answer.status_code, [b"".join(pieces)]
 
     def _read_body_pieces(self, answer: httpx.Response) -> list[bytes]:
-        """Return its whole body. Raises `Unanswered` if it has no end: the request may have been carried
+        """Return its whole body. Raises `NoAnswer` if it has no end: the request may have been carried
         out.
         """
         if answer.headers.get("Content-Encoding", PACKED) not in (PACKED, "identity"):
-            raise Unanswered("The console's response uses a compression that was not requested.")
+            raise NoAnswer("The console's response uses a compression that was not requested.")
         began, size, pieces = time.monotonic(), 0, []
         for piece in answer.iter_bytes():
             size += len(piece)
             pieces.append(piece)
             if self._has_end and size > MAX_BYTES:
-                raise Unanswered(f"The console's response is longer than {MAX_BYTES // 1_000_000} MB.")
+                raise NoAnswer(f"The console's response is longer than {MAX_BYTES // 1_000_000} MB.")
             if self._has_end and time.monotonic() - began > self._timeout_seconds:
-                raise Unanswered(f"The console's response took longer than {self._timeout_seconds:g} s.")
+                raise NoAnswer(f"The console's response took longer than {self._timeout_seconds:g} s.")
         return pieces
 
 
@@ -153,17 +153,17 @@ def read_response_date(answer: httpx.Response) -> float:
 def read(status: int, content: bytes) -> Any:
     """Return the document of an answer.
 
-    Raises `Refused` with the message of a rejection; `Unanswered` if the rejection is not the console's: a
+    Raises `RequestRejected` with the message of a rejection; `NoAnswer` if the rejection is not the console's: a
     proxy does not know what the console did.
     """
     if status >= 500 and not _parse_errors(content):
-        raise Unanswered(format_refusal_message(status, content))
+        raise NoAnswer(format_refusal_message(status, content))
     if status >= 300:
-        raise Refused(format_refusal_message(status, content))
+        raise RequestRejected(format_refusal_message(status, content))
     try:
         return orjson.loads(content)
     except ValueError:
-        raise Refused(f"The console returned {status} without JSON.") from None
+        raise RequestRejected(f"The console returned {status} without JSON.") from None
 
 
 def format_refusal_message(status: int, content: bytes) -> str:

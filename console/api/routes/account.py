@@ -12,7 +12,7 @@ from console.actions import plant_settings
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.routes.control import get_loop_or_404
 from console.api.schemas.account import (
     SessionEnd,
@@ -36,14 +36,14 @@ router = Router(tags=["settings"])
 SHOWN_ONCE = "no-store"
 
 
-class Value(Given):
+class Value(RequestBody):
     """A value and a reason; null for a setting without a value."""
 
     value: float | int | str | None
     reason: str
 
 
-class OwnValue(Given):
+class OwnValue(RequestBody):
     """A loop's own value of a parameter or `guard.NAME`; null restores the default."""
 
     name: str
@@ -51,7 +51,7 @@ class OwnValue(Given):
     reason: str
 
 
-class NewUser(Given):
+class NewUser(RequestBody):
     """`password` is generated if it is omitted."""
 
     username: str
@@ -60,24 +60,24 @@ class NewUser(Given):
     password: str = ""
 
 
-class Role(Given):
+class Role(RequestBody):
     role: str
     reason: str
 
 
-class LimitedQueues(Given):
+class LimitedQueues(RequestBody):
     """The queues that the role is limited to. Empty: all queues."""
 
     queues: list[str]
     reason: str
 
 
-class NewPassword(Given):
+class NewPassword(RequestBody):
     reason: str
     password: str = ""
 
 
-class NewToken(Given):
+class NewToken(RequestBody):
     """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its
     role.
     """
@@ -89,7 +89,7 @@ class NewToken(Given):
     actions: list[str] = []
 
 
-class NewQuota(Given):
+class NewQuota(RequestBody):
     """An omitted quota, or null, is the plant's."""
 
     events_per_second: StrictInt | None = None

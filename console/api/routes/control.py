@@ -10,7 +10,7 @@ from console.actions import loops
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.routes.plant import get_node_or_404
@@ -49,7 +49,7 @@ from workers.steering.expiry import Expiry
 router = Router(tags=["control"])
 
 
-class NewOverride(Given):
+class NewOverride(RequestBody):
     """A value on one loop (`loop`: id or name), on a node's `busy` or `toobusy`, or on all loops of a law, a
     queue, a node, or several of these.
 
@@ -71,20 +71,20 @@ class NewOverride(Given):
         return Expiry(self.minutes, self.expires_at, self.endless)
 
 
-class Longer(Given):
+class ExpiryExtension(RequestBody):
     """`minutes` more, or a new expiry."""
 
     minutes: float | None = None
     expires_at: GivenTime | None = None
 
 
-class OverrideEnding(Given):
+class OverrideEnding(RequestBody):
     """The reason, which is optional, since ending an override restores the usual value."""
 
     reason: str = ""
 
 
-class NewMode(Given):
+class NewMode(RequestBody):
     """hold and manual need an expiry; `value` is what manual applies."""
 
     mode: str
@@ -219,7 +219,7 @@ def undo_override(request: HttpRequest, override_id: Id) -> OverrideUndo:
 
 
 @router.post("/overrides/{override_id}/extend", response=OverrideRow, summary="Extend an override")
-def extend_override(request: HttpRequest, override_id: Id, body: Longer) -> OverrideRow:
+def extend_override(request: HttpRequest, override_id: Id, body: ExpiryExtension) -> OverrideRow:
     actor = actor_for(request, "override.extend")
     override = get_override_or_404(override_id)
     return build_override(

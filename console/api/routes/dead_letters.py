@@ -15,7 +15,7 @@ from console.api.answer.files import STORED_BYTES
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime, UtcTime
 from console.api.request.rows import check_rows
 from console.api.schemas.dead_letters import (
@@ -43,7 +43,7 @@ class DeadLetterSearch(Schema):
         return DeadLetterFilter(**self.dict()).check()
 
 
-class ChosenDeadLetters(Given):
+class ChosenDeadLetters(RequestBody):
     """Dead letters by their names, or all that a listing counted: its `filter`, `through`, `digest`, `count`.
 
     To discard, `confirm` is the name of their queue.
@@ -66,7 +66,7 @@ class ChosenDeadLetters(Given):
         return dead_letter_steering.list_matching(actor, wanted, self.through, self.digest, self.count)
 
 
-class Fix(Given):
+class Fix(RequestBody):
     """`event` has the fields to change, of the event at `row` of the letter that `digest` identifies."""
 
     reason: str

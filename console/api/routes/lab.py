@@ -16,7 +16,7 @@ from console.actions.lab.traces import find_trace, list_traces
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
 from console.api.routes.plans import plan_row
@@ -43,7 +43,7 @@ from workers.steering.expiry import Expiry
 router = Router(tags=["lab"])
 
 
-class NewExperiment(Given):
+class NewExperiment(RequestBody):
     """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known
     files.
     """
@@ -57,7 +57,7 @@ class NewExperiment(Given):
     column: str = ""
 
 
-class AppliedParameters(Given):
+class AppliedParameters(RequestBody):
     """Parameters `names` of a law of the experiment, on a loop (its number, or "all")."""
 
     law: str
@@ -68,7 +68,7 @@ class AppliedParameters(Given):
     expires_at: GivenTime | None = None
 
 
-class Proposal(Given):
+class Proposal(RequestBody):
     """The law of the experiment whose goal the plan follows."""
 
     law: str

@@ -6,13 +6,13 @@ from django.utils import timezone
 from console.actions.queues import ladders
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.schemas.control import LadderCap
 
 router = Router(tags=["queues"])
 
 
-class Cap(Given):
+class Cap(RequestBody):
     """cap: the highest level: rebalance, workers, nodes, throttle (never shed), or shed."""
 
     cap: str

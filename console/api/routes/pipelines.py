@@ -8,13 +8,13 @@ from console.actions.plant_control import HAND_MINUTES
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.schemas.pipelines import (
     ApplicationAtWork,
     ApplicationList,
     ApplicationOrder,
     ApplicationVersion,
-    CriterionHeld,
+    CriterionOverride,
     CriterionRelease,
     OperatorTasks,
 )
@@ -32,7 +32,7 @@ USUAL_MINUTES = 30.0
 MAX_VERSIONS = 50  # in one answer, each with its text
 
 
-class Declaration(Given):
+class Declaration(RequestBody):
     """The YAML text of an application, which contains its name.
 
     version: the newest when the text was started (0: none); if there is a newer one, the request is rejected.
@@ -43,13 +43,13 @@ class Declaration(Given):
     version: int | None = None
 
 
-class OrderReason(Given):
+class OrderReason(RequestBody):
     """The reason, which the audit log records."""
 
     reason: str
 
 
-class Tasks(Given):
+class Tasks(RequestBody):
     """The number of tasks, from one of the next two batches on; the parallelism loops hold for `minutes`."""
 
     tasks: int
@@ -57,7 +57,7 @@ class Tasks(Given):
     minutes: float = HAND_MINUTES
 
 
-class Criterion(Given):
+class Criterion(RequestBody):
     """A value in place of the one that a criterion has or follows, for so many minutes."""
 
     value: float
@@ -126,15 +126,15 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
 
 @router.post(
     "/applications/{name}/criteria/{criterion}",
-    response=CriterionHeld,
+    response=CriterionOverride,
     summary="Hold a criterion of the rules at a value",
 )
-def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionHeld:
+def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionOverride:
     actor = actor_for(request, "pipeline.steer")
     held = pipelines.hold_criterion(
         actor, name, criterion, body.value, Expiry(body.minutes), body.reason, timezone.now(), control()
     )
-    return convert(CriterionHeld, {"application": name, "criterion": criterion, **held})
+    return convert(CriterionOverride, {"application": name, "criterion": criterion, **held})
 
 
 @router.post(

@@ -7,7 +7,7 @@ from console.actions.proposals import plans
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.request.rows import check_rows
 from console.api.schemas.plans import NodeUse, PlanList, PlanRow
 from console.connections.control_server import control, load_latest_snapshot
@@ -19,27 +19,27 @@ from workers.placement.plan_document import plan_document
 router = Router(tags=["plans"])
 
 
-class Goal(Given):
+class Goal(RequestBody):
     """below-busy: the fewest points until no node is busy; band: the fewest moves into the band."""
 
     goal: str = "below-busy"
 
 
-class Approval(Given):
+class Approval(RequestBody):
     """`hash` is that of the plan as it was read."""
 
     hash: str
     reason: str
 
 
-class Points(Given):
+class Points(RequestBody):
     """{node: points}, 1000 in all; omitted nodes get none."""
 
     points: dict[str, int]
     reason: str
 
 
-class Use(Given):
+class Use(RequestBody):
     """use: drain, cordon, return, or give-back."""
 
     use: str

@@ -26,7 +26,7 @@ from console.api.schemas.plants import (
     OperatorNames,
     PhysicalTopology,
     PlantHolder,
-    PlantReleased,
+    PlantRelease,
     PlantTopology,
     TaskChannel,
     TaskCount,
@@ -347,7 +347,7 @@ def hold(
 
 @router.post(
     "/release",
-    response=PlantReleased,
+    response=PlantRelease,
     summary=("Release the plant; returns false if the caller did not hold it"),
 )
 def release(request: HttpRequest, plant: Path[str], controller: str = "") -> bool:

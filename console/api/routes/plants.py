@@ -10,20 +10,20 @@ from console.actions import plant_control, plant_registration
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.routes.control import compute_desired_value
 from console.api.routes.plant_control import load_current_topology
 from console.api.schemas.control import DesiredValue
 from console.api.schemas.plants import (
-    HandReleased,
-    InterventionDone,
+    HandRelease,
     InterventionKindRow,
+    InterventionResult,
     InterventionRow,
-    PlantInspected,
+    PlantInspection,
     PlantInterventions,
     PlantList,
-    PlantRemoved,
-    PlantResumed,
+    PlantRemoval,
+    PlantResumption,
     PlantRow,
     SnapshotPlant,
     TasksByHand,
@@ -44,7 +44,7 @@ from workers.steering.scope import list_active_loops
 router = Router(tags=["plants"])
 
 
-class PlantPlace(Given):
+class PlantPlace(RequestBody):
     """kind: of its adapter, such as weir or flink. url: its address; empty for a kind without one.
 
     secret_environment: the variable with the token. options: of its kind.
@@ -69,7 +69,7 @@ class NewPlant(PlantPlace):
     digest: str = ""
 
 
-class ByHand(Given):
+class ByHand(RequestBody):
     """The number of tasks of an operator; loops hold for `minutes`."""
 
     operator: str
@@ -78,7 +78,7 @@ class ByHand(Given):
     minutes: float = plant_control.HAND_MINUTES
 
 
-class UndoneIntervention(Given):
+class UndoneIntervention(RequestBody):
     """kind: as `GET …/interventions` names it. subject: its target."""
 
     kind: str
@@ -123,22 +123,22 @@ def register_plant(request: HttpRequest, body: NewPlant) -> PlantRow:
 
 @router.post(
     "/plants/inspect",
-    response=PlantInspected,
+    response=PlantInspection,
     summary="Inspect the system at an address without registering it",
 )
-def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspected:
+def inspect_plant(request: HttpRequest, body: PlantPlace) -> PlantInspection:
     actor = actor_for(request, "plant.register")
     inspected = plant_registration.inspect(
         actor, body.kind, body.url, secret_environment=body.secret_environment, options=body.options
     )
     return convert(
-        PlantInspected,
+        PlantInspection,
         {"kind": body.kind, "sentences": describe_discovered_plant(inspected), **convert_to_plain(inspected)},
     )
 
 
-@router.post("/plants/{plant}/remove", response=PlantRemoved, summary="Remove a plant; its ledger is kept")
-def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoved:
+@router.post("/plants/{plant}/remove", response=PlantRemoval, summary="Remove a plant; its ledger is kept")
+def remove_plant(request: HttpRequest, plant: str, body: Reason) -> PlantRemoval:
     actor = actor_for(request, "plant.register")
     gone = plant_registration.remove(actor, plant, body.reason)
     return {"removed": plant, "left": gone.left}
@@ -185,10 +185,10 @@ def set_tasks(request: HttpRequest, plant: str, body: ByHand) -> TasksByHand:
 
 @router.post(
     "/plants/{plant}/release",
-    response=HandReleased,
+    response=HandRelease,
     summary=("Release manually set tasks; loops decide again at once"),
 )
-def release_plant(request: HttpRequest, plant: str) -> HandReleased:
+def release_plant(request: HttpRequest, plant: str) -> HandRelease:
     actor = actor_for(request, "plant.scale")
     with adapters.open_plant(plant, PublishedPlant(control(), time.time), actor.name) as elastic:
         plant_control.release_hand(actor, elastic, plant, control())
@@ -197,10 +197,10 @@ def release_plant(request: HttpRequest, plant: str) -> HandReleased:
 
 @router.post(
     "/plants/{plant}/resume",
-    response=PlantResumed,
+    response=PlantResumption,
     summary="Discard ineffective task requests so that loops on hold continue",
 )
-def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumed:
+def resume_plant(request: HttpRequest, plant: str, body: Reason) -> PlantResumption:
     actor = actor_for(request, "plant.scale")
     return {"plant": plant, "forgotten": plant_control.resume(actor, plant, body.reason)}
 
@@ -223,10 +223,10 @@ def list_interventions(request: HttpRequest, plant: str) -> PlantInterventions:
 
 @router.post(
     "/plants/{plant}/interventions",
-    response=InterventionDone,
+    response=InterventionResult,
     summary="Start an intervention, such as pausing a queue; it is undone after `minutes`",
 )
-def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> InterventionDone:
+def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) -> InterventionResult:
     actor = actor_for(request, "plant.scale")
     done = plant_control.intervene(
         actor,
@@ -242,9 +242,9 @@ def add_intervention(request: HttpRequest, plant: str, body: NewIntervention) ->
 
 
 @router.post(
-    "/plants/{plant}/interventions/undo", response=InterventionDone, summary="Undo an intervention at once"
+    "/plants/{plant}/interventions/undo", response=InterventionResult, summary="Undo an intervention at once"
 )
-def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> InterventionDone:
+def undo_intervention(request: HttpRequest, plant: str, body: UndoneIntervention) -> InterventionResult:
     actor = actor_for(request, "plant.scale")
     plant_control.undo_intervention(actor, plant, body.kind, body.subject, control(), reason=body.reason)
     return {"plant": plant, "kind": body.kind, "subject": body.subject, "in_force": False}

@@ -12,7 +12,7 @@ from console.actions.tasks import WantedTask
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.request.instant import GivenTime
 from console.api.request.rows import check_rows
 from console.api.schemas.tasks import ChunkRow, RunDetail, RunList, RunRow, TaskList, TaskRow
@@ -24,7 +24,7 @@ from workers.models import Run, Task
 router = Router(tags=["tasks"])
 
 
-class NewRun(Given):
+class NewRun(RequestBody):
     """`parameters` replace the task's own; `deadline_at`: when it must be finished."""
 
     reason: str
@@ -32,7 +32,7 @@ class NewRun(Given):
     deadline_at: GivenTime | None = None
 
 
-class Change(Given):
+class Change(RequestBody):
     """A new definition of a task. With neither interval nor crontab it only runs on request."""
 
     reason: str

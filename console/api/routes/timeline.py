@@ -15,7 +15,7 @@ from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.ingestion.cloud_event import EventIgnored, read_outside_change
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.request.instant import GivenTime
 from console.api.request.refusals import RETRY_AFTER_SECONDS, RefusedError
 from console.api.request.rows import MAX_ROWS
@@ -49,7 +49,7 @@ from workers.history.snapshot_archive import snapshot_at
 router = Router(tags=["timeline"])
 
 
-class NewMark(Given):
+class NewMark(RequestBody):
     """A deploy or a note, at an instant (now by default) or over a range."""
 
     title: str
@@ -59,7 +59,7 @@ class NewMark(Given):
     until: GivenTime | None = None
 
 
-class NewSharedLink(Given):
+class NewSharedLink(RequestBody):
     """The instant, the duration, and the purpose of a link."""
 
     at: GivenTime

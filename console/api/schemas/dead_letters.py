@@ -38,7 +38,10 @@ class DeadLetterRow(ApiAnswer):
     events: Annotated[list[DeadLetterEvent], Field(description="Empty if unreadable or sealed.")]
     event_count: Events
     sealed: Annotated[
-        bool, Field(description="Whether the contents are omitted because you can't peek into the queue.")
+        bool,
+        Field(
+            description="Whether the contents are omitted because you don't have the permission queue.peek."
+        ),
     ]
     unreadable: UnreadableBytes | None
     error: str

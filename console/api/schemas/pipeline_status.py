@@ -35,7 +35,7 @@ class PatternCounts(ApiAnswer):
 
     matches: int
     quiet: NotRequired[Annotated[int, Field(description="Number of matches in the suppression interval.")]]
-    seconds: Annotated[Seconds | None, Field(description="The matcher's time for one event, s.")]
+    seconds: Annotated[Seconds | None, Field(description="Matching time of one event, s.")]
 
 
 class ControlKeys(ApiAnswer):
@@ -94,7 +94,9 @@ class ApplicationControls(ApiAnswer):
     admit_events_per_second: Annotated[
         PerSecond | None,
         Field(
-            description=("Maximum rate, or 1.5 times as much to catch up; null: limited only by free space.")
+            description=(
+                "Maximum dispatch rate (up to 1.5 times as much to catch up); null: limited only by free space."
+            )
         ),
     ]
     reserve_bytes: NotRequired[
@@ -131,7 +133,9 @@ class ResultQueueFigures(ApiAnswer):
 class ReplicaStatus(ApiAnswer):
     """One replica of the first tier."""
 
-    share: Annotated[Share, Field(description="Mean share over the events.")]
+    share: Annotated[
+        Share, Field(description="Share of the events that the dispatcher assigns to the replica.")
+    ]
     in_per_second: PerSecond
     kept_per_second: PerSecond
     utilisation: Share
@@ -266,7 +270,8 @@ class PipelineStatus(TierFigures):
     patterns: dict[str, PatternCounts]
     ahead_seconds: NotRequired[
         Annotated[
-            Seconds | None, Field(description="Lead of its host's clock over the control server's clock, s.")
+            Seconds | None,
+            Field(description="Clock offset of its host from the control server, s; positive: ahead."),
         ]
     ]
     applications: dict[str, ApplicationStatus]

@@ -57,7 +57,7 @@ class CriterionRelease(ApiAnswer):
     criterion: str
 
 
-class CriterionHeld(CriterionRelease):
+class CriterionOverride(CriterionRelease):
     """A value in place of a criterion's own."""
 
     value: float

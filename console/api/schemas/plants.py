@@ -301,7 +301,7 @@ class TasksSet(RootModel[bool]):
     """true: the tasks are set."""
 
 
-class PlantReleased(RootModel[bool]):
+class PlantRelease(RootModel[bool]):
     """false: the caller did not hold the plant."""
 
 
@@ -335,7 +335,7 @@ class PlantList(ApiAnswer):
     plants: list[PlantRow]
 
 
-class PlantRemoved(ApiAnswer):
+class PlantRemoval(ApiAnswer):
     removed: str
     left: NotRequired[
         Annotated[str, Field(description="Changes that may remain in effect at the plant, and what to do.")]
@@ -351,12 +351,12 @@ class TasksByHand(ApiAnswer):
     until: Annotated[Instant, Field(description="Loops hold until this Unix time.")]
 
 
-class HandReleased(ApiAnswer):
+class HandRelease(ApiAnswer):
     plant: str
     released: bool
 
 
-class PlantResumed(ApiAnswer):
+class PlantResumption(ApiAnswer):
     plant: str
     forgotten: Annotated[int, Field(description="Number of discarded task requests.")]
 
@@ -374,7 +374,7 @@ class FoundPart(ApiAnswer):
     ]
 
 
-class PlantInspected(ApiAnswer):
+class PlantInspection(ApiAnswer):
     """The result of inspecting an address."""
 
     kind: str
@@ -383,7 +383,9 @@ class PlantInspected(ApiAnswer):
     name: Annotated[str, Field(description="The name that the system reports; empty: none.")]
     said: list[str]
     parts: list[FoundPart]
-    needs: Annotated[list[str], Field(description="Requirements for Weir to do more at this plant.")]
+    needs: Annotated[
+        list[str], Field(description="Unmet requirements for Weir to observe or control more of the plant.")
+    ]
     choices: Annotated[dict[str, list[str]], Field(description="Possible values of each option.")]
 
 
@@ -417,7 +419,7 @@ class PlantInterventions(ApiAnswer):
     in_force: Annotated[list[InterventionRow], Field(description="Earliest end first.")]
 
 
-class InterventionDone(ApiAnswer):
+class InterventionResult(ApiAnswer):
     plant: str
     kind: str
     subject: str

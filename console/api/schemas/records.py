@@ -176,7 +176,9 @@ class CostSideRow(ApiAnswer):
     words: str
     runs: Annotated[float, Field(description="Number of worker runs.")]
     worker_hours: float | None
-    late_seconds: Annotated[Seconds, Field(description="Time in which the oldest event waited too long, s.")]
+    late_seconds: Annotated[
+        Seconds, Field(description="Time during which the oldest event waited too long, s.")
+    ]
     workers_cost: float | None
     late_cost: float | None
     cost: float | None
@@ -203,7 +205,7 @@ class LoopCostsDetail(ApiAnswer):
     held_seconds: int
     holds: Annotated[
         CostDifferenceRow | None,
-        Field(description="Difference from the law with the recorded holds applied."),
+        Field(description="Additional cost of the law with the recorded holds applied."),
     ]
 
 

@@ -191,7 +191,7 @@ class SnapshotQueue(ApiAnswer):
     service_seconds: Annotated[Seconds | None, Field(description="Processing time of one event, s.")]
     trouble: NotRequired[Annotated[str | None, Field(description="The last error of its workers.")]]
     pauses: NotRequired[
-        Annotated[list[SnapshotPause], Field(description="Pauses in force, of its intake or consumption.")]
+        Annotated[list[SnapshotPause], Field(description="Active pauses of its intake or consumption.")]
     ]
     containers: Annotated[dict[str, SnapshotContainer], Field(description="Keyed by node.")]
 
@@ -223,7 +223,8 @@ class SnapshotNode(ApiAnswer):
     last_state: NotRequired[NodeState | None]
     ahead_seconds: NotRequired[
         Annotated[
-            Seconds | None, Field(description="Lead of its agent's clock over the control server's clock, s.")
+            Seconds | None,
+            Field(description="Clock offset of its agent from the control server, s; positive: ahead."),
         ]
     ]
     unreadable: NotRequired[
@@ -251,7 +252,7 @@ class HostStatus(ApiAnswer):
     ]
     reserved: NotRequired[Annotated[int | None, Field(description="Number of unfinished tasks.")]]
     drained: NotRequired[Annotated[bool | None, Field(description="Whether it accepts no new work.")]]
-    draining: NotRequired[Annotated[SnapshotPause | None, Field(description="The drain in force.")]]
+    draining: NotRequired[Annotated[SnapshotPause | None, Field(description="The active drain.")]]
     age_seconds: NotRequired[Seconds | None]
     pid: NotRequired[int | None]
     resizable: NotRequired[bool | None]
@@ -259,7 +260,9 @@ class HostStatus(ApiAnswer):
     trouble: NotRequired[Annotated[str | None, Field(description="Its last error.")]]
     done: NotRequired[CompletedWork | None]
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="Lead of its clock over the control server's clock, s.")]
+        Annotated[
+            Seconds | None, Field(description="Clock offset from the control server, s; positive: ahead.")
+        ]
     ]
 
 
@@ -367,7 +370,7 @@ class RateBand(ApiAnswer):
     changes: NotRequired[
         Annotated[
             list[RateChange],
-            Field(description=("Lasting changes of the rate in the last day.")),
+            Field(description=("Sustained rate changes in the last day.")),
         ]
     ]
 
@@ -387,7 +390,10 @@ class PlantSnapshot(ApiAnswer):
     seq: int
     at: Instant
     ahead_seconds: NotRequired[
-        Annotated[Seconds | None, Field(description="Lead of the clock of `at` over the plant's clock, s.")]
+        Annotated[
+            Seconds | None,
+            Field(description="Offset of the clock of `at` from the plant's clock, s; positive: ahead."),
+        ]
     ]
     plant: str
     health: PlantHealth

@@ -87,7 +87,7 @@ class MarkRow(ApiAnswer):
     title: str
     text: str
     at: datetime
-    until: Annotated[datetime | None, Field(description="null: an instant.")]
+    until: Annotated[datetime | None, Field(description="End of the mark; null: the mark has no duration.")]
     author: str
     source: Annotated[str, Field(description="System that reported an external change; otherwise empty.")]
     event: Annotated[str, Field(description="ID of an external change in that system; otherwise empty.")]

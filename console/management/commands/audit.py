@@ -81,7 +81,7 @@ def format_verdict(verdict: Verdict) -> str:
     state = (
         "The audit log is intact"
         if verdict.sound
-        else f"The audit log is NOT intact: {format_count(len(lines), 'finding')}"
+        else f"The audit log is not intact: {format_count(len(lines), 'finding')}"
     )
     about = f"{state}: {verdict.entries} entries, last {verdict.last.sequence} {verdict.last.digest[:16]}…"
     return "\n".join([f"{about}, {verdict.heads} copies of chain heads, {verdict.seconds:.1f} s.", *lines])

@@ -14,7 +14,7 @@ from controllers.framework.reason import format_count
 from queues.errors import BadInput, NoContainerAvailable, WeirError
 from queues.events.columns import Columns
 from queues.events.lines import FORMATS, NAMED, EventLines, format_of, open_events
-from queues.publishing.client import Client, Published
+from queues.publishing.client import Client, PublishResult
 from queues.publishing.replay import Pace, limit_events, multiply_events
 from queues.text.numbers import parse_option_number, parse_option_whole_number
 
@@ -87,22 +87,22 @@ class Command(JsonCommand):
             f"({rate_per_second:,.0f}/s); {document['rejected']:,} rejected\n{places}"
         )
 
-    def _publish(self, client: Client, lines: EventLines, options: dict[str, Any]) -> Published:
+    def _publish(self, client: Client, lines: EventLines, options: dict[str, Any]) -> PublishResult:
         """Publish all of it, or exit with how far it came."""
-        published, readable = Published(), Readable(lines)
+        published, readable = PublishResult(), ReadableBatches(lines)
         try:
             for batches in batch_lines(readable, options):
                 published += client.publish_batches(options["queue"], batches)
             readable.check()
         except WeirError as error:
-            if isinstance(error, NoContainerAvailable) and isinstance(error.stored, Published):
+            if isinstance(error, NoContainerAvailable) and isinstance(error.stored, PublishResult):
                 published += error.stored
             self._report_rejected_lines(lines)
             self._say_so_far(published)
             raise
         return published
 
-    def _say_so_far(self, published: Published) -> None:
+    def _say_so_far(self, published: PublishResult) -> None:
         events, blocks = format_count(published.events, "event"), format_count(published.blocks, "block")
         self.stderr.write(f"stored before the error: {events} in {blocks}")
 
@@ -113,7 +113,7 @@ class Command(JsonCommand):
             self.stderr.write(f"and {lines.rejected - NAMED} more malformed lines")
 
 
-class Readable:
+class ReadableBatches:
     """Batches of a file up to an unreadable part: what came before is stored completely, and counted."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:

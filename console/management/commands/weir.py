@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import CommandParser
 
 from console.accounts.access import Actor, find_user_role, get_user_queues
-from console.api.request.calls import InProcess, Remote, Unanswered, format_refusal_message
+from console.api.request.calls import InProcess, NoAnswer, RemoteConsole, format_refusal_message
 from console.api.v1 import api
 from console.management.one_line import OneLineCommand
 from console.management.operations import Operation, find_operation, list_operations
@@ -51,7 +51,7 @@ class Command(OneLineCommand):
             status, pieces = self._ask(operation, operation.build_path(words), query, body, options)
         except BadInput as error:
             self._refuse(str(error), 2)
-        except Unanswered as error:
+        except NoAnswer as error:
             self._refuse(f"--url: {error}", 1)
         if status >= 300:
             self._refuse(format_refusal_message(status, b"".join(pieces)), 2 if status < 500 else 1)
@@ -72,7 +72,9 @@ class Command(OneLineCommand):
         # With a key, so that a repetition has no further effect.
         key = "" if operation.method == "GET" else uuid.uuid4().hex
         if options["url"]:
-            console = Remote(options["url"], options["token"], has_end=not operation.path.endswith(EXPORT))
+            console = RemoteConsole(
+                options["url"], options["token"], has_end=not operation.path.endswith(EXPORT)
+            )
             return console.send(operation.method, path, content, key)
         return InProcess(find_acting_user(options["user"])).send(operation.method, path, content)
 

@@ -21,7 +21,7 @@ from console.connections.control_server import control
 from console.input.form_values import parse_number
 from console.input.row_id import parse_row_id
 from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.conditions.catalog import CONDITIONS
@@ -261,7 +261,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 
 @declare_action("alert_rule.change", rules_page)
-def change(request: HttpRequest) -> Done:
+def change(request: HttpRequest) -> ActionResult:
     """Create or change a rule.
 
     Posted: name, the rule's fields, revision (of the rule as shown; empty for a new rule), reason.
@@ -279,7 +279,7 @@ def change(request: HttpRequest) -> Done:
         now=timezone.now(),
         revision=parse_row_id(revision),
     )
-    return Done(
+    return ActionResult(
         f"Saved {made.name}: {format_rule(made)}.",
         reverse("alert-rule", args=[made.name]),
         _open_rule(made, known),

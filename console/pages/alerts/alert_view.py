@@ -219,7 +219,7 @@ def _describe_first_steps(alert: Alert, snapshot: Snapshot) -> str:
 
 def _next_step(alert: Alert) -> str:
     steps = alert.rule.escalation if alert.rule else []
-    return " and ".join(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
+    return impact.join_names(steps[alert.next_step]["receivers"]) if alert.next_step < len(steps) else ""
 
 
 def _list_steering_loops(alert: Alert, loop: Loop | None) -> str | None:

@@ -14,11 +14,12 @@ from console.accounts.access import actor_of, requires
 from console.actions import alerts as alerting
 from console.input.form_values import parse_minutes
 from console.pages.alerts.alert_view import AlertDetails, ListedAlert, build_alert_details, sort_alerts
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import Absence, absence_of, get_snapshot
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.health.readiness import ALERTER_SECONDS
 from queues.text import numbers
+from workers.alerts.evaluation.impact import join_names
 from workers.alerts.lifecycle.models import Alert, AlertWatch
 from workers.alerts.lifecycle.open_alerts import OPEN
 from workers.steering.expiry import format_time
@@ -108,12 +109,12 @@ def get_view_name(alert: Alert | None) -> str:
     return f"node:{labels['node']}" if "node" in labels else "frame"
 
 
-def _redirect_with_message(alert_id: int, message: str) -> Done:
-    return Done(message, reverse("alert", args=[alert_id]))
+def _redirect_with_message(alert_id: int, message: str) -> ActionResult:
+    return ActionResult(message, reverse("alert", args=[alert_id]))
 
 
 @declare_action("alert.acknowledge", alert_page)
-def acknowledge(request: HttpRequest, alert_id: int) -> Done:
+def acknowledge(request: HttpRequest, alert_id: int) -> ActionResult:
     """Acknowledge an alert. Posted: note (optional)."""
     text, now = request.POST.get("note", ""), timezone.now()
     made = alerting.acknowledge(actor_of(request), alert_id, note=text, now=now)
@@ -124,7 +125,7 @@ def acknowledge(request: HttpRequest, alert_id: int) -> Done:
 
 
 @declare_action("alert.snooze", alert_page)
-def snooze(request: HttpRequest, alert_id: int) -> Done:
+def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
     """Snooze an alert. Posted: minutes."""
     minutes, now = parse_minutes(request.POST), timezone.now()
     made = alerting.snooze(actor_of(request), alert_id, minutes=minutes, now=now)
@@ -134,18 +135,18 @@ def snooze(request: HttpRequest, alert_id: int) -> Done:
 
 
 @declare_action("alert.escalate", alert_page)
-def escalate(request: HttpRequest, alert_id: int) -> Done:
+def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
     """Posted: note (may be left out), step (the number of the one that the button names)."""
     text, shown = request.POST.get("note", ""), numbers.parse_digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}
     return _redirect_with_message(
-        alert_id, f"{' and '.join(step['receivers'])} will be notified within seconds."
+        alert_id, f"{join_names(step['receivers'])} will be notified within seconds."
     )
 
 
 @declare_action("alert.note", alert_page)
-def note(request: HttpRequest, alert_id: int) -> Done:
+def note(request: HttpRequest, alert_id: int) -> ActionResult:
     """Add a note to an alert. Posted: note."""
     alerting.note(actor_of(request), alert_id, text=request.POST.get("note", ""), now=timezone.now())
     return _redirect_with_message(alert_id, "Note added.")

@@ -20,7 +20,7 @@ from console.incidents.incident_timeline import IncidentEvent, list_timeline_eve
 from console.incidents.review_draft import review_of
 from console.input.form_values import is_untouched
 from console.input.row_id import parse_row_id
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts import incidents
@@ -118,12 +118,14 @@ def _find_incident(alert_id: int) -> Alert:
     return _find_incident(alert.under.pk)
 
 
-def _redirect_with_message(alert_id: int, message: str) -> Done:
-    return Done(message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])})
+def _redirect_with_message(alert_id: int, message: str) -> ActionResult:
+    return ActionResult(
+        message, reverse("incident", args=[alert_id]), {"go": reverse("incident", args=[alert_id])}
+    )
 
 
 @declare_action(acting.CHANGE, incident_page)
-def change(request: HttpRequest, alert_id: int) -> Done:
+def change(request: HttpRequest, alert_id: int) -> ActionResult:
     """Change the incident.
 
     Posted: severity, role-NAME for each role (empty: unassigned); or mitigated; or retained (1 or 0).
@@ -152,7 +154,7 @@ def change(request: HttpRequest, alert_id: int) -> Done:
     )
 
 
-def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
+def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> ActionResult:
     acting.change(actor_of(request), alert_id, retained=retained, now=timezone.now())
     return _redirect_with_message(
         alert_id,
@@ -161,7 +163,7 @@ def _set_retained(request: HttpRequest, alert_id: int, retained: bool) -> Done:
 
 
 @declare_action(acting.CHANGE, incident_page)
-def review(request: HttpRequest, alert_id: int) -> Done:
+def review(request: HttpRequest, alert_id: int) -> ActionResult:
     """Save the review. Posted: text (empty: the draft again), revision (of the text as shown)."""
     revision = parse_row_id(request.POST.get("revision", "").strip())
     made = acting.write_review(
@@ -175,7 +177,7 @@ def review(request: HttpRequest, alert_id: int) -> Done:
 
 
 @declare_action(acting.CHANGE, incident_page)
-def follow_up(request: HttpRequest, alert_id: int) -> Done:
+def follow_up(request: HttpRequest, alert_id: int) -> ActionResult:
     """Add a follow-up. Posted: text, owner (a user name, or empty), due_on (a date, or empty)."""
     posted = request.POST
     acting.add_follow_up(
@@ -190,11 +192,11 @@ def follow_up(request: HttpRequest, alert_id: int) -> Done:
 
 
 @declare_action(acting.CHANGE, incident_page)
-def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Done:
+def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> ActionResult:
     """Mark a follow-up as done. Posted: done (1, or 0 to open it again)."""
     done = request.POST.get("done", "1") == "1"
     made = acting.set_follow_up(actor_of(request), alert_id, follow_up_id, done=done, now=timezone.now())
-    return _redirect_with_message(alert_id, f"{'Done' if done else 'Reopened'}: {made.text}")
+    return _redirect_with_message(alert_id, f"{'ActionResult' if done else 'Reopened'}: {made.text}")
 
 
 def parse_optional_date(text: str) -> date | None:

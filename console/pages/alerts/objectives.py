@@ -17,7 +17,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import objectives
 from console.input.form_values import parse_number
 from console.input.row_id import parse_row_id
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import Errors, FormPage, Submitted, render_page
 from controllers.design.error_budget import PAIRS
@@ -294,7 +294,7 @@ def _build_incident_part(each: IncidentBurn, whole: float) -> BurntPart:
 
 
 @declare_action("objective.change", objectives_page)
-def change(request: HttpRequest) -> Done:
+def change(request: HttpRequest) -> ActionResult:
     """Create or change an objective.
 
     Posted: name, the fields (target in %), revision (of the objective as shown; empty for a new one), reason.
@@ -312,7 +312,7 @@ def change(request: HttpRequest) -> Done:
         revision=parse_row_id(revision),
     )
     url = reverse("objective", args=[made.name])
-    return Done(f"{made.name} saved. Measurement starts now.", url, {} if revision else {"go": url})
+    return ActionResult(f"{made.name} saved. Measurement starts now.", url, {} if revision else {"go": url})
 
 
 def _read_fields(posted: QueryDict) -> dict[str, Any]:
@@ -325,9 +325,9 @@ def _read_fields(posted: QueryDict) -> dict[str, Any]:
 
 
 @declare_action("objective.change", objectives_page)
-def remove(request: HttpRequest, name: str) -> Done:
+def remove(request: HttpRequest, name: str) -> ActionResult:
     """Remove an objective. Posted: reason."""
     objective_row = get_object_or_404(Objective, name=name)
     objectives.remove(actor_of(request), objective_row, reason=request.POST.get("reason", ""))
     url = reverse("objectives")
-    return Done(f"{name} and its counts were removed.", url, {"go": url})
+    return ActionResult(f"{name} and its counts were removed.", url, {"go": url})

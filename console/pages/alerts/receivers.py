@@ -17,7 +17,7 @@ from console.accounts.access import Actor, actor_of, requires
 from console.actions import alerts
 from console.input.form_values import fill_form
 from console.input.shown_digest import digest_of
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from workers.alerts.delivery import receivers as kept
@@ -172,7 +172,7 @@ def _on_call(receiver: Receiver, now: datetime) -> OnCall | None:
 
 
 @declare_action("receiver.change", receivers_page)
-def change(request: HttpRequest) -> Done:
+def change(request: HttpRequest) -> ActionResult:
     """Create or change a receiver.
 
     Posted: name, channel, addresses (one a line, or separated by commas), url, secret_environment,
@@ -212,7 +212,7 @@ def change(request: HttpRequest) -> Done:
         gets_reports="gets_reports" in posted,
         enabled="enabled" in posted,
     )
-    return Done(
+    return ActionResult(
         (f"{made.name} saved. Send a test message to check it."),
         reverse("receivers"),
         {"go": reverse("receivers")},
@@ -220,19 +220,19 @@ def change(request: HttpRequest) -> Done:
 
 
 @declare_action("receiver.change", receivers_page)
-def delete(request: HttpRequest, receiver_id: int) -> Done:
+def delete(request: HttpRequest, receiver_id: int) -> ActionResult:
     """Delete a receiver. Posted: reason."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.delete_receiver(actor_of(request), receiver, reason=request.POST.get("reason", ""))
-    return Done(f"{receiver.name} was deleted.", reverse("receivers"), {"go": reverse("receivers")})
+    return ActionResult(f"{receiver.name} was deleted.", reverse("receivers"), {"go": reverse("receivers")})
 
 
 @declare_action("receiver.test", receivers_page)
-def test(request: HttpRequest, receiver_id: int) -> Done:
+def test(request: HttpRequest, receiver_id: int) -> ActionResult:
     """Send a test message like any other; the page shows whether it arrives. Nothing is posted."""
     receiver = get_object_or_404(Receiver, pk=receiver_id)
     alerts.test_receiver(actor_of(request), receiver, now=timezone.now())
-    return Done(
+    return ActionResult(
         (f"A test message was sent to {receiver.name}. Its delivery status appears below."),
         reverse("receivers"),
     )

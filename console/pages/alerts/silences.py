@@ -14,7 +14,7 @@ from console.actions import alerts
 from console.input.form_values import parse_minutes
 from console.input.row_id import parse_row_id
 from console.pages.alerts.matchers import MatcherRow, build_matcher_rows, read_matchers
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from controllers.framework.reason import format_count
 from queues.errors import BadInput
@@ -116,7 +116,7 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 
 @declare_action("silence.set", silences_page)
-def add(request: HttpRequest) -> Done:
+def add(request: HttpRequest) -> ActionResult:
     """Add a silence. Posted: matcher-label, matcher-is, matcher-value (rows), reason, minutes."""
     made = alerts.silence(
         actor_of(request),
@@ -126,12 +126,12 @@ def add(request: HttpRequest) -> Done:
         now=timezone.now(),
     )
     message = f"Silenced until {made.expires_at:%a %H:%M} UTC: {matching.format_matchers(made.matchers)}."
-    return Done(message, reverse("silences"), {"silence": made.pk})
+    return ActionResult(message, reverse("silences"), {"silence": made.pk})
 
 
 @declare_action("silence.end", silences_page)
-def end(request: HttpRequest, silence_id: int) -> Done:
+def end(request: HttpRequest, silence_id: int) -> ActionResult:
     """End a silence. Nothing is posted; ending twice is no error."""
     silence = get_object_or_404(Silence, pk=silence_id)
     ended = alerts.end_silence(actor_of(request), silence, now=timezone.now())
-    return Done("Silence ended." if ended else "The silence had already ended.", reverse("silences"))
+    return ActionResult("Silence ended." if ended else "The silence had already ended.", reverse("silences"))

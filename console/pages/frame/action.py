@@ -24,14 +24,14 @@ from queues.errors import BadInput, NodeFull, NodeUnavailable, RateLimited
 Refused = Callable[..., HttpResponse]
 
 
-class Unsure(dict[str, list[str]]):
+class UncertainErrors(dict[str, list[str]]):
     """Errors after which part of the action may be done, so the page must not claim that nothing changed."""
 
     unsure = True
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     """The result of an action: a sentence, a link, and details for fetch() (an id to undo it with)."""
 
     message: str
@@ -41,15 +41,15 @@ class Done:
 
 def declare_action(
     permission: str, page: Refused
-) -> Callable[[Callable[..., Done]], Callable[..., HttpResponseBase]]:
-    """Return a decorator for a POST view that returns `Done` or raises `BadInput`.
+) -> Callable[[Callable[..., ActionResult]], Callable[..., HttpResponseBase]]:
+    """Return a decorator for a POST view that returns `ActionResult` or raises `BadInput`.
 
     Only `BadInput` means that nothing was changed: fetch() gets 422 (429 for a quota) `{"errors": {field:
     [message]}}`; for a plain form, `page` is rendered again (called with those view arguments that it
     accepts, `errors`, and `submitted`), with the message next to its field.
     """
 
-    def decorate(view: Callable[..., Done]) -> Callable[..., HttpResponseBase]:
+    def decorate(view: Callable[..., ActionResult]) -> Callable[..., HttpResponseBase]:
         shown = _adapt_arguments(page)
 
         @require_POST
@@ -65,9 +65,11 @@ def declare_action(
             except BadInput as error:
                 return _refusal(request, shown, named, {error.field: [error.message]}, 422)
             except (NodeUnavailable, NodeFull) as error:
-                return _refusal(request, shown, named, Unsure(node=[str(error)]), 503)
+                return _refusal(request, shown, named, UncertainErrors(node=[str(error)]), 503)
             except redis.RedisError as error:
-                return _refusal(request, shown, named, Unsure(control=[_describe_no_answer(error)]), 503)
+                return _refusal(
+                    request, shown, named, UncertainErrors(control=[_describe_no_answer(error)]), 503
+                )
             if wants_json(request):
                 return JsonResponse({"ok": True, "message": done.message, **done.data})
             messages.success(request, done.message)

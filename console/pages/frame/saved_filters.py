@@ -10,7 +10,7 @@ from console.accounts.access import actor_of
 from console.actions import saved_filters
 from console.input.row_id import parse_row_id
 from console.models import SavedFilter
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors
 
 
@@ -26,17 +26,19 @@ def _back(request: HttpRequest, errors: Errors, submitted: QueryDict, **named: A
 
 
 @declare_action("account.change", _back)
-def save(request: HttpRequest) -> Done:
+def save(request: HttpRequest) -> ActionResult:
     """Save a filter. Posted: page, name, query."""
     posted = request.POST
     texts = [posted.get(name, "") for name in ("page", "name", "query")]
     kept = saved_filters.save(actor_of(request), request.user, *texts)
-    return Done(f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk})
+    return ActionResult(
+        f"Filter {kept.name} saved.", f"{reverse(kept.page)}?{kept.query}", {"filter": kept.pk}
+    )
 
 
 @declare_action("account.change", _back)
-def remove(request: HttpRequest) -> Done:
+def remove(request: HttpRequest) -> ActionResult:
     """Remove a filter. Posted: page, filter (its number)."""
     saved_filters.remove(actor_of(request), request.user, parse_row_id(request.POST.get("filter", "")) or 0)
     page = request.POST.get("page", "")
-    return Done("Filter removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))
+    return ActionResult("Filter removed.", reverse(page if page in SavedFilter.Page.values else "ledger"))

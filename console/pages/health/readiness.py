@@ -27,7 +27,7 @@ HOST_SECONDS = 10.0
 PIPELINE_SECONDS = 15.0
 ALERTER_SECONDS = 30.0
 BEAT_INTERVALS, BEAT_SECONDS = 6, 12.0  # time without ticks after which the clock counts as stopped
-NO_SNAPSHOT = "no snapshot that this version can read; start manage.py observe of this version"
+NO_SNAPSHOT = "no snapshot that this version can read; start this version's manage.py observe"
 ROLES = ("control", "jobs")  # and the roles that scheduled tasks need
 RETAINED_SECONDS = 1.0  # anybody may ask, and each answer takes queries
 

@@ -20,7 +20,7 @@ from console.display.loop_order import compute_loop_severity, compute_tick_laten
 from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
 from console.input.form_values import is_untouched, parse_expiry, parse_number
 from console.models import SavedFilter
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.saved_filters import filters_of
@@ -288,7 +288,7 @@ def _read_parameters(request: HttpRequest, law: Law, in_force: Mapping[str, Any]
 
 
 @declare_action("override.set", loop_page)
-def override(request: HttpRequest, loop_id: int) -> Done:
+def override(request: HttpRequest, loop_id: int) -> ActionResult:
     """Override values of a loop.
 
     Posted: name and value, or `would-NAME` per parameter with `was-would-NAME` (unchanged values are left
@@ -312,7 +312,7 @@ def override(request: HttpRequest, loop_id: int) -> Done:
         for made_override in made
     )
     message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return Done(
+    return ActionResult(
         message, reverse("loop", args=[loop_id]), {"overrides": [made_override.pk for made_override in made]}
     )
 
@@ -349,7 +349,7 @@ def _move_error_to_field(request: HttpRequest, error: BadInput) -> BadInput:
 
 
 @declare_action("loop.mode", loop_page)
-def mode(request: HttpRequest, loop_id: int) -> Done:
+def mode(request: HttpRequest, loop_id: int) -> ActionResult:
     """Set the mode of a loop.
 
     Posted: mode (auto, advise, hold, manual), reason, minutes (required for hold and manual), value (manual).
@@ -367,6 +367,6 @@ def mode(request: HttpRequest, loop_id: int) -> Done:
     )
     url = reverse("loop", args=[loop_id])
     if not made:
-        return Done(f"{shown_loop.name} is in mode {request.POST['mode']}.", url)
+        return ActionResult(f"{shown_loop.name} is in mode {request.POST['mode']}.", url)
     said = f"{shown_loop.name} is in mode {made[0].value} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return Done(said, url, {"overrides": [made_override.pk for made_override in made]})
+    return ActionResult(said, url, {"overrides": [made_override.pk for made_override in made]})

@@ -23,7 +23,7 @@ from console.display.override_words import (
 )
 from console.input.form_values import parse_any_value, parse_expiry
 from console.models import AuditEntry
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import get_snapshot
 from console.pages.frame.keyset import place_of, query_without_place
 from console.pages.frame.page import Errors, FormPage, render_page
@@ -152,7 +152,7 @@ def _build_option(value: str, parameter: Parameter) -> OverrideOption:
 
 
 @declare_action("override.set", overrides_page)
-def create(request: HttpRequest) -> Done:
+def create(request: HttpRequest) -> ActionResult:
     """Create overrides.
 
     Posted: law, queue, node (one or more), name (of the law: `law/name`), value, reason, expiry.
@@ -170,7 +170,7 @@ def create(request: HttpRequest) -> Done:
     (row,) = made
     what = f"{row.name.replace('_', ' ')} is {format_short_value(row.value)} on {Scope.build(row)}"
     message = f"{what[:1].upper()}{what[1:]} {describe_end(row)}.{describe_replaced_overrides(made)}"
-    return Done(message, reverse("overrides"), {"overrides": [row.pk]})
+    return ActionResult(message, reverse("overrides"), {"overrides": [row.pk]})
 
 
 def split_law_and_name(text: str, law: str) -> tuple[str, str]:
@@ -222,34 +222,36 @@ def build_override_url(override: Override) -> str:
 
 
 @declare_action("override.end", override_page)
-def end_override(request: HttpRequest, override_id: int) -> Done:
+def end_override(request: HttpRequest, override_id: int) -> ActionResult:
     """End an override. Posted: reason (optional). Ending twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     reason = request.POST.get("reason", "")
     ended = loops.end_override(
         actor_of(request), override, now=timezone.now(), control=control(), reason=reason
     )
-    return Done(
+    return ActionResult(
         describe_ended(override) if ended else f"{format_override_title(override)} had already ended.",
         build_override_url(override),
     )
 
 
 @declare_action("override.undo", override_page)
-def undo_override(request: HttpRequest, override_id: int) -> Done:
+def undo_override(request: HttpRequest, override_id: int) -> ActionResult:
     """Undo an override and everything that was set with it. Undoing twice is no error."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     undone = loops.undo_override(actor_of(request), override, now=timezone.now(), control=control())
     said = " ".join(describe_ended(*override) for override in undone)
-    return Done(said or f"{format_override_title(override)} had already ended.", build_override_url(override))
+    return ActionResult(
+        said or f"{format_override_title(override)} had already ended.", build_override_url(override)
+    )
 
 
 @declare_action("override.extend", override_page)
-def extend_override(request: HttpRequest, override_id: int) -> Done:
+def extend_override(request: HttpRequest, override_id: int) -> ActionResult:
     """Extend an override. Posted: minutes (added to its expiry) or expires_at."""
     override = get_object_or_404(Override.objects.select_related("loop", "node"), pk=override_id)
     expiry = parse_expiry(request.POST)
     longer = {"minutes": expiry.minutes, "expires_at": expiry.expires_at}
     loops.extend_override(actor_of(request), override, now=timezone.now(), control=control(), **longer)
     message = f"{format_override_title(override)} is in force {describe_end(override)}."
-    return Done(message, build_override_url(override))
+    return ActionResult(message, build_override_url(override))

@@ -12,7 +12,7 @@ from console.accounts.access import actor_of
 from console.actions import loops
 from console.display.override_words import describe_end, describe_replaced_overrides
 from console.input.form_values import is_untouched, parse_expiry, parse_number
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.loops.loops import loop_page
 from console.pages.loops.parallelism_view import JOINT, list_manual_tasks
 from controllers import catalog
@@ -26,7 +26,7 @@ FIELD = "tasks-"
 
 
 @declare_action("override.set", loop_page)
-def set_tasks(request: HttpRequest, loop_id: int) -> Done:
+def set_tasks(request: HttpRequest, loop_id: int) -> ActionResult:
     """Set tasks of operators.
 
     Posted: `tasks-OPERATOR` (empty: left to the law), each with `was-tasks-OPERATOR`; reason, expiry.
@@ -47,7 +47,9 @@ def set_tasks(request: HttpRequest, loop_id: int) -> Done:
     )
     what = ", ".join(f"{name.rpartition('/')[2]} {count}" for name, count in tasks.items())
     message = f"Manual tasks: {what or 'none'} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return Done(message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]})
+    return ActionResult(
+        message, reverse("loop", args=[loop_id]), {"overrides": [override.pk for override in made]}
+    )
 
 
 def _check_expiry(loop: Loop, others: Sequence[str], expiry: Expiry, now: datetime) -> None:

@@ -13,7 +13,7 @@ from console.accounts.access import actor_of, requires
 from console.actions import plant_settings
 from console.input.form_values import parse_number
 from console.models import AuditEntry
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.loops.loop_view import ParameterRow, build_guard_rows, build_parameter_rows
 from console.pages.loops.workbench import parse_value
@@ -89,7 +89,7 @@ def own_rows(loop: Loop) -> list[OwnParameter]:
 
 
 @declare_action("settings.change", settings_page)
-def change(request: HttpRequest, name: str) -> Done:
+def change(request: HttpRequest, name: str) -> ActionResult:
     """Change a setting. Posted: value, reason."""
     text = request.POST.get("value", "").strip()
     may_be_unset = plant_settings_of.find_declaration(name).or_null
@@ -98,11 +98,11 @@ def change(request: HttpRequest, name: str) -> Done:
     before, after = plant_settings.change_setting(actor_of(request), name, value, reason, timezone.now())
     here = reverse("plant-settings")
     is_now, was = plant_settings_of.format_setting(after), plant_settings_of.format_setting(before)
-    return Done(f"{name} is now {is_now}; it was {was}.", here, {"go": here})
+    return ActionResult(f"{name} is now {is_now}; it was {was}.", here, {"go": here})
 
 
 @declare_action("settings.change", settings_page)
-def change_own(request: HttpRequest, loop_id: int) -> Done:
+def change_own(request: HttpRequest, loop_id: int) -> ActionResult:
     """Change a loop's own value. Posted: name, value (empty: the default again), reason."""
     loop, posted = get_object_or_404(Loop, pk=loop_id), request.POST
     name, text = posted.get("name", ""), posted.get("value", "").strip()
@@ -117,4 +117,4 @@ def change_own(request: HttpRequest, loop_id: int) -> Done:
     )
     here = f"{reverse('plant-settings')}?loop={loop.pk}"
     said = f"{name.replace('_', ' ')} of {loop.name} is {after} from its next decision on."
-    return Done(said, here, {"go": here})
+    return ActionResult(said, here, {"go": here})

@@ -295,7 +295,9 @@ def _describe_left(types: Mapping[str, float]) -> str:
 
 
 def _format_names(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
 def read_changed_parameters(

@@ -9,14 +9,14 @@ from console.accounts.access import actor_of
 from console.actions.proposals import tunings
 from console.display.override_words import describe_end, describe_replaced_overrides
 from console.input.form_values import parse_expiry
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.loops.loops import loop_page
 from queues.text.numbers import parse_digits
 from workers.models import Tuning
 
 
 @declare_action("override.set", loop_page)
-def decide(request: HttpRequest, loop_id: int) -> Done:
+def decide(request: HttpRequest, loop_id: int) -> ActionResult:
     """Decide on a tuning. Posted: tuning (its number), decision (approve, reject), hash, reason, expiry."""
     number = request.POST.get("tuning", "")
     rows = Tuning.objects.select_related("loop").filter(loop=loop_id)
@@ -25,9 +25,11 @@ def decide(request: HttpRequest, loop_id: int) -> Done:
     reason = request.POST.get("reason", "")
     if request.POST.get("decision") == "reject":
         tunings.reject(actor, tuning, reason, now)
-        return Done(f"Tuning {tuning.pk} was rejected; nothing was changed.", url, {"tuning": tuning.pk})
+        return ActionResult(
+            f"Tuning {tuning.pk} was rejected; nothing was changed.", url, {"tuning": tuning.pk}
+        )
     made = tunings.approve(
         actor, tuning, request.POST.get("hash", ""), reason=reason, now=now, expiry=parse_expiry(request.POST)
     )
     what = f"The values of tuning {tuning.pk} are in force {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return Done(what, url, {"overrides": [override.pk for override in made]})
+    return ActionResult(what, url, {"overrides": [override.pk for override in made]})

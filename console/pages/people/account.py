@@ -21,7 +21,7 @@ from console.accounts.password_form import OwnPasswordForm
 from console.audit import audit_log
 from console.input.form_values import parse_number
 from console.models import ApiToken, UserSession
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import ConsolePage, Errors, Submitted, render_page
 from queues.errors import BadInput
 from queues.models import Queue
@@ -107,24 +107,24 @@ def token_create(request: HttpRequest) -> HttpResponse:
 
 
 @declare_action("token.mint", lambda request, errors, submitted: settings_page(request, errors, submitted))
-def token_revoke(request: HttpRequest, token_id: int) -> Done:
+def token_revoke(request: HttpRequest, token_id: int) -> ActionResult:
     """Revoke a token. Nothing is posted."""
     token = get_object_or_404(ApiToken, pk=token_id, owner=request.user)
     tokens.revoke(actor_of(request), token, timezone.now())
-    return Done(f"Token {token.name} was revoked.", reverse("settings"), {"go": reverse("settings")})
+    return ActionResult(f"Token {token.name} was revoked.", reverse("settings"), {"go": reverse("settings")})
 
 
 @declare_action(
     "account.change", lambda request, errors, submitted: settings_page(request, errors, submitted)
 )
-def session_end(request: HttpRequest, session_id: int) -> Done:
+def session_end(request: HttpRequest, session_id: int) -> ActionResult:
     """End a session: a user's own, or with permission to manage users anybody's. Nothing is posted."""
     actor = actor_of(request)
     mine = {} if actor.may("user.manage") else {"user": request.user}
     session = get_object_or_404(UserSession.objects.select_related("user"), pk=session_id, **mine)
     sessions.end(actor, session)
     where = reverse("settings") if session.user == request.user else reverse("users")
-    return Done(f"A session of {session.user.get_username()} was logged out.", where, {"go": where})
+    return ActionResult(f"A session of {session.user.get_username()} was logged out.", where, {"go": where})
 
 
 def settings_page(

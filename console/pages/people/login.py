@@ -21,7 +21,7 @@ from console.audit import audit_log, refusals
 from console.web.template_context import TemplateContext, render_context
 
 LATE_OR_WRONG = "The code was wrong, or was entered while further attempts were blocked."
-WRONG_CODE = "The code does not match. Wait for the next code of the app, then try again."
+WRONG_CODE = "The code does not match. Wait for the next code from the app, then try again."
 
 
 @dataclass(frozen=True, kw_only=True)

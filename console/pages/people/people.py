@@ -18,7 +18,7 @@ from console.accounts import identity_provider, people, second_factor, sessions
 from console.accounts.access import actor_of, find_user_role, get_user_queues, requires
 from console.accounts.identity_settings import ROLES
 from console.models import ApiToken, UserSession
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from queues.models import Queue
@@ -143,7 +143,7 @@ def _show_password_once(request: HttpRequest, user: User, password: str) -> Http
 
 
 @declare_action("user.manage", users_page)
-def change(request: HttpRequest, user_id: int) -> Done:
+def change(request: HttpRequest, user_id: int) -> ActionResult:
     """Change a user. Posted: change (role, queues, second-factor, enable, disable), reason; role; queues
     (several).
     """
@@ -152,23 +152,23 @@ def change(request: HttpRequest, user_id: int) -> Done:
     name, here = user.get_username(), reverse("users")
     if wanted == "role":
         people.change_role(actor, user, posted.get("role", ""), reason)
-        return Done(f"{name} now has the role {posted['role']}.", here, {"go": here})
+        return ActionResult(f"{name} now has the role {posted['role']}.", here, {"go": here})
     if wanted == "queues":
         queues = posted.getlist("queues")
         people.limit_queues(actor, user, queues, reason)
         limits = (
             (f"limited to {', '.join(sorted(set(queues)))}") if queues else "permitted to act on all queues"
         )
-        return Done(f"{name} is now {limits}.", here, {"go": here})
+        return ActionResult(f"{name} is now {limits}.", here, {"go": here})
     if wanted == "second-factor":
         people.remove_second_factor(actor, user, reason)
-        return Done(f"The second factor of {name} was removed.", here, {"go": here})
+        return ActionResult(f"The second factor of {name} was removed.", here, {"go": here})
     if wanted not in ("enable", "disable"):
         raise BadInput(
             "change", f"must be one of role, queues, second-factor, enable, disable, not {wanted[:40]!r}."
         )
     people.enable(actor, user, wanted == "enable", reason)
-    return Done(
+    return ActionResult(
         (f"{name} {'can log in again' if wanted == 'enable' else 'can no longer log in'}."),
         here,
         {"go": here},

@@ -16,7 +16,7 @@ from console.actions import pipelines
 from console.actions.plant_control import HAND_MINUTES
 from console.connections.control_server import control
 from console.input.form_values import parse_expiry, parse_number
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of
@@ -293,7 +293,7 @@ def _load_declaration(name: str, at_work: Mapping[str, ApplicationAtWork]) -> Ap
 
 
 @declare_action("pipeline.steer", operator_page)
-def tasks(request: HttpRequest, name: str, operator: str) -> Done:
+def tasks(request: HttpRequest, name: str, operator: str) -> ActionResult:
     """Set the number of tasks of an operator for some minutes."""
     reason = text_of(request, "reason", "give a reason for the audit log")
     wanted = parse_number(text_of(request, "tasks", "enter a whole number"), "tasks")
@@ -301,7 +301,7 @@ def tasks(request: HttpRequest, name: str, operator: str) -> Done:
         raise BadInput("tasks", f"must be a whole number, not {wanted:g}")
     minutes = parse_number(request.POST.get("minutes") or str(HAND_MINUTES), "minutes")
     pipelines.set_tasks(actor_of(request), name, operator, int(wanted), reason, control(), minutes)
-    return Done(
+    return ActionResult(
         (
             f"{operator} will have {format_count(int(wanted), 'task')} within two batches; loops "
             f"hold for {minutes:g} min."
@@ -325,14 +325,14 @@ def order_page(request: HttpRequest, name: str, **shown: Any) -> HttpResponse:
 
 
 @declare_action("pipeline.steer", order_page)
-def order(request: HttpRequest, name: str) -> Done:
+def order(request: HttpRequest, name: str) -> ActionResult:
     """Order a restart, stop, or start. Posted: order (restart, stop, start), reason."""
     wanted = request.POST.get("order", "")
     if wanted not in ORDERED:
         raise BadInput("order", f"must be one of {', '.join(ORDERED)}, not {wanted[:40]!r}")
     reason = text_of(request, "reason", "give a reason for the audit log")
     getattr(pipelines, wanted)(actor_of(request), name, reason, control())
-    return Done(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
+    return ActionResult(ORDERED[wanted].format(name), reverse("pipeline-application", args=[name]))
 
 
 def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown: Any) -> HttpResponse:
@@ -341,7 +341,7 @@ def criterion_page(request: HttpRequest, name: str, criterion: str = "", **shown
 
 
 @declare_action("pipeline.steer", criterion_page)
-def hold_criterion(request: HttpRequest, name: str) -> Done:
+def hold_criterion(request: HttpRequest, name: str) -> ActionResult:
     """Fix a criterion at a person's value until it expires."""
     reason = text_of(request, "reason", "give a reason for the audit log")
     criterion = text_of(request, "criterion", "choose a criterion")
@@ -350,14 +350,16 @@ def hold_criterion(request: HttpRequest, name: str) -> Done:
     pipelines.hold_criterion(
         actor_of(request), name, criterion, value, expiry, reason, timezone.now(), control()
     )
-    return Done(f"{criterion} will be fixed at {value:g} within two batches.", _build_criteria_url(name))
+    return ActionResult(
+        f"{criterion} will be fixed at {value:g} within two batches.", _build_criteria_url(name)
+    )
 
 
 @declare_action("pipeline.steer", criterion_page)
-def release_criterion(request: HttpRequest, name: str, criterion: str) -> Done:
+def release_criterion(request: HttpRequest, name: str, criterion: str) -> ActionResult:
     """Release a criterion, which gets its own value again."""
     pipelines.release_criterion(actor_of(request), name, criterion, control())
-    return Done(f"{criterion} was released and is no longer fixed.", _build_criteria_url(name))
+    return ActionResult(f"{criterion} was released and is no longer fixed.", _build_criteria_url(name))
 
 
 def _build_criteria_url(name: str) -> str:

@@ -14,11 +14,12 @@ from console.actions import pipelines
 from console.connections.control_server import control
 from console.display.text_difference import MAX_LINES, TextDifference, compute_text_difference
 from console.input.row_id import parse_row_id
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.wrong_line import find_line_number, find_wrong_line
 from controllers.framework.reason import capitalize, format_count
 from queues.errors import BadInput
+from workers.alerts.evaluation.impact import join_names
 from workers.documents.pipeline import ApplicationAtWork
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.declared import OF_FILE, Declarations
@@ -133,7 +134,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
     try:
         wanted = pipelines.parse_application_for(actor_of(request), text)
         count = format_count(len(wanted.graph.operators), "operator")
-        what = f"reads {' and '.join(wanted.queues)} and has {count}"
+        what = f"reads {join_names(wanted.queues)} and has {count}"
         said = f"The declaration is valid: {wanted.name} {what}. {_describe_difference(differs)}"
     except BadInput as error:
         said, line = f"{capitalize(error.field)}: {error.message}", find_line_number(error.message)
@@ -154,7 +155,7 @@ def _describe_difference(differs: TextDifference | None) -> str:
 
 
 @declare_action("pipeline.declare", declaration_page)
-def declare(request: HttpRequest, name: str) -> Done:
+def declare(request: HttpRequest, name: str) -> ActionResult:
     """Declare a new version, which runs from now on. Posted: text, version (the newest when shown),
     reason.
     """
@@ -172,7 +173,7 @@ def declare(request: HttpRequest, name: str) -> Done:
         )
     since = parse_row_id(request.POST.get("version", "")) if "version" in request.POST else None
     version = pipelines.declare(actor_of(request), text, reason, control(), since)
-    return Done(
+    return ActionResult(
         f"Version {version.number} of {version.application} takes effect within seconds.",
         reverse("pipeline-declaration", args=[version.application]),
     )

@@ -14,7 +14,7 @@ from console.accounts.access import actor_of, requires
 from console.actions.proposals import assistant_proposals
 from console.connections.control_server import load_latest_snapshot
 from console.models import AssistantProposal
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 
 MAX_DECIDED = 50
@@ -91,19 +91,19 @@ def proposals_page(
 
 
 @declare_action("proposal.decide", proposals_page)
-def decide(request: HttpRequest, proposal_id: int) -> Done:
+def decide(request: HttpRequest, proposal_id: int) -> ActionResult:
     """Decide on a proposal. Posted: decision (approve, reject), hash, reason."""
     proposal = get_object_or_404(AssistantProposal, pk=proposal_id)
     actor, now, url = actor_of(request), timezone.now(), reverse("proposals")
     reason = text_of(request, "reason", "give a reason for the audit log")
     if request.POST.get("decision") == "reject":
         assistant_proposals.reject(actor, proposal, reason=reason, now=now)
-        return Done(
+        return ActionResult(
             f"Proposal {proposal.pk} was rejected; nothing was changed.", url, {"proposal": proposal.pk}
         )
     hash, snapshot = request.POST.get("hash", ""), load_latest_snapshot()
     made = assistant_proposals.approve(actor, proposal, hash, reason=reason, snapshot=snapshot, now=now)
-    return Done(made.outcome, url, {"proposal": made.pk})
+    return ActionResult(made.outcome, url, {"proposal": made.pk})
 
 
 def _build_row(proposal: AssistantProposal, now: datetime) -> ShownProposal:

@@ -5,7 +5,7 @@ move.
 from collections.abc import Callable, Iterable
 
 from console.display.dumbbell import Dumbbell
-from controllers.framework.reason import format_applied
+from controllers.framework.reason import format_applied, format_count
 from queues.nodes.node_state import OVERLOADED
 from queues.stored_document import copy_shared_values, replace_fields
 from workers.documents.nodes import NodeStatus
@@ -63,7 +63,7 @@ class ShownPlan(PlanDocument, frozen=True, kw_only=True):
 
 def describe_plan(plan: PlanDocument) -> str:
     """Return what the plan does, in a sentence that a button may repeat."""
-    points = f"{plan.points:,} points"
+    points = format_count(plan.points, "point")
     if plan.kind == Plan.Kind.HAND:
         return f"Change points of {_join_names(move.queue for move in plan.moves)}: move {points}"
     if plan.kind == Plan.Kind.ROLL_BACK:

@@ -15,7 +15,7 @@ from console.actions.proposals import assistant_proposals
 from console.actions.proposals import plans as planning
 from console.connections.control_server import control
 from console.input.form_values import parse_number
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.plant.plan_view import ShownPlan, build_view
@@ -113,13 +113,13 @@ def _build_approval(actor: Actor, plan: Plan) -> VisitorApproval:
     )
 
 
-def _open_plan(made: Plan, message: str) -> Done:
+def _open_plan(made: Plan, message: str) -> ActionResult:
     url = reverse("plan", args=[made.pk])
-    return Done(message, url, {"plan": made.pk, "go": url})
+    return ActionResult(message, url, {"plan": made.pk, "go": url})
 
 
 @declare_action("plan.propose", plans_page)
-def rebalance(request: HttpRequest) -> Done:
+def rebalance(request: HttpRequest) -> ActionResult:
     """Propose a rebalancing and open the plan. Posted: goal (below-busy, band).
 
     The error "nothing to move" has the reason.
@@ -138,7 +138,7 @@ def use_page(request: HttpRequest, **refusal: Any) -> HttpResponse:
 
 
 @declare_action("node.use", use_page)
-def use(request: HttpRequest) -> Done:
+def use(request: HttpRequest) -> ActionResult:
     """Change the use of a node.
 
     Posted: node, use (drain, cordon, return, give-back), reason. A drain, or restoring points, creates a plan
@@ -154,17 +154,19 @@ def use(request: HttpRequest) -> Done:
         return _open_plan(made, f"Plan {made.pk} restores the points of {name}; it waits for approval.")
     if wanted == "cordon":
         planning.cordon(actor, name, reason, now, control())
-        return Done(
+        return ActionResult(
             f"{name} is cordoned: it keeps its points and gets no more.", reverse("node", args=[name])
         )
     if wanted == "return":
         planning.take_back(actor, name, reason, now, control())
-        return Done(f"{name} is in service again; a plan may give it points.", reverse("node", args=[name]))
+        return ActionResult(
+            f"{name} is in service again; a plan may give it points.", reverse("node", args=[name])
+        )
     raise BadInput("use", f"must be one of {', '.join(planning.USES)}, not {wanted[:40]!r}.")
 
 
 @declare_action("plan.propose", queue_page)
-def points(request: HttpRequest, name: str) -> Done:
+def points(request: HttpRequest, name: str) -> ActionResult:
     """Propose a manual division of points and open the plan.
 
     Posted: points-NODE per node (1000 in all; missing is 0), reason, digest of the points as shown.
@@ -209,7 +211,7 @@ def _find_plan(plan_id: int) -> Plan:
 
 
 @declare_action("plan.approve", plan_page)
-def approve(request: HttpRequest, plan_id: int) -> Done:
+def approve(request: HttpRequest, plan_id: int) -> ActionResult:
     """Approve a plan. Posted: hash (of the plan as shown), reason."""
     posted = request.POST
     made = planning.approve(
@@ -225,25 +227,25 @@ def approve(request: HttpRequest, plan_id: int) -> Done:
         if made.state == Plan.State.PROPOSED
         else f"Plan {plan_id} was approved; it starts within a second."
     )
-    return Done(said, reverse("plan", args=[plan_id]))
+    return ActionResult(said, reverse("plan", args=[plan_id]))
 
 
 @declare_action("plan.approve", plan_page)
-def reject(request: HttpRequest, plan_id: int) -> Done:
+def reject(request: HttpRequest, plan_id: int) -> ActionResult:
     """Reject a plan. Posted: reason."""
     planning.reject(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
-    return Done(f"Plan {plan_id} was rejected; nothing was moved.", reverse("plan", args=[plan_id]))
+    return ActionResult(f"Plan {plan_id} was rejected; nothing was moved.", reverse("plan", args=[plan_id]))
 
 
 @declare_action("plan.stop", plan_page)
-def stop(request: HttpRequest, plan_id: int) -> Done:
+def stop(request: HttpRequest, plan_id: int) -> ActionResult:
     """Stop a plan. Posted: reason."""
     planning.stop(actor_of(request), _find_plan(plan_id), request.POST.get("reason", ""), timezone.now())
-    return Done(f"Plan {plan_id} was stopped; completed moves stay.", reverse("plan", args=[plan_id]))
+    return ActionResult(f"Plan {plan_id} was stopped; completed moves stay.", reverse("plan", args=[plan_id]))
 
 
 @declare_action("plan.propose", plan_page)
-def roll_back(request: HttpRequest, plan_id: int) -> Done:
+def roll_back(request: HttpRequest, plan_id: int) -> ActionResult:
     """Roll back a plan: open a plan with the inverse moves. Posted: reason."""
     made = planning.roll_back(
         actor_of(request),

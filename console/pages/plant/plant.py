@@ -15,7 +15,7 @@ from console.connections.control_server import control
 from console.display.override_words import describe_end, describe_replaced_overrides
 from console.display.worst_first import RankedSubject, rank_subjects
 from console.input.form_values import is_untouched, parse_expiry, parse_number
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.frame.past import time_shown
@@ -139,7 +139,7 @@ def node_page(
 
 
 @declare_action("node.thresholds", node_page)
-def thresholds(request: HttpRequest, name: str) -> Done:
+def thresholds(request: HttpRequest, name: str) -> ActionResult:
     """Override thresholds. Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason,
     expiry.
     """
@@ -162,7 +162,9 @@ def thresholds(request: HttpRequest, name: str) -> Done:
         f"{override.name.removesuffix('_threshold')} at {override.value:g}" for override in made
     )
     message = f"Thresholds of {name}: {what} of capacity {describe_end(made[0])}.{describe_replaced_overrides(made)}"
-    return Done(message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]})
+    return ActionResult(
+        message, reverse("node", args=[name]), {"overrides": [override.pk for override in made]}
+    )
 
 
 @require_safe

@@ -18,7 +18,7 @@ from console.actions import plant_control, plant_registration
 from console.connections.control_server import control
 from console.input.form_values import parse_number
 from console.input.shown_digest import digest_of
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.plant.plant_form import (
@@ -47,7 +47,7 @@ from workers.plants.foreign.interventions import Intervention
 from workers.plants.foreign.kind import AdapterKind, InterventionKind
 from workers.plants.holding import PlantHeld
 from workers.plants.models import RegisteredPlant
-from workers.plants.plant import Elastic, InvalidPlantResponse, PlantUnavailable
+from workers.plants.plant import ElasticPlant, InvalidPlantResponse, PlantUnavailable
 from workers.plants.published import PublishedPlant
 from workers.plants.registry import LOCAL, find_topology
 
@@ -186,7 +186,7 @@ def _get_kind_title(row: RegisteredPlant | None) -> str:
 
 
 @declare_action("plant.register", plants_page)
-def register(request: HttpRequest) -> Done:
+def register(request: HttpRequest) -> ActionResult:
     """Register or change a plant.
 
     Posted: name, kind, url, secret_environment, the kind's options (as "flink.job"), reason; changes: the
@@ -209,19 +209,21 @@ def register(request: HttpRequest) -> Done:
     except BadInput as error:
         raise BadInput(f"{kind}.{error.field}", error.message) if error.field in known else error from None
     url = reverse("plant", args=[made.row.name])
-    return Done(f"{made.row.name} will be observed within seconds. {made.sentence}".strip(), url, {"go": url})
+    return ActionResult(
+        f"{made.row.name} will be observed within seconds. {made.sentence}".strip(), url, {"go": url}
+    )
 
 
 @declare_action("plant.register", plant_page)
-def remove(request: HttpRequest, name: str) -> Done:
+def remove(request: HttpRequest, name: str) -> ActionResult:
     """Remove a plant. Posted: reason."""
     gone = plant_registration.remove(actor_of(request), name, request.POST.get("reason", ""))
     said = f"{name} was removed; its ledger is kept. {gone.left}".strip()
-    return Done(said, reverse("plants"), {"go": reverse("plants")})
+    return ActionResult(said, reverse("plants"), {"go": reverse("plants")})
 
 
 @declare_action("plant.scale", plant_page)
-def tasks(request: HttpRequest, name: str) -> Done:
+def tasks(request: HttpRequest, name: str) -> ActionResult:
     """Set tasks. Posted: operator, tasks, minutes, reason."""
     operator = text_of(request, "operator", "choose an operator")
     wanted = parse_number(text_of(request, "tasks", "enter a whole number"), "tasks")
@@ -239,26 +241,28 @@ def tasks(request: HttpRequest, name: str) -> Done:
             reason=request.POST.get("reason", ""),
         )
     count = f"{int(wanted)} task{'' if int(wanted) == 1 else 's'}"
-    return Done(f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name]))
+    return ActionResult(
+        f"{operator} gets {count}; loops hold for {minutes:g} min.", reverse("plant", args=[name])
+    )
 
 
 @declare_action("plant.scale", plant_page)
-def release(request: HttpRequest, name: str) -> Done:
+def release(request: HttpRequest, name: str) -> ActionResult:
     """Release the tasks that were set by hand: the loops decide again. Nothing is posted."""
     with _convert_plant_errors(), _adapter(request, name) as elastic:
         plant_control.release_hand(actor_of(request), elastic, name, control())
-    return Done(f"The loops of {name} set tasks again.", reverse("plant", args=[name]))
+    return ActionResult(f"The loops of {name} set tasks again.", reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)
-def resume(request: HttpRequest, name: str) -> Done:
+def resume(request: HttpRequest, name: str) -> ActionResult:
     """Resume a plant. Posted: reason."""
     plant_control.resume(actor_of(request), name, request.POST.get("reason", ""))
-    return Done(f"The loops of {name} continue.", reverse("plant", args=[name]))
+    return ActionResult(f"The loops of {name} continue.", reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)
-def intervene(request: HttpRequest, name: str) -> Done:
+def intervene(request: HttpRequest, name: str) -> ActionResult:
     """Intervene in a plant. Posted: kind, subject, value, minutes, reason."""
     with _convert_plant_errors():
         done = plant_control.intervene(
@@ -271,11 +275,11 @@ def intervene(request: HttpRequest, name: str) -> Done:
             minutes=parse_number(text_of(request, "minutes", "enter a duration"), "minutes"),
             reason=request.POST.get("reason", ""),
         )
-    return Done(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
+    return ActionResult(f"Done: {done.title.lower()}.", reverse("plant", args=[name]))
 
 
 @declare_action("plant.scale", plant_page)
-def undo(request: HttpRequest, name: str) -> Done:
+def undo(request: HttpRequest, name: str) -> ActionResult:
     """Undo an intervention. Posted: kind, subject, reason."""
     kind, subject = (
         text_of(request, "kind", "choose an intervention"),
@@ -285,7 +289,7 @@ def undo(request: HttpRequest, name: str) -> Done:
         plant_control.undo_intervention(
             actor_of(request), name, kind, subject, control(), reason=request.POST.get("reason", "")
         )
-    return Done(f"{subject} was restored.", reverse("plant", args=[name]))
+    return ActionResult(f"{subject} was restored.", reverse("plant", args=[name]))
 
 
 @contextmanager
@@ -309,5 +313,5 @@ def _find_topology(request: HttpRequest, name: str) -> MeasuredTopology:
     return find_topology(snapshot, name)
 
 
-def _adapter(request: HttpRequest, name: str) -> AbstractContextManager[Elastic]:
+def _adapter(request: HttpRequest, name: str) -> AbstractContextManager[ElasticPlant]:
     return adapters.open_plant(name, PublishedPlant(control(), time.time), actor_of(request).name)

@@ -11,7 +11,7 @@ from console.accounts.access import actor_of, requires
 from console.actions.queues import processes as actions
 from console.connections import supervisor
 from console.connections.supervisor import NoSupervisor, ProcessRow
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 
@@ -61,7 +61,7 @@ def processes_page(
 
 
 @declare_action("process.restart", processes_page)
-def restart(request: HttpRequest) -> Done:
+def restart(request: HttpRequest) -> ActionResult:
     """Restart a process. Posted: process, reason, at_once (1: it is killed)."""
     name, at_once = request.POST.get("process", ""), request.POST.get("at_once") == "1"
     try:
@@ -70,4 +70,4 @@ def restart(request: HttpRequest) -> Done:
         raise BadInput("process", str(error)) from None
     how = "is starting" if was.pid is None else "was killed and is restarting" if at_once else "is restarting"
     url = reverse("processes")
-    return Done(f"{name} {how}.", url, {"go": url})
+    return ActionResult(f"{name} {how}.", url, {"go": url})

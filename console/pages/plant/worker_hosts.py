@@ -14,7 +14,7 @@ from console.connections.control_server import control
 from console.display.override_words import describe_end, describe_replaced_overrides
 from console.display.subject_pages import is_known_host
 from console.input.form_values import parse_expiry
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import get_snapshot, snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.pages.frame.past import past_of, time_shown
@@ -69,7 +69,7 @@ def worker_host_page(
 
 
 @declare_action("host.drain", worker_host_page)
-def drain(request: HttpRequest, name: str) -> Done:
+def drain(request: HttpRequest, name: str) -> ActionResult:
     """Drain a worker host. Posted: reason, expiry."""
     made = stops.drain_host(
         actor_of(request),
@@ -81,4 +81,4 @@ def drain(request: HttpRequest, name: str) -> Done:
     )
     said = f"{name} accepts no new work {describe_end(made)}; running work is finished."
     said += describe_replaced_overrides([made])
-    return Done(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})
+    return ActionResult(said, reverse("worker-host", args=[name]), {"overrides": [made.pk]})

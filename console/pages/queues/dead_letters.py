@@ -19,7 +19,7 @@ from console.actions.dead_letters import DeadLetterFilter, ErrorGroup, FoundDead
 from console.display.formats import format_for_input
 from console.input.form_values import parse_number, parse_time
 from console.input.row_id import parse_row_id
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.keyset import read_filter, span_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput, NodeUnavailable
@@ -206,7 +206,7 @@ def _read_event(submitted: QueryDict) -> dict[str, str]:
 
 
 @declare_action("dead_letters.requeue", letters_page)
-def act(request: HttpRequest) -> Done:
+def act(request: HttpRequest) -> ActionResult:
     """Requeue or discard letters.
 
     Posted: action (requeue, discard), letter (repeated names) or all=1 with the filter, through, digest and
@@ -232,11 +232,11 @@ def act(request: HttpRequest) -> Done:
     )
     url = reverse("dead-letters") + f"?{_query(posted)}".rstrip("?")
     go = {"go": url} if posted.get("return") else {}
-    return Done(report.format_sentence(), url, {**vars(report), **go})
+    return ActionResult(report.format_sentence(), url, {**vars(report), **go})
 
 
 @declare_action("dead_letters.fix", letter_page)
-def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
+def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> ActionResult:
     """Fix an event, then open the letter as it is now.
 
     Posted: digest (of the letter as shown), row, event-FIELD for each, reason.
@@ -256,7 +256,7 @@ def fix(request: HttpRequest, queue: str, node: str, dead_id: str) -> Done:
             EVENT + error.field if error.field in EDITABLE else error.field, error.message
         ) from None
     url = reverse("dead-letter", args=[queue, node, mended.name.id])
-    return Done("The event was changed. You can requeue it now.", url, {"go": url})
+    return ActionResult("The event was changed. You can requeue it now.", url, {"go": url})
 
 
 def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:

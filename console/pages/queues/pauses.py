@@ -9,7 +9,7 @@ from console.actions.queues import stops
 from console.connections.control_server import control
 from console.display.override_words import describe_end, describe_replaced_overrides
 from console.input.form_values import parse_expiry
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.queues.queues import queue_page
 from queues import pausing
 
@@ -20,7 +20,7 @@ MEANS = {
 
 
 @declare_action("queue.pause", queue_page)
-def pause(request: HttpRequest, name: str) -> Done:
+def pause(request: HttpRequest, name: str) -> ActionResult:
     """Pause a queue. Posted: part (intake or consumption), reason, expiry."""
     part = text_of(request, "part", f"choose {' or '.join(pausing.PARTS)}")
     made = stops.pause_queue(
@@ -34,4 +34,4 @@ def pause(request: HttpRequest, name: str) -> Done:
     )
     replaced = describe_replaced_overrides([made])
     said = f"{part.capitalize()} of {name} is paused {describe_end(made)}: {MEANS[part]}.{replaced}"
-    return Done(said, reverse("queue", args=[name]), {"overrides": [made.pk]})
+    return ActionResult(said, reverse("queue", args=[name]), {"overrides": [made.pk]})

@@ -17,7 +17,7 @@ from console.actions.queues.definitions import FIELDS
 from console.connections.control_server import control
 from console.input.form_values import parse_number
 from console.input.shown_digest import digest_of
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from queues.errors import BadInput
 from queues.models import Queue
@@ -142,7 +142,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @declare_action("queue.define", definition_page)
-def change(request: HttpRequest, name: str) -> Done:
+def change(request: HttpRequest, name: str) -> ActionResult:
     """Change a queue. Posted: the fields, digest (of the queue as shown), reason."""
     changed = queue_definitions.change(
         actor_of(request),
@@ -154,11 +154,11 @@ def change(request: HttpRequest, name: str) -> Done:
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return Done(f"{name} was changed: {'; '.join(changed.list_changed_lines())}.", url, {"go": url})
+    return ActionResult(f"{name} was changed: {'; '.join(changed.list_changed_lines())}.", url, {"go": url})
 
 
 @declare_action("queue.define", new_page)
-def create(request: HttpRequest) -> Done:
+def create(request: HttpRequest) -> ActionResult:
     """Create a queue with equal points on all nodes that accept any. Posted: name, kind, the fields,
     reason.
     """
@@ -173,4 +173,4 @@ def create(request: HttpRequest) -> Done:
         control=control(),
     )
     url = reverse("queue", args=[name])
-    return Done(f"Queue {name} was created; producers may publish to it.", url, {"go": url})
+    return ActionResult(f"Queue {name} was created; producers may publish to it.", url, {"go": url})

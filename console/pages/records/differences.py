@@ -17,7 +17,7 @@ from console.connections.surroundings import build_job_context
 from console.incidents.comparison_runs import begin_count, find_last_run
 from console.incidents.differences import AGAINST, Comparison, ComparisonRuns, build_compared_ranges, compare
 from console.input.form_values import format_iso_time, parse_time
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import ConsolePage, Errors, render_page
 from controllers.diagnosis.differences import Difference
 from queues.errors import BadInput
@@ -135,7 +135,7 @@ def differences_page(
 
 
 @declare_action("task.run", differences_page)
-def count(request: HttpRequest) -> Done:
+def count(request: HttpRequest) -> ActionResult:
     """Start a Spark run that counts the two ranges; the page shows its progress. Posted: from, to, against,
     queue.
     """
@@ -144,7 +144,7 @@ def count(request: HttpRequest) -> Done:
         actor_of(request), asked.since, asked.until, asked.against, asked.queue, build_job_context()
     )
     url = f"{reverse('differences')}?{asked.query()}"
-    return Done(f"Run {run.pk} counts these time ranges in Spark.", url, {"run": run.pk, "go": url})
+    return ActionResult(f"Run {run.pk} counts these time ranges in Spark.", url, {"run": run.pk, "go": url})
 
 
 def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:

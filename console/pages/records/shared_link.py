@@ -29,7 +29,7 @@ from console.display.state_words import get_health_word
 from console.input.form_values import parse_number, parse_time
 from console.input.row_id import parse_row_id
 from console.models import SharedLink
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import Errors
 from console.pages.records.timeline import timeline_page
 from console.web.template_context import TemplateContext, render_context
@@ -195,20 +195,22 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict) 
 
 
 @declare_action("link.make", _timeline_again)
-def share(request: HttpRequest) -> Done:
+def share(request: HttpRequest) -> ActionResult:
     """Share an instant. Posted: at, hours, reason."""
     at = parse_time(text_of(request, "at", "choose the time that the link shows"), "at")
     hours = parse_number(text_of(request, "hours", "enter how long the link is valid"), "hours")
     reason = request.POST.get("reason", "")
     shared_links.share(actor_of(request), at=at, hours=hours, reason=reason, now=timezone.now())
-    return Done("Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links")
+    return ActionResult(
+        "Link created. It is listed under Shared links.", f"{reverse('timeline')}#shared-links"
+    )
 
 
 @declare_action("link.end", _timeline_again)
-def end(request: HttpRequest) -> Done:
+def end(request: HttpRequest) -> ActionResult:
     """End a link. Posted: link (its number), reason."""
     number = parse_row_id(text_of(request, "link", "choose the link to end")) or 0
     link = get_object_or_404(SharedLink, pk=number)
     reason = request.POST.get("reason", "")
     shared_links.end(actor_of(request), link, reason=reason, now=timezone.now())
-    return Done("Link ended. It can no longer be opened.", f"{reverse('timeline')}#shared-links")
+    return ActionResult("Link ended. It can no longer be opened.", f"{reverse('timeline')}#shared-links")

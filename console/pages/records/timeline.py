@@ -23,12 +23,12 @@ from console.connections.control_server import control
 from console.input.form_values import parse_time
 from console.input.row_id import parse_row_id
 from console.models import Mark, SharedLink
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import Errors, FormPage, render_page
 from console.timeline import export
 from console.timeline.style import style_sheet
-from console.timeline.view import PlantAt, Timeline, build_timeline, load_plant_at, read_time_zone
+from console.timeline.view import PlantMoment, Timeline, build_timeline, load_plant_at, read_time_zone
 from console.timeline.window import PRESETS, Window, parse_window
 from console.web.template_context import TemplateContext, render_context_text
 from queues.errors import BadInput
@@ -49,7 +49,7 @@ class TimelinePage(FormPage):
     window: Window
     presets: Mapping[int, str]
     shown: Timeline | None
-    plant: PlantAt
+    plant: PlantMoment
     refresh_seconds: int
     steps: Mapping[str, Window]  # targets of the buttons
     resume_minutes: int  # the live range nearest in length
@@ -67,7 +67,7 @@ class TimelineDocument(TemplateContext):
 
     window: Window
     shown: Timeline | None
-    plant: PlantAt
+    plant: PlantMoment
     marks: Sequence[Mark]
     older_marks: int
     style: str
@@ -214,7 +214,7 @@ def _timeline_again(request: HttpRequest, errors: Errors, submitted: QueryDict, 
 
 
 @declare_action("mark.add", _timeline_again)
-def mark_add(request: HttpRequest) -> Done:
+def mark_add(request: HttpRequest) -> ActionResult:
     """Add a mark. Posted: kind, title, text, at, until (empty: an instant)."""
     posted = request.POST
     given: dict[str, Any] = {name: posted.get(name, "") for name in ("title", "text")}
@@ -223,13 +223,13 @@ def mark_add(request: HttpRequest) -> Done:
     }
     kind = posted.get("kind") or Mark.Kind.NOTE
     mark = marks.add(actor_of(request), now=timezone.now(), kind=kind, **given)
-    return Done(f"Mark {mark.title} added.", reverse("timeline"), {"mark": mark.pk})
+    return ActionResult(f"Mark {mark.title} added.", reverse("timeline"), {"mark": mark.pk})
 
 
 @declare_action("mark.remove", _timeline_again)
-def mark_remove(request: HttpRequest) -> Done:
+def mark_remove(request: HttpRequest) -> ActionResult:
     """Remove a mark. Posted: mark (its number), reason."""
     number = text_of(request, "mark", "choose the mark to remove")
     mark = get_object_or_404(Mark, pk=parse_row_id(number) or 0)
     marks.remove(actor_of(request), mark, reason=request.POST.get("reason", ""), now=timezone.now())
-    return Done(f"Mark {mark.title} removed.", reverse("timeline"))
+    return ActionResult(f"Mark {mark.title} removed.", reverse("timeline"))

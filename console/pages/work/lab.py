@@ -23,12 +23,12 @@ from console.actions.lab.experiment_documents import (
     list_readable_experiments,
     list_series_names,
 )
-from console.actions.lab.lab import Applicable, list_applicable_settings
+from console.actions.lab.lab import PlantEquivalent, list_applicable_settings
 from console.connections.surroundings import build_job_context
 from console.display.override_words import describe_end, describe_replaced_overrides, format_short_value
 from console.input.form_values import parse_expiry
 from console.input.row_id import parse_row_id
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.frame import snapshot_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.work.lab_form import LabForm, build_lab_form, read_experiment
@@ -60,7 +60,7 @@ class AppliedLaw:
     """A law of the lab that the plant may take: its parameters next to those in force on its loops."""
 
     law: str
-    of: Applicable
+    of: PlantEquivalent
     loops: Sequence[Loop]
     rows: list[AppliedValue]
 
@@ -182,7 +182,7 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 
 @declare_action("lab.run", lab_page)
-def begin(request: HttpRequest) -> Done:
+def begin(request: HttpRequest) -> ActionResult:
     """Start an experiment and open it.
 
     Posted: scenario, law (repeated), set-NAME, seed, title, trace (a known file, "experiment-" with its
@@ -193,7 +193,7 @@ def begin(request: HttpRequest) -> Done:
 
 
 @declare_action("lab.run", experiment_page)
-def cancel(request: HttpRequest, experiment_id: int) -> Done:
+def cancel(request: HttpRequest, experiment_id: int) -> ActionResult:
     """Cancel an experiment. Nothing is posted."""
     chosen_experiment = experiment_for(actor_of(request), "lab.run", experiment_id)
     lab_steering.cancel(actor_of(request), chosen_experiment, timezone.now())
@@ -203,7 +203,7 @@ def cancel(request: HttpRequest, experiment_id: int) -> Done:
 
 
 @declare_action("override.set", experiment_page)
-def apply(request: HttpRequest, experiment_id: int) -> Done:
+def apply(request: HttpRequest, experiment_id: int) -> ActionResult:
     """Apply a law. Posted: law (of the lab), loop (a number, or all), name (repeated), reason, expiry."""
     chosen_experiment = experiment_for(actor_of(request), "override.set", experiment_id)
     posted = request.POST
@@ -222,22 +222,22 @@ def apply(request: HttpRequest, experiment_id: int) -> Done:
     )
     message = f"{what[:1].upper()}{what[1:]} {describe_end(made[0])}.{describe_replaced_overrides(made)}"
     url = reverse("experiment", args=[chosen_experiment.pk])
-    return Done(message, url, {"overrides": [override.pk for override in made]})
+    return ActionResult(message, url, {"overrides": [override.pk for override in made]})
 
 
 @declare_action("plan.propose", experiment_page)
-def propose(request: HttpRequest, experiment_id: int) -> Done:
+def propose(request: HttpRequest, experiment_id: int) -> ActionResult:
     """Propose a law and open the plan. Posted: law (of the lab)."""
     chosen_experiment = experiment_for(actor_of(request), "plan.propose", experiment_id)
     law = request.POST.get("law", "")
     made = lab_steering.plan(actor_of(request), chosen_experiment, law, snapshot_of(request), timezone.now())
     url = reverse("plan", args=[made.pk])
-    return Done(f"Plan {made.pk} waits for approval.", url, {"plan": made.pk, "go": url})
+    return ActionResult(f"Plan {made.pk} waits for approval.", url, {"plan": made.pk, "go": url})
 
 
-def _open_experiment(made: Experiment, message: str) -> Done:
+def _open_experiment(made: Experiment, message: str) -> ActionResult:
     url = reverse("experiment", args=[made.pk])
-    return Done(message, url, {"experiment": made.pk, "go": url})
+    return ActionResult(message, url, {"experiment": made.pk, "go": url})
 
 
 def _build_applied(found: Experiment) -> list[AppliedLaw]:

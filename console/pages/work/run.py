@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of, requires
 from console.actions import tasks as task_steering
 from console.actions.task_documents import DescribedChunk, DescribedRun, describe_chunk, describe_run
-from console.pages.frame.action import Done, declare_action
+from console.pages.frame.action import ActionResult, declare_action
 from console.pages.frame.page import Errors, FormPage, render_page
 from workers.batch import runs
 from workers.models import Chunk, Run
@@ -63,7 +63,7 @@ def run_page(
 
 
 @declare_action("task.cancel", run_page)
-def cancel(request: HttpRequest, run_id: int) -> Done:
+def cancel(request: HttpRequest, run_id: int) -> ActionResult:
     """Cancel a run. Posted: reason."""
     chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.cancel(actor_of(request), chosen_run, request.POST.get("reason", ""), timezone.now())
@@ -71,14 +71,14 @@ def cancel(request: HttpRequest, run_id: int) -> Done:
 
 
 @declare_action("task.resume", run_page)
-def resume(request: HttpRequest, run_id: int) -> Done:
+def resume(request: HttpRequest, run_id: int) -> ActionResult:
     """Resume a run. Posted: reason."""
     chosen_run = get_object_or_404(Run.objects.select_related("task"), pk=run_id)
     made = task_steering.resume(actor_of(request), chosen_run, request.POST.get("reason", ""), timezone.now())
     return open_run(made, f"Run {run_id} continues with the unfinished work.")
 
 
-def open_run(run: Run, message: str) -> Done:
+def open_run(run: Run, message: str) -> ActionResult:
     """Return a result that opens the run."""
     url = reverse("run", args=[run.pk])
-    return Done(message, url, {"run": run.pk, "go": url})
+    return ActionResult(message, url, {"run": run.pk, "go": url})

@@ -26,7 +26,7 @@ from console.actions.task_documents import (
 from console.connections.surroundings import build_job_context
 from console.input.form_values import parse_time
 from console.models import AuditEntry
-from console.pages.frame.action import Done, declare_action, text_of
+from console.pages.frame.action import ActionResult, declare_action, text_of
 from console.pages.frame.page import ConsolePage, Errors, FormPage, render_page
 from console.pages.work.run import open_run
 from console.pages.work.task_form import (
@@ -189,7 +189,7 @@ def task_page(
 
 
 @declare_action("task.run", task_page)
-def begin(request: HttpRequest, name: str) -> Done:
+def begin(request: HttpRequest, name: str) -> ActionResult:
     """Start a run and open it. Posted: set-NAME for each parameter, deadline (UTC, optional), reason."""
     get_object_or_404(Task, name=name)
     text = request.POST.get("deadline", "").strip()
@@ -205,7 +205,7 @@ def begin(request: HttpRequest, name: str) -> Done:
 
 
 @declare_action("task.change", task_page)
-def change(request: HttpRequest, name: str) -> Done:
+def change(request: HttpRequest, name: str) -> ActionResult:
     """Change a task.
 
     Posted: when (hand, interval, calendar), interval and unit, crontab, deadline (HH:MM UTC), parallel,
@@ -219,11 +219,11 @@ def change(request: HttpRequest, name: str) -> Done:
     except BadInput as error:
         raise move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
-    return Done(f"{name} was changed.", url, {"go": url})
+    return ActionResult(f"{name} was changed.", url, {"go": url})
 
 
 @declare_action("task.define", tasks_page)
-def define(request: HttpRequest) -> Done:
+def define(request: HttpRequest) -> ActionResult:
     """Create a task. Posted: name, job, and what `change` takes."""
     name = text_of(request, "name", "enter a name")
     job = text_of(request, "job", "choose a job, or enter python: and a dotted path")
@@ -233,4 +233,4 @@ def define(request: HttpRequest) -> Done:
     except BadInput as error:
         raise move_error_to_field(error, request.POST) from None
     url = reverse("task", args=[name])
-    return Done(f"Task {name} was created.", url, {"go": url})
+    return ActionResult(f"Task {name} was created.", url, {"go": url})

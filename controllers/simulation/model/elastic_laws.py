@@ -16,8 +16,8 @@ from controllers.design.forecast import (
 )
 from controllers.framework.decision import Decision, Json
 from controllers.parallelism.forecast_law import ParallelismForecast
-from controllers.parallelism.joint_law import ParallelismJoint
-from controllers.parallelism.queueing_law import ParallelismQueueing
+from controllers.parallelism.joint_law import JointParallelism
+from controllers.parallelism.queueing_law import QueueingParallelism
 from controllers.rivals.parallelism_rules import (
     Hpa,
     MeasuredInterval,
@@ -106,7 +106,7 @@ def _build_static_peak_law(course: Course, steered: Steered) -> Law:
 
 
 def _decide_queueing(course: Course, steered: Steered) -> Law:
-    law = ParallelismQueueing()
+    law = QueueingParallelism()
 
     def decide(seen: SeenPath, past: Floats) -> Tasks:
         parameters = catalog.read_parameters(
@@ -174,7 +174,7 @@ def _forecast(course: Course, steered: Steered) -> Law:
 
 
 def _build_joint_law(course: Course, steered: Steered) -> Law:
-    law, foresee = ParallelismJoint(), _Forecasts(course)
+    law, foresee = JointParallelism(), _Forecasts(course)
     state = law.build_initial_state({})
     given = {
         **JOINT,
@@ -195,7 +195,7 @@ def _build_joint_law(course: Course, steered: Steered) -> Law:
 
 
 def decide_jointly(
-    law: ParallelismJoint,
+    law: JointParallelism,
     law_parameters: Mapping[str, float],
     state: Json,
     seen: SeenPath,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.parallelism.joint_law import ParallelismJoint
+from controllers.parallelism.joint_law import JointParallelism
 from controllers.parallelism.scaling_curve import ScalingCurve
 from controllers.rivals.parallelism_rules import (
     TARGET,
@@ -47,7 +47,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepOutcome:
     """The response of a law to the step."""
 
     changes: int
@@ -70,7 +70,7 @@ def compute_fewest_tasks(load_per_second: float) -> dict[str, int]:
     }
 
 
-def run_step(law: str, seed: int) -> Taken:
+def run_step(law: str, seed: int) -> StepOutcome:
     """Run the step under one law."""
     chance, decide = create_random_generator(seed, "load step"), LAWS[law]()
     tasks, backlog = compute_fewest_tasks(LOAD_PER_SECOND), dict.fromkeys(ALONE, 0.0)
@@ -112,7 +112,7 @@ def _observe(
     return SeenPath(rows, (step + 1) * STEP_SECONDS, 1, MAXIMUM)
 
 
-def _summarize(history: list[dict[str, int]], violated: int) -> Taken:
+def _summarize(history: list[dict[str, int]], violated: int) -> StepOutcome:
     since, reversals = history[BEFORE:], 0
     for name in ALONE:
         moves = np.sign(np.diff([step[name] for step in since]))
@@ -120,11 +120,11 @@ def _summarize(history: list[dict[str, int]], violated: int) -> Taken:
         reversals += int((moves[1:] != moves[:-1]).sum())
     best = sum(compute_fewest_tasks(LOAD_PER_SECOND * TIMES).values())
     changes = sum(before != after for before, after in itertools.pairwise(since))
-    return Taken(changes, violated, sum(history[-1].values()) / best, reversals)
+    return StepOutcome(changes, violated, sum(history[-1].values()) / best, reversals)
 
 
 def _build_joint_law() -> Callable[[SeenPath], Tasks]:
-    law = ParallelismJoint()
+    law = JointParallelism()
     state = law.build_initial_state({})
 
     def decide(seen: SeenPath) -> Tasks:

@@ -18,7 +18,7 @@ from workers.batch import task_definitions
 from workers.lab.models import Experiment
 from workers.models import LedgerEntry, Loop, Override, Plan, Run, Tuning
 from workers.objectives.models import Objective
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def things(people, control) -> dict[str, Any]:
         hash="0" * 64,
         expires_at=timezone.now() + timedelta(minutes=5),
     )
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     run = Run.objects.create(task=task_definitions.define("retention", "retention"), single_instance=True)
     experiment = Experiment.objects.create(scenario="crash", laws=["thesis"])
     return {

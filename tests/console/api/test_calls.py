@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from console.api.request import calls
-from console.api.request.calls import Refused, Remote, Unanswered
+from console.api.request.calls import NoAnswer, RemoteConsole, RequestRejected
 from queues.errors import BadInput
 
 HEAD = b"HTTP/1.1 %s\r\nConnection: close\r\n%sContent-Length: %d\r\n\r\n"
-Serve = Callable[..., Remote]
+Serve = Callable[..., RemoteConsole]
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def answering() -> Iterator[Serve]:
     """A console that answers anything with these pieces, as long as somebody listens."""
     opened: list[socket.socket] = []
 
-    def serve(*pieces: bytes, forever: bytes = b"") -> Remote:
+    def serve(*pieces: bytes, forever: bytes = b"") -> RemoteConsole:
         listener = socket.create_server(("127.0.0.1", 0))
         opened.append(listener)
 
@@ -36,7 +36,7 @@ def answering() -> Iterator[Serve]:
                     pass  # who asked has left
 
         threading.Thread(target=run, daemon=True).start()
-        return Remote(f"http://127.0.0.1:{listener.getsockname()[1]}", "secret", 2.0)
+        return RemoteConsole(f"http://127.0.0.1:{listener.getsockname()[1]}", "secret", 2.0)
 
     yield serve
     for each in opened:
@@ -50,17 +50,17 @@ def whole(body: bytes, status: bytes = b"200 OK", headers: bytes = b"") -> bytes
 def test_an_answer_without_an_end_is_ended(answering, monkeypatch):
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     monkeypatch.setattr(calls, "MAX_BYTES", 1_000_000)
-    with pytest.raises(Unanswered, match="longer than 1 MB"):
+    with pytest.raises(NoAnswer, match="longer than 1 MB"):
         answering(chunked, forever=b"1000\r\n" + b"[" * 4096 + b"\r\n").ask("GET", "/")
     packed = whole(gzip.compress(b" " * 4_000_000), headers=b"Content-Encoding: gzip\r\n")
-    with pytest.raises(Unanswered, match="longer than 1 MB"):
+    with pytest.raises(NoAnswer, match="longer than 1 MB"):
         answering(packed).ask("GET", "/")
 
 
 @pytest.mark.parametrize("packing", [b"gzip, gzip", b"br", b"zstd"])
 def test_an_answer_packed_as_nobody_asked_is_not_unpacked(answering, packing):
     packed = whole(b"{}", headers=b"Content-Encoding: " + packing + b"\r\n")
-    with pytest.raises(Unanswered, match="unrequested compression"):
+    with pytest.raises(NoAnswer, match="unrequested compression"):
         answering(packed).ask("GET", "/")
 
 
@@ -68,12 +68,12 @@ def test_an_answer_that_comes_drop_by_drop_is_ended(answering, monkeypatch):
     seconds = itertools.count()
     monkeypatch.setattr(calls.time, "monotonic", lambda: next(seconds))
     slow = answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", forever=b"1\r\n \r\n")
-    with pytest.raises(Unanswered, match="took longer than 2 s"):
+    with pytest.raises(NoAnswer, match="took longer than 2 s"):
         slow.ask("GET", "/")
 
 
 def test_a_redirect_gets_no_token_and_is_no_answer(answering):
-    with pytest.raises(Refused, match="302, a redirect"):
+    with pytest.raises(RequestRejected, match="302, a redirect"):
         answering(whole(b'{"snapshot": {}}', b"302 Found", b"Location: http://evil.test/\r\n")).ask(
             "GET", "/"
         )
@@ -92,7 +92,7 @@ def test_a_redirect_gets_no_token_and_is_no_answer(answering):
     ],
 )
 def test_whatever_it_says_is_a_sentence(answering, status, body, said):
-    with pytest.raises(Refused, match=said) as refused:
+    with pytest.raises(RequestRejected, match=said) as refused:
         answering(whole(body, status)).ask("GET", "/")
     assert len(str(refused.value)) <= calls.MAX_REFUSAL
 
@@ -109,9 +109,9 @@ def test_whatever_it_says_is_a_sentence(answering, status, body, said):
 def test_of_what_a_proxy_says_for_the_console_nobody_knows_whether_it_was_done(
     answering, status, body, is_answered
 ):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRejected) as refused:
         answering(whole(body, status)).ask("POST", "/", body={}, key="a-key-of-it")
-    assert isinstance(refused.value, Unanswered) is not is_answered
+    assert isinstance(refused.value, NoAnswer) is not is_answered
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_a_clock_that_says_nonsense_is_not_believed(answering, date):
 )
 def test_an_address_that_is_none_is_refused_by_name(url):
     with pytest.raises(BadInput, match="url: must be the full address of a console"):
-        Remote(url, "secret")
+        RemoteConsole(url, "secret")
 
 
 def test_a_token_that_would_end_its_header_is_refused_by_name():
     for token in ("a\r\nHost: b", "schlüssel"):
         with pytest.raises(BadInput, match="token: must have only printable ASCII"):
-            Remote("http://127.0.0.1:1", token)
+            RemoteConsole("http://127.0.0.1:1", token)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.api.request.calls import Refused
+from console.api.request.calls import RequestRejected
 from console.assistants.server import ToolError, build_server
 from tests.console.assistants.test_tools import LOOP
 from tests.console.assistants.test_tools import assistant as assistant
@@ -82,7 +82,7 @@ def test_a_hostile_argument_is_answered_by_a_sentence(case, tools, loop, caplog)
 
 
 def test_too_many_values_are_refused_by_the_field_with_both_numbers(tools, loop):
-    with pytest.raises(Refused, match="values: must have at most 100 values, not 20,000"):
+    with pytest.raises(RequestRejected, match="values: must have at most 100 values, not 20,000"):
         tools.what_if(LOOP, {f"v{number}": 1.0 for number in range(MANY)})
 
 

@@ -10,7 +10,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from console.accounts.access import Actor, create_token, find_token_actor
-from console.api.request.calls import Calls, InProcess, Refused
+from console.api.request.calls import Calls, InProcess, RequestRejected
 from console.assistants import server as server_module
 from console.assistants.tools import Tools
 from console.models import AssistantProposal
@@ -51,7 +51,7 @@ def test_a_state_names_what_is_not_well_and_a_subject_has_its_figures(tools, sto
     node = tools.subject("node", "n1")
     assert node["state"]["name"] == "n1"
     assert node["figures"]["utilisation"] == stored_snapshot["nodes"]["n1"]["utilisation"]
-    with pytest.raises(Refused, match="node/n9 is unknown"):
+    with pytest.raises(RequestRejected, match="node/n9 is unknown"):
         tools.subject("node", "n9")
 
 
@@ -62,7 +62,7 @@ def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(
     assert tools.plant_state()["age_seconds"] == tools.subject("node", "n1")["age_seconds"] == 3.0
     late = Tools(InProcess(assistant), lambda: stored_snapshot["at"] + 120.0)
     for ask in (late.plant_state, lambda: late.subject("node", "n1")):
-        with pytest.raises(Refused, match="last observed 120 s ago"):
+        with pytest.raises(RequestRejected, match="last observed 120 s ago"):
             ask()
 
 
@@ -70,7 +70,7 @@ def test_a_state_says_how_old_it_is_and_an_old_one_is_not_given_for_the_plant(
 def test_why_gives_the_last_decisions_with_their_reasons(tools, loop):
     found = tools.why(LOOP, 2)["decisions"]
     assert [each["reason"] for each in found] == ["No action: 2.", "No action: 1."]
-    with pytest.raises(Refused, match="no-loop"):
+    with pytest.raises(RequestRejected, match="no-loop"):
         tools.why("no-loop")
 
 
@@ -86,13 +86,13 @@ def test_the_ledger_is_searched_and_changes_are_listed(tools, loop):
 @pytest.mark.parametrize("hours", [0, -1, 1e12, float("inf"), float("nan")])
 def test_hours_that_lead_out_of_the_calendar_are_refused_by_name(hours, tools):
     for ask in (tools.search_ledger, tools.what_changed):
-        with pytest.raises(Refused, match="hours: must be more than 0"):
+        with pytest.raises(RequestRejected, match="hours: must be more than 0"):
             ask(hours=hours)
 
 
 @pytest.mark.django_db
 def test_text_that_no_database_stores_is_refused_by_its_field(tools):
-    with pytest.raises(Refused, match="text: must be UTF-8 text without NUL"):
+    with pytest.raises(RequestRejected, match="text: must be UTF-8 text without NUL"):
         tools.search_ledger(text="a\0b")
 
 
@@ -115,9 +115,9 @@ def test_a_proposal_does_nothing_and_a_token_can_not_approve_it(tools, loop, ass
     made = tools.propose("hold", {"loop": LOOP, "minutes": 10}, "its last actions did harm")
     assert made["page"] == f"/proposals/{made['id']}/" and tools.proposal(made["id"])["state"] == "proposed"
     body = {"hash": made["hash"], "reason": "I am sure"}
-    with pytest.raises(Refused, match="not permitted for token:assistant"):
+    with pytest.raises(RequestRejected, match="not permitted for token:assistant"):
         InProcess(assistant).ask("POST", f"/api/v1/proposals/{made['id']}/approve", body=body)
-    with pytest.raises(Refused, match=r"arguments\.minutes"):
+    with pytest.raises(RequestRejected, match=r"arguments\.minutes"):
         tools.propose("hold", {"loop": LOOP, "minutes": -1}, "wrong")
     assert not Override.objects.exists() and AssistantProposal.objects.count() == 1
 

@@ -22,7 +22,7 @@ from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Snapshot, live
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import Served
 from workers.history.snapshot_archive import Recorder
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 pytestmark = BROWSER
 # Whatever stands on the rail, and pages behind it.
@@ -120,7 +120,7 @@ def things(served: Served) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def declared(control: redis.Redis) -> None:
     """The pipeline says which declaration it works by."""
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
 
 
 @pytest.mark.sweep(5)

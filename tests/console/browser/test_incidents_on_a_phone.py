@@ -15,7 +15,7 @@ from queues import keys
 from tests.console.browser.screen import BROWSER, PHONE, Observer, Snapshot, live, overhang
 from tests.console.pipeline_sample import DECLARATION
 from tests.console.served import ROOT, Served
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 pytestmark = [*BROWSER, pytest.mark.slow]
 MAX_TAPS = 4
@@ -111,7 +111,7 @@ def phone(
 ) -> Callable[[str], Phone]:
     """Opens what the notification of a rule links to, on a plant in which it is true."""
 
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
 
     def opened(rule: str) -> Phone:
         observer.publish(troubled)

@@ -126,7 +126,7 @@ def test_split_refuses_by_name(monkeypatch, document, field):
 def test_a_refusal_steers_no_terminal(monkeypatch):
     document = json.dumps({"points": {"a": 1}, "count": 1, "\x1b]0;x\x07\u202e\nGröße": 1})
     refused = refusal(monkeypatch, "split", document, "-")
-    assert refused == "\\x1b]0;x\\x07\\u202e Größe: is not known; the keys are points and count.\n"
+    assert refused == "\\x1b]0;x\\x07\\u202e Größe: is unknown; the keys are points and count.\n"
 
 
 def test_a_file_that_is_not_there_is_named(monkeypatch):

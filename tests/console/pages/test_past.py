@@ -19,7 +19,7 @@ from tests.workers.snapshots import snapshot_of
 from workers.documents.pipeline import LogLine, PipelineLog
 from workers.history.snapshot_archive import Recorder
 from workers.models import LedgerEntry, Loop
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 pytestmark = pytest.mark.django_db
 THEN = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
@@ -111,7 +111,7 @@ def test_a_queue_of_the_past_shows_no_remedy_ladder_of_the_present(viewer, past)
 
 
 def test_an_operator_of_the_past_shows_no_declaration_of_the_present(viewer, past, control):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     now, then = viewer.get(OPERATOR), viewer.get(OPERATOR, {"at": AT})
     assert all(each.declared for each in now.context["operator"].patterns)
     assert not any(each.declared for each in then.context["operator"].patterns)

@@ -15,7 +15,7 @@ from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
 from workers.models import PipelineVersion
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.declaration.versions import reconcile
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def at_work(control, stored_snapshot):
     """The application of the sample, as shipped, and the queues it names."""
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
         Queue.objects.create(name=name, kind=kind)
 
@@ -168,7 +168,7 @@ def test_a_declaration_becomes_a_version_and_is_wanted_from_then_on(client_of, a
     client = client_of("operator")
     changed = DECLARATION.replace("85", "90")
     assert declare(client, changed).status_code == 302
-    assert Declarations(control).load_wanted()["performance"] == Declared(
+    assert Declarations(control).load_wanted()["performance"] == DeclarationText(
         "performance", 1, changed.replace("\r\n", "\n")
     )
     assert declare(client, DECLARATION).status_code == 302
@@ -250,8 +250,8 @@ def test_the_line_that_was_refused_is_named_to_the_editor(client_of, at_work):
 
 def test_the_text_as_shipped_can_be_seen_and_run_again(client_of, at_work, control):
     changed = DECLARATION.replace("85", "90")
-    Declarations(control, Declared("performance", 0, DECLARATION)).note_shipped()
-    Declarations(control).note_at_work(Declared("performance", 1, changed))
+    Declarations(control, DeclarationText("performance", 0, DECLARATION)).note_shipped()
+    Declarations(control).note_at_work(DeclarationText("performance", 1, changed))
     address = reverse("pipeline-declaration", args=["performance"])
     assert "?version=shipped" in client_of("viewer").get(address).content.decode()
     page = client_of("operator").get(f"{address}?version=shipped")
@@ -273,7 +273,7 @@ CRITERIA = DECLARATION.replace("key: source", "key: source\ncriteria: {slow: 2.5
 
 @pytest.fixture
 def with_criteria(at_work, control):
-    Declarations(control).note_at_work(Declared("performance", 0, CRITERIA))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, CRITERIA))
 
 
 def test_a_criterion_is_held_until_it_expires_or_somebody_ends_it_and_all_is_audited(

@@ -17,7 +17,7 @@ from tests.console.page_text import source_of
 from tests.console.pipeline_sample import DECLARATION
 from tests.workers.snapshots import snapshot_of
 from workers.models import FirstReport, Loop
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.plants.holding import find_holder, hold, release
 from workers.plants.models import PlantOrder, RegisteredPlant
 from workers.plants.plant import PlantUnavailable
@@ -183,7 +183,7 @@ def test_who_else_steers_is_said_where_somebody_tries(browsers, stored_snapshot,
 def test_tasks_set_beside_the_map_hold_the_loops_too_and_give_way_to_who_steers(
     browsers, stored_snapshot, control
 ):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     address, posted = (
         "/pipeline/performance/operators/hosts/tasks",
         {"tasks": "3", "minutes": "5", "reason": "x"},

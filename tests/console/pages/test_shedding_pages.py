@@ -12,7 +12,7 @@ from tests.console.pipeline_sample import DECLARATION
 from tests.workers.control.kinds.test_shedding_loops import Plant
 from tests.workers.loops import PIPELINE, ensured
 from workers.models import Loop, Override
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.snapshot.control_record import control_record
 from workers.snapshot.local import LocalPlant
 from workers.steering import overrides
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def plant(control, settings):
     """Twice as much as the application can do, the ladder on its last rung, a table in force."""
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     queues = {"telemetry": QueueSpec("telemetry", "pipeline", {"n1": 1000})}
     ensured(control, ["ladder"], Topology(1, {}, queues))
@@ -162,7 +162,7 @@ def test_who_set_a_cap_stands_beside_it_among_the_overrides(browsers, plant, con
 
 
 def test_a_loop_that_has_shed_nothing_says_so(browsers, control):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     page = page_of(browsers["viewer"], Loop.objects.get(law="shedding"))
     assert "No active shedding table." in page

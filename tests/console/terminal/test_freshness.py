@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.terminal.freshness import Seen, describe_connection
+from console.terminal.freshness import Exchanges, describe_connection
 from console.terminal.plain_text import build_cell, format_plain_text
 from workers.documents.snapshot import Snapshot
 
@@ -14,15 +14,15 @@ def snapshot(seq: int, at: float) -> Snapshot:
 
 
 def test_before_the_first_answer_nothing_is_live_and_the_error_is_said():
-    assert describe_connection(Seen(0.0), 2.0).sentence == "no response for 2.0 s"
-    assert describe_connection(Seen(0.0).add_error("The console does not answer."), 2.0).sentence.startswith(
-        "The console"
-    )
-    assert not describe_connection(Seen(0.0), 0.0).is_live
+    assert describe_connection(Exchanges(0.0), 2.0).sentence == "no response for 2.0 s"
+    assert describe_connection(
+        Exchanges(0.0).add_error("The console does not answer."), 2.0
+    ).sentence.startswith("The console")
+    assert not describe_connection(Exchanges(0.0), 0.0).is_live
 
 
 def test_what_is_new_is_live_and_says_how_old_it_is_at_most():
-    first = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
+    first = Exchanges(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
     assert describe_connection(first, 5.0).sentence == "1.0 s old"  # the console's clock names whole seconds
     second = first.add_snapshot(snapshot(2, 1001.0), 1002.0, 5.5)
     assert second.compute_age(5.5) == 0.5  # the older one was the newest half a second before
@@ -30,7 +30,7 @@ def test_what_is_new_is_live_and_says_how_old_it_is_at_most():
 
 
 def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answers():
-    seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1060.0, 5.0)
+    seen = Exchanges(0.0).add_snapshot(snapshot(1, 1000.0), 1060.0, 5.0)
     again = seen.add_snapshot(snapshot(1, 1000.0), 1061.0, 6.0)
     assert describe_connection(again, 6.0).word == "Observer not responding"
     assert "1 min old" in describe_connection(again, 6.0).sentence
@@ -38,7 +38,7 @@ def test_one_that_the_observer_made_long_ago_is_not_live_though_the_console_answ
 
 @pytest.mark.parametrize("behind_seconds", [60.0, 86_400.0])
 def test_a_console_whose_clock_is_behind_makes_no_silent_observer_live(behind_seconds):
-    seen = Seen(0.0)
+    seen = Exchanges(0.0)
     for now in range(5, 12):  # the console answers each second, and has nothing newer
         seen = seen.add_snapshot(snapshot(1, 1000.0), 1000.0 + now - behind_seconds, float(now))
     assert describe_connection(seen, 11.0).word == "Observer not responding"
@@ -47,7 +47,7 @@ def test_a_console_whose_clock_is_behind_makes_no_silent_observer_live(behind_se
 
 
 def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_its_age():
-    seen = Seen(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
+    seen = Exchanges(0.0).add_snapshot(snapshot(1, 1000.0), 1000.0, 5.0)
     failed = describe_connection(seen.add_error("The console does not answer (ConnectError)."), 16.0)
     assert (failed.word, failed.is_live) == ("Disconnected", False)
     assert failed.sentence == "all data shown is 12 s old. The console does not answer (ConnectError)."
@@ -62,7 +62,7 @@ def test_a_call_that_fails_and_one_that_nobody_answers_are_a_disconnection_with_
 def test_the_age_is_never_less_than_the_true_one(true_age, fraction, passed):
     """Snapshots are made at known instants; the console's clock is cut to whole seconds."""
     now, made, seq = 1_000_000.0 + fraction, 1_000_000.0 + fraction - true_age, 1
-    seen = Seen(now).add_snapshot(snapshot(seq, made), float(int(now)), now)
+    seen = Exchanges(now).add_snapshot(snapshot(seq, made), float(int(now)), now)
     for seconds, is_new in passed:
         before, now = now, now + seconds
         if is_new:  # made somewhere since the last answer

@@ -12,10 +12,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from console.api.request.calls import Remote, Unanswered
+from console.api.request.calls import NoAnswer, RemoteConsole
 from console.terminal.app import Top
 from console.terminal.confirm import Confirm
-from console.terminal.more import More
+from console.terminal.more import RowDetails
 from queues import keys
 from tests.console.conftest import sample_snapshot
 from tests.console.served import Served
@@ -26,7 +26,7 @@ HOSTILE = "[bold red]boo[/] \x1b]0;owned\x07 [link=file:///etc/passwd]x[/link]"
 NO_ALERT = 1_000_000_000  # the number of none that any test makes
 
 
-class Line(Remote):
+class Line(RemoteConsole):
     """A console elsewhere. `is_cut`: nobody answers any more; `lost`: so many answers get lost; `slow`: the
     answer to a change comes once it is set.
     """
@@ -36,13 +36,13 @@ class Line(Remote):
 
     def send(self, method: str, address: str, content: bytes, key: str = "") -> tuple[int, Iterable[bytes]]:
         if self.is_cut:
-            raise Unanswered("The console does not answer (ConnectError); try again.")
+            raise NoAnswer("The console does not answer (ConnectError); try again.")
         answer = super().send(method, address, content, key)
         if method == "POST" and self.slow is not None:
             assert self.slow.wait(MAX_SECONDS)
         if method == "POST" and self.lost:
             self.lost -= 1
-            raise Unanswered("The console does not answer (ReadTimeout); try again.")
+            raise NoAnswer("The console does not answer (ReadTimeout); try again.")
         return answer
 
 
@@ -229,5 +229,7 @@ async def test_text_from_outside_is_plain_on_the_terminal(line, observed):
         await until(pilot, lambda: "[bold red]boo[/] ?]0;owned?" in screen(app))
         assert "\x1b" not in screen(app)
         await pilot.press("2", "enter")
-        await until(pilot, lambda: isinstance(app.screen, More) and "Changes not available" in screen(app))
+        await until(
+            pilot, lambda: isinstance(app.screen, RowDetails) and "Changes not available" in screen(app)
+        )
         assert "[bold red]boo[/]" in screen(app) and "\x1b" not in screen(app)

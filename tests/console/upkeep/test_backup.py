@@ -337,7 +337,7 @@ def test_a_plant_with_data_is_not_overwritten(made, nodes, control, data):
 
 
 def test_a_node_that_the_backup_has_must_be_named(made, nodes, data, fresh):
-    with archive.open_backup(made) as found, pytest.raises(BadInput, match="lacks node n1") as caught:
+    with archive.open_backup(made) as found, pytest.raises(BadInput, match="node n1 is missing") as caught:
         backup.restore(found, data, fresh("control").client(), {"n2": nodes["n2"].url}, clients)
     assert caught.value.field == "WEIR_NODES"
 

@@ -30,7 +30,7 @@ from controllers.concurrency.throughput_curve import (
 from controllers.design import friendliness
 from controllers.design.friendliness import TABLE_1, compute_minimum_q, compute_minimum_w, scale_q, share
 from controllers.framework import guard
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.simulation.concurrency import SCENARIO, explore
 from queues.errors import BadInput
 
@@ -219,7 +219,7 @@ def guarded_pool(ticks, **settings):
             settings=guard.read_settings(LAW, settings),
             guard_state=guard_state,
             now_seconds=5.0 * tick,
-            measured=Measured(0.5),
+            measured=ObservationQuality(0.5),
         )
         state, guard_state = guarded.state, guarded.guard_state
         if guarded.decision.action:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from controllers.design.error_budget import (
     PAIRS,
-    Counted,
     MinuteCounts,
+    PeriodCounts,
     compute_allowed,
     compute_burn_rate,
     compute_left_share,
@@ -143,10 +143,10 @@ def test_a_bad_quarter_of_a_minute_after_a_start_uses_up_no_month():
 
 
 def test_nothing_counted_is_no_budget_and_no_rate():
-    assert compute_burn_rate(Counted(0.0, 0.0, 0), 0.99) is None
-    assert compute_left_share(Counted(0.0, 0.0, 0), 0.99) is None
-    assert compute_window_budget(Counted(0.0, 0.0, 0), 0.99, WINDOW) is None
-    assert compute_left_share(Counted(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
+    assert compute_burn_rate(PeriodCounts(0.0, 0.0, 0), 0.99) is None
+    assert compute_left_share(PeriodCounts(0.0, 0.0, 0), 0.99) is None
+    assert compute_window_budget(PeriodCounts(0.0, 0.0, 0), 0.99, WINDOW) is None
+    assert compute_left_share(PeriodCounts(2.0, 100.0, 5), 0.99) == pytest.approx(-1.0)
 
 
 def test_the_rates_that_alert_use_up_the_shares_of_a_month_that_the_docs_name():

@@ -12,7 +12,7 @@ from controllers.design import placement
 from controllers.design.placement import Gains, Model
 from controllers.design.recursive import build_initial_estimate, follow
 from controllers.framework import guard
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from queues.errors import BadInput
 from workers.control.kinds import flow
 
@@ -141,7 +141,7 @@ class GuardedQueue:
             settings=guard.read_settings(LAW, settings),
             guard_state=self.guard_state,
             now_seconds=self.now,
-            measured=Measured(0.5),
+            measured=ObservationQuality(0.5),
             manual=manual,
             applies=applies,
         )

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from controllers.framework import cost_cap, guard
 from controllers.framework.cost_cap import SLOT_SECONDS
-from controllers.framework.guard import COST_CAP, Measured
+from controllers.framework.guard import COST_CAP, ObservationQuality
 from tests.controllers.framework.test_guard import Echo, pass_through
 
-PRICED = Measured(0.4, unit_cost=0.5)
+PRICED = ObservationQuality(0.4, unit_cost=0.5)
 
 
 def test_what_would_exceed_the_cap_is_limited_and_its_reason_says_so():
@@ -30,7 +30,7 @@ def test_a_cap_that_leaves_nothing_is_no_action_and_after_an_hour_there_is_room_
 
 
 def test_without_a_price_or_a_cap_nothing_is_limited_or_remembered():
-    for measured, settings in ((PRICED, {}), (Measured(0.4), {"cost_cap": 1.0})):
+    for measured, settings in ((PRICED, {}), (ObservationQuality(0.4), {"cost_cap": 1.0})):
         (result,) = pass_through(50, measured=measured, **settings)
         assert result.value == 50 and result.guard_state["spent"] == []
 
@@ -53,7 +53,7 @@ class Stays(Echo):
 
 
 def test_what_stays_may_cost_no_more_than_the_cap_as_long_as_it_stays():
-    results = pass_through(40, 3, law=Stays(), measured=Measured(0.4, unit_cost=2.0), cost_cap=10.0)
+    results = pass_through(40, 3, law=Stays(), measured=ObservationQuality(0.4, unit_cost=2.0), cost_cap=10.0)
     assert [each.value for each in results] == [5, 3] and results[1].decision.limited_by is None
     assert results[0].guard_state["spent"] == []
 
@@ -99,7 +99,7 @@ def test_a_state_of_an_older_version_begins_with_nothing_spent():
 
 def test_what_was_spent_counts_on_after_a_time_in_which_no_price_was_known():
     settings, state, values = guard.read_settings(Echo(), {"cost_cap": 5.0}), guard.build_initial_state(), []
-    for at, (wanted, measured) in enumerate([(10, PRICED), (0, Measured(0.4)), (10, PRICED)]):
+    for at, (wanted, measured) in enumerate([(10, PRICED), (0, ObservationQuality(0.4)), (10, PRICED)]):
         result = guard.decide(
             Echo(),
             {},

@@ -9,12 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controllers.framework import guard
-from controllers.framework.decision import Decision, Expected
-from controllers.framework.guard import Measured
+from controllers.framework.decision import Decision, Expectation
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.parameter import Parameter
 from queues.errors import BadInput
 
-FRESH = Measured(0.4)
+FRESH = ObservationQuality(0.4)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Echo:
 
     def decide(self, parameters, state, observation):
         wanted = observation["wanted"]
-        expected = Expected("removed_events", "up", 100.0 * wanted, 10.0) if wanted else None
+        expected = Expectation("removed_events", "up", 100.0 * wanted, 10.0) if wanted else None
         action = {"start": wanted} if wanted else None
         after = {"asked": state["asked"] + 1}
         return after, Decision(action, f"{wanted} are wanted.", raw=float(wanted), expected=expected)
@@ -72,9 +72,9 @@ def test_a_decision_within_all_limits_passes_as_it_is():
 @pytest.mark.parametrize(
     ("measured", "why"),
     [
-        (Measured(3.1), "3.1 s old, limit 3 s"),
-        (Measured(None), "age of the measurement is unknown"),
-        (Measured(0.1, "node n2 is OFFLINE"), "node n2 is OFFLINE"),
+        (ObservationQuality(3.1), "3.1 s old, limit 3 s"),
+        (ObservationQuality(None), "age of the measurement is unknown"),
+        (ObservationQuality(0.1, "node n2 is OFFLINE"), "node n2 is OFFLINE"),
     ],
 )
 def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, why):
@@ -89,15 +89,15 @@ def test_on_a_measurement_that_cannot_be_trusted_the_law_is_not_asked(measured, 
 
 
 def test_where_there_is_nothing_to_decide_the_law_is_not_asked_and_it_does_not_count_as_blind():
-    (result,) = pass_through(3, measured=Measured(0.1, idle="no replica works"))
+    (result,) = pass_through(3, measured=ObservationQuality(0.1, idle="no replica works"))
     assert (result.decision.action, result.decision.limited_by) == (None, "nothing to decide")
     assert result.decision.reason == "No action: no replica works."
-    (stale,) = pass_through(3, measured=Measured(9.0, idle="no replica works"))
+    (stale,) = pass_through(3, measured=ObservationQuality(9.0, idle="no replica works"))
     assert stale.decision.limited_by == "stale measurement", "an old measurement tells not even that"
 
 
 def test_a_measurement_exactly_as_old_as_allowed_is_used():
-    assert applied(pass_through(3, measured=Measured(3.0))) == [3]
+    assert applied(pass_through(3, measured=ObservationQuality(3.0))) == [3]
 
 
 def test_a_value_over_the_maximum_is_clamped_and_expects_less():
@@ -155,7 +155,7 @@ def test_a_hand_passes_the_same_guard_and_leaves_the_law_alone():
     (result,) = pass_through(7, manual={"start": 5}, maximum=4)
     assert (result.decision.action, result.state) == ({"start": 4}, {"asked": 0})
     assert "set by a user" in result.decision.reason
-    (held,) = pass_through(7, manual={"start": 5}, measured=Measured(60.0))
+    (held,) = pass_through(7, manual={"start": 5}, measured=ObservationQuality(60.0))
     assert held.decision.action is None
 
 
@@ -325,7 +325,7 @@ def test_what_cools_down_is_not_remembered_as_done_and_the_terms_name_what_is_in
 
 
 def test_advice_spends_nothing_cools_nothing_down_and_sets_no_value():
-    priced = Measured(0.4, unit_cost=1.0)
+    priced = ObservationQuality(0.4, unit_cost=1.0)
     advised = pass_through(4, 4, 4, applies=False, measured=priced, cost_cap=5.0, cooldown_seconds=60.0)
     assert [each.decision.action for each in advised] == [{"start": 4}] * 3
     assert sum(advised[-1].guard_state["spent"]) == 0.0

@@ -12,12 +12,12 @@ from scipy.optimize import Bounds, LinearConstraint
 from controllers import catalog, request
 from controllers.framework.solver import minimise
 from controllers.parallelism.forecast_law import ParallelismForecast, find_cheapest_path
-from controllers.parallelism.queueing_law import ParallelismQueueing
+from controllers.parallelism.queueing_law import QueueingParallelism
 from controllers.parallelism.queueing_topology import QueueingOperator
 from controllers.parallelism.task_allocation import Path, allocate_fewest_tasks, find_lacking_path
 from queues.errors import BadInput
 
-QUEUEING, FORECAST = ParallelismQueueing(), ParallelismForecast()
+QUEUEING, FORECAST = QueueingParallelism(), ParallelismForecast()
 
 
 def row(weight, load, tasks=6, **more):
@@ -156,7 +156,7 @@ def test_a_bound_that_can_not_be_kept_names_the_path_and_what_would_suffice():
     decision = decide(QUEUEING, within(1.0, maximum=8), seen)
     assert not decision.action["feasible"] and decision.limited_by == "maximum"
     assert decision.action["tasks"] == {"x": 8, "y": 8, "z": 2}
-    assert "x → y can't keep 1 s" in decision.reason
+    assert "x → y can't meet the bound of 1 s" in decision.reason
     enough = int(decision.reason.split(" tasks would suffice")[0].split()[-1])
     assert decide(QUEUEING, within(1.0, maximum=enough), seen).action["feasible"]
     assert not decide(QUEUEING, within(1.0, maximum=enough - 1), seen).action["feasible"]

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.patterns.expression import (
-    Absent,
+    AbsentSymbol,
     Choice,
     Conjunction,
     Expression,
-    Hidden,
+    HiddenItem,
     Repeat,
     Sequence,
     Symbol,
@@ -35,8 +35,8 @@ A, B, C = Symbol("A"), Symbol("B"), Symbol("C")
         ("SEQ(A{2}; B{1,3}; C{2,})", Sequence((Repeat(A, 2, 2), Repeat(B, 1, 3), Repeat(C, 2, None)))),
         ("SEQ(A+; B*; C?)", Sequence((Repeat(A, 1, None), Repeat(B, 0, None), Repeat(C, 0, 1)))),
         ("SEQ(A+?; B{2,}?)", Sequence((Repeat(A, 1, None, False), Repeat(B, 2, None, False)))),
-        ("SEQ(A; NOT B; C)", Sequence((A, Absent(B), C))),
-        ("SEQ(A; {- B+ -}; C)", Sequence((A, Hidden(Repeat(B, 1, None)), C))),
+        ("SEQ(A; NOT B; C)", Sequence((A, AbsentSymbol(B), C))),
+        ("SEQ(A; {- B+ -}; C)", Sequence((A, HiddenItem(Repeat(B, 1, None)), C))),
         ("SEQ(load-rises; cpu.high)", Sequence((Symbol("load-rises"), Symbol("cpu.high")))),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_is_no_pattern_or_can_never_match_is_refused_with_its_place(text, s
 def repeated(item):
     return st.builds(
         lambda part, least, more, greedy: Repeat(part, least, None if more is None else least + more, greedy),
-        item.filter(lambda part: not isinstance(part, (Repeat, Absent)) and count_minimum_events(part)),
+        item.filter(lambda part: not isinstance(part, (Repeat, AbsentSymbol)) and count_minimum_events(part)),
         st.integers(0, 3),
         st.none() | st.integers(1, 3),
         st.booleans(),
@@ -97,12 +97,12 @@ def repeated(item):
 
 
 TREES = st.recursive(
-    st.sampled_from([A, B, C, Absent(A)]),
+    st.sampled_from([A, B, C, AbsentSymbol(A)]),
     lambda item: st.one_of(
         st.lists(item, min_size=1, max_size=3).map(lambda items: Sequence(tuple(items))),
         st.lists(item, min_size=1, max_size=3).map(lambda items: Conjunction(tuple(items))),
         st.lists(item, min_size=1, max_size=3).map(lambda items: Choice(tuple(items))),
-        item.filter(lambda part: not isinstance(part, Absent)).map(Hidden),
+        item.filter(lambda part: not isinstance(part, AbsentSymbol)).map(HiddenItem),
         repeated(item),
     ),
     max_leaves=8,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.shedding.latency_bound import Waiting
+from controllers.shedding.latency_bound import WaitingTimeModel
 from tests.controllers.shedding.test_shedding import decide, example
 
 JOBS = [
@@ -64,7 +64,7 @@ def test_nothing_is_shed_before_the_ladder_permits_it_and_what_is_shed_ends_with
 
 @given(st.floats(0.01, 100), st.floats(0.001, 20), st.floats(0, 50), st.floats(0, 20))
 def test_of_batches_the_budget_is_the_greatest_that_keeps_the_bound(bound, batch, elsewhere, cv2):
-    waiting = Waiting(cv2, batch, elsewhere)
+    waiting = WaitingTimeModel(cv2, batch, elsewhere)
     budget = waiting.compute_utilisation_budget(bound, 100.0)
     if bound <= waiting.compute_minimum_seconds(0.0):
         assert budget == 0.0
@@ -87,13 +87,15 @@ def test_events_of_batches_whose_fixed_cost_varies_take_no_longer_than_is_reckon
     taken = float((of[:-1] * (of[:-1] / 2 + of[1:])).sum() / of[:-1].sum())
     varied = cv2 * (0.5 + utilisation) * (1 - utilisation) / (1 + utilisation)
     assert taken == pytest.approx((1.5 + varied) / (1 - utilisation), rel=0.02)
-    assert taken <= 1.02 * Waiting(cv2, batch_seconds=1.0).compute_time_seconds(utilisation, 100.0)
+    assert taken <= 1.02 * WaitingTimeModel(cv2, batch_seconds=1.0).compute_time_seconds(utilisation, 100.0)
 
 
 @given(st.floats(0.0, 0.99), st.floats(0, 1.0))
 def test_what_varies_little_costs_no_more_than_two_batches(utilisation, cv2):
-    steady = Waiting(0.0, 1.0).compute_time_seconds(utilisation, 100.0)
-    assert Waiting(cv2, 1.0).compute_time_seconds(utilisation, 100.0) == steady == 2 / (1 - utilisation)
+    steady = WaitingTimeModel(0.0, 1.0).compute_time_seconds(utilisation, 100.0)
+    assert (
+        WaitingTimeModel(cv2, 1.0).compute_time_seconds(utilisation, 100.0) == steady == 2 / (1 - utilisation)
+    )
 
 
 def test_a_fixed_cost_that_varies_much_leaves_less_of_the_budget_than_one_that_is_steady():

@@ -236,7 +236,7 @@ def drained(method, events, slots=2, events_per_second=5_000.0):
                 settings=settings,
                 guard_state=guard_state,
                 now_seconds=float(second),
-                measured=guard.Measured(1.0),
+                measured=guard.ObservationQuality(1.0),
             )
             state, guard_state, started = answer.state, answer.guard_state, int(answer.value or 0)
             pool += [float(size)] * started

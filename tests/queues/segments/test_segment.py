@@ -10,7 +10,7 @@ import redis
 from queues.errors import BadInput, NodeFull, NodeUnavailable
 from queues.events.block import Block, BlockIds, EncodedBlock, cut, decode
 from queues.segments.dead_letters import DeadLetters
-from queues.segments.segment import Removed, Segment
+from queues.segments.segment import Removal, Segment
 from tests.protocols.exploring import age_segment
 from tests.queues.samples import age_claims, batch_of, blocks_of
 from tests.servers import Server
@@ -108,8 +108,8 @@ def test_an_empty_segment_gives_nothing(segment):
 def test_a_block_that_is_acknowledged_twice_counts_once(segment):
     segment.publish(blocks_of(8))
     entries = [each.entry_id for each in segment.claim("w1", 100, MINUTE)]
-    assert segment.acknowledge(entries) == Removed(8, 2)
-    assert segment.acknowledge(entries) == Removed(0, 0)
+    assert segment.acknowledge(entries) == Removal(8, 2)
+    assert segment.acknowledge(entries) == Removal(0, 0)
     assert segment.counters()["removed_events"] == 8
     assert segment.measure()["length_blocks"] == 0
 
@@ -131,7 +131,7 @@ def test_blocks_of_a_dead_worker_are_claimed_by_the_next_one_with_a_try_more(seg
     assert segment.claim("w2", 100, MINUTE) == []
     (again,) = segment.claim("w2", 100, 0.0)
     assert again.tries == 2
-    assert segment.acknowledge([again.entry_id]) == Removed(4, 1)
+    assert segment.acknowledge([again.entry_id]) == Removal(4, 1)
 
 
 def test_a_worker_that_keeps_its_block_alive_is_not_robbed(segment):
@@ -208,7 +208,7 @@ def test_dead_lettering_moves_poison_rows_alone_and_acknowledges_the_block(segme
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     poison = claimed.block().explicit().slice(2, 1)
-    assert segment.dead_letter(claimed, "w1", [(poison, "no such table")]) == Removed(4, 1)
+    assert segment.dead_letter(claimed, "w1", [(poison, "no such table")]) == Removal(4, 1)
     (letter,) = DeadLetters(segment).read()
     assert letter.batch.column(0).to_pylist() == ["e2"]
     assert (letter.error, letter.worker, letter.tries) == ("no such table", "w1", 1)
@@ -220,7 +220,7 @@ def test_dead_lettering_a_block_that_another_worker_ended_moves_nothing(segment)
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
-    assert segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removed(0, 0)
+    assert segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removal(0, 0)
     assert DeadLetters(segment).read() == []
 
 
@@ -229,9 +229,9 @@ def test_a_worker_that_was_overtaken_neither_puts_a_block_off_nor_gives_it_up(se
     (late,) = segment.claim("late", 100, MINUTE)
     (again,) = segment.claim("w2", 100, 0.0)
     assert not segment.retry(late, "late", MINUTE)
-    assert segment.dead_letter(late, "late", [(late.block().explicit(), "bad")]) == Removed(0, 0)
+    assert segment.dead_letter(late, "late", [(late.block().explicit(), "bad")]) == Removal(0, 0)
     assert segment.keep_alive("w2", [again.entry_id]) == [again.entry_id]
-    assert segment.acknowledge([again.entry_id]) == Removed(4, 1)
+    assert segment.acknowledge([again.entry_id]) == Removal(4, 1)
     assert DeadLetters(segment).read() == []
 
 
@@ -267,8 +267,8 @@ def test_a_range_reads_the_same_each_time_until_it_is_trimmed(segment):
 def test_trimming_counts_exactly_what_it_removes(segment):
     segment.publish(blocks_of(4_000, per_block=2))
     through = segment.scan("0-0", 3_000)[-1].entry_id
-    assert segment.trim(through) == Removed(3_000, 1_500)
-    assert segment.trim(through) == Removed(0, 0)
+    assert segment.trim(through) == Removal(3_000, 1_500)
+    assert segment.trim(through) == Removal(0, 0)
     assert segment.counters()["removed_events"] == 3_000
     assert len(list(segment.read("0-0", "+"))) == 500
 
@@ -352,7 +352,7 @@ def test_a_full_node_refuses_a_flush_as_a_whole_and_can_still_be_emptied(segment
     assert segment.retry(claimed, "w1", 0.0)
     (claimed,) = segment.claim("w1", 4, MINUTE)
     segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "bad")])
-    assert segment.acknowledge([each.entry_id for each in segment.claim("w1", 100, MINUTE)]) == Removed(4, 1)
+    assert segment.acknowledge([each.entry_id for each in segment.claim("w1", 100, MINUTE)]) == Removal(4, 1)
     assert waiting(segment) == 0
 
 

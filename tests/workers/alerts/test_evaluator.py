@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from tests.workers.alerts.checks import Looks, kinds, loop_facts, lost, node, plant, queue, rule, the_alert
 from workers.alerts.conditions.evidence import (
-    Ended,
-    Failing,
+    FailingReceiver,
+    FailureRecord,
     Gatherer,
     LoopFacts,
     list_loop_facts,
@@ -276,7 +276,7 @@ def test_the_notice_of_failed_notifying_does_not_go_the_failed_way(looks):
         threshold=3,
         clear_threshold=1,
     )
-    looks.more = {"failing": [Failing("desk", 4, 0, "no route")]}
+    looks.more = {"failing": [FailingReceiver("desk", 4, 0, "no route")]}
     looks.look()
     assert the_alert().state == "firing" and not Delivery.objects.exists()
 
@@ -290,8 +290,8 @@ def test_conditions_of_records_fire(looks):
     rule("stopped", condition="loops_stopped", title="No loop ticks", threshold=60, clear_threshold=30)
     held = replace(loop_facts(looks, []), held_since=looks.now - 4_000, ticked_at=looks.now - 90, mode="hold")
     looks.more = {
-        "plans": [Ended(4, "Drain n1", looks.now, "n2 was lost")],
-        "runs": [Ended(9, "retention", looks.now, "no space left")],
+        "plans": [FailureRecord(4, "Drain n1", looks.now, "n2 was lost")],
+        "runs": [FailureRecord(9, "retention", looks.now, "no space left")],
         "throttled": ["alert"],
         "loops": [held],
     }

@@ -46,7 +46,7 @@ def test_a_loop_with_too_short_a_record_is_skipped_with_the_reason(where):
 def test_what_proves_better_is_proposed_once(where, monkeypatch):
     loop = wasteful_loop()
     found = Improvement(before=2.0, after=1.0, confidence=1.0)
-    learned = tuning.Learned(loop, "", {"caution": 0.25}, {"caution": 0.0}, [], found)
+    learned = tuning.LearnedValues(loop, "", {"caution": 0.25}, {"caution": 0.0}, [], found)
     monkeypatch.setattr(tuning, "learn", lambda *_: learned)
     assert run_job(where).state == "done"
     assert [(each.loop, each.values) for each in Tuning.objects.all()] == [(loop, {"caution": 0.25})]

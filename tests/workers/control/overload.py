@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from controllers import catalog
 from controllers.rivals import shedders
-from controllers.shedding.latency_bound import Waiting
+from controllers.shedding.latency_bound import WaitingTimeModel
 from queues.events import block
 from queues.nodes.agent import Agent
 from queues.publishing.client import Client
@@ -259,7 +259,7 @@ class Overload:
     def _random_table(self, seen: Mapping) -> shedders.Table:
         rows = {row["name"]: row for row in seen["patterns"] if row["operator"] == "jobs"}
         rates = seen["arrivals"]["jobs"]
-        waiting = Waiting(1.0, seen["batch_seconds"], seen["elsewhere_seconds"])
+        waiting = WaitingTimeModel(1.0, seen["batch_seconds"], seen["elsewhere_seconds"])
         measured = shedders.MeasuredStream(
             rates,
             {name: [kind for kind in row["takes"] if kind in rates] for name, row in rows.items()},

@@ -17,7 +17,7 @@ from workers.history import metrics
 from workers.history.load_forecasts import LoadForecasts, LoadSource, OfferedLoad
 from workers.models import Loop
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.status.task_measures import WorkSample, compute_measures
 from workers.plants.published import PublishedPlant
 from workers.snapshot.control_record import control_record
@@ -44,7 +44,7 @@ class TaskPlant:
         self._began_seconds = now.timestamp()
         self._base = base or sample_snapshot()
         self.foresight = LoadForecasts(self._past, every_seconds=60.0)
-        Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+        Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
         self.seen = self.snapshot()
         ensured(control, PARALLELISM, snapshot=self.seen)
         for loop in Loop.objects.filter(law__in=PARALLELISM[::2]):

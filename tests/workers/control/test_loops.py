@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from queues.stored_document import replace_fields
 from tests.workers.loops import JOBS, ensured, jobs_topology
 from tests.workers.snapshots import snapshot_of
@@ -466,7 +466,9 @@ def test_a_loop_goes_on_where_another_plant_says_something_with_a_nul(
 ):
     entry = tick(loop, plant, clock, control)
     ledger.fail(entry, "PlantConfused: shop answers 400: a\0b")
-    monkeypatch.setattr(worker_rate, "_check_measurement", lambda *_: Measured(1.0, "shop answers 400: a\0b"))
+    monkeypatch.setattr(
+        worker_rate, "_check_measurement", lambda *_: ObservationQuality(1.0, "shop answers 400: a\0b")
+    )
     held = tick(loop, plant, clock, control)
     entry.refresh_from_db(), held.refresh_from_db()
     assert entry.error == "PlantConfused: shop answers 400: a\ufffdb"

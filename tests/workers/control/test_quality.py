@@ -2,13 +2,13 @@
 
 import pytest
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from tests.workers.snapshots import snapshot_of
 from workers.control.parts import quality
 
 NOW = 1_790_000_000.0
 PIPELINE, PLANT = {"application": "performance"}, {}
-BLIND = Measured(None, "the pipeline has not reported yet")
+BLIND = ObservationQuality(None, "the pipeline has not reported yet")
 
 
 def seen(at: float = NOW, stale: tuple[str, ...] = (), **parts: str):
@@ -53,15 +53,20 @@ def test_a_late_tick_says_by_how_much_and_a_usual_one_nothing():
 )
 @pytest.mark.parametrize("target", [PIPELINE, PLANT, {"queue": "alert", "node": "n1"}, {"host": "h"}])
 def test_on_a_starved_host_all_loops_name_the_same_cause(snapshot, late, target):
-    assert quality.cause(Measured(12.0), 3.0, late, target, snapshot, NOW) == "host"
+    assert quality.cause(ObservationQuality(12.0), 3.0, late, target, snapshot, NOW) == "host"
 
 
 def test_a_part_that_is_down_is_the_cause_for_those_who_need_it():
     down = seen(pipeline="failed")
     assert quality.cause(BLIND, 3.0, 0.0, PIPELINE, down, NOW) == "pipeline"
-    assert quality.cause(Measured(0.2, "not measured yet"), 3.0, 0.0, {"queue": "alert"}, down, NOW) is None
+    assert (
+        quality.cause(ObservationQuality(0.2, "not measured yet"), 3.0, 0.0, {"queue": "alert"}, down, NOW)
+        is None
+    )
 
 
 def test_a_valid_measurement_has_no_cause_however_late_the_tick():
-    assert quality.cause(Measured(0.2), 3.0, 30.0, PIPELINE, seen(), NOW) is None
-    assert quality.cause(Measured(0.2, idle="nothing comes"), 3.0, 30.0, PIPELINE, seen(), NOW) is None
+    assert quality.cause(ObservationQuality(0.2), 3.0, 30.0, PIPELINE, seen(), NOW) is None
+    assert (
+        quality.cause(ObservationQuality(0.2, idle="nothing comes"), 3.0, 30.0, PIPELINE, seen(), NOW) is None
+    )

@@ -25,7 +25,7 @@ def learned_of(loop):
     """As the search and the proof leave it."""
     days = [{"day": f"2026-03-0{number}", "before": 2.0, "after": 1.0} for number in (7, 8, 9)]
     found = Improvement(before=2.0, after=1.0, confidence=1.0)
-    return tuning.Learned(loop, "", {"caution": 0.25}, {"caution": 0.0}, days, found)
+    return tuning.LearnedValues(loop, "", {"caution": 0.25}, {"caution": 0.0}, days, found)
 
 
 @pytest.fixture

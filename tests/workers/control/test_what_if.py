@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controllers import catalog
 from controllers.framework import guard
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from queues.errors import BadInput
 from tests.workers.control.test_loops import Clock, override, tick
 from workers.control import what_if
@@ -191,7 +191,7 @@ def of_ladder(loads, now):
     for number, demand in enumerate(loads):
         at = now + timedelta(seconds=5 * number)
         seen = catalog.read_observation(law, {"demand_per_second": demand, "capacity_per_second": 100.0})
-        about = {"now_seconds": at.timestamp(), "measured": Measured(0.4)}
+        about = {"now_seconds": at.timestamp(), "measured": ObservationQuality(0.4)}
         states = {"guard_state": state["guard"], "settings": settings}
         guarded = guard.decide(law, parameters, state["law"], seen, **states, **about)
         ledger.build_entry(

@@ -12,7 +12,7 @@ from queues.segments.segment import Segment
 from queues.topology import QueueSpec
 from tests.waiting import until
 from tests.workers.pipeline.pipeline_process import START_SECONDS, Running
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 FIRST = """
@@ -64,7 +64,7 @@ def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
     declarations = Declarations(control)
     running.start()
     until(lambda: state_of(running, "exact") == "running", START_SECONDS)
-    declarations.want(Declared("second", 1, SECOND))
+    declarations.want(DeclarationText("second", 1, SECOND))
     until(lambda: state_of(running, "second") == "running", START_SECONDS)
     with Client(control_server.url, "test") as client:
 
@@ -77,13 +77,13 @@ def test_one_tier_feeds_another_and_versions_take_over_where_the_one_before_is(
         until(lambda: emitted(nodes) == [("pairs", "s1")], START_SECONDS)
 
         wrong = SECOND.replace("pairs", "many").replace("rules", "").replace("key: source", "key: nobody")
-        declarations.want(Declared("second", 2, wrong))
+        declarations.want(DeclarationText("second", 2, wrong))
         until(lambda: "nobody" in (declarations.load_running()["second"].refused or ""), START_SECONDS)
         assert declarations.load_running()["second"].version == 1
 
         # The pattern stays as it is: what it has begun goes on in the next version.
         better = SECOND + "  # nothing else changes\n"
-        declarations.want(Declared("second", 3, better))
+        declarations.want(DeclarationText("second", 3, better))
         until(lambda: declarations.load_running()["second"].version == 3, START_SECONDS)
         publish("AB", "s2")
         until(lambda: emitted(nodes) == [("pairs", "s1"), ("pairs", "s2")], START_SECONDS)

@@ -121,6 +121,6 @@ def test_three_hosts_explore_together_share_a_service_alike_and_find_that_it_has
     # Whoever notices first begins, and the others join.
     until(rig.all_have_grown, GROWTH_SECONDS, 0.0)
     reasons = list(LedgerEntry.objects.values_list("reason", flat=True))
-    assert any("another host explores" in reason for reason in reasons)
+    assert any("another host is exploring" in reason for reason in reasons)
     judged = LedgerEntry.objects.exclude(expected=None).exclude(verdict="checking")
     assert judged.filter(verdict="effective").exists()

@@ -125,7 +125,7 @@ def test_it_is_sent_once_a_week_to_who_asks_for_it(happened, settings):
         assert sending.send_due(MONDAY) == 1 and sending.send_due(MONDAY + timedelta(minutes=1)) == 0
         dispatcher.deliver(lambda: MONDAY + timedelta(minutes=1), lambda: True)
         (mail,) = [each for each in mails.mails if each["To"] == "boss@x.example"]
-        assert "week up to 2026-01-05" in mail["Subject"]
+        assert "Weir weekly report, 2025-12-29 to 2026-01-05: " in mail["Subject"]
         assert "the sale begins at nine" in mail.get_payload()
     assert Message.objects.filter(content__kind="report").count() == 1
 

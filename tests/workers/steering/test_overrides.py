@@ -283,7 +283,7 @@ def test_an_override_on_a_scope_holds_on_each_of_its_loops_and_on_no_other(case,
 @pytest.mark.parametrize("scope", [{"law": "worker_rate"}, {"queue": "alert"}])
 def test_what_follows_what_a_loop_steers_is_nobodys_to_set(loops, put, scope):
     """A container of which each worker ends would get one at each check for ever."""
-    with pytest.raises(BadInput, match="workers can't be set: it follows the loop's target"):
+    with pytest.raises(BadInput, match="workers can't be set: the value follows the loop's target"):
         put("workers", "permanent", loop=None, **scope)
     assert not Override.objects.exists()
 
@@ -360,7 +360,7 @@ def test_a_direction_is_of_the_loops_whose_action_is_a_number(loops, put, node):
     law = catalog.get_law("worker_rate")
     held = overrides.get_effective_guard(law, {}, overrides.list_for_loop(number, START), START)
     assert held["direction"] == "up only"
-    with pytest.raises(BadInput, match="is not known"):
+    with pytest.raises(BadInput, match="is unknown"):
         put("guard.direction", "up only", loop=moves)
 
 

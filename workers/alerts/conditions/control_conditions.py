@@ -14,7 +14,7 @@ from controllers.shedding import ladder
 from controllers.worker_rate import law as worker_rate
 from queues import pausing
 from workers.alerts.conditions.condition import Condition, Reading
-from workers.alerts.conditions.evidence import STALE, Ended, Evidence, LedgerTick, LoopFacts
+from workers.alerts.conditions.evidence import STALE, Evidence, FailureRecord, LedgerTick, LoopFacts
 from workers.alerts.conditions.loop_words import describe_loop
 from workers.control.kinds.registry import find_display
 from workers.control.parts.quality import HOST
@@ -133,7 +133,7 @@ def _read_ineffective_actions(evidence: Evidence, window_seconds: float) -> Iter
         )
         what = INEFFECTIVE.get(count, f"its last {count} actions had no effect")
         if count and _is_at_rest(loop, evidence.now):
-            count, what = 0, f"{what}, and it has requested nothing since"
+            count, what = 0, f"{what}, and it has requested no change since"
         yield _build_reading(evidence, loop, count, f"{_format_loop_name(loop)}: {what}.")
 
 
@@ -257,8 +257,9 @@ def _read_host_overload(evidence: Evidence, window_seconds: float) -> Iterator[R
         and (_is_overdue(loop, evidence.now) or (loop.cause == HOST and (loop.is_late or not unobserved)))
         for loop in evidence.loops
     )
+    verbs = "ticks late or lacks" if count == 1 else "tick late or lack"
     said = (
-        f"{count} of {format_count(len(evidence.loops), 'loop')} tick late or lack a measurement because"
+        f"{count} of {format_count(len(evidence.loops), 'loop')} {verbs} a measurement because"
         f" the host is overloaded. Its load is {load:.1f} per core."
     )
     yield Reading({}, 100 * count / len(evidence.loops), said)
@@ -305,7 +306,7 @@ def _describe_end(row: OverrideStatus) -> tuple[str, str]:
 
 
 def _find_ending(
-    label: str, noun: str, rows: Sequence[Ended], evidence: Evidence, window: float
+    label: str, noun: str, rows: Sequence[FailureRecord], evidence: Evidence, window: float
 ) -> Iterator[Reading]:
     for row in rows:
         if evidence.now - window <= row.at <= evidence.now + window:
@@ -323,7 +324,7 @@ def _run_failed(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _format_tries(count: int) -> str:
-    return format_count(count, "attempt")
+    return format_count(count, "failed attempt")
 
 
 def _read_failing_deliveries(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
@@ -450,7 +451,7 @@ CONDITIONS = (
     ),
     Condition(
         "loops_stopped",
-        "Time since any loop ticked, beyond the shortest interval.",
+        "Time since the last tick of any loop, minus the shortest interval.",
         "s",
         "",
         _find_stopped,

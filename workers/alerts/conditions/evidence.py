@@ -85,7 +85,7 @@ class LoopFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FailureRecord:
     """Something that failed: a plan, or a run of a task."""
 
     id: int
@@ -95,7 +95,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class FailingReceiver:
     """A receiver that messages do not reach: maximum tries of a waiting one, and how many were given up."""
 
     receiver: str
@@ -138,9 +138,9 @@ class Evidence:
     published_to: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unheard: Mapping[str, float] = field(default_factory=dict)
     throttled: Sequence[str] = ()
-    plans: Sequence[Ended] = ()
-    runs: Sequence[Ended] = ()
-    failing: Sequence[Failing] = ()
+    plans: Sequence[FailureRecord] = ()
+    runs: Sequence[FailureRecord] = ()
+    failing: Sequence[FailingReceiver] = ()
     audit: AuditFacts | None = None
     load_per_core: float | None = None
     crowd: StarvedGroup | None = None
@@ -386,12 +386,14 @@ def _read_swing(loop: Loop) -> float:
     return float(settings["oscillation_swing"])
 
 
-def list_failed_plans(since: datetime) -> list[Ended]:
+def list_failed_plans(since: datetime) -> list[FailureRecord]:
     rows = Plan.objects.filter(state=Plan.State.FAILED, ended_at__gte=since).order_by("pk")
-    return [Ended(row.pk, row.title, row.ended_at.timestamp(), row.note) for row in rows if row.ended_at]
+    return [
+        FailureRecord(row.pk, row.title, row.ended_at.timestamp(), row.note) for row in rows if row.ended_at
+    ]
 
 
-def list_failed_runs(since: datetime) -> list[Ended]:
+def list_failed_runs(since: datetime) -> list[FailureRecord]:
     """Return the newest failed run of each task that has not succeeded since."""
     done = Run.objects.filter(state=Run.State.DONE, ended_at__gte=since - timedelta(days=1))
     succeeded = dict(done.values_list("task_id").annotate(last=Max("ended_at")))
@@ -400,13 +402,13 @@ def list_failed_runs(since: datetime) -> list[Ended]:
     )
     newest = {row.task_id: row for row in rows}
     return [
-        Ended(run.pk, run.task.name, run.ended_at.timestamp(), run.error)
+        FailureRecord(run.pk, run.task.name, run.ended_at.timestamp(), run.error)
         for run in newest.values()
         if run.ended_at and (run.task_id not in succeeded or succeeded[run.task_id] < run.ended_at)
     ]
 
 
-def list_failing_receivers(since: datetime) -> list[Failing]:
+def list_failing_receivers(since: datetime) -> list[FailingReceiver]:
     """Return the receivers that fail: enabled, with a message that failed and waits for another try or was
     given up recently, and with none delivered since.
     """
@@ -425,7 +427,7 @@ def list_failing_receivers(since: datetime) -> list[Failing]:
         if message.state == Message.State.WAITING or arrived_at is None or arrived_at <= message.due_at:
             grouped.setdefault(message.receiver.name, []).append(message)
     return [
-        Failing(
+        FailingReceiver(
             name,
             max((row.tries for row in rows if row.state == Message.State.WAITING), default=0),
             sum(row.state == Message.State.FAILED for row in rows),

@@ -48,7 +48,7 @@ GAP_SECONDS = 150.0
 
 
 @dataclass(frozen=True)
-class Fired:
+class FiredEpisode:
     """One episode that would have fired."""
 
     labels: Mapping[str, str]
@@ -64,7 +64,7 @@ class Preview:
     more.
     """
 
-    fired: Sequence[Fired]
+    fired: Sequence[FiredEpisode]
     stored_seconds: float
     why: str = ""
 
@@ -128,7 +128,7 @@ class _Subject:
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
         self.episode: Episode | None = None
-        self.fired: list[Fired] = []
+        self.fired: list[FiredEpisode] = []
 
     def step(self, signal: automaton.Signal, terms: automaton.Terms, now: float, elapsed: float) -> None:
         before = self.episode
@@ -146,7 +146,7 @@ class _Subject:
         if last is not None and now - last <= automaton.SAME_SECONDS:
             self.fired[-1] = replace(self.fired[-1], until=None)
         else:
-            self.fired.append(Fired(self.labels, now, None))
+            self.fired.append(FiredEpisode(self.labels, now, None))
 
 
 def _evaluate_rule(rule: AlertRule, looks: Iterable[Evidence]) -> Preview:

@@ -80,7 +80,7 @@ def _limit_to_event_times(check: checks.Check) -> checks.Check:
     return checks.Check(f"{check.takes}, from 1970 to 2199", read)
 
 
-_NAMED = checks.accept_matching_text(checks.NAME, "a name of letters, digits, dots, - and _")
+_NAMED = checks.accept_matching_text(checks.NAME, "a name of letters, digits, dots, -, and _")
 
 
 def _parse_names(value: Any) -> list[str]:

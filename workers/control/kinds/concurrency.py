@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controllers.concurrency.law import LAW
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from workers.control.parts import attached_pools
 from workers.control.parts.kind import Display, Lanes, LoopKind, LoopStart, Targets
@@ -82,7 +82,7 @@ def _observe_attached(
         observation["ends_idle"] = True
     seen = attached_pools.check_measurement(LAW.name, target, snapshot, now_seconds)
     if seen.invalid is None and done is None:
-        seen = Measured(seen.age_seconds, idle=f"{target['operator']} reports no completions")
+        seen = ObservationQuality(seen.age_seconds, idle=f"{target['operator']} reports no completions")
     return Measurement(observation, seen, _build_counters(done, life) if done else dict(before or {}))
 
 
@@ -158,15 +158,15 @@ def _collect_attached_readings(target: Document, snapshot: Snapshot) -> dict[str
 
 def check_measurement(
     target: Document, snapshot: Snapshot, row: HostStatus | None, now_seconds: float
-) -> Measured:
+) -> ObservationQuality:
     """Return the age of the host's report, and why the measurement is invalid."""
     at_seconds, host = snapshot.at, target.get("host")
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if row is None or row.age_seconds is None or age is None:
-        return Measured(None, f"worker host {host} is not reporting")
+        return ObservationQuality(None, f"worker host {host} is not reporting")
     if not row.resizable:
-        return Measured(age, f"the pool of {host} cannot add or remove processes")
-    return Measured(age + row.age_seconds)
+        return ObservationQuality(age, f"the pool of {host} cannot add or remove processes")
+    return ObservationQuality(age + row.age_seconds)
 
 
 def set_threads(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:

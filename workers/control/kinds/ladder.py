@@ -19,7 +19,7 @@ from typing import Any
 
 from controllers import catalog
 from controllers.framework import guard
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.ladder import LAW, allows, get_level_name
 from queues.errors import BadInput
@@ -182,33 +182,35 @@ def _explain_no_more_workers(name: str, row: QueueStatus, snapshot: Snapshot) ->
     return _are_all_idle("workers", snapshot, lambda target: target.get("queue") == name)
 
 
-def _check_measurement(name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float) -> Measured:
+def _check_measurement(
+    name: str, row: QueueStatus, snapshot: Snapshot, now_seconds: float
+) -> ObservationQuality:
     at_seconds = snapshot.at
     if at_seconds is None or name not in snapshot.queues:
-        return Measured(None, f"queue {name} is not in the snapshot")
+        return ObservationQuality(None, f"queue {name} is not in the snapshot")
     age = abs(now_seconds - at_seconds)
     if row.in_per_second is None:
-        return Measured(age, f"the arrivals of {name} are not measured yet")
+        return ObservationQuality(age, f"the arrivals of {name} are not measured yet")
     if (
         part := find_settling(snapshot.parts, [CONSUMERS[row.kind]] if row.kind in CONSUMERS else [])
     ) is not None:
         # A backlog from before the start says nothing about the demand and is cleared.
-        return Measured(age, idle=f"{part} has just started")
+        return ObservationQuality(age, idle=f"{part} has just started")
     silent = [
         application
         for application in list_reading_applications(name, snapshot)
         if application.state != "running"
     ]
     if row.kind == "pipeline" and silent and silent[0].state == "stopped":
-        return Measured(age, idle=f"a user has stopped an application that reads {name}")
+        return ObservationQuality(age, idle=f"a user has stopped an application that reads {name}")
     if row.kind == "pipeline" and silent:
-        return Measured(age, f"an application that reads {name} is {silent[0].state}")
+        return ObservationQuality(age, f"an application that reads {name} is {silent[0].state}")
     if row.kind == "jobs" and row.out_per_second is None:
-        return Measured(age, f"the output of {name} is not measured yet")
+        return ObservationQuality(age, f"the output of {name} is not measured yet")
     if row.kind == "jobs" and not snapshot.totals.worker_slots:
         why = stopped.explain_no_slots(snapshot)
-        return Measured(age, idle=f"{why}: the capacity of {name} is unknown")
-    return Measured(age)
+        return ObservationQuality(age, idle=f"{why}: the capacity of {name} is unknown")
+    return ObservationQuality(age)
 
 
 def collect_readings(target: Document, snapshot: Snapshot) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from controllers.design.forecast import compute_missed_events, is_rejected
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.reason import format_count, format_percent
 from controllers.framework.sensed import Counters, Measurement
 from controllers.parallelism import inputs
@@ -50,10 +50,10 @@ def measure_target(
     operator = topology.operators.get(f"{target['application']}/{target['operator']}")
     if operator is None:
         gone = f"the application has no operator {target['operator']}"
-        return Measurement(nothing, Measured(measured.age_seconds, gone), {})
+        return Measurement(nothing, ObservationQuality(measured.age_seconds, gone), {})
     why, missed = _compute_missed(target, snapshot, topology, operator)
     if missed is None:
-        return Measurement(nothing, Measured(measured.age_seconds, idle=why), {})
+        return Measurement(nothing, ObservationQuality(measured.age_seconds, idle=why), {})
     seen = {"missed": missed, "current": min(operator.parallelism, CORES), "first": 1}
     return Measurement(seen, measured, {})
 

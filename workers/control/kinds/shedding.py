@@ -9,7 +9,7 @@ has.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.shedding.law import LAW
 from workers.control.parts.applications import check_measurement, find_application, list_application_targets
@@ -43,9 +43,11 @@ def measure_target(
     may_shed = ladder_level.may_shed(row.queues, snapshot)
     names = _list_measured_patterns(work, may_shed is True)
     if not names and quality.invalid is None:
-        quality = Measured(quality.age_seconds, "no pattern has processed an event in the last 10 s")
+        quality = ObservationQuality(
+            quality.age_seconds, "no pattern has processed an event in the last 10 s"
+        )
     if may_shed is None and quality.invalid is None:
-        quality = Measured(quality.age_seconds, idle="the remedy ladder has no valid measurement")
+        quality = ObservationQuality(quality.age_seconds, idle="the remedy ladder has no valid measurement")
     yields = {name: PatternYield(name, before) for name in row.patterns}
     for name, pattern_yield in yields.items():
         pattern_yield.add(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.reason import format_count
 from controllers.framework.sensed import Counters, Measurement, count_growth
 from controllers.simulation import recorded_container
@@ -72,7 +72,7 @@ def _list_optional_inputs(**values: Any) -> dict[str, Any]:
 
 def _check_measurement(
     target: Mapping[str, Any], snapshot: Snapshot, row: ContainerStatus, now_seconds: float
-) -> Measured:
+) -> ObservationQuality:
     """Return the age of the measurement, and why it is invalid.
 
     The age is that of the snapshot plus that of the node's heartbeat in it.
@@ -84,18 +84,18 @@ def _check_measurement(
     # difference counts.
     age = None if at_seconds is None else abs(now_seconds - at_seconds)
     if node is None:
-        return Measured(age, f"node {name} is not in the snapshot")
+        return ObservationQuality(age, f"node {name} is not in the snapshot")
     if node.age_seconds is None or age is None:
-        return Measured(None, f"node {name} has not reported yet")
+        return ObservationQuality(None, f"node {name} has not reported yet")
     age += node.age_seconds
     if node.state == OFFLINE:
-        return Measured(age, f"node {name} is OFFLINE, last report {node.age_seconds:.0f} s ago")
+        return ObservationQuality(age, f"node {name} is OFFLINE, last report {node.age_seconds:.0f} s ago")
     if node.stale:
-        return Measured(age, f"node {name} has missed two heartbeats")
+        return ObservationQuality(age, f"node {name} has missed two heartbeats")
     if row.waiting_events is None:
-        return Measured(age, f"the container on {name} is not measured yet")
+        return ObservationQuality(age, f"the container on {name} is not measured yet")
     # A worker that no host takes expires, and its effect would be judged as none.
-    return Measured(age, idle=explain_all_drained(snapshot) or None)
+    return ObservationQuality(age, idle=explain_all_drained(snapshot) or None)
 
 
 def collect_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from django.db.models import F, OuterRef, QuerySet, Subquery
 from controllers import catalog, request
 from controllers.framework import code
 from controllers.framework.decision import Decision
-from controllers.framework.guard import Guarded
+from controllers.framework.guard import GuardedDecision
 from queues.checks import make_storable
 from queues.errors import BadInput
 from queues.nodes.node_state import TOOBUSY
@@ -56,7 +56,7 @@ def build_entry(
     parameters: Mapping[str, Any],
     state_before: Any,
     observation: Mapping[str, Any],
-    guarded: Guarded,
+    guarded: GuardedDecision,
     reason: str,
     baseline: Mapping[str, Any] | None,
 ) -> LedgerEntry:

@@ -6,7 +6,7 @@ They are its part of the snapshot and the quality of that part.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from queues.events.block import BLOCK_EVENTS
 from workers.control.parts.kind import LoopStart, Targets
 from workers.control.parts.present import PlantInventory
@@ -23,21 +23,23 @@ def find_application(target: Mapping[str, Any], snapshot: Snapshot) -> Applicati
     return snapshot.pipeline.applications.get(target.get("application", ""))
 
 
-def check_measurement(target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float) -> Measured:
+def check_measurement(
+    target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float
+) -> ObservationQuality:
     """Return the age of the pipeline's status, and why it is invalid."""
     at_seconds, said = snapshot.at, snapshot.pipeline.age_seconds
     if at_seconds is None or said is None:
-        return Measured(None, "the pipeline has not reported yet")
+        return ObservationQuality(None, "the pipeline has not reported yet")
     age = abs(now_seconds - at_seconds) + said
     row = find_application(target, snapshot)
     if row is None:
-        return Measured(age, f"application {target.get('application')} is not running")
+        return ObservationQuality(age, f"application {target.get('application')} is not running")
     if said > PIPELINE_STALE_SECONDS:
-        return Measured(age, f"the pipeline has not reported for {said:.0f} s")
+        return ObservationQuality(age, f"the pipeline has not reported for {said:.0f} s")
     told = f"application {target['application']} is {row.state}"
     if row.state in ("starting", "stopped"):
-        return Measured(age, idle=told)
-    return Measured(age, None if row.state == "running" else told)
+        return ObservationQuality(age, idle=told)
+    return ObservationQuality(age, None if row.state == "running" else told)
 
 
 def is_idle(target: Mapping[str, Any], snapshot: Snapshot) -> bool:

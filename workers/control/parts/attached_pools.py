@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator
 from workers.control.parts.kind import LoopStart
@@ -100,21 +100,25 @@ def find_pool(target: Target, snapshot: Snapshot) -> ObservedPool | None:
     return ObservedPool(operator, row.topology["window_seconds"], max(known, default=None), row)
 
 
-def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> Measured:
+def check_measurement(law: str, target: Target, snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
     """Return the age of the observation, and why a loop of this law cannot use it."""
     if snapshot.at is None:
-        return Measured(None, "no snapshot yet")
+        return ObservationQuality(None, "no snapshot yet")
     age, name = abs(now_seconds - snapshot.at), str(target.get("plant"))
     row, pool = snapshot.plants.get(name), find_pool(target, snapshot)
     if row is None:
-        return Measured(age, f"plant {name} is not registered")
+        return ObservationQuality(age, f"plant {name} is not registered")
     if row.error or row.state != "seen":
-        return Measured(age, explain_unseen(name, row))
+        return ObservationQuality(age, explain_unseen(name, row))
     if pool is None:
-        return Measured(age, f"plant {name} has no operator {target.get('operator')}")
+        return ObservationQuality(age, f"plant {name} has no operator {target.get('operator')}")
     if pool.operator.fixed is not None:
-        return Measured(age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}")
-    return Measured(age, explain_unreached(row), _describe_other_controller(law, target, snapshot, row))
+        return ObservationQuality(
+            age, f"the tasks of {target['operator']} cannot be set: {pool.operator.fixed}"
+        )
+    return ObservationQuality(
+        age, explain_unreached(row), _describe_other_controller(law, target, snapshot, row)
+    )
 
 
 def _describe_other_controller(law: str, target: Target, snapshot: Snapshot, row: PlantStatus) -> str | None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from controllers import catalog
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredTopology
 from queues.errors import BadInput, WeirError
@@ -23,7 +23,7 @@ from workers.history.load_forecasts import PLANT
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign.adapters import has_own_controllers, list_kinds, open_plant
 from workers.plants.orders import explain_unreached
-from workers.plants.plant import Elastic, Plant, PlantUnavailable
+from workers.plants.plant import ElasticPlant, Plant, PlantUnavailable
 from workers.plants.registry import LOCAL, UnknownPlant, explain_unseen, find_topology
 from workers.plants.topology import build_application_topology, build_topology
 
@@ -83,7 +83,7 @@ def _compute_offered(target: Mapping[str, Any], snapshot: Snapshot) -> float:
 
 def build_topology_inputs(
     target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float, law: str | None = None
-) -> tuple[MeasuredTopology | None, Measured]:
+) -> tuple[MeasuredTopology | None, ObservationQuality]:
     """Return the topology to decide on, and its quality for a law.
 
     The observation is idle while other controllers set the tasks: the measurement itself is valid.
@@ -98,9 +98,9 @@ def build_topology_inputs(
     if (
         holder := describe_holder(target, snapshot, there) or _describe_prior_loop(law, target, snapshot)
     ) is not None:
-        return topology, Measured(measured.age_seconds, idle=holder)
+        return topology, ObservationQuality(measured.age_seconds, idle=holder)
     if (why := explain_unreached(snapshot.plants.get(target.get("plant", "")))) is not None:
-        return topology, Measured(measured.age_seconds, why)
+        return topology, ObservationQuality(measured.age_seconds, why)
     if why := next(
         (
             list_steered_operator.unknown_tasks
@@ -109,9 +109,9 @@ def build_topology_inputs(
         ),
         None,
     ):
-        return topology, Measured(measured.age_seconds, why)
+        return topology, ObservationQuality(measured.age_seconds, why)
     if not inputs.list_steered_paths(topology):
-        return topology, Measured(measured.age_seconds, "no operator has tasks that can be set")
+        return topology, ObservationQuality(measured.age_seconds, "no operator has tasks that can be set")
     return topology, measured
 
 
@@ -171,32 +171,32 @@ def _compute_capacity_per_second(topology: MeasuredTopology) -> float | None:
 
 def _observe_plant(
     name: str, snapshot: Snapshot, now_seconds: float
-) -> tuple[MeasuredTopology | None, Measured]:
+) -> tuple[MeasuredTopology | None, ObservationQuality]:
     at_seconds = snapshot.at
     if at_seconds is None:
-        return None, Measured(None, "no snapshot yet")
+        return None, ObservationQuality(None, "no snapshot yet")
     age = abs(now_seconds - at_seconds)
     try:
         topology = find_topology(snapshot, name)
     except (UnknownPlant, PlantUnavailable) as error:
-        return None, Measured(age, str(error))
+        return None, ObservationQuality(age, str(error))
     row = snapshot.plants.get(name)
     if row is not None and row.error:
-        return topology, Measured(age, explain_unseen(name, row))
+        return topology, ObservationQuality(age, explain_unseen(name, row))
     # A plant is observed every 2 s; an observation within that time is current.
-    return topology, Measured(age)
+    return topology, ObservationQuality(age)
 
 
 def _observe_application(
     target: Mapping[str, Any], snapshot: Snapshot, now_seconds: float
-) -> tuple[MeasuredTopology | None, Measured]:
+) -> tuple[MeasuredTopology | None, ObservationQuality]:
     measured = applications.check_measurement(target, snapshot, now_seconds)
     if measured.invalid:
         return None, measured
     try:
         whole = build_topology(snapshot)
     except BadInput as error:
-        return None, Measured(measured.age_seconds, str(error))
+        return None, ObservationQuality(measured.age_seconds, str(error))
     return build_application_topology(whole, target["application"]), measured
 
 
@@ -219,6 +219,6 @@ def keep_plant(entry: LedgerEntry, loop: Loop, plant: Plant) -> None:
             elastic.hold(HOLD_INTERVALS * loop.interval_seconds)
 
 
-def open_elastic(loop: Loop, plant: Plant) -> AbstractContextManager[Elastic]:
+def open_elastic(loop: Loop, plant: Plant) -> AbstractContextManager[ElasticPlant]:
     """Return the object whose tasks the loop sets: a local application or a registered plant."""
     return open_plant(loop.target.get("plant", LOCAL), plant, f"loop {loop.name}", by_loop=True)

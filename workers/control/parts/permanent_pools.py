@@ -8,7 +8,7 @@ the arrivals at that rate in an interval, less the growth of the queue.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Counters, Measurement
 from controllers.worker_rate.permanent_pool import PERMANENT
 from workers.control.parts import attached_pools
@@ -37,7 +37,7 @@ def observe_pool(
     rate = pool.rate_per_second if pool else None
     if pool is None or rate is None:
         if measured.invalid is None:
-            measured = Measured(
+            measured = ObservationQuality(
                 measured.age_seconds, idle=f"the arrivals of {target['operator']} are not measured"
             )
         return Measurement(dict(NOTHING), measured, {})

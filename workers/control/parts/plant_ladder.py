@@ -13,7 +13,7 @@ nothing. When both levels are exhausted there is nothing to advise.
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.framework.guard import Measured
+from controllers.framework.guard import ObservationQuality
 from controllers.framework.sensed import Measurement
 from controllers.parallelism import inputs
 from controllers.parallelism.measured_topology import MeasuredOperator, MeasuredTopology
@@ -44,7 +44,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
         return Measurement(dict(NOTHING), measured, {})
     came, passes = inputs.compute_source_per_second(topology), _compute_operator_capacity(topology)
     if not passes or not came:
-        idle = Measured(
+        idle = ObservationQuality(
             measured.age_seconds,
             idle="no arrivals, or the capacity of the operators is not measured",
         )
@@ -59,7 +59,7 @@ def observe_plant(target: Target, snapshot: Snapshot, now_seconds: float) -> Mea
         "shed": True,
     }
     if all(saturated.values()):
-        measured = Measured(measured.age_seconds, idle=NOTHING_LEFT)
+        measured = ObservationQuality(measured.age_seconds, idle=NOTHING_LEFT)
     observation = {
         "demand_per_second": round(came, 3),
         "came_per_second": round(came, 3),

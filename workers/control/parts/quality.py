@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controllers.framework.guard import STALE_SECONDS, Measured
+from controllers.framework.guard import STALE_SECONDS, ObservationQuality
 from workers.documents import parts
 from workers.documents.snapshot import Snapshot
 
@@ -41,7 +41,9 @@ def list_needed_parts(target: Target, snapshot: Snapshot) -> Iterator[str]:
         yield from (parts.format_node_part(name) for name in snapshot.nodes)
 
 
-def excuse_start(measured: Measured, target: Target, snapshot: Snapshot, now: float) -> Measured:
+def excuse_start(
+    measured: ObservationQuality, target: Target, snapshot: Snapshot, now: float
+) -> ObservationQuality:
     """Return the measurement, marked as idle where it is invalid because a part is still starting."""
     if measured.invalid is None and measured.age_seconds is not None:
         return measured
@@ -66,7 +68,12 @@ def compute_late_seconds(
 
 
 def cause(
-    measured: Measured, stale_seconds: float, late: float, target: Target, snapshot: Snapshot, now: float
+    measured: ObservationQuality,
+    stale_seconds: float,
+    late: float,
+    target: Target,
+    snapshot: Snapshot,
+    now: float,
 ) -> str | None:
     """Return the cause of an invalid measurement; None where it is valid, or the cause is unknown."""
     is_old = measured.age_seconds is None or measured.age_seconds > stale_seconds

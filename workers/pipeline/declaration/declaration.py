@@ -44,7 +44,7 @@ from queues.errors import BadInput, Forbidden
 from workers.pipeline.declaration import fields
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declared_rules import COLUMN, read_rule
-from workers.pipeline.declaration.monitored import Monitored
+from workers.pipeline.declaration.monitored import MonitoredQuantile
 from workers.pipeline.events.attributes import NUMBERS, TYPES, Attribute
 from workers.pipeline.events.layout import CARRIED, COLUMNS, Layout
 from workers.pipeline.patterns.graph import Graph, Operator, check_symbols
@@ -113,7 +113,7 @@ class Application:
     sinks: dict[str, tuple[str, ...]]
     replicas: tuple[str, ...] = ("iap1",)
     attributes: tuple[Attribute, ...] = ()
-    monitored: tuple[Monitored, ...] = ()
+    monitored: tuple[MonitoredQuantile, ...] = ()
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -213,7 +213,7 @@ def build_application(document: Any, folder: Path) -> Application:
 
 def _list_monitored(
     document: Any, criteria: Mapping[str, float], attributes: tuple[Attribute, ...]
-) -> tuple[Monitored, ...]:
+) -> tuple[MonitoredQuantile, ...]:
     numbers = {"value", *(attribute.name for attribute in attributes if attribute.kind in NUMBERS)}
     monitored = []
     for place, item in enumerate(fields.validate_items(document, "monitor", 0, MAX_MONITORED)):
@@ -233,7 +233,9 @@ def _list_monitored(
         if window_seconds < 1:
             raise BadInput(f"{where}.window_seconds", "must be at least 1")
         kind = None if item.get("type") is None else fields.validate_text(item["type"], f"{where}.type")
-        monitored.append(Monitored(item["criterion"], item["column"], float(quantile), window_seconds, kind))
+        monitored.append(
+            MonitoredQuantile(item["criterion"], item["column"], float(quantile), window_seconds, kind)
+        )
     fields.check_distinct_names([criterion.criterion for criterion in monitored], "monitor")
     return tuple(monitored)
 

@@ -26,7 +26,7 @@ OF_FILE = 0  # version of the declaration that the process was started with
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclarationText:
     """The text of a declaration. version: OF_FILE, or the version number in the console."""
 
     name: str
@@ -37,23 +37,25 @@ class Declared:
 class Declarations:
     """Reads and writes the keys above. file: the declaration of the process."""
 
-    def __init__(self, control: redis.Redis, file: Declared | None = None) -> None:
+    def __init__(self, control: redis.Redis, file: DeclarationText | None = None) -> None:
         self._control, self._file = control, file
 
-    def load_wanted(self) -> dict[str, Declared]:
+    def load_wanted(self) -> dict[str, DeclarationText]:
         """Return the declaration to run for each application."""
         declarations = {} if self._file is None else {self._file.name: self._file}
         for name, text in cast(Fields, self._control.hgetall(keys.PIPELINE_WANTED)).items():
             document = json.loads(text)
-            declarations[name.decode()] = Declared(name.decode(), document["version"], document["text"])
+            declarations[name.decode()] = DeclarationText(
+                name.decode(), document["version"], document["text"]
+            )
         return declarations
 
-    def want(self, declared: Declared) -> None:
+    def want(self, declared: DeclarationText) -> None:
         """Request that the pipeline runs this version."""
         document = {"version": declared.version, "text": declared.text}
         self._control.hset(keys.PIPELINE_WANTED, declared.name, json.dumps(document))
 
-    def note_at_work(self, declared: Declared, refused: str | None = None) -> None:
+    def note_at_work(self, declared: DeclarationText, refused: str | None = None) -> None:
         """Record which version is running, and why a requested version was rejected."""
         at_work = ApplicationAtWork(**asdict(declared), refused=refused)
         self._control.hset(keys.PIPELINE_AT_WORK, declared.name, encode_document(at_work))
@@ -80,5 +82,5 @@ class Declarations:
         }
 
 
-def read_file(path: Path, name: str) -> Declared:
-    return Declared(name, OF_FILE, path.read_text(encoding="utf-8-sig"))
+def read_file(path: Path, name: str) -> DeclarationText:
+    return DeclarationText(name, OF_FILE, path.read_text(encoding="utf-8-sig"))

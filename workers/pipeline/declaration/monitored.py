@@ -6,7 +6,7 @@ SLOTS = 12  # slots of a window: it slides by a twelfth
 
 
 @dataclass(frozen=True)
-class Monitored:
+class MonitoredQuantile:
     """A monitored quantile.
 
     criterion: the name that rules refer to. column: the column of which the quantile is computed, for events

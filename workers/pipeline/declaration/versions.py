@@ -3,7 +3,7 @@
 import redis
 
 from workers.models import PipelineVersion
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 
 def reconcile(control: redis.Redis) -> list[str]:
@@ -11,7 +11,7 @@ def reconcile(control: redis.Redis) -> list[str]:
     declarations = Declarations(control)
     wanted, told = declarations.load_wanted(), []
     for version in PipelineVersion.objects.filter(active=True):
-        declared = Declared(version.application, version.number, version.text)
+        declared = DeclarationText(version.application, version.number, version.text)
         if wanted.get(version.application) != declared:
             declarations.want(declared)
             told.append(version.application)

@@ -95,7 +95,7 @@ class Nodes:
         self._segments.clear()
 
 
-class Stored(NamedTuple):
+class StoredBlock(NamedTuple):
     """A block as it was read, with its event ids written out."""
 
     part: Range
@@ -104,7 +104,7 @@ class Stored(NamedTuple):
     batch: pa.RecordBatch
 
 
-def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[Stored]:
+def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Faults) -> Iterator[StoredBlock]:
     """Yield the blocks of a dispatched range.
 
     The blocks were assigned to this batch, so it waits for a node that has become unreachable in the
@@ -120,7 +120,7 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
                 except MalformedEvent as error:
                     faults.refuse((part.queue, part.node, entry_id, block_id), data, str(error))
                 else:
-                    yield Stored(part, entry_id, block_id, rows)
+                    yield StoredBlock(part, entry_id, block_id, rows)
                 after = entry_id
             return
         except UNREACHABLE as error:
@@ -132,11 +132,11 @@ def read_range(nodes: Nodes, part: Range, patience_seconds: float, faults: Fault
             time.sleep(0.2)
 
 
-def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
+def merge_blocks(blocks: Iterable[StoredBlock]) -> Iterator[list[StoredBlock]]:
     """Merge blocks into fewer, larger ones: the cost of a batch on its way to Spark depends on the blocks,
     not the rows.
     """
-    gathered: list[Stored] = []
+    gathered: list[StoredBlock] = []
     rows = size_bytes = 0
     for block_ in blocks:
         gathered.append(block_)
@@ -148,7 +148,7 @@ def merge_blocks(blocks: Iterable[Stored]) -> Iterator[list[Stored]]:
         yield gathered
 
 
-def apply_layout(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.RecordBatch:
+def apply_layout(blocks: list[StoredBlock], layout: Layout, faults: Faults) -> pa.RecordBatch:
     """Convert blocks to the layout, as one batch without the faulty rows, which `faults` keeps."""
     stored = pa.concat_batches([block_.batch for block_ in blocks])
     own = {name: stored.column(place) for place, name in enumerate(block.SCHEMA.names)}
@@ -164,7 +164,7 @@ def apply_layout(blocks: list[Stored], layout: Layout, faults: Faults) -> pa.Rec
     return batch.filter(pc.is_null(ahead))
 
 
-def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
+def _keep(blocks: list[StoredBlock], found: pa.Array, faults: Faults) -> None:
     start = 0
     for block_ in blocks:
         own = found.slice(start, block_.batch.num_rows)
@@ -175,7 +175,7 @@ def _keep(blocks: list[Stored], found: pa.Array, faults: Faults) -> None:
             )
 
 
-def _build_origin_column(name: str, blocks: list[Stored]) -> pa.Array:
+def _build_origin_column(name: str, blocks: list[StoredBlock]) -> pa.Array:
     """Return a column with the origin of the rows."""
     rows = [block_.batch.num_rows for block_ in blocks]
     if name == "published":

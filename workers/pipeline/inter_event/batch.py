@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from workers.pipeline.declaration.declaration import Application
 from workers.pipeline.dispatch.batch_assignment import EVENTS_PER_TASK
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.inter_event.operators import Unit, Work
@@ -59,7 +59,7 @@ class InterEventWork(BatchWork):
         # Only now is the previous batch done for good: a concurrent attempt at it has nothing left to do.
         self._store.forget_between(batch - 1)
         spark = events.sparkSession.sparkContext
-        combined = Combined.from_document(self._checkpoint.read_offset(batch))
+        combined = CombinedOffset.from_document(self._checkpoint.read_offset(batch))
         counts: dict[str, OperatorCount] = {}
         worked: list[OperatorCount] = []
         for level, operators in enumerate(self._application.graph.levels):
@@ -89,7 +89,7 @@ class InterEventWork(BatchWork):
                     pattern.forgotten_bytes / 1e6,
                 )
 
-    def _build_level_work(self, batch: int, combined: Combined, level: int) -> Work:
+    def _build_level_work(self, batch: int, combined: CombinedOffset, level: int) -> Work:
         application = self._application
         return Work(
             self._control_url,
@@ -103,7 +103,7 @@ class InterEventWork(BatchWork):
         )
 
     def _list_tasks(
-        self, level: int, operators: tuple[Operator, ...], combined: Combined, batch: int
+        self, level: int, operators: tuple[Operator, ...], combined: CombinedOffset, batch: int
     ) -> list[list[Unit]]:
         """Return the units of each task: one task for a small batch, none if there is nothing to do."""
         everything = tuple(range(KEY_GROUPS))

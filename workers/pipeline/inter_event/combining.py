@@ -21,7 +21,7 @@ MAX_SHARE = 1 / 32
 
 
 @dataclass(frozen=True)
-class Outstanding:
+class OutstandingDispatch:
     """The oldest dispatch of a replica that has no result yet: its `tick`, and the watermark before it."""
 
     tick: int
@@ -39,7 +39,7 @@ class Barrier:
     replica: str | None = None
 
 
-def build_barrier(watermark_us: int | None, outstanding: Mapping[str, Outstanding]) -> Barrier:
+def build_barrier(watermark_us: int | None, outstanding: Mapping[str, OutstandingDispatch]) -> Barrier:
     """Return the barrier.
 
     watermark_us: the watermark of the newest dispatch, which applies if nothing is outstanding. It was read
@@ -55,7 +55,7 @@ def build_barrier(watermark_us: int | None, outstanding: Mapping[str, Outstandin
 
 
 @dataclass(frozen=True)
-class Combined:
+class CombinedOffset:
     """The end offset of an inter-event batch, which defines the batch completely.
 
     taken: entry id of the last result taken. left_over: results that were read before and still have rows.
@@ -108,7 +108,7 @@ class Combined:
         }
 
     @classmethod
-    def from_document(cls, document: Any) -> "Combined":
+    def from_document(cls, document: Any) -> "CombinedOffset":
         """Build from a stored document. Raises `BadInput` if it is of another version."""
         check_version(document, "offset")
         return cls(
@@ -123,8 +123,8 @@ class Combined:
 
 
 def combine_arrived_results(
-    start: Combined, arrived: Iterable[Result], settled: Barrier, controls: Controls, most_rows: int
-) -> Combined:
+    start: CombinedOffset, arrived: Iterable[Result], settled: Barrier, controls: Controls, most_rows: int
+) -> CombinedOffset:
     """Return the next batch after `start`, or `start` itself if there is nothing to do.
 
     arrived: the results after `start.taken`, read after the barrier. At most about `most_rows`, and
@@ -138,7 +138,7 @@ def combine_arrived_results(
         watermark_us = max(start.watermark_us, watermark_us or start.watermark_us)
     if not fresh and watermark_us == start.watermark_us:
         return start
-    return Combined(
+    return CombinedOffset(
         taken=fresh[-1].entry_id if fresh else start.taken,
         left_over=start.compute_remaining(),
         fresh=tuple(fresh),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.patterns.graph import Graph, Operator
 
@@ -16,7 +16,7 @@ class InterEventBatch:
 
     at: float
     batch: int
-    combined: Combined
+    combined: CombinedOffset
     operators: dict[str, OperatorCount]
     worked: tuple[OperatorCount, ...]
     seconds: float

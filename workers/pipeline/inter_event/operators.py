@@ -17,7 +17,7 @@ import redis
 
 from workers.pipeline.events.connections import control_of
 from workers.pipeline.events.kinds import unify_types
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount, add_counts, add_types
 from workers.pipeline.inter_event.operator_memory import OperatorMemory, place_limit
 from workers.pipeline.intra_event.result_writer import SLICE_GROUPS, WHOLE
@@ -55,7 +55,7 @@ class Work:
     application: str
     run: str  # of the checkpoint: keeps ids unique across resets
     batch: int
-    combined: Combined
+    combined: CombinedOffset
     graph: Graph
     sinks: dict[str, tuple[str, ...]]
     level: int = 0

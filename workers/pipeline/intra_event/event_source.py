@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from workers.pipeline.declaration.monitored import Monitored
+from workers.pipeline.declaration.monitored import MonitoredQuantile
 from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.attributes import Attribute
 from workers.pipeline.events.connections import control_of, get_nodes
@@ -26,7 +26,7 @@ def encode_layout(layout: Layout) -> str:
     return json.dumps([list(layout.columns), attributes, list(layout.criteria)])
 
 
-def encode_monitored(monitored: tuple[Monitored, ...]) -> str:
+def encode_monitored(monitored: tuple[MonitoredQuantile, ...]) -> str:
     """Return the monitored quantiles as an option of the source."""
     return json.dumps([list(vars(criterion).values()) for criterion in monitored])
 
@@ -59,7 +59,7 @@ class EventReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._layout = _decode_layout(options["layout"])
-        self._monitored = tuple(Monitored(*load) for load in json.loads(options["monitored"]))
+        self._monitored = tuple(MonitoredQuantile(*load) for load in json.loads(options["monitored"]))
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(task) for task in range(int(self._options["tasks"]))]

@@ -26,7 +26,7 @@ from redis.typing import EncodableT, FieldT
 from queues import keys
 from queues.redis_types import Fields
 from workers.documents.pipeline import MonitoredStatus
-from workers.pipeline.declaration.monitored import SLOTS, Monitored
+from workers.pipeline.declaration.monitored import SLOTS, MonitoredQuantile
 from workers.pipeline.declaration.steering import steer, steer_named
 
 ACCURACY = 200  # the k of the sketch
@@ -38,7 +38,7 @@ WORTH_CHANGING = 0.001  # relative change of the value: smaller changes are nois
 class Sketches:
     """The sketches of one task."""
 
-    monitored: tuple[Monitored, ...]
+    monitored: tuple[MonitoredQuantile, ...]
     seen: dict[str, Any] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -72,7 +72,7 @@ class MonitorStore:
         if kept:
             self._control.hset(self._key, mapping=kept)
 
-    def merge(self, monitored: tuple[Monitored, ...], now_seconds: float) -> dict[str, Any]:
+    def merge(self, monitored: tuple[MonitoredQuantile, ...], now_seconds: float) -> dict[str, Any]:
         """Return the sketch of each criterion's window.
 
         Slots that have left the windows are removed, and so are those written by a clock that has been set
@@ -104,7 +104,7 @@ class Monitor:
         self,
         control: redis.Redis,
         application: str,
-        monitored: tuple[Monitored, ...],
+        monitored: tuple[MonitoredQuantile, ...],
         declared: dict[str, float],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -147,7 +147,7 @@ class Monitor:
         return before is None or abs(value - before) > WORTH_CHANGING * max(abs(value), abs(before))
 
 
-def _format_sketch(each: Monitored, sketch: Any) -> MonitoredStatus:
+def _format_sketch(each: MonitoredQuantile, sketch: Any) -> MonitoredStatus:
     events = sketch.n if sketch is not None else 0
     return MonitoredStatus(
         column=each.column,

@@ -15,7 +15,7 @@ from workers.pipeline.dispatch.batch_assignment import BatchAssignment
 from workers.pipeline.events.layout import CARRIED
 from workers.pipeline.intra_event.event_source import EventSource, encode_layout, encode_monitored
 from workers.pipeline.intra_event.result_writer import WRITTEN, ResultWriter
-from workers.pipeline.rules.rule_sql import Ruled, apply_rules
+from workers.pipeline.rules.rule_sql import RuleOutput, apply_rules
 
 MAX_PLANS = 4  # number of plans that are kept; usually only one is in use
 
@@ -34,7 +34,7 @@ class RulePlans:
         self._spark, self._control_url = spark, control_url
         self._application, self._replica = application, replica
         self._patience_seconds = patience_seconds
-        self._plans: dict[Any, tuple[DataFrame, Ruled]] = {}
+        self._plans: dict[Any, tuple[DataFrame, RuleOutput]] = {}
 
     def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
         """Run the batch, and return the reports of the tasks and the number of events that passed each
@@ -44,7 +44,7 @@ class RulePlans:
         assignment.attach(self._spark.sparkContext)
         return told.collect(), ruled.count_passed(told)
 
-    def plan(self, tasks: int) -> tuple[DataFrame, Ruled]:
+    def plan(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
         """Return the plan and its rules. It is made on first use, and the oldest one makes room for it."""
         tables = tuple(table.seen for table in self._application.tables)
         kind = (tasks, tables)
@@ -54,7 +54,7 @@ class RulePlans:
             self._plans[kind] = self._build_plans(tasks)
         return self._plans[kind]
 
-    def _build_plans(self, tasks: int) -> tuple[DataFrame, Ruled]:
+    def _build_plans(self, tasks: int) -> tuple[DataFrame, RuleOutput]:
         application, options = self._application, self._build_options(tasks)
         events = self._spark.read.format(EventSource.name()).options(**options).load()
         ruled = apply_rules(events, application.rules, application.layout.criteria)

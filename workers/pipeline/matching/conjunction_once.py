@@ -20,7 +20,7 @@ from workers.pipeline.matching.retained.retained_rows import RetainedRows
 from workers.pipeline.patterns.pattern import Pattern
 
 
-class ConjunctionOnce(RetainedRows):
+class ConjunctionOnceMatcher(RetainedRows):
     """Matcher for conjunctions. It keeps the events that no match has used yet, with the symbols they
     satisfy.
     """

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queues.errors import BadInput
-from workers.pipeline.matching.conjunction_once import ConjunctionOnce
-from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.conjunction_once import ConjunctionOnceMatcher
+from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
 from workers.pipeline.matching.partners import find_without_partner, is_rare
-from workers.pipeline.matching.previous import Previous
+from workers.pipeline.matching.previous import PreviousEvents
 from workers.pipeline.matching.retained.group_state import GroupStates
 from workers.pipeline.matching.retained.matches import Matches
-from workers.pipeline.matching.sequence_once import SequenceOnce
+from workers.pipeline.matching.sequence_once import SequenceOnceMatcher
 from workers.pipeline.matching.sequence_rows import SequenceRows
 from workers.pipeline.matching.suppression import Suppression
 from workers.pipeline.patterns.pattern import Pattern
@@ -61,10 +61,10 @@ def create_raw_matcher(pattern: Pattern) -> RawMatcher:
     if pattern.plain and pattern.consume == "skip-past-last":
         return SequenceRows(pattern)
     if pattern.plain and pattern.is_relaxed:
-        return SequenceOnce(pattern)
+        return SequenceOnceMatcher(pattern)
     if pattern.needed and pattern.consume == "once" and pattern.is_relaxed:
-        return ConjunctionOnce(pattern)
-    return Interpreted(pattern)
+        return ConjunctionOnceMatcher(pattern)
+    return AutomatonMatcher(pattern)
 
 
 class Matcher:
@@ -77,7 +77,7 @@ class Matcher:
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self._raw_matcher = create_raw_matcher(pattern)
-        self._previous = Previous(pattern) if pattern.reads_previous else None
+        self._previous = PreviousEvents(pattern) if pattern.reads_previous else None
         self._suppression = Suppression(pattern.suppression_us, pattern.within_us)
         self.partnerless = 0
 
@@ -165,7 +165,7 @@ def compute_masks(
 ) -> np.ndarray:
     """Return int64 per row: bit i is set if the row satisfies symbol i.
 
-    before: columns of the previous events (`Previous`). A predicate sees `time` in seconds; in_seconds says
+    before: columns of the previous events (`PreviousEvents`). A predicate sees `time` in seconds; in_seconds says
     that the column already is. Raises `BadInput` if the type of a column does not fit.
     """
     columns = {name: rows.column(name) for name in pattern.columns if name in rows.schema.names}

@@ -22,7 +22,7 @@ def compute_previous_places(rows: KeyedRows) -> np.ndarray:
     return before
 
 
-class Previous:
+class PreviousEvents:
     """The last event of each key, with the columns that the predicates read."""
 
     def __init__(self, pattern: Pattern) -> None:

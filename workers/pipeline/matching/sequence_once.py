@@ -61,7 +61,7 @@ class _Automata:
         return _Automata(tuple(taken[which] for taken in self.rows), self.first[which])
 
 
-class SequenceOnce:
+class SequenceOnceMatcher:
     """Matcher for sequences.
 
     It keeps the events of the open automata, each with its step and the first time of its automaton. With the

@@ -13,10 +13,10 @@ from operator import or_
 from typing import NamedTuple
 
 from controllers.patterns.expression import (
-    Absent,
+    AbsentSymbol,
     Choice,
     Conjunction,
-    Hidden,
+    HiddenItem,
     Item,
     Repeat,
     Sequence,
@@ -82,10 +82,10 @@ def _iterate_options(item: Item, held: frozenset[str] | None = None) -> Iterator
             yield from _expand_conjunction(items, held)
         case Repeat():
             yield from _expand_repetition(item, held)
-        case Hidden(part):
+        case HiddenItem(part):
             for what, choices in _iterate_options(part, held):
                 yield Option(_conceal(what) if isinstance(what, Transition) else what, choices)
-        case Absent():
+        case AbsentSymbol():
             yield Option(Ending.LATE)
 
 
@@ -198,7 +198,7 @@ def compute_max_states(item: Item) -> int:
             return prod(compute_max_states(part) for part in items)
         case Repeat(part, least, most, _):
             return 1 + max(least + 1, most or 0) * (compute_max_states(part) - 1)
-        case Hidden(part):
+        case HiddenItem(part):
             return compute_max_states(part)
     return 2
 
@@ -234,7 +234,7 @@ def build_conjunction(items: Iterable[Item]) -> Item:
 
 
 def hide(item: Item) -> Item:
-    return item if item == EMPTY else Hidden(item)
+    return item if item == EMPTY else HiddenItem(item)
 
 
 def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
@@ -243,7 +243,7 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
     satisfied: the symbols that the event satisfies.
     """
     match item:
-        case Absent(symbol):
+        case AbsentSymbol(symbol):
             return None if symbol.name in satisfied else item
         case Sequence(items) if items:
             return _sequence_passed_over(items, satisfied)
@@ -252,7 +252,7 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
             return None if left is None else build_conjunction(left)
         case Choice(items):
             return _build_choice(skip_event(part, satisfied) for part in items)
-        case Hidden(part):
+        case HiddenItem(part):
             inner = skip_event(part, satisfied)
             return None if inner is None else hide(inner)
     return item
@@ -274,7 +274,7 @@ def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) ->
 def _skip_before(first: Item, rest: Item, tail: Item | None, satisfied: frozenset[str]) -> Item | None:
     """Skip an event before an item that may end, and the rest, which the event leaves as `tail`."""
     head = skip_event(first, satisfied)
-    if isinstance(first, Absent):
+    if isinstance(first, AbsentSymbol):
         return None if head is None or tail is None else sequence((head, tail))
     if tail == rest and head is not None:
         return sequence((head, rest))
@@ -302,7 +302,7 @@ def _require_event(item: Item) -> Iterator[Item]:
             for place, part in enumerate(items):
                 for begun in _require_event(part):
                     yield join((*items[:place], begun, *items[place + 1 :]))
-        case Hidden(part):
+        case HiddenItem(part):
             yield from (hide(begun) for begun in _require_event(part))
 
 
@@ -312,7 +312,7 @@ def _has_absence_in_conjunction(item: Item) -> bool:
             return any(True for _ in iterate_forbidden_symbols(item))
         case Sequence(items) | Choice(items):
             return any(map(_has_absence_in_conjunction, items))
-        case Repeat(part, _, _, _) | Hidden(part):
+        case Repeat(part, _, _, _) | HiddenItem(part):
             return _has_absence_in_conjunction(part)
     return False
 

@@ -38,7 +38,7 @@ _COMPARISONS: dict[type, Operation] = {
 _ARITHMETIC: dict[type, Operation] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
-class Worked(list[Number]):
+class CalculationResult(list[Number]):
     """The result of a calculation, one number per row."""
 
 
@@ -73,7 +73,7 @@ def is_whole(value: Any) -> bool:
     """
     if isinstance(value, pa.Array):
         return bool(pa.types.is_integer(value.type) or value.type == WRITTEN)
-    return isinstance(value, Worked) or (type(value) is int and abs(value) > EXACT_IN_DOUBLE)
+    return isinstance(value, CalculationResult) or (type(value) is int and abs(value) > EXACT_IN_DOUBLE)
 
 
 def are_int64(*values: Any) -> bool:
@@ -102,7 +102,7 @@ def compare(op: ast.cmpop, left: Any, right: Any) -> pa.BooleanArray | pa.Boolea
     )
 
 
-def calculate(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
+def calculate(op: ast.operator, left: Any, right: Any) -> CalculationResult | int | float:
     """Calculate row by row; two constants give one number. Raises `pyarrow.ArrowTypeError` if one is not a
     number.
     """
@@ -110,7 +110,7 @@ def calculate(op: ast.operator, left: Any, right: Any) -> Worked | int | float:
     if is_number(left) and is_number(right):
         number: int | float = of(left, right)
         return number
-    return Worked(
+    return CalculationResult(
         None if None in pair else _drop_undefined(of(*pair)) for pair in _iterate_pairs(left, right)
     )
 
@@ -120,10 +120,12 @@ def _drop_undefined(number: int | float) -> Number:
     return number if number == number else None
 
 
-def negate(value: Any) -> Worked | int | float:
+def negate(value: Any) -> CalculationResult | int | float:
     """Return the value with the opposite sign."""
-    number: int | float | Worked = (
-        -value if is_number(value) else Worked(None if row is None else -row for row in _list_numbers(value))
+    number: int | float | CalculationResult = (
+        -value
+        if is_number(value)
+        else CalculationResult(None if row is None else -row for row in _list_numbers(value))
     )
     return number
 
@@ -146,7 +148,7 @@ def _iterate_pairs(left: Any, right: Any) -> Iterator[tuple[Number, Number]]:
 
 
 def _list_numbers(value: Any) -> Sequence[Number]:
-    if isinstance(value, Worked):
+    if isinstance(value, CalculationResult):
         return value
     kind = value.type if isinstance(value, pa.Array) else pa.string()
     if kind == WRITTEN:

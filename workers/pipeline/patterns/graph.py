@@ -18,7 +18,7 @@ from controllers.patterns.expression import (
     Choice,
     Conjunction,
     Expression,
-    Hidden,
+    HiddenItem,
     Item,
     Repeat,
     Sequence,
@@ -188,7 +188,7 @@ def _has_branches(item: Item) -> bool:
             return not all(isinstance(part, Symbol) for part in items)
         case Sequence(items) | Conjunction(items):
             return any(map(_has_branches, items))
-        case Repeat(inner, _, _, _) | Hidden(inner):
+        case Repeat(inner, _, _, _) | HiddenItem(inner):
             return _has_branches(inner)
     return False
 
@@ -203,7 +203,7 @@ def _ends_firmly(item: Item) -> bool:
             return all(_ends_firmly(part) for part in items)
         case Repeat(inner, least, most, _):
             return least == most and _ends_firmly(inner)
-        case Hidden(inner):
+        case HiddenItem(inner):
             return _ends_firmly(inner)
     return False
 

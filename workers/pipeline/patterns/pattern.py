@@ -7,7 +7,7 @@ from hashlib import blake2s
 from typing import NamedTuple
 
 from controllers.patterns.expression import (
-    Absent,
+    AbsentSymbol,
     Choice,
     Conjunction,
     Expression,
@@ -86,7 +86,7 @@ class Pattern:
         steps: list[Step] = []
         forbidden = 0
         for item in _flatten_sequence(self.expression.root):
-            if isinstance(item, Absent):
+            if isinstance(item, AbsentSymbol):
                 forbidden |= self.bits[item.symbol.name]
                 continue
             able = _find_single_symbols(item)

@@ -267,7 +267,7 @@ def _parse_previous_column(node: ast.Call, field: str) -> str:
             column not in _WORDS
         ):
             return column
-    raise BadInput(field, f"{_format_node(node)!r} is not known; use prev(column), such as prev(value)")
+    raise BadInput(field, f"{_format_node(node)!r} is unknown; use prev(column), such as prev(value)")
 
 
 def _list_checked_parts(node: ast.expr, field: str) -> list[ast.expr]:
@@ -352,7 +352,7 @@ def _find_rows_kind(value: Any) -> type | None:
     """Return the kind of the value of a side; None if it is unknown."""
     value = value.as_py() if isinstance(value, pa.Scalar) else value
     if not isinstance(value, pa.Array):
-        return float if isinstance(value, exact_numbers.Worked) else _get_kind(value)
+        return float if isinstance(value, exact_numbers.CalculationResult) else _get_kind(value)
     if pa.types.is_boolean(value.type):
         return bool
     if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):

@@ -23,7 +23,7 @@ _PARTS = [f"_part{place}" for place in range(4)]
 
 
 @dataclass
-class Ruled:
+class RuleOutput:
     """Events after the rules.
 
     counted: the rules after which events are counted: each one that removes some, except the last (its events
@@ -46,7 +46,7 @@ class Ruled:
 
 def apply_rules(
     events: DataFrame, rules: tuple[Rule, ...], criteria: Collection[str], observe: bool = True
-) -> Ruled:
+) -> RuleOutput:
     """Apply the rules in order, lazily. observe: count what passes each filter, for `rule_counts`."""
     filters = [rule for rule in rules if isinstance(rule, REMOVING)]
     counted: list[str] = []
@@ -55,7 +55,7 @@ def apply_rules(
         if observe and isinstance(rule, REMOVING) and rule is not filters[-1]:
             counted.append(rule.name)
             events = events.observe(rule.name, sql.count(sql.lit(1)).alias("out"))
-    return Ruled(events, tuple(counted))
+    return RuleOutput(events, tuple(counted))
 
 
 def build_rule_counts(

@@ -37,9 +37,9 @@ from queues.private_files import keep_private
 from workers.coordination.plant_clock import PlantClock, read_clock
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import read_application
-from workers.pipeline.declaration.declared import Declarations, Declared, read_file
+from workers.pipeline.declaration.declared import Declarations, DeclarationText, read_file
 from workers.pipeline.declaration.orders import NO_ORDER, Orders
-from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionExpired
+from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
 from workers.pipeline.runtime.session import start_session
 from workers.pipeline.runtime.watchdog import Watchdog, end_process
 from workers.pipeline.status.published import Statuses
@@ -80,7 +80,7 @@ class Settings:
 class PipelineProcess:
     """One run of the process: a session, and the requested applications in it."""
 
-    def __init__(self, settings: Settings, file: Declared, control: redis.Redis) -> None:
+    def __init__(self, settings: Settings, file: DeclarationText, control: redis.Redis) -> None:
         self._settings, self._file, self._control = settings, file, control
         self._stopping = threading.Event()
         clock = PlantClock(lambda: read_clock(control))
@@ -89,8 +89,10 @@ class PipelineProcess:
         self._declarations, self._orders = Declarations(control, file), Orders(control)
         self._log = RecentLog(control)
         logging.getLogger().addHandler(self._log)
-        self._hosted: dict[str, Hosted] = {}
-        self._refused: dict[str, tuple[Declared, int]] = {}  # with the restarts that were ordered by then
+        self._hosted: dict[str, HostedApplication] = {}
+        self._refused: dict[
+            str, tuple[DeclarationText, int]
+        ] = {}  # with the restarts that were ordered by then
         self._ordered: dict[str, PipelineOrder] = {}
 
     def stop(self, *_: object) -> None:
@@ -171,7 +173,7 @@ class PipelineProcess:
                 continue
             try:
                 if name not in self._hosted:
-                    self._hosted[name] = Hosted(
+                    self._hosted[name] = HostedApplication(
                         place, declared, self._declarations, self._statuses, reset, order, self._hosted
                     )
                 self._hosted[name].step(declared, order)
@@ -190,7 +192,7 @@ class PipelineProcess:
         self._log.write()
         end_process()
 
-    def _refuse(self, declared: Declared, error: WeirError) -> None:
+    def _refuse(self, declared: DeclarationText, error: WeirError) -> None:
         """Reject an application that can't run: the process's own ends the process, another leaves the others
         running.
         """
@@ -232,7 +234,7 @@ class Beat:
                 end_process()
 
 
-def _read_declaration(path: Path, control: redis.Redis) -> Declared:
+def _read_declaration(path: Path, control: redis.Redis) -> DeclarationText:
     """Read the process's own declaration. An invalid one is also shown as the pipeline's status."""
     try:
         return read_file(path, read_application(path).name)

@@ -17,7 +17,7 @@ from queues.errors import BadInput, WeirError
 from queues.files.inside_folder import resolve_inside_folder
 from workers.documents.pipeline import PipelineOrder
 from workers.pipeline.declaration.declaration import Application, check_readers, parse_application_text
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.matching.condition_types import check_conditions
 from workers.pipeline.rules.rule_sql import check_rules, create_empty_events
@@ -54,7 +54,7 @@ class SessionExpired(WeirError):  # noqa: N818
     """Raised when this process can't run the application any more, but a new one may."""
 
 
-class Hosted:
+class HostedApplication:
     """A hosted application. Raises `BadInput` if its first version is invalid, or its checkpoint can't be
     continued.
     """
@@ -62,12 +62,12 @@ class Hosted:
     def __init__(
         self,
         place: HostingPlace,
-        declared: Declared,
+        declared: DeclarationText,
         declarations: Declarations,
         statuses: Statuses,
         reset: bool,
         order: PipelineOrder = NO_ORDER,
-        others: Mapping[str, "Hosted"] = MappingProxyType({}),
+        others: Mapping[str, "HostedApplication"] = MappingProxyType({}),
     ) -> None:
         """Load the first version. others: the applications of this process by name, including this one once
         it is hosted.
@@ -88,7 +88,7 @@ class Hosted:
         self._order, self._stands = order, False
         declarations.note_at_work(self.declared, why)
 
-    def _find_first_usable(self, wanted: Declared) -> tuple[Declared, Application, str | None]:
+    def _find_first_usable(self, wanted: DeclarationText) -> tuple[DeclarationText, Application, str | None]:
         """Return the requested version, or, if that is rejected, the previous version and the reason."""
         try:
             return wanted, self._check_declared(wanted), None
@@ -97,13 +97,13 @@ class Hosted:
             if before is None or before.version == wanted.version:
                 raise
             log.error("version %d of %s is rejected: %s", wanted.version, wanted.name, error)
-            old = Declared(before.name, before.version, before.text)
+            old = DeclarationText(before.name, before.version, before.text)
             try:
                 return old, self._check_declared(old), str(error)
             except BadInput:
                 raise error from None
 
-    def _check_declared(self, declared: Declared) -> Application:
+    def _check_declared(self, declared: DeclarationText) -> Application:
         """Check a declaration. Raises `BadInput`, also if Spark rejects a rule."""
         application = parse_application_text(declared.text, self._place.tables, declared.name)
         if application.name != declared.name:
@@ -123,7 +123,7 @@ class Hosted:
         """Return the queues that it reads."""
         return self._application.queues
 
-    def step(self, declared: Declared, order: PipelineOrder = NO_ORDER) -> None:
+    def step(self, declared: DeclarationText, order: PipelineOrder = NO_ORDER) -> None:
         """Follow the requested version and restart after failures. Called every second.
 
         Raises `BadInput` if a restart can't fix the failure, and `SessionExpired` if one in this process can't.
@@ -166,7 +166,7 @@ class Hosted:
             self._status.enter_state("starting")
             self._stands = False
 
-    def _change(self, declared: Declared) -> None:
+    def _change(self, declared: DeclarationText) -> None:
         """Change to another version, from the offsets of this one. An invalid version is rejected, and this
         one keeps running.
         """

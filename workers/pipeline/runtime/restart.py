@@ -19,7 +19,7 @@ from queues.private_files import write_private
 from queues.text.numbers import parse_digits
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.faults import FaultStore
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.tiers.checkpoint import COMBINER, NEW_START, Checkpoint
 from workers.pipeline.tiers.result_queue import ResultQueue
 from workers.pipeline.tiers.state import StateStore
@@ -51,7 +51,7 @@ def _check_query(checkpoint: Checkpoint) -> None:
     try:
         json.loads(metadata.read_text(encoding="utf-8"))["id"]
         if checkpoint.query == COMBINER:
-            Combined.from_document(newest)
+            CombinedOffset.from_document(newest)
     except BadInput:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -22,8 +22,8 @@ from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.events.connections import control_of
 from workers.pipeline.inter_event.combining import (
-    Combined,
-    Outstanding,
+    CombinedOffset,
+    OutstandingDispatch,
     build_barrier,
     combine_arrived_results,
 )
@@ -124,15 +124,15 @@ class ResultSource(DataSource):
 
 
 class ResultReader(_Planner):
-    """Offsets are `workers.pipeline.inter_event.combining.Combined`."""
+    """Offsets are `workers.pipeline.inter_event.combining.CombinedOffset`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._replicas = options["replicas"].split(",")
         self._defaults = Controls().apply_changes(json.loads(options["controls"]))
-        self._released: Combined | None = None
+        self._released: CombinedOffset | None = None
 
-    def _release(self, done: Combined) -> None:
+    def _release(self, done: CombinedOffset) -> None:
         """Release the results of a finished batch: Spark plans the next batch when this one is finished for
         good.
         """
@@ -144,10 +144,10 @@ class ResultReader(_Planner):
         self._released = done
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return Combined(controls=self._defaults).to_document()
+        return CombinedOffset(controls=self._defaults).to_document()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        before = Combined.from_document(start)
+        before = CombinedOffset.from_document(start)
         self._release(before)
         end, newest = self._combine_results(before)
         if end is before and self._wait_seconds:
@@ -158,7 +158,7 @@ class ResultReader(_Planner):
         # Spark compares the texts: an unchanged offset must be the very same document.
         return start if end is before else end.to_document()
 
-    def _combine_results(self, before: Combined) -> tuple[Combined, str]:
+    def _combine_results(self, before: CombinedOffset) -> tuple[CombinedOffset, str]:
         """Return the next batch's end, and the entry id of the newest result."""
         dispatches = Dispatches(self._control, self._application)
         results = ResultQueue(self._control, self._application)
@@ -167,7 +167,7 @@ class ResultReader(_Planner):
         cursor = dispatches.load_cursor() or Cursor(controls=self._defaults)
         published = results.measure_room().published
         outstanding = {
-            name: Outstanding(waiting[0].tick, waiting[0].watermark_us)
+            name: OutstandingDispatch(waiting[0].tick, waiting[0].watermark_us)
             for name in self._replicas
             if (waiting := dispatches.list_after(name, published.get(name, 0), 1))
         }

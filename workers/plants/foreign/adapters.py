@@ -18,7 +18,7 @@ from workers.plants.foreign.bounded import BoundedPlant, call_within
 from workers.plants.foreign.kind import Adapter, AdapterKind, PlantAddress
 from workers.plants.models import RegisteredPlant
 from workers.plants.orders import OrderedPlant
-from workers.plants.plant import Elastic
+from workers.plants.plant import ElasticPlant
 from workers.plants.reached import USUAL, ConvergenceTimeout
 from workers.plants.registry import LOCAL, UnknownPlant
 
@@ -172,7 +172,7 @@ def get_convergence_timeout(kind: str) -> ConvergenceTimeout:
 
 
 @contextmanager
-def open_plant(name: str, local: Elastic, by: str, by_loop: bool = False) -> Iterator[Elastic]:
+def open_plant(name: str, local: ElasticPlant, by: str, by_loop: bool = False) -> Iterator[ElasticPlant]:
     """Yield the plant, to set its tasks: `local`, or a registered plant, whose client is closed afterwards.
 
     Everything that is set on a registered plant is recorded as ordered `by` that person or loop, and every

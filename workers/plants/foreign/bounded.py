@@ -13,12 +13,12 @@ from typing import Any
 from controllers.parallelism.measured_topology import MeasuredTopology
 from workers.plants.foreign.answer_limit import order_seconds
 from workers.plants.foreign.kind import Adapter
-from workers.plants.plant import Elastic, PlantUnavailable
+from workers.plants.plant import ElasticPlant, PlantUnavailable
 
 CLOSE_SECONDS = 1.0
 
 
-class BoundedPlant(Elastic):
+class BoundedPlant(ElasticPlant):
     """A plant on which every call ends within `seconds`; a late call raises `PlantUnavailable`."""
 
     def __init__(self, name: str, adapter: Adapter, seconds: float | None = None) -> None:

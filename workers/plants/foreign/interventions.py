@@ -21,7 +21,7 @@ from queues.errors import BadInput, WeirError
 from queues.lua.script import load_script
 from queues.stored_document import StoredDocument, decode_document, encode_document, replace_fields
 from workers.plants.foreign.bounded import BoundedPlant
-from workers.plants.foreign.kind import HalfUndone, InterventionKind
+from workers.plants.foreign.kind import InterventionKind, PartialUndo
 from workers.plants.models import RegisteredPlant
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
@@ -202,7 +202,7 @@ def _do(plant: BoundedPlant, intervention: Intervention, unknown: str) -> None:
 def _note_failure(
     control: redis.Redis, plant: str, noted: Intervention, error: WeirError, now_seconds: float
 ) -> None:
-    left = error.left if isinstance(error, HalfUndone) else noted.before
+    left = error.left if isinstance(error, PartialUndo) else noted.before
     since = now_seconds if noted.failed_since is None else noted.failed_since
     said = str(error)[:MAX_ERROR]
     failed = replace_fields(noted, before=left, error=said, tried_at=now_seconds, failed_since=since)

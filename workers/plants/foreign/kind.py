@@ -23,7 +23,7 @@ from workers.documents.plants import (
 )
 from workers.host import egress, http_headers
 from workers.plants.foreign.client import PlantClient
-from workers.plants.plant import Elastic, PlantUnavailable
+from workers.plants.plant import ElasticPlant, PlantUnavailable
 from workers.plants.reached import USUAL, ConvergenceTimeout
 
 WEB_SCHEMES: Mapping[str, int] = {"http": 80, "https": 443}
@@ -102,7 +102,7 @@ class InterventionKind:
     lasting: bool = True
 
 
-class HalfUndone(PlantUnavailable):
+class PartialUndo(PlantUnavailable):
     """Only a part of an intervention was undone; `left` is what `undo` needs for the rest."""
 
     def __init__(self, message: str, left: str) -> None:
@@ -124,7 +124,7 @@ def build_unusable_section(faults: Sequence[str]) -> Sequence[PlantSection]:
     ]
 
 
-class Adapter(Elastic):
+class Adapter(ElasticPlant):
     """An elastic plant whose client has to be closed.
 
     The defaults are those of a plant without own controllers and without further sections. observe_seconds:
@@ -218,7 +218,7 @@ class Adapter(Elastic):
         raise BadInput("kind", "is not available: this plant has no interventions.")
 
     def undo(self, kind: str, subject: str, before: str) -> None:
-        """Restore the former value. Raise as `read_before` does, and `HalfUndone` if only a part followed."""
+        """Restore the former value. Raise as `read_before` does, and `PartialUndo` if only a part followed."""
         raise BadInput("kind", "is not available: this plant has no interventions.")
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class _BoundedSocket:
         return size
 
 
-class Bounded:
+class BoundedAnswers:
     """A redis-py connection with bounded answers. It precedes the redis-py class in the MRO."""
 
     most_bytes = MAX_BYTES
@@ -52,15 +52,15 @@ class Bounded:
         return _BoundedSocket(cast(Any, super())._connect(), self.limit)
 
 
-class BoundedConnection(Bounded, Connection):
+class BoundedConnection(BoundedAnswers, Connection):
     """A connection by TCP."""
 
 
-class BoundedTlsConnection(Bounded, SSLConnection):
+class BoundedTlsConnection(BoundedAnswers, SSLConnection):
     """A connection by TLS."""
 
 
-class BoundedUnixConnection(Bounded, UnixDomainSocketConnection):
+class BoundedUnixConnection(BoundedAnswers, UnixDomainSocketConnection):
     """A connection by a socket of this host."""
 
 

@@ -7,7 +7,7 @@ from queues.nodes.node_state import OFFLINE
 from workers.documents.snapshot import Snapshot
 from workers.documents.states import SubjectState
 from workers.snapshot.states.host import iterate_host_states
-from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 from workers.snapshot.states.limits import SHIPPED, Limits
 from workers.snapshot.states.loop import build_loop_state
 from workers.snapshot.states.node import build_node_state
@@ -28,9 +28,9 @@ def evaluate_states(
 ) -> dict[str, SubjectState]:
     """Return the states by "kind/name".
 
-    Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `Watched`.
+    Between the two thresholds of a rule, a state stays as it was in `before`. listed: as in `WatchedSnapshot`.
     """
-    watched = Watched(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
+    watched = WatchedSnapshot(snapshot, before, limits, snapshot.at or 0.0, listed, unreadable)
     return {f"{state.kind}/{state.name}": state for state in _iterate_states(watched)}
 
 
@@ -42,7 +42,7 @@ def get_states(snapshot: Snapshot) -> Mapping[str, SubjectState]:
     return snapshot.states or evaluate_states(snapshot)
 
 
-def _iterate_states(watched: Watched) -> Iterator[SubjectState]:
+def _iterate_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     snapshot = watched.snapshot
     yield from _iterate_plant_states(watched)
     yield from (build_node_state(watched, *item) for item in snapshot.nodes.items())
@@ -52,7 +52,7 @@ def _iterate_states(watched: Watched) -> Iterator[SubjectState]:
     yield from (build_loop_state(watched, *item) for item in snapshot.loops.items())
 
 
-def _iterate_plant_states(watched: Watched) -> Iterator[SubjectState]:
+def _iterate_plant_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     """Return the states of the whole plant."""
     snapshot = watched.snapshot
     if not snapshot.nodes:

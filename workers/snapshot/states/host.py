@@ -7,12 +7,12 @@ from workers.alerts.evaluation.impact import FIRST_STEPS
 from workers.documents.hosts import HostStatus, parse_role
 from workers.documents.states import SubjectState
 from workers.snapshot.states.clock import clock_fault
-from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 
 GONE_SECONDS = 300.0  # a host that stopped reporting is listed for this time, then counts as having left
 
 
-def iterate_host_states(watched: Watched) -> Iterator[SubjectState]:
+def iterate_host_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     """Return the states of hosts that report or reported until recently."""
     hosts = watched.snapshot.hosts
     for name, host in hosts.items():
@@ -25,7 +25,7 @@ def iterate_host_states(watched: Watched) -> Iterator[SubjectState]:
             yield silent
 
 
-def _build_unreadable_state(watched: Watched, name: str, reason: str) -> SubjectState:
+def _build_unreadable_state(watched: WatchedSnapshot, name: str, reason: str) -> SubjectState:
     fault = Fault(
         "warning",
         f"The report of worker host {name} can't be read ({reason}).",
@@ -34,14 +34,14 @@ def _build_unreadable_state(watched: Watched, name: str, reason: str) -> Subject
     return watched.get_state("host", name, [fault], sign=OFFLINE, word="Unreadable", stale=True)
 
 
-def _build_state(watched: Watched, name: str, host: HostStatus) -> SubjectState:
+def _build_state(watched: WatchedSnapshot, name: str, host: HostStatus) -> SubjectState:
     trouble = host.trouble or ""
     sentence = f"The pool of {name} differs from its setting: {trouble.rstrip('.')}."
     faults = watched.find_faults("host", name, "pool_refuses", 1.0 if trouble else 0.0, sentence)
     return watched.get_state("host", name, [*faults, *clock_fault(name, host.ahead_seconds or 0.0)])
 
 
-def _build_silent_state(watched: Watched, before: SubjectState) -> SubjectState | None:
+def _build_silent_state(watched: WatchedSnapshot, before: SubjectState) -> SubjectState | None:
     """Return the state of a silent host; None for one that reported its end.
 
     A worker that is stopped does so.

@@ -46,7 +46,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedSnapshot:
     """A snapshot without states, the states before it, and the limits; at: s since 1970.
 
     listed: worker hosts that have reported and not reported their end; None: unknown.

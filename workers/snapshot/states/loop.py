@@ -6,7 +6,7 @@ from workers.alerts.conditions.evidence import STALE
 from workers.alerts.conditions.loop_words import describe_loop
 from workers.documents.loops import LoopStatus
 from workers.documents.states import SubjectState
-from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 
 WORDS: Mapping[str, str] = {
     "hold": "On hold",
@@ -16,13 +16,13 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def build_loop_state(watched: Watched, name: str, loop: LoopStatus) -> SubjectState:
+def build_loop_state(watched: WatchedSnapshot, name: str, loop: LoopStatus) -> SubjectState:
     """Return the state of one loop."""
     word = WORDS.get(loop.mode, loop.mode)
     return watched.get_state("loop", name, list(_iterate_faults(watched, name, loop)), word=word)
 
 
-def _iterate_faults(watched: Watched, name: str, loop: LoopStatus) -> Iterator[Fault]:
+def _iterate_faults(watched: WatchedSnapshot, name: str, loop: LoopStatus) -> Iterator[Fault]:
     labels = {"loop": name, **loop.target}
     if loop.at is None or not loop.interval_seconds:
         return

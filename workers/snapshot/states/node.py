@@ -17,7 +17,7 @@ from workers.alerts.evaluation.impact import (
 from workers.documents.nodes import NodeStatus
 from workers.documents.states import SEVERITIES, SubjectState
 from workers.snapshot.states.clock import clock_fault
-from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 from workers.steering.stopped import is_emptied
 
 WORDS: Mapping[str, str] = {
@@ -29,7 +29,7 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def build_node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectState:
+def build_node_state(watched: WatchedSnapshot, name: str, node: NodeStatus) -> SubjectState:
     """Return the state of one node."""
     return watched.get_state(
         "node",
@@ -41,7 +41,7 @@ def build_node_state(watched: Watched, name: str, node: NodeStatus) -> SubjectSt
     )
 
 
-def _iterate_faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[Fault]:
+def _iterate_faults(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Iterator[Fault]:
     if node.unreadable is not None:
         yield Fault(
             "critical",
@@ -70,7 +70,7 @@ def _iterate_faults(watched: Watched, name: str, node: NodeStatus) -> Iterator[F
         yield from watched.find_faults("node", name, "node_memory", share, sentence)
 
 
-def _find_overload(watched: Watched, name: str, node: NodeStatus) -> Fault:
+def _find_overload(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fault:
     labels = {"node": name}
     severity = watched.limits.find_highest_severity("node_toobusy", labels, "critical")
     if node.state == BUSY:
@@ -81,12 +81,12 @@ def _find_overload(watched: Watched, name: str, node: NodeStatus) -> Fault:
     return Fault(severity, sentence, FIRST_STEPS["node_toobusy"], tuple(rule.rule for rule in rules))
 
 
-def _build_silence_fault(watched: Watched, name: str, node: NodeStatus) -> Fault:
+def _build_silence_fault(watched: WatchedSnapshot, name: str, node: NodeStatus) -> Fault:
     age = node.age_seconds
     silent = f"has not reported for {age:.0f} s" if age is not None else "is not reporting"
     if is_emptied(name, watched.snapshot):
         return Fault("notice", f"Node {name} is drained and empty, and {silent}.")
-    held = "it has no points; its waiting events are handled when it returns"
+    held = "it has no points; its waiting events are processed when it returns"
     if node.points:
         verb = "is" if node.points == 1 else "are"
         held = f"its {format_count(node.points, 'point')} {verb} {_list_served_applications(watched, name)}"
@@ -95,6 +95,6 @@ def _build_silence_fault(watched: Watched, name: str, node: NodeStatus) -> Fault
     return Fault("critical", f"Node {name} {silent}; {held}.", step, tuple(rule.rule for rule in rules))
 
 
-def _list_served_applications(watched: Watched, lost: str) -> str:
+def _list_served_applications(watched: WatchedSnapshot, lost: str) -> str:
     serving = list_receiving_nodes(watched.snapshot, lost)
     return f"served by {join_names(serving)}" if serving else "not served by any node"

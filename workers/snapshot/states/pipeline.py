@@ -26,7 +26,7 @@ from workers.documents.pipeline import (
 )
 from workers.documents.states import SEVERITIES, Severity, SubjectState
 from workers.snapshot.states.clock import clock_fault
-from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 from workers.steering.stopped import find_pause
 
 SUBJECT = "main"  # the name that its alerts use
@@ -43,7 +43,7 @@ SIGNS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def iterate_pipeline_states(watched: Watched) -> Iterator[SubjectState]:
+def iterate_pipeline_states(watched: WatchedSnapshot) -> Iterator[SubjectState]:
     """Return the states of the process, where a queue requires it, and of each application."""
     snapshot = watched.snapshot
     needed = any(queue.kind == "pipeline" for queue in snapshot.queues.values())
@@ -63,7 +63,7 @@ def _is_down(pipeline: PipelineStatus) -> bool:
 
 
 def _build_process_state(
-    watched: Watched, row: PipelineStatus, applications: list[SubjectState]
+    watched: WatchedSnapshot, row: PipelineStatus, applications: list[SubjectState]
 ) -> SubjectState:
     of_application = [application for application in applications if application.finding]
     within = None
@@ -78,7 +78,7 @@ def _build_process_state(
     return replace_fields(state, within=within)
 
 
-def _iterate_process_faults(watched: Watched, row: PipelineStatus) -> Iterator[Fault]:
+def _iterate_process_faults(watched: WatchedSnapshot, row: PipelineStatus) -> Iterator[Fault]:
     since = watched.before.get(f"pipeline/{SUBJECT}")
     seconds = watched.at - since.since if since is not None and since.since is not None else 0.0
     if row.state is None:
@@ -103,12 +103,12 @@ def _was(before: SubjectState | None, severity: Severity) -> bool:
     return before is not None and before.severity == severity
 
 
-def _build_down_fault(watched: Watched, seconds: float | None, sentence: str) -> Fault:
+def _build_down_fault(watched: WatchedSnapshot, seconds: float | None, sentence: str) -> Fault:
     rules = watched.list_exceeded("pipeline", SUBJECT, "pipeline_down", seconds, {"pipeline": SUBJECT})
     return Fault("critical", sentence, FIRST_STEPS["pipeline_down"], tuple(rule.rule for rule in rules))
 
 
-def _build_application_state(watched: Watched, name: str, row: ApplicationStatus) -> SubjectState:
+def _build_application_state(watched: WatchedSnapshot, name: str, row: ApplicationStatus) -> SubjectState:
     pipeline = watched.snapshot.pipeline
     if _is_down(pipeline):
         down_sign, down_word = SIGNS[pipeline.state or NOT_REPORTING]
@@ -141,7 +141,7 @@ def _iterate_state_faults(
         yield Fault("notice", f"{name} is stopping; events wait in its queues.")
 
 
-def _find_unpublished(watched: Watched, name: str, row: ApplicationStatus) -> Iterator[Fault]:
+def _find_unpublished(watched: WatchedSnapshot, name: str, row: ApplicationStatus) -> Iterator[Fault]:
     """Yield a fault for each queue that accepts no matches; a notice where people have paused it."""
     for queue, events in sorted(row.outbox.items()):
         pause = find_pause(queue, INTAKE, watched.snapshot)

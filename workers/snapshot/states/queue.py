@@ -6,19 +6,19 @@ from controllers.framework.reason import are, capitalize, format_count, format_n
 from queues.pausing import CONSUMPTION
 from workers.documents.queues import QueueStatus
 from workers.documents.states import SubjectState
-from workers.snapshot.states.judgement import Fault, Watched
+from workers.snapshot.states.judgement import Fault, WatchedSnapshot
 from workers.steering.stopped import find_pause, pause_in_words
 
 FILLS_SECONDS = 30.0  # of arrivals: a larger backlog is more than a consumer takes at once
 
 
-def queue_state(watched: Watched, name: str, queue: QueueStatus) -> SubjectState:
+def queue_state(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> SubjectState:
     """Return the state of one queue."""
     known = queue.waiting_events == 0 or None not in (queue.waiting_events, queue.wait_seconds)
     return watched.get_state("queue", name, list(_iterate_faults(watched, name, queue)), known=known)
 
 
-def _iterate_faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
+def _iterate_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
     dead = queue.dead_letters
     behind = watched.find_faults(
         "queue", name, "queue_wait", queue.wait_seconds, _find_delay(watched, name, queue)
@@ -43,7 +43,7 @@ def _iterate_faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator
         )
 
 
-def _find_delay(watched: Watched, name: str, queue: QueueStatus) -> str:
+def _find_delay(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> str:
     said = f"Queue {name} falls behind: {_measure_wait(queue)}"
     applications = watched.snapshot.pipeline.applications.items()
     readers = {each: row.state for each, row in applications if name in row.queues}
@@ -59,7 +59,7 @@ def _measure_wait(queue: QueueStatus) -> str:
     return f"its oldest event has waited {queue.wait_seconds:,.0f} s"
 
 
-def _iterate_latency_faults(watched: Watched, name: str, queue: QueueStatus) -> Iterator[Fault]:
+def _iterate_latency_faults(watched: WatchedSnapshot, name: str, queue: QueueStatus) -> Iterator[Fault]:
     """Return the fault of a high latency; without completions there is no latency."""
     latency = queue.latency_p95_seconds
     if latency is None:

@@ -10,8 +10,8 @@ from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
-from console.api.schemas.alerts.alert_rules import RuleDetail, RuleList, RulePreview, RuleRow, WouldHaveFired
+from console.api.request.bodies import RequestBody
+from console.api.schemas.alerts.alert_rules import PredictedAlert, RuleDetail, RuleList, RulePreview, RuleRow
 from console.connections.control_server import control
 from workers.alerts.evaluation import preview
 from workers.alerts.lifecycle.models import (
@@ -22,7 +22,7 @@ from workers.alerts.rules import rules
 router = Router(tags=["alerts"])
 
 
-class RuleFields(Given):
+class RuleFields(RequestBody):
     """Fields of a rule; omitted fields keep their values. `revision`: of the rule as it was read."""
 
     fields: dict[str, Any]
@@ -77,7 +77,7 @@ def _build_rule_row(rule: AlertRule) -> RuleRow:
 
 def _preview(rule: AlertRule) -> RulePreview:
     previewed = preview.preview(rule, control(), settings.WEIR_DATA, timezone.now())
-    fired: list[WouldHaveFired] = [
+    fired: list[PredictedAlert] = [
         {"labels": dict(fired_alert.labels), "at": fired_alert.at, "until": fired_alert.until}
         for fired_alert in previewed.fired
     ]

@@ -8,7 +8,7 @@ from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     build_alert_document,
@@ -43,13 +43,13 @@ router = Router(tags=["alerts"])
 STATES = ("open", "firing", "acknowledged", "resolved")
 
 
-class Note(Given):
+class Note(RequestBody):
     """A note; may be empty if the request also does something else."""
 
     note: str = ""
 
 
-class Minutes(Given):
+class Minutes(RequestBody):
     """A duration."""
 
     minutes: float

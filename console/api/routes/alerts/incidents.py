@@ -11,7 +11,7 @@ from console.actions import incidents as acting
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     find_alert,
@@ -35,7 +35,7 @@ from workers.alerts.lifecycle.models import (
 router = Router(tags=["alerts"])
 
 
-class IncidentFields(Given):
+class IncidentFields(RequestBody):
     """Omitted fields keep their values."""
 
     severity: str | None = None
@@ -44,7 +44,7 @@ class IncidentFields(Given):
     retained: bool | None = None
 
 
-class NewFollowUp(Given):
+class NewFollowUp(RequestBody):
     """owner: a user name; empty: unassigned."""
 
     text: str
@@ -52,11 +52,11 @@ class NewFollowUp(Given):
     due_on: date | None = None
 
 
-class IsDone(Given):
+class FollowUpState(RequestBody):
     done: bool = True
 
 
-class EditedReview(Given):
+class EditedReview(RequestBody):
     """The review in Markdown; revision: of the text that was edited."""
 
     text: str
@@ -105,7 +105,7 @@ def add_follow_up(request: HttpRequest, alert_id: Id, body: NewFollowUp) -> Stat
     response=FollowUpRow,
     summary="Complete or reopen a follow-up",
 )
-def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: IsDone) -> FollowUpRow:
+def set_follow_up(request: HttpRequest, alert_id: Id, follow_up_id: Id, body: FollowUpState) -> FollowUpRow:
     actor = actor_for(request, "incident.change")
     return _follow_up(acting.set_follow_up(actor, alert_id, follow_up_id, done=body.done, now=timezone.now()))
 

@@ -10,11 +10,11 @@ from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.routes.alerts.alert_documents import (
     convert_to_timestamp,
 )
-from console.api.schemas.alerts.receivers import MessageRow, ReceiverDeleted, ReceiverList, ReceiverRow
+from console.api.schemas.alerts.receivers import MessageRow, ReceiverDeletion, ReceiverList, ReceiverRow
 from console.input.shown_digest import digest_of
 from workers.alerts.lifecycle.models import (
     AlertWatch,
@@ -26,7 +26,7 @@ from workers.alerts.lifecycle.models import (
 router = Router(tags=["alerts"])
 
 
-class NewReceiver(Given):
+class NewReceiver(RequestBody):
     """A receiver.
 
     settings: email {"addresses"}, webhook and alertmanager {"url", "secret_environment"}, apprise
@@ -65,9 +65,9 @@ def change_receiver(request: HttpRequest, name: str, body: NewReceiver) -> Recei
 
 
 @router.post(
-    "/receivers/{name}/delete", response=ReceiverDeleted, summary="Delete a receiver that no rule uses"
+    "/receivers/{name}/delete", response=ReceiverDeletion, summary="Delete a receiver that no rule uses"
 )
-def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeleted:
+def delete_receiver(request: HttpRequest, name: str, body: Reason) -> ReceiverDeletion:
     actor = actor_for(request, "receiver.change")
     alerts.delete_receiver(actor, _get_receiver_or_404(name), reason=body.reason)
     return {"deleted": name}

@@ -14,7 +14,7 @@ from console.api.request.rows import check_rows
 from console.api.routes.alerts.alert_documents import (
     build_report,
 )
-from console.api.schemas.alerts.reported import ReportedList, ReportTaken
+from console.api.schemas.alerts.reported import ReportedList, ReportReceipt
 from workers.alerts.lifecycle.models import (
     ReportedAlert,
 )
@@ -44,10 +44,10 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
 
 @router.post(
     "/alerts/reported",
-    response=ReportTaken,
+    response=ReportReceipt,
     summary="Receive an Alertmanager webhook as evidence",
 )
-def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken:
+def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportReceipt:
     """Store the alerts that an Alertmanager reports.
 
     Its receiver is a `webhook_config` with this address, and a token of the action alert.report as
@@ -56,7 +56,7 @@ def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportTaken
     """
     actor = actor_for(request, "alert.report")
     taken = alerts.report(actor, body.dict(), now=timezone.now())
-    answer: ReportTaken = {"stored": taken.stored, "own": taken.own}
+    answer: ReportReceipt = {"stored": taken.stored, "own": taken.own}
     if taken.refused:
         answer["refused"] = [
             {"field": refusal.field, "message": refusal.message} for refusal in taken.refused

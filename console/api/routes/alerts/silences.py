@@ -7,7 +7,7 @@ from ninja import Status
 from console.actions import alerts
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.routes.alerts.alert_documents import build_alert_document
 from console.api.schemas.alerts.silences import SilenceEnd, SilenceList, SilencePreview, SilenceRow
 from console.input.row_id import Id
@@ -20,7 +20,7 @@ from workers.alerts.rules.silences import list_active_silences
 router = Router(tags=["alerts"])
 
 
-class NewSilence(Given):
+class NewSilence(RequestBody):
     """matchers: [{"label", "is": "=", "!=" or "~", "value"}], all of which must match."""
 
     matchers: list[dict[str, str]]
@@ -28,7 +28,7 @@ class NewSilence(Given):
     minutes: float
 
 
-class Matchers(Given):
+class Matchers(RequestBody):
     matchers: list[dict[str, str]]
 
 

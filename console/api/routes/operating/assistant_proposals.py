@@ -9,7 +9,7 @@ from ninja import Status
 from console.actions.proposals import assistant_proposals
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.schemas.plans import ProposalList, ProposalRow
 from console.connections.control_server import load_latest_snapshot
 from console.input.row_id import Id
@@ -19,7 +19,7 @@ router = Router(tags=["control"])
 MAX_ROWS = 200
 
 
-class NewProposal(Given):
+class NewProposal(RequestBody):
     """act: override, hold, silence, or plan; arguments: of that act."""
 
     act: str
@@ -27,7 +27,7 @@ class NewProposal(Given):
     reason: str
 
 
-class ProposalApproval(Given):
+class ProposalApproval(RequestBody):
     """`hash` is that of the proposal as it was read."""
 
     hash: str

@@ -9,11 +9,11 @@ from console.actions import objectives
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given, Reason
+from console.api.request.bodies import Reason, RequestBody
 from console.api.schemas.alerts.objectives import (
     ObjectiveDetail,
     ObjectiveList,
-    ObjectiveRemoved,
+    ObjectiveRemoval,
     ObjectiveRow,
 )
 from console.connections.control_server import load_live_snapshot
@@ -24,7 +24,7 @@ from workers.objectives.models import Objective
 router = Router(tags=["objectives"])
 
 
-class ObjectiveFields(Given):
+class ObjectiveFields(RequestBody):
     """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was
     read.
     """
@@ -75,9 +75,9 @@ def change_objective(request: HttpRequest, name: str, body: ObjectiveFields) -> 
 
 
 @router.post(
-    "/objectives/{name}/remove", response=ObjectiveRemoved, summary="Remove an objective and its counts"
+    "/objectives/{name}/remove", response=ObjectiveRemoval, summary="Remove an objective and its counts"
 )
-def remove_objective(request: HttpRequest, name: str, body: Reason) -> ObjectiveRemoved:
+def remove_objective(request: HttpRequest, name: str, body: Reason) -> ObjectiveRemoval:
     actor = actor_for(request, "objective.change")
     objectives.remove(actor, _find_objective(name), reason=body.reason)
     return {"removed": name}

@@ -12,7 +12,7 @@ from console.actions.queues.waiting_events import FEW_EVENTS, ORDERS, PeekReques
 from console.api.answer.router import Router
 from console.api.answer.schema import convert
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.schemas.operating import QueueDefinition, QueueDifference, WaitingEventList, WaitingEventRow
 from console.connections.control_server import control
 from console.input.shown_digest import digest_of
@@ -45,7 +45,7 @@ def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) ->
     }
 
 
-class Definition(Given):
+class Definition(RequestBody):
     """The changeable part of a queue; omitted fields keep their values."""
 
     handler: str | None = None

@@ -8,7 +8,7 @@ from console.actions import loops
 from console.actions.queues import stops
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime
 from console.api.routes.control import build_override
 from console.api.schemas.control import OverrideEnd, OverrideRow
@@ -19,7 +19,7 @@ from workers.steering.scope import DRAINING, Scope
 router = Router(tags=["queues"])
 
 
-class Until(Given):
+class ExpiryRequest(RequestBody):
     """It expires after `minutes`, or at `expires_at`."""
 
     reason: str
@@ -30,13 +30,13 @@ class Until(Given):
         return Expiry(self.minutes, self.expires_at)
 
 
-class PauseRequest(Until):
+class PauseRequest(ExpiryRequest):
     """part: intake (publishers are rejected) or consumption (events wait)."""
 
     part: str
 
 
-class Part(Given):
+class Part(RequestBody):
     """part: intake or consumption."""
 
     part: str
@@ -60,7 +60,7 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
 
 
 @router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host")
-def drain_host(request: HttpRequest, host: str, body: Until) -> Status[OverrideRow]:
+def drain_host(request: HttpRequest, host: str, body: ExpiryRequest) -> Status[OverrideRow]:
     """Give a host no new work and let it finish running work; return an override, which can be ended early or
     extended.
     """

@@ -6,7 +6,7 @@ from django.utils import timezone
 from console.actions.proposals import tunings
 from console.api.answer.router import Router
 from console.api.request.authentication import actor_for
-from console.api.request.bodies import Given
+from console.api.request.bodies import RequestBody
 from console.api.request.instant import GivenTime
 from console.api.routes.control import build_override
 from console.api.schemas.control import OverrideList, TuningList, TuningRow
@@ -18,7 +18,7 @@ router = Router(tags=["control"])
 MAX_ROWS = 200
 
 
-class TuningApproval(Given):
+class TuningApproval(RequestBody):
     """hash: of the tuning as it was read.
 
     Its values expire after `minutes`, at `expires_at`, or (`endless`, for administrators) never.
@@ -34,7 +34,7 @@ class TuningApproval(Given):
         return Expiry(self.minutes, self.expires_at, self.endless)
 
 
-class TuningRejection(Given):
+class TuningRejection(RequestBody):
     """The reason."""
 
     reason: str

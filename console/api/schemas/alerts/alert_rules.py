@@ -41,7 +41,7 @@ class RuleList(ApiAnswer):
     rules: list[RuleRow]
 
 
-class WouldHaveFired(ApiAnswer):
+class PredictedAlert(ApiAnswer):
     labels: Labels
     at: Instant
     until: Instant | None
@@ -52,7 +52,7 @@ class RulePreview(ApiAnswer):
 
     sentence: str
     stored_seconds: Annotated[Seconds, Field(description="Length of the history that the preview uses, s.")]
-    fired: list[WouldHaveFired]
+    fired: list[PredictedAlert]
 
 
 class RuleDetail(RuleRow):

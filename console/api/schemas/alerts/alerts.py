@@ -24,7 +24,7 @@ class OpenAlert(ApiAnswer):
     severity: Severity
     state: State
     labels: Labels
-    sentence: Annotated[str, Field(description="The problem, with its figures.")]
+    sentence: Annotated[str, Field(description="A summary of the problem with its current values.")]
     since: Instant | None
     under: Annotated[int | None, Field(description="ID of the alert that explains this alert.")]
     explanation: NotRequired[
@@ -48,7 +48,7 @@ class AlertRow(OpenAlert):
 
     impact: str
     worst: Annotated[float | None, Field(description="Worst value, in the unit of its condition.")]
-    worst_sentence: Annotated[str, Field(description="The sentence at the worst value.")]
+    worst_sentence: Annotated[str, Field(description="The summary at the worst value.")]
     worst_impact: Annotated[str, Field(description="The impact at the worst value.")]
     threshold: float
     came_back: Annotated[
@@ -70,7 +70,7 @@ class AlertHappening(ApiAnswer):
     text: str
 
 
-class LoopsTried(ApiAnswer):
+class LoopAttempts(ApiAnswer):
     """Actions of control loops on the alert's subject."""
 
     entries: Annotated[
@@ -111,6 +111,6 @@ class AlertDetail(AlertRow):
 
     situation: str
     notification: NotificationDetail
-    tried: LoopsTried
+    tried: LoopAttempts
     events: list[AlertHappening]
     reported: Annotated[list[ReportedRow], Field(description="Most relevant first.")]

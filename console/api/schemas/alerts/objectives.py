@@ -114,5 +114,5 @@ class ObjectiveDetail(ObjectiveRow):
     incidents: list[BurnIncident]
 
 
-class ObjectiveRemoved(ApiAnswer):
+class ObjectiveRemoval(ApiAnswer):
     removed: str

@@ -96,5 +96,5 @@ class ReceiverList(ApiAnswer):
     dead_mans_switch: DeadMansSwitchStatus
 
 
-class ReceiverDeleted(ApiAnswer):
+class ReceiverDeletion(ApiAnswer):
     deleted: str

@@ -34,7 +34,7 @@ class RefusedAlert(ApiAnswer):
     message: str
 
 
-class ReportTaken(ApiAnswer):
+class ReportReceipt(ApiAnswer):
     """The stored and the rejected alerts of a report."""
 
     stored: int

@@ -17,7 +17,7 @@ class Command(OneLineCommand):
         parser.add_argument("--url", default=variables.URL.get_text(), help="address of the console")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from console.api.request.calls import Remote
+        from console.api.request.calls import RemoteConsole
         from console.assistants.server import build_server
         from console.assistants.tools import Tools
 
@@ -27,7 +27,7 @@ class Command(OneLineCommand):
                 self.stderr.write(f"{name}: is missing; an assistant needs a console's address and a token.")
                 sys.exit(2)
         try:
-            remote = Remote(options["url"], token)
+            remote = RemoteConsole(options["url"], token)
         except BadInput as error:
             self.stderr.write(str(error))
             sys.exit(2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.api.request.calls import Calls, InProcess, Remote
+from console.api.request.calls import Calls, InProcess, RemoteConsole
 from console.management.commands.weir import find_acting_user
 from console.management.one_line import OneLineCommand
 from queues import environment as variables
@@ -48,6 +48,6 @@ def build_console_calls(options: dict[str, Any]) -> tuple[Calls, str]:
         token = variables.TOKEN.get_text()
         if not token:
             raise BadInput(variables.TOKEN.name, "is missing; another console requires a token.")
-        return Remote(options["url"], token, TIMEOUT_SECONDS), options["url"]
+        return RemoteConsole(options["url"], token, TIMEOUT_SECONDS), options["url"]
     actor = find_acting_user(options["user"])
     return InProcess(actor), f"this console, as {actor.name.removeprefix('manage.py:')}"

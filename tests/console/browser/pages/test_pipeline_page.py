@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.console.browser.screen import BROWSER, PHONE, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.tiers.state import StateStore
 
 pytestmark = BROWSER
@@ -38,7 +38,7 @@ EVENT = {
 
 @pytest.fixture
 def at_work(control, observer):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     StateStore(control, "performance").record_published(["none"], [json.dumps(EVENT).encode()])
     return observer
 

@@ -17,7 +17,7 @@ from tests.console.pipeline_sample import DECLARATION
 from tests.workers.alerts.checks import lost
 from tests.workers.snapshots import snapshot_of
 from workers.models import Loop, Override, Plan
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.steering.overrides import MAXIMUM_REASON_LENGTH
 
 pytestmark = pytest.mark.django_db
@@ -155,7 +155,7 @@ def test_processes_are_named_to_who_may_see_them(browsers, alert):
 
 
 def test_a_failed_pipeline_is_restarted_from_its_alert(operator, alert, control):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     for name, kind in (("telemetry", "pipeline"), ("alert", "jobs")):
         Queue.objects.create(name=name, kind=kind)
     failed = {"applications": {"performance": {"state": "failed"}, "other": {"state": "running"}}}

@@ -56,7 +56,7 @@ def test_actions_without_effect_are_over_once_a_loop_has_wanted_nothing_for_half
     reading = next(evaluator.CONDITIONS["loop_ineffective"].read(evidence, 600.0))
     assert reading.value == value
     assert reading.sentence.startswith("Worker rate of alert on n1: its last 3 actions had no effect")
-    assert reading.sentence.endswith("it has requested nothing since." if value == 0 else "no effect.")
+    assert reading.sentence.endswith("it has requested no change since." if value == 0 else "no effect.")
 
 
 @pytest.mark.parametrize(

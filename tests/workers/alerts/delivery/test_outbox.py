@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tests.workers.alerts.checks import Looks, kinds, lost, node, plant, rule, the_alert
-from workers.alerts.conditions.evidence import Failing, list_failing_receivers
+from workers.alerts.conditions.evidence import FailingReceiver, list_failing_receivers
 from workers.alerts.delivery import outbox, receivers, schedule
 from workers.alerts.lifecycle import automaton
 from workers.alerts.lifecycle.models import Delivery, Message, OnCallFeed, Receiver
@@ -166,7 +166,7 @@ def test_that_messages_to_who_is_on_call_fail_notifies_somebody_else(looks):
         clear_threshold=1,
         escalation=[{"after_minutes": 0, "receivers": ["rota"]}],
     )
-    looks.more = {"failing": [Failing("anna", 4, 0, "no route")]}
+    looks.more = {"failing": [FailingReceiver("anna", 4, 0, "no route")]}
     looks.look()
     assert [each.receiver.name for each in Delivery.objects.all()] == ["boss"]
 
@@ -261,7 +261,7 @@ def test_messages_to_a_receiver_fail_no_more_once_one_arrives(looks):
     assert list_failing_receivers(since) == []
     looks.now += 60
     given_up(looks, desk, "answered 410")
-    assert list_failing_receivers(since) == [Failing("desk", 0, 1, "answered 410")]
+    assert list_failing_receivers(since) == [FailingReceiver("desk", 0, 1, "answered 410")]
 
 
 def test_of_thousands_that_wait_only_what_can_be_sent_now_is_read(looks):

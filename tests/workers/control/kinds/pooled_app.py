@@ -15,7 +15,7 @@ from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.plants.foreign import adapters
 from workers.plants.models import PlantOrder, RegisteredPlant
-from workers.plants.plant import Elastic
+from workers.plants.plant import ElasticPlant
 from workers.plants.published import PublishedPlant
 from workers.snapshot.control_record import control_record
 
@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 20, 3, 12, tzinfo=UTC)
 PLANT, ONE, TWO = "shop", "celery@one", "celery@two"
 
 
-class PooledApp(Elastic):
+class PooledApp(ElasticPlant):
     """tasks: of each pool, as there are. is_idle: whether processes end when fewer are ordered."""
 
     def __init__(self, control: redis.Redis, monkeypatch: Any, **tasks: int) -> None:

@@ -13,7 +13,7 @@ from workers.control.kinds import parallelism_forecast
 from workers.control.kinds.registry import KINDS, find_display
 from workers.control.parts.operators import CORES, OWNERS, collect_readings
 from workers.models import LedgerEntry, Loop
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 
 NOW = 1_790_000_000.0
 TARGET = {"application": "performance"}
@@ -197,7 +197,7 @@ def test_the_joint_law_owns_the_tasks_by_default():
 
 @pytest.mark.django_db
 def test_an_application_is_steered_by_the_joint_law_and_advised_by_the_others(control):
-    Declarations(control).note_at_work(Declared("performance", 1, "name: performance"))
+    Declarations(control).note_at_work(DeclarationText("performance", 1, "name: performance"))
     names = {each.name: each.mode for each in ensured(control, PARALLELISM, snapshot=seen())}
     assert names == {
         "parallelism_joint/performance": Loop.Mode.AUTO,

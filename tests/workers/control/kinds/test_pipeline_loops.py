@@ -23,7 +23,7 @@ from workers.documents.pipeline import ApplicationStatus, PipelineStatus, Replic
 from workers.documents.snapshot import Snapshot
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.dispatch.dispatcher import Dispatcher
 from workers.pipeline.dispatch.dispatches import Dispatches
 from workers.pipeline.tiers.result_queue import Blob, Result, ResultQueue
@@ -61,7 +61,7 @@ class Plant:
 
 @pytest.fixture
 def plant(control):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     return Plant(control)
 
@@ -72,7 +72,7 @@ def test_each_application_has_its_loops_and_a_vanished_one_loses_them(control, p
     Declarations(control).forget("performance")
     assert ensured(control, PIPELINE) == []
     assert all("retired_at" in loop.target for loop in Loop.objects.all())
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     assert len(ensured(control, PIPELINE)) == 3
     assert not any("retired_at" in loop.target for loop in Loop.objects.all())
 

@@ -21,7 +21,7 @@ from workers.documents.pipeline import ControlKeys, PatternStatus
 from workers.documents.queues import QueueStatus
 from workers.models import LedgerEntry, Loop
 from workers.pipeline.declaration.controls import Controls
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.plants.published import PublishedPlant
 from workers.snapshot.action_summary import add_action_summary
 from workers.snapshot.control_record import control_record
@@ -80,7 +80,7 @@ class Plant:
 
 @pytest.fixture
 def plant(control):
-    Declarations(control).note_at_work(Declared("performance", 0, DECLARATION))
+    Declarations(control).note_at_work(DeclarationText("performance", 0, DECLARATION))
     ensured(control, PIPELINE)
     queues = {name: QueueSpec(name, "pipeline", {"n1": 1000}) for name in ("telemetry", "orders")}
     ensured(control, ["ladder"], Topology(1, {}, queues))

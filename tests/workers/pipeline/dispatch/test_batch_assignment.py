@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.segments.segment import Scanned
+from queues.segments.segment import WaitingBlock
 from workers.pipeline.dispatch.batch_assignment import EVENTS_PER_TASK, BatchAssignment, on_tasks
 from workers.pipeline.events.containers import Range
 from workers.pipeline.shedding.shedder import Shedder
@@ -22,9 +22,9 @@ class Filled:
     def segment(self, queue: str, url: str) -> "Filled":
         return Filled({"": self._blocks[url]})
 
-    def scan(self, after: str, limit_events: int) -> list[Scanned]:
+    def scan(self, after: str, limit_events: int) -> list[WaitingBlock]:
         first = int(after.partition("-")[0]) + 1
-        return [Scanned(f"{number}-0", BLOCK, 0) for number in range(first, self._blocks[""] + 1)]
+        return [WaitingBlock(f"{number}-0", BLOCK, 0) for number in range(first, self._blocks[""] + 1)]
 
 
 def filled(blocks: list[int]) -> tuple[Filled, list[tuple[Range, int]]]:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.inter_event.combining import (
     Barrier,
-    Combined,
-    Outstanding,
+    CombinedOffset,
+    OutstandingDispatch,
     build_barrier,
     combine_arrived_results,
 )
@@ -25,19 +25,19 @@ def result(
 
 
 def test_the_slowest_replica_holds_event_time_and_is_named():
-    waiting = {"iap1": Outstanding(7, 70), "iap2": Outstanding(4, 40)}
+    waiting = {"iap1": OutstandingDispatch(7, 70), "iap2": OutstandingDispatch(4, 40)}
     assert build_barrier(90, waiting) == Barrier(40, "iap2")
     assert build_barrier(90, {}) == Barrier(90)
 
 
 def test_what_was_dispatched_while_the_replicas_were_asked_is_not_passed():
     """The first of two was asked, then it got a dispatch, and then the other one got the next."""
-    assert build_barrier(50, {"iap2": Outstanding(7, 60)}) == Barrier(50, "iap2")
-    assert build_barrier(None, {"iap2": Outstanding(7, 60)}) == Barrier(None, "iap2")
+    assert build_barrier(50, {"iap2": OutstandingDispatch(7, 60)}) == Barrier(50, "iap2")
+    assert build_barrier(None, {"iap2": OutstandingDispatch(7, 60)}) == Barrier(None, "iap2")
 
 
 def test_a_result_is_held_until_the_watermark_has_passed_its_last_row():
-    first = combine_arrived_results(Combined(), [result(1, 5, 30)], Barrier(20), Controls(), 1_000)
+    first = combine_arrived_results(CombinedOffset(), [result(1, 5, 30)], Barrier(20), Controls(), 1_000)
     assert [each.tick for each in first.compute_remaining()] == [1]
     second = combine_arrived_results(first, [], Barrier(30), Controls(), 1_000)
     assert [each.tick for each in second.left_over] == [1]
@@ -47,7 +47,7 @@ def test_a_result_is_held_until_the_watermark_has_passed_its_last_row():
 
 def test_a_result_that_is_left_for_the_next_batch_holds_the_watermark():
     results = [result(1, 0, 9, None), result(2, 10, 19, 9), result(3, 20, 29, 19)]
-    first = combine_arrived_results(Combined(), results, Barrier(29), Controls(), 15)
+    first = combine_arrived_results(CombinedOffset(), results, Barrier(29), Controls(), 15)
     assert (first.taken, first.watermark_us) == ("1-0", 9)
 
 
@@ -55,7 +55,7 @@ def test_a_batch_takes_a_small_share_of_the_result_queue_and_one_result_at_least
     results = [result(place, 0, place, None) for place in range(1, 6)]  # of 100 bytes each
     for result_bytes, taken in ((32 * 250, 2), (32 * 10, 1), (2**20, 5)):
         end = combine_arrived_results(
-            Combined(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000
+            CombinedOffset(), results, Barrier(9), Controls(result_bytes=result_bytes), 1_000
         )
         assert len(end.fresh) == taken
 
@@ -66,7 +66,7 @@ RESULTS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers
 @settings(deadline=None)
 @given(st.lists(st.tuples(RESULTS, st.integers(0, 80)), max_size=6), st.integers(1, 60))
 def test_the_watermark_never_goes_back_and_no_result_is_lost_or_taken_twice(steps, most_rows):
-    offset, number, waiting, taken = Combined(), 0, [], []
+    offset, number, waiting, taken = CombinedOffset(), 0, [], []
     for made, settled in steps:
         for first, length, rows in made:
             number += 1
@@ -74,7 +74,7 @@ def test_the_watermark_never_goes_back_and_no_result_is_lost_or_taken_twice(step
         end = combine_arrived_results(offset, waiting, Barrier(settled), Controls(), most_rows)
         if end is offset:
             continue
-        assert Combined.from_document(json.loads(json.dumps(end.to_document()))) == end
+        assert CombinedOffset.from_document(json.loads(json.dumps(end.to_document()))) == end
         assert offset.watermark_us is None or end.watermark_us >= offset.watermark_us
         assert set(end.left_over) == set(offset.compute_remaining())
         assert set(end.read) == set(end.compute_remaining()) | set(end.list_finished())

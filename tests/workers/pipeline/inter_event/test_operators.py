@@ -14,7 +14,7 @@ from tests.workers.pipeline.matching.patterns import match_all, pattern_of, rows
 from workers.pipeline.declaration.controls import Controls
 from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.events.arrow_blob import decode
-from workers.pipeline.inter_event.combining import Barrier, Combined, combine_arrived_results
+from workers.pipeline.inter_event.combining import Barrier, CombinedOffset, combine_arrived_results
 from workers.pipeline.inter_event.operator_counts import OperatorCount
 from workers.pipeline.inter_event.operators import Unit, Work, order_rows
 from workers.pipeline.inter_event.outbox import Outbox
@@ -46,7 +46,7 @@ class Tier:
     def __init__(self, control, graph: Graph, most_rows: int = 1_000) -> None:
         self.control, self.graph, self.most_rows = control, graph, most_rows
         self.results, self.store = ResultQueue(control, APPLICATION), StateStore(control, APPLICATION)
-        self.offset, self.batch, self.tick = Combined(), -1, 0
+        self.offset, self.batch, self.tick = CombinedOffset(), -1, 0
         self.counts: list[OperatorCount] = []
         self.controls = Controls()
         self.shed: ShedCounts = {}  # what replicas did not let travel
@@ -79,7 +79,7 @@ class Tier:
         done = 0
         sinks = {event_type: ("alert",) for p in self.graph.patterns for event_type in [p.emits]}
         for level, operators in enumerate(self.graph.levels):
-            offset = Combined.from_document(json.loads(json.dumps(self.offset.to_document())))
+            offset = CombinedOffset.from_document(json.loads(json.dumps(self.offset.to_document())))
             work = Work("", APPLICATION, "run", self.batch, offset, self.graph, sinks, level)
             for operator in operators:
                 for groups in distribute_groups(tasks, range(KEY_GROUPS)):

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from queues import keys
-from workers.pipeline.declaration.monitored import Monitored
+from workers.pipeline.declaration.monitored import MonitoredQuantile
 from workers.pipeline.intra_event.monitor import MIN_EVENTS, Monitor, MonitorStore, Sketches
 
-SLOW = Monitored("slow", "value", 0.99, 60.0, "response")
+SLOW = MonitoredQuantile("slow", "value", 0.99, 60.0, "response")
 
 
 def rows(values, types="response") -> pa.RecordBatch:

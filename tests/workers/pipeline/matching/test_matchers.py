@@ -15,7 +15,7 @@ from tests.workers.pipeline.matching.patterns import (
     rows_of,
     rows_plainly,
 )
-from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
 from workers.pipeline.matching.matcher import Matcher, compute_masks, create_raw_matcher
 from workers.pipeline.matching.previous import RETAINED_US
 from workers.pipeline.matching.retained.matches import concatenate
@@ -124,9 +124,9 @@ def test_an_and_takes_the_oldest_events_that_fill_all_its_places(pattern, events
 @settings(deadline=None, max_examples=150)
 @given(PATTERNS | GUARDED, EVENTS)
 def test_whole_batches_and_event_by_event_find_the_same(pattern, events):
-    assert not isinstance(create_raw_matcher(pattern), Interpreted)
+    assert not isinstance(create_raw_matcher(pattern), AutomatonMatcher)
     rows = rows_of(events)
-    finder = Interpreted(pattern)
+    finder = AutomatonMatcher(pattern)
     one_by_one = concatenate([finder.take(rows, compute_masks(pattern, rows)), finder.finish()])
     assert match_all(pattern, rows).get_event_ids() == one_by_one.get_event_ids()
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from controllers.patterns.expression import (
-    Absent,
+    AbsentSymbol,
     Choice,
     Conjunction,
     Item,
@@ -70,7 +70,7 @@ def quantified(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
 
 
 def sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
-    steps = st.lists(st.tuples(items, st.none() | SYMBOLS.map(Absent)), min_size=2, max_size=3)
+    steps = st.lists(st.tuples(items, st.none() | SYMBOLS.map(AbsentSymbol)), min_size=2, max_size=3)
     return steps.map(
         lambda pairs: Sequence(tuple(part for pair in pairs for part in pair if part is not None))
     )
@@ -85,7 +85,9 @@ def guarded_sequences(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]
             steps += [absence, step] if absence is not None and count_minimum_events(step) else [step]
         return Sequence(tuple(steps))
 
-    return st.lists(st.tuples(items, st.none() | SYMBOLS.map(Absent)), min_size=2, max_size=3).map(joined)
+    return st.lists(st.tuples(items, st.none() | SYMBOLS.map(AbsentSymbol)), min_size=2, max_size=3).map(
+        joined
+    )
 
 
 def conjunctions(items: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:

@@ -19,7 +19,7 @@ from controllers.patterns.expression import (
     count_minimum_events,
 )
 from tests.workers.pipeline.matching.patterns import pattern_of, rows_of
-from workers.pipeline.matching.event_by_event.interpreted import Interpreted
+from workers.pipeline.matching.event_by_event.interpreted import AutomatonMatcher
 from workers.pipeline.matching.matcher import compute_masks
 from workers.pipeline.matching.retained.matches import concatenate
 from workers.pipeline.patterns.pattern import Pattern, parse_definitions
@@ -34,7 +34,7 @@ def rows_from(text: str) -> pa.RecordBatch:
 
 def found(pattern: Pattern, rows: pa.RecordBatch) -> list[list[int]]:
     """The places of each match's events."""
-    finder = Interpreted(pattern)
+    finder = AutomatonMatcher(pattern)
     matches = concatenate([finder.take(rows, compute_masks(pattern, rows)), finder.finish()])
     return [[int(id_[1:]) for id_ in ids] for ids in matches.get_event_ids()]
 

@@ -13,7 +13,7 @@ from queues.stored_document import decode_document
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import PipelineReport
 from workers.pipeline.declaration.declaration import parse_application_text
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.declaration.orders import Orders
 from workers.pipeline.runtime import application
 from workers.pipeline.runtime.application import PipelineProcess, Settings
@@ -26,7 +26,7 @@ def begin(control, tmp_path):
 
     def begun() -> PipelineProcess:
         settings = Settings("", tmp_path, "local[1]", 0.5, tmp_path / "own.yaml", 5.0, 120.0)
-        made.append(PipelineProcess(settings, Declared("own", 0, ""), control))
+        made.append(PipelineProcess(settings, DeclarationText("own", 0, ""), control))
         return made[-1]
 
     yield begun
@@ -44,7 +44,7 @@ def test_one_that_was_refused_is_tried_again_when_a_person_restarts_it(begin, co
         raise BadInput("checkpoint", "is of another run; put that run's folder back")
 
     monkeypatch.setattr(application, "Hosted", hosted)
-    Declarations(control).want(Declared("second", 1, ""))
+    Declarations(control).want(DeclarationText("second", 1, ""))
     process = begin()
     for _ in range(2):
         process._follow(None, reset=False)

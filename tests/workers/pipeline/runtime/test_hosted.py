@@ -12,13 +12,13 @@ from queues.errors import BadInput
 from queues.stored_document import decode_document, replace_fields
 from tests.console.pipeline_sample import DECLARATION
 from workers.documents.pipeline import ApplicationStatus, PipelineReport
-from workers.pipeline.declaration.declared import Declarations, Declared
+from workers.pipeline.declaration.declared import Declarations, DeclarationText
 from workers.pipeline.declaration.orders import NO_ORDER
 from workers.pipeline.runtime import backoff, hosted
-from workers.pipeline.runtime.hosted import Hosted, HostingPlace, SessionExpired
+from workers.pipeline.runtime.hosted import HostedApplication, HostingPlace, SessionExpired
 from workers.pipeline.status.published import Statuses
 
-DECLARED = Declared("performance", 0, DECLARATION)
+DECLARED = DeclarationText("performance", 0, DECLARATION)
 BY_ANNA = replace_fields(NO_ORDER, by="anna", reason="it stands")
 
 
@@ -60,7 +60,7 @@ class Spark(SimpleNamespace):
 def running(monkeypatch) -> Application:
     made = Application()
     monkeypatch.setattr(hosted, "Running", made)
-    monkeypatch.setattr(Hosted, "_check_declared", lambda self, declared: _application(declared))
+    monkeypatch.setattr(HostedApplication, "_check_declared", lambda self, declared: _application(declared))
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.0)
     return made
 
@@ -83,7 +83,7 @@ def place(spark, control, control_server, tmp_path) -> HostingPlace:
 
 @pytest.fixture
 def application(place, control, running):
-    made = Hosted(place, DECLARED, Declarations(control), Statuses(control), reset=False)
+    made = HostedApplication(place, DECLARED, Declarations(control), Statuses(control), reset=False)
     yield made
     made.leave()
 
@@ -168,7 +168,7 @@ def test_one_that_fails_is_started_anew_in_a_new_process(application, running):
 
 def test_a_process_that_starts_finds_that_it_is_stopped(place, control, running):
     order = replace_fields(BY_ANNA, stopped=True)
-    made = Hosted(place, DECLARED, Declarations(control), Statuses(control), False, order)
+    made = HostedApplication(place, DECLARED, Declarations(control), Statuses(control), False, order)
     made.step(DECLARED, order)
     assert running.starts == 0 and status(control).state == "stopped"
     made.leave()
@@ -179,16 +179,18 @@ def test_a_queue_that_another_application_reads_is_refused_to_a_second_one(
 ):
     monkeypatch.setattr(hosted, "check_rules", lambda *_: None)
     monkeypatch.setattr(hosted, "create_empty_events", lambda *_: None)
-    reader = SimpleNamespace(declared=Declared("flow", 1, ""), queues=("telemetry",))
+    reader = SimpleNamespace(declared=DeclarationText("flow", 1, ""), queues=("telemetry",))
     with pytest.raises(BadInput, match="telemetry is already read by flow") as refused:
-        Hosted(place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader})
+        HostedApplication(
+            place, DECLARED, Declarations(control), Statuses(control), False, others={"flow": reader}
+        )
     assert refused.value.field == "queues"
 
 
 def test_a_process_that_starts_goes_on_with_what_was_at_work_where_the_wanted_version_is_refused(
     place, control, running, monkeypatch
 ):
-    declarations, wrong = Declarations(control), Declared("performance", 2, DECLARATION)
+    declarations, wrong = Declarations(control), DeclarationText("performance", 2, DECLARATION)
     declarations.note_at_work(DECLARED, "nobody is no column")
 
     def checked(self, declared):
@@ -196,8 +198,8 @@ def test_a_process_that_starts_goes_on_with_what_was_at_work_where_the_wanted_ve
             raise BadInput("key", "nobody is no column")
         return _application(declared)
 
-    monkeypatch.setattr(Hosted, "_check_declared", checked)
-    made = Hosted(place, wrong, declarations, Statuses(control), False)
+    monkeypatch.setattr(HostedApplication, "_check_declared", checked)
+    made = HostedApplication(place, wrong, declarations, Statuses(control), False)
     made.step(wrong)
     assert running.starts == 1 and made.declared == DECLARED
     at_work = declarations.load_running()["performance"]
@@ -208,7 +210,7 @@ def test_a_process_that_starts_goes_on_with_what_was_at_work_where_the_wanted_ve
 def test_another_version_of_one_that_is_stopped_is_stopped_too(application, running, control):
     stopped = replace_fields(BY_ANNA, stopped=True)
     application.step(DECLARED, stopped)
-    better = Declared("performance", 1, DECLARATION)
+    better = DeclarationText("performance", 1, DECLARATION)
     for _ in range(2):
         application.step(better, stopped)
     application._statuses.write()

@@ -11,7 +11,7 @@ from queues.errors import BadInput
 from queues.nodes.server import free_port
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.runtime.restart import (
     CheckpointInUse,
     check,
@@ -45,7 +45,9 @@ def test_a_checkpoint_of_another_plant_is_refused_with_what_to_do(tmp_path, cont
 
 
 def test_a_checkpoint_without_its_state_and_a_state_without_its_checkpoint_are_refused(tmp_path, control):
-    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(Combined().to_document()))
+    planned(
+        open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(CombinedOffset().to_document())
+    )
     with pytest.raises(BadInput, match="belongs to run none"):
         open_checkpoint(tmp_path / "elsewhere", control, "app")
     control.delete("weir:pipeline:run:app")
@@ -102,7 +104,9 @@ def test_after_a_reset_another_run_begins(tmp_path, control):
 
 def test_a_reset_that_died_in_the_middle_is_asked_for_once_more(tmp_path, control, monkeypatch):
     """Gone on with, it would count from the beginning what was worked, and take away what was not."""
-    planned(open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(Combined().to_document()))
+    planned(
+        open_checkpoint(tmp_path / "p", control, "app").folder, 0, json.dumps(CombinedOffset().to_document())
+    )
 
     def die(results):
         raise redis.ConnectionError
@@ -116,10 +120,10 @@ def test_a_reset_that_died_in_the_middle_is_asked_for_once_more(tmp_path, contro
     assert open_checkpoint(tmp_path / "p", control, "app").run
 
 
-@pytest.mark.parametrize("text", ["", "{", json.dumps({**Combined().to_document(), "version": 99})])
+@pytest.mark.parametrize("text", ["", "{", json.dumps({**CombinedOffset().to_document(), "version": 99})])
 def test_a_broken_or_newer_offset_is_refused_before_anything_is_read(text, tmp_path, control):
     checkpoint = open_checkpoint(tmp_path / "p", control, "app")
-    planned(checkpoint.folder, 3, json.dumps(Combined().to_document()))
+    planned(checkpoint.folder, 3, json.dumps(CombinedOffset().to_document()))
     check(checkpoint)
     planned(checkpoint.folder, 4, text)
     with pytest.raises(BadInput, match="--reset"):

@@ -15,7 +15,7 @@ from workers.pipeline.declaration.declaration import parse_application_text
 from workers.pipeline.dispatch.assignment import AssignedRange, Assignment
 from workers.pipeline.dispatch.cursor import Cursor
 from workers.pipeline.dispatch.dispatches import Dispatches
-from workers.pipeline.inter_event.combining import Combined
+from workers.pipeline.inter_event.combining import CombinedOffset
 from workers.pipeline.inter_event.finished_batch import InterEventBatch
 from workers.pipeline.inter_event.operator_counts import OperatorCount, PatternCount
 from workers.pipeline.intra_event.finished_batch import ReplicaBatch
@@ -66,7 +66,7 @@ def looked(shown: StatusBoard, stall_reason: str | None = None, events: int = 0)
 def worked(batch: int, at: float = 100.0) -> InterEventBatch:
     hosts = OperatorCount("hosts", events=40, late=1, seconds=4.0)
     hosts.patterns["load-rises"] = PatternCount({"cpu": 30, "load": 10}, matches=2, suppressed=1, seconds=0.4)
-    combined = Combined(watermark_us=47_000_000, waits_for="iap2", fresh=(ARRIVED,))
+    combined = CombinedOffset(watermark_us=47_000_000, waits_for="iap2", fresh=(ARRIVED,))
     tasks = (OperatorCount("hosts", 1, 30, seconds=3.0), OperatorCount("hosts", 2, 10, seconds=1.0))
     tasks[0].patterns["load-rises"] = PatternCount(matches=2)
     return InterEventBatch(at, batch, combined, {"hosts": hosts}, tasks, 0.5)
@@ -168,7 +168,7 @@ def shedding(at: float) -> InterEventBatch:
     hosts.patterns["load-rises"] = PatternCount(
         {"cpu": 220}, 60, 0, 0.4, {"cpu": 180}, {"cpu": 40}, [4] * 10, [1] * 10
     )
-    combined = Combined(watermark_us=47_000_000, controls=Controls(shed={"load-rises": {"cpu": 0.5}}))
+    combined = CombinedOffset(watermark_us=47_000_000, controls=Controls(shed={"load-rises": {"cpu": 0.5}}))
     return InterEventBatch(at, 8, combined, {"hosts": hosts}, (hosts,), 0.5)
 
 
@@ -340,7 +340,7 @@ def test_the_fixed_cost_of_a_batch_is_reported_with_how_much_it_varies(control):
         seconds = 0.1 + (0.6 if place % 2 else 0.2)
         hosts = OperatorCount("hosts", events=40, seconds=0.1)
         shown.record_inter_event_batch(
-            InterEventBatch(times(), place, Combined(), {"hosts": hosts}, (hosts,), seconds)
+            InterEventBatch(times(), place, CombinedOffset(), {"hosts": hosts}, (hosts,), seconds)
         )
         if place == 8:
             assert convert_to_plain(shown.document({}))["batch_overhead_cv2"] is None, (
@@ -360,7 +360,7 @@ def test_operators_that_are_worked_at_once_leave_no_fixed_cost_below_nothing(con
     for place in range(20):
         times.now += 1.0
         counts = {name: OperatorCount(name, events=40, seconds=0.8) for name in ("hosts", "sites")}
-        batch = InterEventBatch(times(), place, Combined(), counts, tuple(counts.values()), 1.0)
+        batch = InterEventBatch(times(), place, CombinedOffset(), counts, tuple(counts.values()), 1.0)
         shown.record_inter_event_batch(batch)
     said = convert_to_plain(shown.document({}))
     # The shedding law declares a cost from 0 on.
@@ -371,5 +371,7 @@ def test_events_that_were_not_searched_are_reported_by_pattern(control):
     hosts = OperatorCount("hosts", events=40, seconds=0.1)
     hosts.patterns["load-rises"] = PatternCount({"cpu": 40}, partnerless=30)
     shown = board(control)
-    shown.record_inter_event_batch(InterEventBatch(100.0, 1, Combined(), {"hosts": hosts}, (hosts,), 0.5))
+    shown.record_inter_event_batch(
+        InterEventBatch(100.0, 1, CombinedOffset(), {"hosts": hosts}, (hosts,), 0.5)
+    )
     assert convert_to_plain(shown.document({}))["patterns"]["load-rises"]["partnerless_per_second"] == 30.0

@@ -132,7 +132,7 @@ def _answer(order: Mapping[str, Any]) -> dict[str, Any]:
         return _report_refusal(
             "Apprise does not support the address; use an address such as slack://… or pagerduty://…."
         )
-    try_one = _Try(order, EgressGuard(order["allowed"]))
+    try_one = _GuardedAttempt(order, EgressGuard(order["allowed"]))
     if targets[0].mark:
         return _to_several(targets, order, try_one)
     why = try_one.describe_failure(targets[0].service)
@@ -143,7 +143,9 @@ def _report_refusal(why: str) -> dict[str, Any]:
     return {"sent": False, "error": why, "reached": []}
 
 
-def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_Try") -> dict[str, Any]:
+def _to_several(
+    targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_GuardedAttempt"
+) -> dict[str, Any]:
     """Send to each target separately, and to none that has it.
 
     Each try starts with another target, so that one that hangs can't take the time of the others forever.
@@ -167,12 +169,12 @@ def _to_several(targets: list[ChatTarget], order: Mapping[str, Any], try_one: "_
     return {"sent": not failures, "error": f"{some}{error}"[:MAX_ERROR], "reached": reached}
 
 
-class _Try:
+class _GuardedAttempt:
     """One try after the other, under one guard: a Python audit hook can't be removed."""
 
     def __init__(self, order: Mapping[str, Any], guard: EgressGuard) -> None:
         self._order, self._guard = order, guard
-        self.said = _Said()
+        self.said = _AppriseOutput()
         logger = logging.getLogger("apprise")
         logger.addHandler(self.said)
         logger.setLevel(logging.INFO)
@@ -226,7 +228,7 @@ def _compute_max_characters(service: Any, order: Mapping[str, Any], is_html: boo
     return most - most // 10 if is_html else most
 
 
-class _Said(logging.Handler):
+class _AppriseOutput(logging.Handler):
     """The warnings of apprise; `sent`: whether any of the targets that an address names took the message.
 
     Of several, apprise answers only that not all did; the services log which ones did.

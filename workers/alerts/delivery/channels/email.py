@@ -70,11 +70,11 @@ class _Notes:
         return self.refused
 
 
-class _Plain(_Notes, smtplib.SMTP):  # type: ignore[misc] # of any arguments
+class _PlainConnection(_Notes, smtplib.SMTP):  # type: ignore[misc] # of any arguments
     """A connection on its own port, or with STARTTLS."""
 
 
-class _Encrypted(_Notes, smtplib.SMTP_SSL):  # type: ignore[misc]
+class _EncryptedConnection(_Notes, smtplib.SMTP_SSL):  # type: ignore[misc]
     """A connection that is encrypted from the first byte."""
 
 
@@ -82,8 +82,8 @@ class _Server(EmailBackend):
     """Django's backend, which counts a mail as sent even if some addresses were refused."""
 
     @property
-    def connection_class(self) -> type[_Plain | _Encrypted]:
-        return _Encrypted if self.use_ssl else _Plain
+    def connection_class(self) -> type[_PlainConnection | _EncryptedConnection]:
+        return _EncryptedConnection if self.use_ssl else _PlainConnection
 
 
 def _format_message_id(key: str) -> str:

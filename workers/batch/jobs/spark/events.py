@@ -44,7 +44,10 @@ def run_over_sound_files(
 
 
 def _apply_to_files(
-    spark: SparkSession, request: Request, found: event_archive.Checked, use: Callable[[DataFrame], T]
+    spark: SparkSession,
+    request: Request,
+    found: event_archive.CheckedPartition,
+    use: Callable[[DataFrame], T],
 ) -> T | None:
     if not found.files:
         return None

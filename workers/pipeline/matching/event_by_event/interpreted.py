@@ -21,7 +21,7 @@ class FoundMatches(NamedTuple):
     taken: Taken
 
 
-class Interpreted:
+class AutomatonMatcher:
     """Matcher for any pattern. It has one automaton per key, with the key group it belongs to.
 
     Expired automata are closed in time order over all keys, so that matches come in the same order however

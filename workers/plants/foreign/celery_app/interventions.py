@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from queues.errors import BadInput
 from workers.plants.foreign.celery_app.remote_control import RemoteControl, WorkerPool
 from workers.plants.foreign.celery_app.resumed_queues import ResumedQueues
-from workers.plants.foreign.kind import HalfUndone, InterventionKind
+from workers.plants.foreign.kind import InterventionKind, PartialUndo
 from workers.plants.plant import InvalidPlantResponse, PlantUnavailable
 
 PAUSE, LIMIT, REVOKE = "pause", "rate_limit", "revoke"
@@ -101,7 +101,7 @@ class AppInterventions:
     def undo(self, kind: str, subject: str, before: str) -> None:
         """Undo an intervention on each worker that answers.
 
-        Raise `HalfUndone` if a worker does not answer: it may be late, or gone for good. It is asked again
+        Raise `PartialUndo` if a worker does not answer: it may be late, or gone for good. It is asked again
         until it is given up (`workers.plants.foreign.interventions`).
         """
         noted, pools = json.loads(before), self._control.list_pools()
@@ -119,7 +119,7 @@ class AppInterventions:
                 failed |= _join_errors(answers)
         if failed:
             left = {worker: noted[worker] for worker in failed}
-            raise HalfUndone(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
+            raise PartialUndo(f"{next(iter(failed.values())).rstrip('.')}.", json.dumps(left))
 
     def _note_resumed(self, queue: str, workers: Iterable[str], pools: Mapping[str, WorkerPool]) -> None:
         """Record that these workers take from the queue again, besides earlier ones that are still alive."""

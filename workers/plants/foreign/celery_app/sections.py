@@ -188,7 +188,7 @@ def _count_outcomes(tasks: Sequence[SeenTask]) -> list[Value]:
 def _build_last_tasks_section(tasks: Sequence[SeenTask]) -> PlantSection:
     return PlantSection(
         title="Last tasks",
-        about="arguments without recognizable secrets",
+        about="arguments; detected secrets are removed",
         columns=["ID", "Task", "Arguments", "State", "Wait, s", "Run, s", "Retries", "Worker"],
         rows=[_build_task_row(task) for task in tasks],
         empty="No task events received yet.",

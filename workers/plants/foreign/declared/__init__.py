@@ -83,7 +83,7 @@ def check(address: PlantAddress) -> None:
     declaration, lag = read_declaration(address), group_measures.OPTION
     names = {name for name, each in declaration.operators.items() if not each.is_source}
     if unknown := set(group_measures.parse_groups(address.get_option(lag))) - names:
-        raise BadInput(lag, f"names {min(unknown)}, which is not an operator of the declaration with tasks.")
+        raise BadInput(lag, f"names {min(unknown)}, which is not an operator with tasks in the declaration.")
     _check_proofs(declaration)
     hold = declaration.hold
     if hold is not None and not hold.has_seconds_placeholder():
@@ -126,11 +126,11 @@ ADAPTER = AdapterKind(
         ),
         group_measures.OPTION: PlantOption(group_measures.HELP, "Lag sources"),
     },
-    secret="not used: a declaration names its own variables",
+    secret="not used: the declaration names the variables with its secrets",
     make=make,
     inspect=inspect,
     check=check,
     steers_at=steers,
-    let_go_by_hand="If its own controllers are still held, release them manually, as the release call of"
-    " the declaration does.",
+    let_go_by_hand="If the plant's own controllers are still held, release them manually with the release"
+    " call from the declaration.",
 )

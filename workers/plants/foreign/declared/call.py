@@ -234,7 +234,7 @@ def _read_http_call(document: Any, where: str) -> HttpCall:
         raise BadInput(f"{where}.url", "must be an address that starts with http:// or https://.") from None
     egress.check_url(parts.geturl(), f"{where}.url")
     if PLACE.search(server):
-        raise BadInput(f"{where}.url", "must not have $tasks in its host: an address belongs to one server")
+        raise BadInput(f"{where}.url", "must not have a placeholder, such as $tasks, in the host or port")
     body = document.get("body")
     if body is not None and len(orjson.dumps(body)) > MAX_BODY:
         raise BadInput(f"{where}.body", f"must have at most {MAX_BODY} bytes as JSON")

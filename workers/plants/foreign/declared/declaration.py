@@ -194,7 +194,9 @@ def _read_operator(document: Any, where: str, sensors: Mapping[str, DeclaredSens
     if actuator is not None and "maximum" not in document:
         raise BadInput(f"{where}.maximum", "is missing; set the maximum number of tasks")
     if actuator is not None and not isinstance(tasks, str):
-        raise BadInput(f"{where}.tasks", "must be a sensor, because a change of tasks has to be observed")
+        raise BadInput(
+            f"{where}.tasks", "must be a sensor, so that Weir can observe changes of the number of tasks"
+        )
     minimum = checks.accept_whole_number(1, MAX_TASKS).validate(
         document.get("minimum", 1), f"{where}.minimum"
     )

@@ -43,7 +43,7 @@ class JsonPath:
             return document
         try:
             return _Interpreter().visit(self._parsed, document)
-        except _TooLong:
+        except _StepLimitExceeded:
             raise InvalidPlantResponse(f"{self.text[:80]} takes more than {MAX_STEPS} steps") from None
         except (JMESPathError, ArithmeticError, RecursionError, TypeError) as error:
             # The message of such an error may quote the whole document.
@@ -66,10 +66,10 @@ def read_path(text: Any, where: str) -> JsonPath:
         raise BadInput(where, "is not valid JMESPath: it is nested too deeply") from None
     for node in nodes:
         if node["type"] == "function_expression" and node["value"] in MAKES_TEXT:
-            raise BadInput(where, f"must not use {node['value']}(), because a sensor is a number")
+            raise BadInput(where, f"must not use {node['value']}(), because a sensor must return a number")
     growth = prod(max(1, len(node["children"])) for node in nodes if node["type"] in GROWS)
     if growth > MAX_GROWTH:
-        raise BadInput(where, f"must return at most {MAX_GROWTH} values for each value, not {growth}")
+        raise BadInput(where, f"must return at most {MAX_GROWTH} values for each input value, not {growth}")
     return path
 
 
@@ -80,7 +80,7 @@ def _iterate_nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from _iterate_nodes(child)
 
 
-class _TooLong(Exception):  # noqa: N818
+class _StepLimitExceeded(Exception):  # noqa: N818
     """An evaluation that took MAX_STEPS."""
 
 
@@ -95,5 +95,5 @@ class _Interpreter(TreeInterpreter):
         result = super().visit(node, *args, **named)
         self._left -= 1 + (len(result) if isinstance(result, list | dict | str) else 0)
         if self._left < 0:
-            raise _TooLong
+            raise _StepLimitExceeded
         return result

@@ -226,7 +226,10 @@ def _read_file(source: FileSource) -> Any:
                 raise InvalidPlantResponse(f"{source.file} is not a regular file")
             age_seconds = time.time() - status.st_mtime
             if 0 < source.fresh_seconds < age_seconds:
-                raise PlantUnavailable(f"{source.file} was last written {age_seconds:,.0f} s ago")
+                raise PlantUnavailable(
+                    f"{source.file} was last written {age_seconds:,.0f} s ago,"
+                    f" more than fresh_seconds ({source.fresh_seconds:g} s)"
+                )
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise PlantUnavailable(f"{source.file} can't be read: {error.strerror}") from None

@@ -105,8 +105,8 @@ class KafkaPlant(Adapter):
             return ""
         return (
             f"{self._cluster.left:,} of the partitions that groups read are not observed: Weir observes the"
-            f" first {cluster.MAX_PARTITIONS:,} by name. The lag of their groups is a minimum, and their rates"
-            " are unknown."
+            f" first {cluster.MAX_PARTITIONS:,} by name. The actual lag of their groups may be higher, and"
+            " their rates are unknown."
         )
 
     def set_parallelism(self, tasks: Mapping[str, int]) -> None:

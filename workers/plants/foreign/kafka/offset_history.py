@@ -18,7 +18,7 @@ MIN_GAP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Appended:
+class AppendTime:
     """When an event was appended: at `at`, between `after` and `before` (seconds, by the samples' clock)."""
 
     at: float
@@ -78,7 +78,7 @@ class OffsetHistory:
         self._ends.insert(place, end)
         return True
 
-    def find_append_time(self, offset: int) -> Appended | None:
+    def find_append_time(self, offset: int) -> AppendTime | None:
         """Return when the event was appended; None if before the history, or not appended yet."""
         place = bisect_right(self._ends, offset)
         if not 0 < place < len(self._ends):
@@ -86,7 +86,7 @@ class OffsetHistory:
         after, before = self._times[place - 1], self._times[place]
         first, beyond = self._ends[place - 1], self._ends[place]
         share = min(1.0, (offset - first + 0.5) / (beyond - first))
-        return Appended(after + share * (before - after), after, before)
+        return AppendTime(after + share * (before - after), after, before)
 
     def _thin(self, now: float) -> None:
         """Remove samples that are close together for their age, then the oldest if still too many."""

@@ -39,7 +39,7 @@ BOUNDS_SECONDS = 10.0
 OPTIONS: Mapping[str, PlantOption] = {
     "namespace": PlantOption("namespace of the workloads", "Namespace", default="default"),
     "workloads": PlantOption(
-        "Deployments, or statefulset/NAME, in the order of events: parse > score, mail",
+        "Deployments, or statefulset/NAME, in processing order: parse > score, mail",
         "Workloads",
         required=True,
     ),
@@ -317,11 +317,11 @@ def _find_workloads(server: ApiServer, namespace: str) -> FoundPlant:
     workloads = {(part.kind, part.name.rpartition("/")[2]) for part in parts}
     for autoscaler in Autoscalers(server, workloads).read():
         keeps = (
-            f", and keep {autoscaler.minimum} to {autoscaler.maximum} replicas"
+            f", and it keeps {autoscaler.minimum} to {autoscaler.maximum} replicas"
             if autoscaler.kind == "HPA"
             else ""
         )
-        held = f"it would be held while a loop controls the plant{keeps}"
+        held = f"Weir holds it while a loop controls the plant{keeps}"
         said.append(f"{autoscaler.kind} {autoscaler.name} scales {autoscaler.workload}; {held}.")
     names = [part.name for part in parts]
     what = "A Kubernetes namespace."

@@ -45,7 +45,7 @@ def test_a_declaration_that_grows_or_is_too_large_is_refused():
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("[@,@][]" + "|[@,@][]" * 30, "values for each value"),
+        ("[@,@][]" + "|[@,@][]" * 30, "values for each input value"),
         ("[@,@]" + "|[@,@]" * 30 + "|to_string(@)", "to_string"),
         ("join('" + "x" * 300 + "', @)", "join"),
         ("[" * 400, "nested too deeply"),

@@ -42,7 +42,7 @@ class AskedLife:
 
 
 @dataclass(frozen=True)
-class Unheard:
+class MissingTaskEvents:
     """Tasks were started after `since`, which was noticed at `at`; no task event has arrived since."""
 
     since: float
@@ -67,7 +67,7 @@ class EventRequests:
         self._clock, self._monotonic = clock, monotonic
         self._last: dict[str, tuple[float, WorkerPool]] = {}  # worker → (time of the request, its answer)
         self._asked: dict[str, AskedLife] = {}
-        self._unheard: dict[str, Unheard] = {}
+        self._unheard: dict[str, MissingTaskEvents] = {}
         self._doubted: set[str] = set()  # workers that send no events although they were asked to
         self._gaps = listener.gaps
 
@@ -80,7 +80,7 @@ class EventRequests:
             for worker, pool in pools.items():
                 before_at, before = self._last.get(worker, (at, pool))
                 if pool.is_continuation_of(before):
-                    self._notice_silence(worker, Unheard(before_at, at), pool.begun > before.begun)
+                    self._notice_silence(worker, MissingTaskEvents(before_at, at), pool.begun > before.begun)
                 else:
                     self._begin_life(worker, before_at)
                 self._last[worker] = at, pool
@@ -163,7 +163,7 @@ class EventRequests:
         self._unheard.pop(worker, None)
         self._doubted.discard(worker)
 
-    def _notice_silence(self, worker: str, now: Unheard, has_begun: bool) -> None:
+    def _notice_silence(self, worker: str, now: MissingTaskEvents, has_begun: bool) -> None:
         """Notice a worker that starts tasks and sends no events.
 
         has_begun: whether tasks were started between the two answers.

@@ -26,7 +26,7 @@ from workers.plants.foreign.celery_app.transport.redis_layout import (
     SEPARATORS,
     find_binding_separators,
 )
-from workers.plants.foreign.redis_client import Bounded
+from workers.plants.foreign.redis_client import BoundedAnswers
 
 MAX_BYTES = 8 * 2**20
 SECONDS = 2.0
@@ -34,7 +34,7 @@ HEARTBEAT = 8  # the type of an AMQP frame
 WORKERS_EXCHANGE = "celery.pidbox"  # the exchange by which each worker's own queue receives remote control
 
 
-class _BoundedMessages(Bounded):
+class _BoundedMessages(BoundedAnswers):
     """Messages of a subscription arrive without a request, so the limit applies to each message."""
 
     most_bytes = MAX_BYTES
