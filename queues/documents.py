@@ -38,7 +38,7 @@ class _Refused:
         self.why = why
 
 
-class _At(Exception):  # noqa: N818
+class _LocatedError(Exception):  # noqa: N818
     """A rejection that collects its position on its way up."""
 
     def __init__(self, why: str, kind: type[BadInput] = BadInput) -> None:
@@ -115,7 +115,7 @@ def check_value(value: Any, name: str) -> Any:
     """Return the same value if everything in it is accepted. Raises `BadInput` that names the position."""
     try:
         _check(value, 0)
-    except _At as found:
+    except _LocatedError as found:
         raise found.build_refusal(name) from None
     return value
 
@@ -126,12 +126,12 @@ def _check(value: Any, depth: int) -> None:
         _check_text(value)
     elif kind is float:
         if not math.isfinite(value):
-            raise _At("must be a finite number")
+            raise _LocatedError("must be a finite number")
     elif kind is _Refused:
-        raise _At(value.why)
+        raise _LocatedError(value.why)
     elif kind is dict or kind is list:
         if depth >= MAX_DEPTH:
-            raise _At(f"is nested deeper than {MAX_DEPTH} levels", Forbidden)
+            raise _LocatedError(f"is nested deeper than {MAX_DEPTH} levels", Forbidden)
         _check_parts(value, depth)
 
 
@@ -145,7 +145,7 @@ def _check_parts(value: Any, depth: int) -> None:
         else:
             for step, part in enumerate(value):  # noqa: B007  it is named below
                 _check(part, depth + 1)
-    except _At as found:
+    except _LocatedError as found:
         found.steps.append(f"[{step}]" if type(step) is int else f".{_format_key(step)}")
         raise
 
@@ -163,7 +163,7 @@ def _check_text(text: Any) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _At("contains an unpaired surrogate, which is not valid Unicode") from None
+            raise _LocatedError("contains an unpaired surrogate, which is not valid Unicode") from None
 
 
 def _constant(token: str) -> _Refused:
@@ -291,7 +291,7 @@ class _Builder:
         value = event.value
         try:
             _check_text(value)
-        except _At as found:
+        except _LocatedError as found:
             self._refuse(path, event, found.why)
         if not event.implicit[0]:  # in quotes
             return value

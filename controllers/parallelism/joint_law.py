@@ -43,7 +43,7 @@ from controllers.parallelism.measured_paths import (
 )
 from controllers.parallelism.measured_topology import MAX_TASKS
 from controllers.parallelism.needs import (
-    Known,
+    PlannedOperator,
     TaskNeeds,
     build_demand,
     build_lateness,
@@ -293,7 +293,7 @@ LAW: Law = JointParallelism()
 
 
 def _plan_tasks(
-    parameters: Values, observation: Values, known: Sequence[Known]
+    parameters: Values, observation: Values, known: Sequence[PlannedOperator]
 ) -> tuple[ParallelismPlan, TaskNeeds]:
     of, cost = build_demand(parameters, observation, known), build_lateness(parameters, known)
     needs = TaskNeeds.compute(parameters, observation, known, of)
@@ -440,7 +440,7 @@ def _share_of_gain(expected: Mapping[str, float], row: Mapping[str, Any]) -> flo
 
 def _estimate_operator(
     parameters: Values, observation: Values, name: str, memory: Mapping[str, Any]
-) -> Known:
+) -> PlannedOperator:
     row = observation["operators"][name]
     points = dict(zip(map(int, memory["tasks"]), memory["service_seconds"], strict=True))
     curve = ScalingCurve.fit(points, int(row["tasks"]))
@@ -451,7 +451,9 @@ def _estimate_operator(
     if memory["seen_per_second"] is None and row["backlog_events"] > 0:
         share = 1.0  # unknown, and the waiting events came from somewhere
     had = max(int(row["tasks"]), int(memory["blocked_tasks"] or 0))
-    return Known(name, row, curve, share, had if is_blocked and hand is None else None, fewest, most)
+    return PlannedOperator(
+        name, row, curve, share, had if is_blocked and hand is None else None, fewest, most
+    )
 
 
 def _share(seen: Sequence[float] | None) -> float:
@@ -461,7 +463,7 @@ def _share(seen: Sequence[float] | None) -> float:
     return min(share, MAX_SHARE) if share >= MIN_SHARE else 0.0
 
 
-def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks: Ints) -> None:
+def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[PlannedOperator], tasks: Ints) -> None:
     """Record what more tasks should bring, to compare it with the result."""
     for each, count in zip(known, tasks.tolist(), strict=True):
         before, after = (each.curve.compute_capacity_per_second(n) for n in (each.row["tasks"], count))
@@ -474,7 +476,7 @@ def _expect(memory: Mapping[str, dict[str, Json]], known: Sequence[Known], tasks
 def _build_decision(
     parameters: Values,
     observation: Values,
-    known: Sequence[Known],
+    known: Sequence[PlannedOperator],
     needs: TaskNeeds,
     plan: ParallelismPlan,
     verdicts: Mapping[str, float],
@@ -527,7 +529,7 @@ def _build_expectation(
     return Expectation("tasks", "up" if change > 0 else "down", float(abs(change)), within)
 
 
-def _explain_maximum(parameters: Values, known: Sequence[Known], needs: TaskNeeds) -> str | None:
+def _explain_maximum(parameters: Values, known: Sequence[PlannedOperator], needs: TaskNeeds) -> str | None:
     if any(name not in parameters["tasks_of"] for name in needs.short):
         return "maximum"
     most = (compute_task_range(parameters, row.row)[1] for row in known)

@@ -31,7 +31,7 @@ DEVIATIONS, CHANCES = np.polynomial.hermite_e.hermegauss(5)
 
 
 @dataclass(frozen=True)
-class Known:
+class PlannedOperator:
     """An operator as the plan sees it."""
 
     name: str
@@ -63,7 +63,7 @@ def forecast(observation: Values) -> tuple[list[float], list[float]]:
     )
 
 
-def build_demand(parameters: Values, observation: Values, known: Sequence[Known]) -> Demand:
+def build_demand(parameters: Values, observation: Values, known: Sequence[PlannedOperator]) -> Demand:
     """Return the load that may be offered.
 
     A rate is never below 0 and errs by a factor rather than a sum, so its distribution is log-normal; that of
@@ -82,7 +82,7 @@ def build_demand(parameters: Values, observation: Values, known: Sequence[Known]
 
 
 def _estimate_retries_per_second(
-    parameters: Values, observation: Values, known: Sequence[Known], backlog_events: float
+    parameters: Values, observation: Values, known: Sequence[PlannedOperator], backlog_events: float
 ) -> float:
     """Return the failed events that return: as measured, or everything waiting beyond the deadline, once per
     deadline.
@@ -95,7 +95,7 @@ def _estimate_retries_per_second(
     return max(0.0, backlog_events / deadline - compute_capacity_per_second(known, tasks))
 
 
-def compute_largest_backlog(paths: Sequence[Sequence[str]], known: Sequence[Known]) -> float:
+def compute_largest_backlog(paths: Sequence[Sequence[str]], known: Sequence[PlannedOperator]) -> float:
     """Return the largest backlog in events of the source; backlogs further down come out of it."""
     waiting = {
         operator.name: operator.row["backlog_events"] / operator.share if operator.share else 0.0
@@ -104,7 +104,7 @@ def compute_largest_backlog(paths: Sequence[Sequence[str]], known: Sequence[Know
     return max(waiting[name] for path in paths for name in path)
 
 
-def build_lateness(parameters: Values, known: Sequence[Known]) -> Lateness:
+def build_lateness(parameters: Values, known: Sequence[PlannedOperator]) -> Lateness:
     """Return what an event costs; its work is that with the current tasks."""
     work = math.fsum(
         operator.share * operator.curve.compute_service_seconds(operator.row["tasks"]) for operator in known
@@ -131,7 +131,7 @@ class TaskNeeds:
 
     @classmethod
     def compute(
-        cls, parameters: Values, observation: Values, known: Sequence[Known], of: Demand
+        cls, parameters: Values, observation: Values, known: Sequence[PlannedOperator], of: Demand
     ) -> "TaskNeeds":
         rates = compute_window_means(parameters, of)
         target = parameters["target_utilisation"]
@@ -170,7 +170,7 @@ def compute_window_means(parameters: Values, of: Demand) -> list[float]:
     return [float(expected[at : at + step].mean()) for at in range(0, expected.size, step)]
 
 
-def _build_task_levels(known: Sequence[Known], of: Demand, limits: Floats) -> Ints:
+def _build_task_levels(known: Sequence[PlannedOperator], of: Demand, limits: Floats) -> Ints:
     """Return tasks for capacities from the minimum of the forecast to everything that may come with the
     backlog.
     """
@@ -183,7 +183,7 @@ def _build_task_levels(known: Sequence[Known], of: Demand, limits: Floats) -> In
     return np.unique(np.asarray(rows, dtype=np.int64), axis=0)
 
 
-def compute_capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
+def compute_capacity_per_second(known: Sequence[PlannedOperator], tasks: Ints) -> float:
     """Return what all operators pass of the source's events, in events/s."""
     passes = [
         BUSY * each.curve.compute_capacity_per_second(count) / each.share
@@ -193,13 +193,17 @@ def compute_capacity_per_second(known: Sequence[Known], tasks: Ints) -> float:
     return max(1e-9, min([UNLIMITED, *passes]))
 
 
-def _compute_tasks(known: Sequence[Known], source: float, utilisation: float) -> Floats:
+def _compute_tasks(known: Sequence[PlannedOperator], source: float, utilisation: float) -> Floats:
     wanted = [operator.curve.compute_fewest_tasks(source * operator.share, utilisation) for operator in known]
     return np.clip(wanted, [operator.minimum for operator in known], [operator.maximum for operator in known])
 
 
 def _keep_within_bound(
-    parameters: Values, paths: Sequence[Sequence[str]], known: Sequence[Known], source: float, target: float
+    parameters: Values,
+    paths: Sequence[Sequence[str]],
+    known: Sequence[PlannedOperator],
+    source: float,
+    target: float,
 ) -> Floats:
     """Return the tasks for the target, and as many more as keep the paths' bound, if any number does."""
     least = _compute_tasks(known, source, target)
@@ -217,7 +221,7 @@ def _keep_within_bound(
     return np.asarray([max(tasks[each.name], int(count)) for each, count in zip(known, least, strict=True)])
 
 
-def _build_operator(each: Known, source: float, least: int) -> QueueingOperator:
+def _build_operator(each: PlannedOperator, source: float, least: int) -> QueueingOperator:
     service = each.curve.compute_service_seconds(least)
     load = source * each.share * service
     weight = load * service * each.row["variability"]
@@ -225,7 +229,9 @@ def _build_operator(each: Known, source: float, least: int) -> QueueingOperator:
     return QueueingOperator(each.name, int(each.row["tasks"]), weight, load, latency, least, each.maximum)
 
 
-def estimate_slowest_path_seconds(observation: Values, known: Sequence[Known], tasks: Ints) -> float | None:
+def estimate_slowest_path_seconds(
+    observation: Values, known: Sequence[PlannedOperator], tasks: Ints
+) -> float | None:
     """Return the expected latency on the slowest path with these tasks and the current load.
 
     Return None if an operator can't keep up.

@@ -111,7 +111,7 @@ def _check_move(move: Move, topology: Topology, offline: set[str], where: str) -
     _find_named(topology.get_node, move.source, f"{where}.from")
     target: NodeSpec = _find_named(topology.get_node, move.target, f"{where}.to")
     if move.source == move.target:
-        raise BadInput(f"{where}.to", "must be a different node from `from`.")
+        raise BadInput(f"{where}.to", "must not be the same node as `from`.")
     if (why := explain_closed(target, offline)) is not None:
         raise BadInput(f"{where}.to", f"{move.target} {why}; move the points to another node.")
     most = held.get(move.source, 0)

@@ -102,7 +102,7 @@ def void_due(now: datetime) -> int:
     """
     gone = 0
     for row in Plan.objects.filter(state=Plan.State.PROPOSED):
-        why = "It was not approved in time." if row.expires_at <= now else explain_drift(row)
+        why = "The plan was not approved in time." if row.expires_at <= now else explain_drift(row)
         if why is not None:
             with transaction.atomic():
                 fresh = Plan.objects.select_for_update().filter(pk=row.pk, state=Plan.State.PROPOSED).first()
@@ -117,7 +117,7 @@ def explain_drift(plan: Plan) -> str | None:
     topology = projection.read_database()
     for queue, points in plan.base.items():
         if queue not in topology.queues or topology.queues[queue].live_points != points:
-            return f"The points of queue {queue} have changed since it was proposed."
+            return f"The points of queue {queue} have changed since the plan was proposed."
     if plan.empties and (others := set(topology.list_queues_with_points_on(plan.empties)) - plan.base.keys()):
         return f"Queue {min(others)} now has points on {plan.empties} that the plan does not move."
     closed = {

@@ -119,7 +119,7 @@ def check_measurement(snapshot: Snapshot, now_seconds: float) -> ObservationQual
     """
     at_seconds = snapshot.at
     if at_seconds is None or not snapshot.nodes:
-        return ObservationQuality(None, "no node is known yet")
+        return ObservationQuality(None, "no nodes have been observed yet")
     age = abs(now_seconds - at_seconds)
     if (running := [plan for plan in snapshot.plans if plan.state in BEING_EXECUTED]) != []:
         return ObservationQuality(age, f"plan {running[0].id} is being executed")

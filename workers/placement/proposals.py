@@ -31,7 +31,7 @@ GOALS = {"below-busy": Plan.Kind.REBALANCE, "band": Plan.Kind.BAND}
 
 
 def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetime, reason: str = "") -> Plan:
-    """Propose a plan for a goal of the rebalancing law: "below-busy", or "band" ("balance now").
+    """Propose a plan for a goal of the rebalancing law: "below-busy", or "band" ("Balance all nodes").
 
     Raises `BadInput` for another goal, on measurements that can't be used, and if there is nothing to move.
     """

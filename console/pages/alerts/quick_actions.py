@@ -65,7 +65,7 @@ def _iterate_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) 
         part = "consumption" if alert.condition == "dead_letters" else "intake"
         yield from _pause(labels["queue"], part, snapshot)
     elif alert.condition == "node_toobusy" and labels.get("node") in snapshot.nodes:
-        yield QuickAction("Rebalance now", reverse("rebalance"), "goal", "below-busy", "plan.propose")
+        yield QuickAction("Relieve busy nodes", reverse("rebalance"), "goal", "below-busy", "plan.propose")
 
 
 def _pause(queue: str, part: str, snapshot: Snapshot) -> Iterator[QuickAction]:

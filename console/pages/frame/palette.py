@@ -186,7 +186,7 @@ def _iterate_possible_actions(
     tasks: Sequence[str],
 ) -> Iterator[Possible]:
     yield from ((*plant_entry, ()) for plant_entry in _list_plant_entries())
-    yield "plan.propose", "Balance now", reverse("queues"), "rebalance points", None
+    yield "plan.propose", "Balance all nodes", reverse("queues"), "rebalance points", None
     for name in queues:
         url = reverse("queue", args=[name])
         waiting, definition = (reverse(page, args=[name]) for page in ("queue-waiting", "queue-definition"))

@@ -101,13 +101,13 @@ def render_exposition(snapshot: Snapshot | None, beside: Iterable[Metric] = ()) 
     """
     registry = CollectorRegistry()
     present = GaugeMetricFamily("weir_snapshot_present", "1 if there is a snapshot", snapshot is not None)
-    registry.register(_Given([present, *beside]))
+    registry.register(_OutputSample([present, *beside]))
     if snapshot is not None:
         registry.register(SnapshotCollector(snapshot))
     return generate_latest(registry)
 
 
-class _Given:
+class _OutputSample:
     def __init__(self, families: list[Metric]) -> None:
         self.families = families
 

@@ -32,7 +32,7 @@ def make(path: Path, data: Path, control: redis.Redis, connect: Connect, rest: R
     """
     if not database.is_complete():
         raise BadInput(
-            "FILE", "can't be created: the database has an older version; run manage.py migrate first."
+            "FILE", "can't be created: the database schema is out of date; run manage.py migrate first."
         )
     modified: dict[str, float] = {}
     manifest: dict[str, Any] = {

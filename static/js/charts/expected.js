@@ -32,8 +32,8 @@ export function marked(changes, { axis, factor, highest, width }, colours, layou
   });
   if (!shown.length) return [];
   return [{
-    x: shown.map(({ at }) => new Date(at * 1000)), y: shown.map(() => 0), type: "scatter", mode: "markers", name: "level changes", yaxis: axis, cliponaxis: false,
-    marker: { symbol: "diamond-open", size: 7, color: colours.muted }, customdata: shown.map((change) => `${plain(change.label)}: new level, ${words(change)}`),
+    x: shown.map(({ at }) => new Date(at * 1000)), y: shown.map(() => 0), type: "scatter", mode: "markers", name: "rate changes", yaxis: axis, cliponaxis: false,
+    marker: { symbol: "diamond-open", size: 7, color: colours.muted }, customdata: shown.map((change) => `${plain(change.label)}: rate changed, ${words(change)}`),
     hovertemplate: "%{customdata}<extra></extra>",
   }];
 }

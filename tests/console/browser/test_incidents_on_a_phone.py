@@ -144,7 +144,7 @@ def test_a_lost_node_is_acknowledged(phone):
 
 def test_a_node_that_is_too_busy_is_relieved_by_an_approved_plan(phone):
     on = phone("node-too-busy")
-    on.press("Rebalance now")
+    on.press("Relieve busy nodes")
     approve = on.page.get_by_role("button", name=re.compile("^Approve plan"))
     expect(approve).to_be_visible()
     reason = on.page.get_by_label("Reason").first

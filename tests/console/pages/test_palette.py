@@ -74,7 +74,7 @@ def test_who_is_limited_to_some_queues_is_offered_what_is_about_them():
     ada = Actor("ada", "operator", queues=frozenset({"orders"}))
     offered = {each.label for each in palette.list_entries(ada, SNAPSHOT) if each.kind == "action"}
     assert {"Pause queue orders", "Hold loop worker rate orders n1", "Silence alerts"} <= offered
-    refused = {"Pause queue returns", "Hold loop rebalancing", "Balance now", "Change an alert rule"}
+    refused = {"Pause queue returns", "Hold loop rebalancing", "Balance all nodes", "Change an alert rule"}
     refused |= {"Drain or cordon node n1", "Drain worker host jobs@here"}
     assert not refused & offered
     everything = palette.list_entries(Actor("ada", "operator"), SNAPSHOT)

@@ -177,7 +177,8 @@ def test_another_hash_a_second_approval_and_drift_are_refused_with_the_reason(op
     execution.advance(first, plant.control, plant.now)
     drifted = fetch(operator, f"/plans/{second.pk}/approve", {"hash": second.hash, **REASON})
     assert (
-        "The points of queue alert have changed since it was proposed." in drifted.json()["errors"]["plan"][0]
+        "The points of queue alert have changed since the plan was proposed."
+        in drifted.json()["errors"]["plan"][0]
     )
     assert [row for row in audited() if row[1] == "plan.approve"] == [
         ("operator", "plan.approve", f"plan {first.pk}")
@@ -311,7 +312,7 @@ def test_a_viewer_sees_a_plan_and_no_way_to_steer(browsers, plant, calm):
     by_hand(browsers["operator"])
     page = browsers["viewer"].get(f"/plans/{Plan.objects.get().pk}/").content.decode()
     assert "Change points of alert" in page and "operator role" in page
-    assert "Approve plan" not in page and "Balance now" not in page
+    assert "Approve plan" not in page and "Balance all nodes" not in page
 
 
 def test_the_rail_counts_what_waits_for_approval(operator, plant, calm):

@@ -93,7 +93,7 @@ def test_the_end_that_is_named_is_the_one_after_its_last_beginning():
         build_notification(facts(), BOTH, {}, rows[:count]).notices[0] for count in (2, 3, 4)
     )
     assert ended.words.endswith("Notified of the resolution at 03:01:00 UTC.")
-    assert back.words == "Notified, 2 times, first at 03:00:04 UTC."
+    assert back.words == "Notified 2 times, first at 03:00:04 UTC."
     assert ended_again.words.endswith("Notified of the resolution at 03:02:00 UTC.")
 
 
@@ -176,8 +176,8 @@ def test_an_alert_that_ended_first_says_so():
     ended = facts(resolved_at=AT + timedelta(seconds=1))
     found = build_notification(ended, BOTH, {}, [owed(state="dropped")])
     assert found.reasons == [
-        "desk: The alert ended before the message was sent.",
-        "chief: The alert ended before the step was due (10 min).",
+        "desk: The alert was resolved before the message was sent.",
+        "chief: The alert was resolved before the step was due (10 min).",
     ]
 
 

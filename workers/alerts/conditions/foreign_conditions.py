@@ -89,7 +89,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missed",
-        "Time since workers of an attached plant stopped responding without going offline.",
+        "Time since workers of an attached plant stopped responding without reporting a shutdown.",
         "s",
         "plant",
         _read_missed_workers,

@@ -133,7 +133,7 @@ def _workers_saturated(evidence: Evidence, window_seconds: float) -> Iterator[Re
 def _pool_refuses(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
     for name, host in evidence.plant.hosts.items():
         error = host.trouble
-        wrong = f"Pool of {name}: its size differs from the requested one: {error}."
+        wrong = f"Pool of {name}: its size differs from the requested size: {error}."
         said = wrong if error else f"Pool of {name}: its size is as requested."
         yield Reading({"host": name}, 1.0 if error else 0.0, said)
 
@@ -322,7 +322,7 @@ CONDITIONS = (
     ),
     Condition(
         "workers_missing",
-        "Number of worker slots of role jobs, if a queue needs them.",
+        "Number of worker slots on hosts with the role jobs, if a queue needs them.",
         "slots",
         "",
         _read_missing_workers,
@@ -349,7 +349,7 @@ CONDITIONS = (
     ),
     Condition(
         "pipeline_down",
-        "Time for which the pipeline has not reported, if a queue needs it, or has failed.",
+        "Time for which the pipeline has failed or not reported, if a queue needs it.",
         "s",
         "pipeline",
         _read_pipeline_downtime,

@@ -139,7 +139,7 @@ def _find_notified_time(own: Sequence[DeliveryFacts], now: datetime) -> NoticeWo
     sent = [delivery for delivery in own if delivery.message == "sent" and delivery.sent_at is not None]
     if not sent:
         return None
-    again = f", {len(sent)} times, first" if len(sent) > 1 else ""
+    again = f" {len(sent)} times, first" if len(sent) > 1 else ""
     return "notified", f"Notified{again} at {_clock(sent[0].sent_at, now)}.", sent[0].sent_at
 
 
@@ -159,7 +159,7 @@ def _find_undelivered_notice(own: Sequence[DeliveryFacts], alert: AlertFacts) ->
     # A delivery that was dropped before the alert came back says nothing about now: its step may still become
     # due.
     if own and alert.resolved_at is not None:
-        return "never", "The alert ended before the message was sent.", None
+        return "never", "The alert was resolved before the message was sent.", None
     return None
 
 
@@ -186,7 +186,7 @@ def _explain_missing_notification(
         return "never", "When the step was due, the receiver was disabled or not in the rule.", None
     if alert.resolved_at is not None:
         delay = alert.steps[at]["after_minutes"]
-        return "never", f"The alert ended before the step was due ({delay:g} min).", None
+        return "never", f"The alert was resolved before the step was due ({delay:g} min).", None
     if alert.suppression is not None:
         return "not yet", "The delay starts when the alert notifies again.", None
     if alert.counted_from is None:

@@ -99,11 +99,13 @@ def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabl
     """
     named = [schedule for schedule in list_fallback_schedules(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))
-    by = f"it is the fallback of {', '.join(sorted(used)[:5])}. Choose another fallback there first."
+    by = (
+        f"the receiver is the fallback of {', '.join(sorted(used)[:5])}. Choose another fallback there first."
+    )
     if used and channel == Receiver.Channel.SCHEDULE:
-        raise BadInput("channel", f"can't become a schedule: {by}")
+        raise BadInput("channel", f"can't be {channel}: {by}")
     if used and not enabled:
-        raise BadInput("enabled", f"can't be turned off: {by}")
+        raise BadInput("enabled", f"must be true: {by}")
     otherwise = settings.get("otherwise")
     if channel != Receiver.Channel.SCHEDULE or not enabled:
         return

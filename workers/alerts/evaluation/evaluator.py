@@ -167,7 +167,7 @@ def _move(this: AlertCheck, alert: Alert, signal: automaton.Signal, terms: autom
     if before.state == automaton.PENDING and after.state == automaton.FIRING:
         alert = _fire_alert(this, alert)
     elif before.state == automaton.ACKNOWLEDGED and after.state == automaton.FIRING:
-        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgement expired, and the condition is still true.")
+        this.note(alert, Kind.FIRED_AGAIN, "The acknowledgment expired, and the condition is still true.")
     elif before.snoozed_until is not None and after.snoozed_until is None and after.state == automaton.FIRING:
         this.note(alert, Kind.SNOOZE_ENDED)
     elif after.state == automaton.RESOLVED:

@@ -146,12 +146,12 @@ def read_recorded_impact(alert: Alert) -> str:
 
 GENERAL = {
     "workers_missing": f"Events of the jobs queues wait and are not processed. {SAFE}",
-    "workers_saturated": "Started workers wait for a slot; queues of low priority wait longest.",
+    "workers_saturated": "Started workers wait for a slot; low-priority queues wait longest.",
     "pool_refuses": "The pool keeps its current processes, and the loop uses their number as its limit.",
     "pipeline_down": f"Events of the pipeline's queues wait; no complex events are detected. {SAFE}",
     "pipeline_stalled": f"Events of the application's queues wait; no complex events are detected. {SAFE}",
     "pipeline_lag": "Complex events are detected late, by the lag of the watermark.",
-    "order_unreached": "The plant's loops hold, and its operators keep their current tasks.",
+    "order_unreached": "The plant's loops take no action, and its operators keep their current tasks.",
     "shedding": "Shed events are lost. They are counted by type and pattern.",
     "observer_silent": "Pages show an outdated state of the plant. Loops take no action on old measurements.",
     "loops_stopped": f"No loop starts workers or moves points. Events wait. {SAFE}",
@@ -169,7 +169,7 @@ GENERAL = {
     "budget_burn_fast": "At this rate, the error budget is used up long before its window ends.",
     "budget_burn_medium": "At this rate, the error budget is used up long before its window ends.",
     "budget_burn_slow": "At this rate, the error budget is used up before its window ends.",
-    "budget_spent": "The target was missed. Loops no longer shed or throttle on this budget.",
+    "budget_spent": "The target was missed. Loops no longer use this budget to shed or throttle.",
     "rate_unexpected": "Loops adapt to the rate, but limits and plans assume the usual rate.",
     "producer_silent": "The producer has no events, or its events do not reach the plant.",
     "throttled": "HTTP producers have to wait. They keep their events, so no events are lost.",
@@ -185,7 +185,7 @@ GENERAL = {
 }
 FIRST_STEPS = {
     "node_lost": "Check the node's host, server, and agent.",
-    "node_toobusy": "Find the queue that loads the node. Move points away, or drain the node.",
+    "node_toobusy": "Find the queue that overloads the node. Move points away, or drain the node.",
     "node_memory": "Check which events wait on the node. Move points away before the memory is full.",
     "queue_wait": "Check whether workers run and their services respond. Then raise the loop's limit.",
     "queue_latency": "Find the slow node, and check how long the handler takes per event.",
@@ -196,7 +196,7 @@ FIRST_STEPS = {
     ),
     "workers_missing": "Start a worker host of role jobs, or return a drained host to service.",
     "pool_refuses": "Check the host's memory and process limit. Lower the loop's maximum.",
-    "pipeline_down": "Read the pipeline's log. It resumes from its checkpoint when it starts.",
+    "pipeline_down": "Read the pipeline's log. The pipeline resumes from its checkpoint when it starts.",
     "pipeline_stalled": "The alert names the stall reason. A stuck part is restarted automatically.",
     "pipeline_lag": "Check whether batches take longer than their interval.",
     "order_unreached": "Find the other controller, or why the plant rejects changes. Then resume the loops.",
@@ -208,7 +208,7 @@ FIRST_STEPS = {
     "loop_saturated": "Check whether the limit is still right. An override raises it temporarily.",
     "loop_oscillation": "Put the loop on hold. Then widen its slew or its window.",
     "loop_ineffective": "Find the real limit of the target: the node, the handler, or the worker slots.",
-    "loop_harmful": "Put the loop on hold, and read the decision.",
+    "loop_harmful": "Put the loop on hold, and check its recent decisions.",
     "loop_stale": "Check whether the node and its agent report.",
     "delivery_failing": "Test the receiver, and read its last error.",
     "budget_burn_fast": (
@@ -234,7 +234,7 @@ FIRST_STEPS = {
     "loop_held": "Set the mode to auto when the reason no longer applies.",
     "override_ending": "Extend the override if its reason still applies.",
     "workers_saturated": "Check whether queues fall behind. If not, no action is needed.",
-    "audit_altered": "Run manage.py audit verify on the host: it names the entries.",
+    "audit_altered": "Run manage.py audit verify on the host to list the altered entries.",
     "audit_unchecked": "Check whether the alerter runs and the database responds.",
 }
 POINTS_MOVE = "The loops move its points to other nodes after 10 s."

@@ -71,7 +71,7 @@ FIRST_RULES: dict[str, dict[str, Any]] = {
         "observer_silent", "The plant is not observed", 10, 5, keep_seconds=5, severity="critical"
     ),
     "loops-stopped": _build_rule(
-        "loops_stopped", "No loop has ticked", 20, 10, keep_seconds=10, severity="critical"
+        "loops_stopped", "Control loops are not running", 20, 10, keep_seconds=10, severity="critical"
     ),
     "host-overloaded": _build_rule(
         "host_overloaded",

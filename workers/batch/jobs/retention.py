@@ -90,7 +90,7 @@ PARAMETERS = (
 def keep(since: datetime, until: datetime, reason: str, queue: str = "", owner: Any = None) -> Keep:
     """Keep a time range. Raises BadInput when it has no reason or ends before it starts."""
     if not reason.strip():
-        raise BadInput("reason", "is required: name the incident that refers to the time range.")
+        raise BadInput("reason", "is required, such as the incident for which you keep the time range.")
     if until < since:
         raise BadInput("until", "must not be before since.")
     return Keep.objects.create(since=since, until=until, reason=reason.strip(), queue=queue, owner=owner)

@@ -62,5 +62,5 @@ def check_distinct_names(names: list[str], where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise BadInput(where, f"{name!r} is given twice")
+            raise BadInput(where, f"{name!r} is used twice; names must be unique")
         seen.add(name)

@@ -160,7 +160,10 @@ def parse_expression(text: object, field: str) -> Expression:
         raise Forbidden(field, f"has {items} symbols, counting repetitions; the maximum is {MAX_ITEMS}")
     first = list_options(expression.root)[0].what
     if isinstance(first, Ending):
-        raise BadInput(field, "can never match: it prefers no events; remove the ? of its quantifier")
+        raise BadInput(
+            field,
+            "can never match: its reluctant quantifier matches zero events; remove the ? of the quantifier",
+        )
     if not any(iterate_symbols(expression.root)):
         raise BadInput(field, "can never match: {- -} excludes all its events")
     used = len(set(iterate_symbol_names(expression.root)))

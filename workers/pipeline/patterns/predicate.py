@@ -136,7 +136,7 @@ def parse(text: str, field: str) -> Predicate:
     """Parse an expression. Raises `BadInput` that names `field` if it is not in the language above."""
     python, tree, columns, previous = _read(text, field, "value > 80")
     if not _is_condition(tree):
-        raise BadInput(field, f"must be a condition, such as value > 80; {text[:_SHOWN]!r} is not")
+        raise BadInput(field, f"must be a condition such as value > 80, not {text[:_SHOWN]!r}")
     parsed = Predicate(python, frozenset(columns), frozenset(previous), tree)
     if not can_hold(tree) or (not columns and not previous and not _is_true(parsed, field)):
         raise BadInput(field, f"{text[:_SHOWN]!r} is never true: no event could match")
@@ -152,7 +152,7 @@ def parse_quantity(text: str, field: str) -> Quantity:
     if previous:
         raise BadInput(field, "must not use prev(): each row is calculated separately")
     if not _is_number(tree):
-        raise BadInput(field, f"must be a number or a calculation; {text[:_SHOWN]!r} is neither")
+        raise BadInput(field, f"must be a number or a calculation, not {text[:_SHOWN]!r}")
     return Quantity(python, frozenset(columns), tree)
 
 
@@ -276,7 +276,7 @@ def _list_checked_parts(node: ast.expr, field: str) -> list[ast.expr]:
         case ast.Constant(value=int() | float() as number) if not abs(number) < _LARGEST:
             raise BadInput(field, f"must not contain a number that is infinite or larger than {_LARGEST:.0e}")
         case ast.Constant(value=str() as text) if not _is_whole_text(text):
-            raise BadInput(field, "must not contain half of a surrogate pair, which is not a character")
+            raise BadInput(field, "must not contain an unpaired surrogate, which is not valid Unicode")
         case ast.Name() | ast.Constant(value=bool() | int() | float() | str()):
             return []
         case ast.BoolOp(values=values):

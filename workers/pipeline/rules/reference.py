@@ -111,7 +111,9 @@ def read_reference(path: Path, by: str, columns: tuple[str, ...], field: str) ->
     for line, row in _read_rows(path, (by, *columns), field):
         key = row[by]
         if not key or key in keyed:
-            raise BadInput(field, f"{path.name} line {line}: {by} is {'given twice' if key else 'empty'}")
+            raise BadInput(
+                field, f"{path.name} line {line}: {by} {'repeats an earlier value' if key else 'is empty'}"
+            )
         keyed[key] = tuple(row[name] for name in columns)
     if by != "subnet":
         return Reference(columns, keyed)

@@ -77,7 +77,7 @@ def test_a_plan_is_approved_and_stopped_beside_the_list(open_page, observer):
 def test_what_the_law_has_nothing_to_say_to_is_said_under_the_title(open_page, observer):
     page = open_page("/nodes/")
     live(page, observer)
-    page.get_by_role("button", name="Rebalance now").click()
+    page.get_by_role("button", name="Relieve busy nodes").click()
     expect(page.locator("#said")).to_be_visible()
     expect(page.locator("#said")).not_to_have_text("")
     expect(page).to_have_url(re.compile("/nodes/$"))

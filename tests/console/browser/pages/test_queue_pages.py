@@ -88,5 +88,5 @@ def test_a_rate_that_went_to_another_level_has_a_line_on_its_chart(open_page, ob
         """() => [...document.querySelectorAll("figure.chart .js-plotly-plot")].some(({ layout, data }) =>
           layout.shapes.some(({ line }) => line.dash === "dot")
           && layout.annotations.some(({ text }) => text === "41.3 → 12.5")
-          && data.some(({ customdata }) => customdata?.[0]?.endsWith("new level, 41.3 → 12.5")))"""
+          && data.some(({ customdata }) => customdata?.[0]?.endsWith("rate changed, 41.3 → 12.5")))"""
     )

@@ -41,7 +41,7 @@ def test_an_alert_offers_what_can_be_done_at_once_and_does_it(browsers, alert, s
         ("dead_letters", {"queue": "alert"}, ["Pause consumption for 30 min"]),
         ("queue_wait", {"queue": "gone"}, []),
         ("override_ending", {"override": "7", "loop": "rebalancing"}, ["End override"]),
-        ("node_toobusy", {"node": "n1"}, ["Rebalance now"]),
+        ("node_toobusy", {"node": "n1"}, ["Relieve busy nodes"]),
         ("node_memory", {"node": "n1"}, []),
         ("node_lost", {"node": "n1"}, []),
     ],

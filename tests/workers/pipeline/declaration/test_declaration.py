@@ -164,7 +164,7 @@ def test_a_file_that_is_no_declaration_is_refused(text, tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("subnet,host\n10.0.0.0/8,a\n10.0.0.0/8,b\n", "given twice"),
+        ("subnet,host\n10.0.0.0/8,a\n10.0.0.0/8,b\n", "repeats an earlier value"),
         ("subnet,host\n10.0.0.1/8,a\n", "host bits"),
         ("subnet\n10.0.0.0/8\n", "no column 'host'"),
         ("subnet,host\n10.0.0.0/8\n", "line 2"),

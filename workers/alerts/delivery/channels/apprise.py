@@ -99,5 +99,5 @@ def read_address(receiver: Receiver, environment: Mapping[str, str] = variables.
         raise Failed(f"{error.field} {error.message} Change the receiver.") from None
     address = read_secret_variable(name, environment)
     if not address:
-        raise Failed(f"{name} is not set in the alerter's environment; set it to an apprise address.")
+        raise Failed(f"{name} is not set in the alerter's environment; set it to an Apprise address.")
     return address

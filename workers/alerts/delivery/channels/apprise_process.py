@@ -191,7 +191,7 @@ class _GuardedAttempt:
         if self._is_taken(service) and not guard.refusals:
             return ""
         why = "; ".join(dict.fromkeys(guard.refusals or guard.unread or said.lines)) or "no reason given"
-        some = f" {NOT_ALL.removesuffix(': ').lower()}" if said.sent else ""
+        some = " did not deliver to all targets of the address" if said.sent else ""
         text = remove_secrets(f"{service.service_name}{some}: {why}", self._order["address"].strip())
         return text[:MAX_ERROR]
 

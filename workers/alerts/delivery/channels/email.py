@@ -44,7 +44,9 @@ def send(message: Message, now_seconds: float) -> str:
             server.send_messages([mail])
             return _list_refused_addresses(getattr(server.connection, "refused", {}))
     except smtplib.SMTPRecipientsRefused as error:
-        raise Failed(f"The mail server rejected every address: {error.recipients}") from None
+        raise Failed(
+            f"The mail server rejected every address: {_format_refused(error.recipients)}."
+        ) from None
     except (smtplib.SMTPException, OSError) as error:
         raise Failed(
             f"The mail server {settings.EMAIL_HOST} did not accept the message: {describe_connection_error(error)}."
@@ -54,8 +56,14 @@ def send(message: Message, now_seconds: float) -> str:
 def _list_refused_addresses(refused: Refused) -> str:
     if not refused:
         return ""
-    said = [f"{each} ({code} {why.decode(errors='replace')})" for each, (code, why) in refused.items()]
-    return f"The mail server rejected {', '.join(said)} and accepted the other addresses."
+    return f"The mail server rejected {_format_refused(refused)} and accepted the other addresses."
+
+
+def _format_refused(refused: Refused) -> str:
+    """Return the addresses, each with the server's status code and reason."""
+    return ", ".join(
+        f"{address} ({code} {why.decode(errors='replace')})" for address, (code, why) in refused.items()
+    )
 
 
 class _Notes:

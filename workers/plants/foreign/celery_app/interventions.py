@@ -159,14 +159,14 @@ class AppInterventions:
         if not left_out:
             return asked, {}
         said = (
-            f"Not sent to workers that responded late: {_format_some(left_out)}; it is sent"
-            " when they respond."
+            f"The command was not sent to workers that responded late: {_format_some(left_out)};"
+            " Weir sends it when they respond."
         )
         return asked, {left_out[0]: PlantUnavailable(said)}
 
     def _unknown(self, kind: str, subject: str, pools: Mapping[str, WorkerPool]) -> str:
         if kind == LIMIT:
-            return f"must be the name of a task that workers know, not {subject!r}."
+            return f"must be the name of a task that workers have registered, not {subject!r}."
         known = _format_some(queue for pool in pools.values() for queue in pool.queues)
         return f"must be a queue that workers consume ({known}), not {subject!r}."
 
