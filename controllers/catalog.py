@@ -60,8 +60,9 @@ def list_ranked_laws() -> tuple[str, ...]:
 
 
 def read_parameters(of: Law, document: Any, where: str = "parameters") -> dict[str, Any]:
-    """Read all parameters of a law, given or by default, and check them one by one and together. Raise
-    `BadInput`.
+    """Read all parameters of a law, given or by default, and check them one by one and together.
+
+    Raise `BadInput`.
     """
     parameters = read_values(of.parameters, document, where)
     of.check(parameters)
@@ -90,8 +91,9 @@ def read_state(of: Law, parameters: Mapping[str, Any], document: Any, where: str
 
 
 def get_parameter(of: Law, name: str) -> Parameter:
-    """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator. Raise
-    `BadInput`.
+    """Return the declaration of `name`: a parameter of the law, `guard.NAME`, or the actuator.
+
+    Raise `BadInput`.
     """
     known = {parameter_.name: parameter_ for parameter_ in of.parameters}
     known |= {f"guard.{setting.name}": setting for setting in guard.list_guard_settings(of)}

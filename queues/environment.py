@@ -114,8 +114,9 @@ class Address(Variable):
     """The address of a service, http:// or https://, without user and password."""
 
     def get_address(self, environment: Mapping[str, str] = PROCESS) -> str:
-        """Return the address. Raises `BadInput` that names the variable; it is not quoted, as it may contain
-        a password.
+        """Return the address.
+
+        Raises `BadInput` that names the variable; it is not quoted, as it may contain a password.
         """
         text = self.get_text(environment)
         try:
@@ -312,7 +313,7 @@ LOG_LEVEL = OneOf(
 )
 LOG_FORMAT = OneOf(
     "WEIR_LOG_FORMAT",
-    "log format: text (lines) or json (one object per line)",
+    "log format: text (lines) or `json` (one object per line)",
     "text",
     words_known=("text", "json"),
 )

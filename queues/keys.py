@@ -85,7 +85,7 @@ INSTALLATION = Key(
     "weir:installation",
     "string",
     "web workers → web workers",
-    "id of this Weir, by which others identify its holdings: `workers.plants.installation`",
+    "ID of this Weir, by which others identify its holdings: `workers.plants.installation`",
 )
 SNAPSHOT = Key(
     "weir:snapshot", "string", "observer → observer web workers", "JSON, the newest plant snapshot"
@@ -112,7 +112,7 @@ SEGMENT = Key(
     "weir:{queue}:segment",
     "stream",
     "web telemetry pipeline workers → all",
-    "an entry per block: `i` block id (32 hex), `n` events, `t` newest event time (µs), `d` the batch",
+    "an entry per block: `i` block ID (32 hex), `n` events, `t` newest event time (µs), `d` the batch",
     on_nodes=True,
 )
 COUNTERS = Key(
@@ -126,7 +126,7 @@ RETRY = Key(
     "weir:{queue}:retry",
     "sorted set",
     "workers → workers agent observer",
-    "entry id → due time (ms, the node's clock), for blocks whose handling failed",
+    "entry ID → due time (ms, the node's clock), for blocks whose handling failed",
     on_nodes=True,
 )
 DEAD = Key(
@@ -140,14 +140,14 @@ LEAVING = Key(
     "weir:{queue}:leaving",
     "hash",
     "workers → workers agent observer",
-    "entry id → the node it is being transferred to",
+    "entry ID → the node it is being transferred to",
     on_nodes=True,
 )
 RECEIVED = Key(
     "weir:{queue}:received",
     "sorted set",
     "workers pipeline → workers pipeline",
-    "source, entry id and block id → when it was transferred here (ms)",
+    "source, entry ID and block ID → when it was transferred here (ms)",
     on_nodes=True,
 )
 OF_QUEUE = (SEGMENT, COUNTERS, RETRY, DEAD, LEAVING, RECEIVED)  # in the order of the scripts
@@ -157,10 +157,10 @@ SUBMITTED = Key(
     "weir:submitted:{queue}:{node}",
     "sorted set",
     "web workers → observer workers",
-    "worker id → submission time (s); a worker that starts removes itself",
+    "worker ID → submission time (s); a worker that starts removes itself",
 )
 RUNNING = Key(
-    "weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker id → its last heartbeat (s)"
+    "weir:running:{queue}:{node}", "sorted set", "workers → observer", "worker ID → its last heartbeat (s)"
 )
 WORK = Key(
     "weir:work:{queue}:{node}",
@@ -178,7 +178,7 @@ WORKER = Key(
     "weir:worker:{id}",
     "string",
     "workers → workers",
-    "claimed by the worker that starts: an id runs at most once",
+    "claimed by the worker that starts: an ID runs at most once",
 )
 HOSTS = Key(
     "weir:hosts", "hash", "workers → web workers observer", "Celery host → JSON report: `workers.pool.hosts`"

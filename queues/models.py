@@ -45,7 +45,7 @@ class Queue(models.Model):
     handler = models.CharField(
         max_length=200,
         default="emulate",
-        help_text="webhook, sql, parquet, emulate, or python:dotted.path (jobs queues)",
+        help_text="`webhook`, `sql`, `parquet`, `emulate`, or `python:dotted.path` (jobs queues)",
     )
     handler_options = models.JSONField(default=dict, blank=True)
     events_per_worker = models.PositiveIntegerField(default=5_000, validators=[MinValueValidator(1)])

@@ -9,8 +9,9 @@ TOTAL = 1000
 
 
 def check_points(points: object, field: str = "points", least: int = 1) -> dict[str, int]:
-    """Check the points per node of a queue: whole numbers, at least `least` each, 1000 in total. Raises
-    `BadInput`.
+    """Check the points per node of a queue: whole numbers, at least `least` each, 1000 in total.
+
+    Raises `BadInput`.
     """
     if not isinstance(points, Mapping) or not points:
         raise BadInput(

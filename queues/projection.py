@@ -162,8 +162,9 @@ def change_queue(
 
 
 def _check_readable(thresholds: Overriding | None) -> None:
-    """Check that everything that moves events could read the projection. Raises `BadInput` that names the
-    field.
+    """Check that everything that moves events could read the projection.
+
+    Raises `BadInput` that names the field.
     """
     try:
         Topology.from_json(read_database(thresholds).to_json())
@@ -174,8 +175,9 @@ def _check_readable(thresholds: Overriding | None) -> None:
 def set_points(
     control: redis.Redis, queue: str, points: Mapping[str, int], thresholds: Overriding | None = None
 ) -> Topology:
-    """Set the points of a queue, and project it. Raises `BadInput` that names the field; nothing is changed
-    then.
+    """Set the points of a queue, and project it.
+
+    Raises `BadInput` that names the field; nothing is changed then.
     """
     with transaction.atomic():
         row = Queue.objects.select_for_update().filter(name=queue).first()

@@ -17,8 +17,9 @@ from queues.errors import WeirError
 
 
 class StoredDocument(msgspec.Struct, frozen=True):
-    """Base of each document and of each part of one. Values are not checked on creation: the author ensures
-    their types.
+    """Base of each document and of each part of one.
+
+    Values are not checked on creation: the author ensures their types.
     """
 
 
@@ -68,6 +69,7 @@ def decode_readable_document(kind: type[Read], text: bytes | str | None) -> Read
 
 class ReportReader:
     """Reads reports of many, each by itself: one that can't be read, as of another version, hides no other.
+
     What is wrong is logged once, and again only after a readable report.
     """
 

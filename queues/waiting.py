@@ -1,5 +1,6 @@
-"""When laws draw conclusions from a wait [s]. The state of a queue says whether it is healthy
-(`workers.snapshot.states`).
+"""When laws draw conclusions from a wait [s].
+
+The state of a queue says whether it is healthy (`workers.snapshot.states`).
 """
 
 # From here on, the queue's workers are assumed to do what they can: what leaves is its capacity (the ladder).

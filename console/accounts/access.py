@@ -151,8 +151,9 @@ class Actor:
     confirmed_at: float | None = None  # Unix time, for a session; None: a token or a command has no session
 
     def may(self, action: str) -> bool:
-        """Return whether this actor may do `action`. Raises `KeyError` for an action that is missing in the
-        table.
+        """Return whether this actor may do `action`.
+
+        Raises `KeyError` for an action that is missing in the table.
         """
         least = ACTIONS[action]
         if (self.token or self.actions is not None) and not self._token_has(action):
@@ -192,8 +193,9 @@ class Actor:
 
     @property
     def account(self) -> User:
-        """Return the account of the actor. Raises `PermissionDenied` if there is none: a command of this
-        machine.
+        """Return the account of the actor.
+
+        Raises `PermissionDenied` if there is none: a command of this machine.
         """
         if self.user is None:
             raise PermissionDenied(f"{self.name} has no account; this action requires an account.")
@@ -285,8 +287,9 @@ def intersect(*limits: Collection[str]) -> frozenset[str] | None:
 
 
 def user_of(request: HttpRequest) -> User:
-    """Return the logged-in user. Raises `PermissionDenied` if there is none; the login middleware prevents
-    that.
+    """Return the logged-in user.
+
+    Raises `PermissionDenied` if there is none; the login middleware prevents that.
     """
     if not isinstance(request.user, User):
         raise PermissionDenied("Log in.")

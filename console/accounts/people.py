@@ -103,8 +103,9 @@ def remove_second_factor(actor: Actor, user: User, reason: str) -> None:
 
 @transaction.atomic
 def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
-    """Enable or disable a user. Disabling permanently ends all their sessions, tokens, and shared links at
-    once.
+    """Enable or disable a user.
+
+    Disabling permanently ends all their sessions, tokens, and shared links at once.
     """
     require_permission(actor, "user.manage")
     why = read_reason(reason)

@@ -35,8 +35,9 @@ class Quota:
         return math.ceil(self._take(0, size_bytes, ask=True) / 1000)
 
     def charge(self, events: int, size_bytes: int) -> None:
-        """Count the events and bytes that an admitted request additionally contained. Raises
-        `redis.RedisError`.
+        """Count the events and bytes that an admitted request additionally contained.
+
+        Raises `redis.RedisError`.
         """
         self._take(events, size_bytes, ask=False)
 

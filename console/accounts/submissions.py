@@ -138,7 +138,9 @@ def _replay_response(found: Submission, request: HttpRequest, fingerprint: str) 
         )
     if found.status is None:
         return build_error_response(
-            409, "is in progress, or its process exited; check whether the change was made."
+            409,
+            "belongs to a request that is in progress or whose process exited; check whether the change was"
+            " made.",
         )
     if not found.content_type:
         return build_error_response(409, "was already used; its response is shown only once.")

@@ -45,8 +45,9 @@ FAMILIES = frozenset(map(get_action_family, ACTIONS)) - {"account"}
 
 @dataclass(frozen=True)
 class TokenScope:
-    """The limits of a token within its role: names of queues, and actions or families of them. Empty: no
-    limit.
+    """The limits of a token within its role: names of queues, and actions or families of them.
+
+    Empty: no limit.
     """
 
     queues: Collection[str] = ()
@@ -65,8 +66,9 @@ def list_grantable_roles(actor: Actor) -> list[str]:
 def make(
     actor: Actor, name: str, role: str, days: Any, now: datetime, scope: TokenScope = EVERYTHING
 ) -> tuple[ApiToken, str]:
-    """Create a token of the actor's; return it and its secret, shown once. Raises `BadInput` that names the
-    field.
+    """Create a token of the actor's; return it and its secret, shown once.
+
+    Raises `BadInput` that names the field.
     """
     require_permission(actor, "token.mint")
     _check(actor, name, role, days)
@@ -189,8 +191,9 @@ def revoke(actor: Actor, token: ApiToken, now: datetime) -> bool:
 def set_quota(
     actor: Actor, token: ApiToken, events_per_second: int | None, bytes_per_second: int | None, reason: str
 ) -> None:
-    """Set a token's own quotas; None: those of the plant. Only for those who manage users. Raises
-    `BadInput`.
+    """Set a token's own quotas; None: those of the plant.
+
+    Only for those who manage users. Raises `BadInput`.
     """
     require_permission(actor, "user.manage")
     why = read_reason(reason)

@@ -218,7 +218,7 @@ def audit_document(receiver: Receiver) -> dict[str, Any]:
     """
     document = describe_receiver(receiver)
     if url := document.get("url"):
-        fingerprint = salted_hmac("receiver url", url).hexdigest()[:FINGERPRINT_DIGITS]
+        fingerprint = salted_hmac("receiver URL", url).hexdigest()[:FINGERPRINT_DIGITS]
         document |= {"url": mask_address(url), "url_fingerprint": fingerprint}
     return document
 

@@ -160,7 +160,7 @@ class DeadLetterFilter:
         if self.queue and not Queue.objects.filter(name=self.queue).exists():
             raise BadInput("queue", f"{self.queue[:40]} is unknown.")
         if self.since and self.until and self.since >= self.until:
-            raise BadInput("to", "must be a time after from.")
+            raise BadInput("to", "must be a time after `from`.")
         return self
 
     def fits(self, letter: NamedDeadLetter) -> bool:

@@ -122,8 +122,9 @@ def _convert_minutes(minutes: float) -> float:
 
 
 def take_by_hand(actor: Actor, plant: str, control: redis.Redis, minutes: float) -> float:
-    """Take the plant for a person for some minutes; return until when. Raises `BadInput` that names
-    minutes.
+    """Take the plant for a person for some minutes; return until when.
+
+    Raises `BadInput` that names minutes.
     """
     return take(actor, plant, control, seconds=_convert_minutes(minutes))
 
@@ -185,8 +186,9 @@ def release(
 
 
 def release_hand(actor: Actor, plant: ElasticPlant, name: str, control: redis.Redis) -> None:
-    """Release a person's manual setting to the loops, here and at the plant. Raises `BadInput` if it is not
-    this person's.
+    """Release a person's manual setting to the loops, here and at the plant.
+
+    Raises `BadInput` if it is not this person's.
     """
     if not release(actor, plant, name, control):
         raise BadInput("plant", f"{name} is not held by you.")

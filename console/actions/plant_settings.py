@@ -68,8 +68,9 @@ def _get_editor_name(row: Any) -> str | None:
 
 @transaction.atomic
 def change_setting(actor: Actor, name: str, value: Any, reason: str, now: datetime) -> tuple[Any, Any]:
-    """Change a setting of the plant; return (before, after). Raises `BadInput` that names name, value, or
-    reason.
+    """Change a setting of the plant; return (before, after).
+
+    Raises `BadInput` that names name, value, or reason.
     """
     require_permission(actor, "settings.change")
     why = read_reason(reason)

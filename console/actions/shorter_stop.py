@@ -6,7 +6,7 @@ from console.display.override_words import describe_end
 from queues.errors import BadInput
 from workers.steering import overrides
 from workers.steering.expiry import Expiry
-from workers.steering.scope import Scope
+from workers.steering.scope import DRAINING, Scope
 
 
 def require_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: datetime, field: str) -> None:
@@ -20,4 +20,5 @@ def require_later_end(scope: Scope, name: str, value: str, expiry: Expiry, now: 
     if longer is None or asked is None or (longer.expires_at is not None and asked >= longer.expires_at):
         return
     by = f"{describe_end(longer)} by {longer.owner.get_username()} ({longer.reason[:200]})"
-    raise BadInput(field, f"{name} of {scope} is {longer.value} {by}; extend or end it.")
+    what = str(scope) if name == DRAINING else f"{name} of {scope}"
+    raise BadInput(field, f"{what} is {longer.value} {by}; extend or end it.")

@@ -49,8 +49,9 @@ def begin(
     reason: str,
     where: JobContext,
 ) -> Run:
-    """Run a task now, with these parameters over its own. Retention of less than a week requires two
-    people.
+    """Run a task now, with these parameters over its own.
+
+    Retention of less than a week requires two people.
     """
     admit(actor, "task.run")
     why = read_reason(reason)

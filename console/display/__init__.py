@@ -1,1 +1,1 @@
-"""Display of values on all pages: order, wording, and thinned series."""
+"""Display of values on all pages: order, wording, and downsampled series."""

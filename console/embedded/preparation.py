@@ -42,8 +42,9 @@ class Preparation:
         self._process.wait()
 
     def wait_until_migrated(self) -> None:
-        """Wait until the database is migrated. Raises `SystemExit` with its exit code after an error, which
-        it has printed.
+        """Wait until the database is migrated.
+
+        Raises `SystemExit` with its exit code after an error, which it has printed.
         """
         self._read_line()
 

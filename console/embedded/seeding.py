@@ -1,5 +1,6 @@
-"""Initial content of a plant: groups, first administrator, nodes, queues, and loops. It is safe to run
-again.
+"""Initial content of a plant: groups, first administrator, nodes, queues, and loops.
+
+It is safe to run again.
 """
 
 import secrets

@@ -263,8 +263,9 @@ def _format_user_option() -> str:
 
 
 def _escape_folder(folder: Path | str) -> str:
-    """Return a folder for supervisor's file, with % escaped. Raises `SystemExit` for characters that can't be
-    escaped.
+    """Return a folder for supervisor's file, with % escaped.
+
+    Raises `SystemExit` for characters that can't be escaped.
     """
     if COMMENT.search(str(folder)):
         raise SystemExit(

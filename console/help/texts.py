@@ -17,7 +17,7 @@ PHRASE = re.compile(r"[A-Za-z}][,.:;)]? [(]?[A-Za-z{]")
 LABEL = re.compile(r"[A-Z][a-z]+( [a-z]+)*[.:]?")
 CODE = re.compile(
     r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|REVOKE|GRANT|WITH|PRAGMA|SET|local|return|function|default-src)\b"
-    r"|redis\.call|^[\w.-]+/[\w.+-]+;|^[\w./ -]*=[\w./ -]*$|^\^|\\d|\(\?"
+    r"|redis\.call|^[a-z0-9, ]+(, id, time.*| ascii .*)$|^[\w.-]+/[\w.+-]+;|^[\w./ -]*=[\w./ -]*$|^\^|\\d|\(\?"
 )
 # Calls whose strings are patterns, formats, or names.
 SILENT_CALLS = frozenset(
@@ -133,10 +133,14 @@ class _PageTexts(HTMLParser):
         self.texts.extend((line, value) for name, value in attributes if name in READ_ATTRIBUTES and value)
         if tag not in self.INLINE:
             self._end_block()
+        if tag == "code":
+            self._parts.append("`")
         self._silent = tag in ("script", "style")
 
     def handle_endtag(self, tag: str) -> None:
         self._silent = False
+        if tag == "code":
+            self._parts.append("`")
         if tag not in self.INLINE:
             self._end_block()
 

@@ -332,7 +332,7 @@ def _find_mark_changes(since: datetime, until: datetime) -> Iterator[FoundChange
 
 def _iterate_restarts(since: datetime, until: datetime, data: Path) -> Iterator[FoundChange]:
     for restart in list_restarts(data, since, until)[-MAX_ROWS:]:
-        how = f" after {restart.how}" if restart.how else ""
+        how = f" (previous run: {restart.how})" if restart.how else ""
         name = "Weir" if restart.name == PLANT else restart.name
         words = f"{name} started{how}" if restart.name == PLANT else f"Process {name} restarted{how}"
         parts = frozenset({"pipeline"} if restart.name == "pipeline" else _node_of_process(restart.name))

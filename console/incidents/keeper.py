@@ -19,8 +19,9 @@ LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is h
 
 
 class ChangeKeeper:
-    """`step` is one check; `run` checks until it is stopped. Two instances are harmless: they store the
-    same.
+    """`step` is one check; `run` checks until it is stopped.
+
+    Two instances are harmless: they store the same.
     """
 
     def __init__(self, data: Path) -> None:

@@ -168,8 +168,9 @@ def _shorten_reason(reason: str | None) -> str | None:
 
 
 def parse_query(query: bytes) -> dict[str, Any]:
-    """Return what the address requests, in the form of `Fanout.join`. Raises `BadInput` for an unknown
-    view.
+    """Return what the address requests, in the form of `Fanout.join`.
+
+    Raises `BadInput` for an unknown view.
     """
     given = {name: values[-1] for name, values in parse_qs(query.decode("latin1")).items()}
     after = None

@@ -11,8 +11,9 @@ QUEUE_MESSAGES = 8  # seconds a socket may lag before it misses a message, and r
 
 
 class Listener:
-    """The messages that a socket has yet to send. A slow socket loses the oldest; it never slows down the
-    others.
+    """The messages that a socket has yet to send.
+
+    A slow socket loses the oldest; it never slows down the others.
 
     `view` is the requested view, `packed` whether it takes compressed messages. `answered` is the position of
     the last snapshot it was sent on request.

@@ -34,8 +34,9 @@ def build_file_url(path: Path) -> str:
 
 
 def parse_database_url(url: str) -> dict[str, Any]:
-    """Return an entry of DATABASES. Raises `BadInput` that names DATABASE_URL; the address is never
-    quoted.
+    """Return an entry of DATABASES.
+
+    Raises `BadInput` that names DATABASE_URL; the address is never quoted.
     """
     hosts = _split_hosts(url)
     try:

@@ -70,7 +70,7 @@ def acknowledge(alert: AlertStatus) -> Act:
     """Return the action that acknowledges an alert."""
     return Act(
         f"Acknowledge incident {alert.id}",
-        f"{alert.title}: no further notifications are sent until the rule's timeout.",
+        f"{alert.title}: no further notifications are sent until the acknowledgment expires.",
         f"/api/v1/alerts/{alert.id}/acknowledge",
         reason="note",
     )

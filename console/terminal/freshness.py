@@ -1,5 +1,6 @@
-"""The age of what a terminal shows, and whether it is live. Pure: times are arguments; their clock can't
-jump.
+"""The age of what a terminal shows, and whether it is live.
+
+Pure: times are arguments; their clock can't jump.
 """
 
 from dataclasses import dataclass, replace

@@ -199,7 +199,7 @@ def build_restart_bars(window: Window, data: Path) -> NewestBars:
 def _restart(window: Window, restart: Restart) -> Bar:
     share = window.share(restart.at)
     label = "Weir started" if restart.name == PLANT else restart.name
-    how = f" after {restart.how}" if restart.how else ""
+    how = f" (previous run: {restart.how})" if restart.how else ""
     title = label if restart.name == PLANT else f"{restart.name} restarted{how}"
     return Bar(share, share, "restart", label, title, restart.at, None)
 

@@ -34,8 +34,9 @@ def has_log(data: Path) -> bool:
 
 
 def list_restarts(data: Path, since: datetime, until: datetime) -> list[Restart]:
-    """Return the restarts, the oldest first. Processes that start with the supervisor are one: Weir
-    itself.
+    """Return the restarts, the oldest first.
+
+    Processes that start with the supervisor are one: Weir itself.
     """
     starts: list[Restart] = []
     for name in (OLDER_LOG, LOG):

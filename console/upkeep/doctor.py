@@ -76,8 +76,9 @@ def check_python_version() -> Iterator[Symptom]:
 
 
 def check_java() -> Iterator[Symptom]:
-    """Check Java. The bundled runtime's shim is written to a temporary folder: a check leaves nothing
-    behind.
+    """Check Java.
+
+    The bundled runtime's shim is written to a temporary folder: a check leaves nothing behind.
     """
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -334,8 +335,9 @@ CHECKS: Mapping[str, tuple[Check, str]] = {
 
 
 def report() -> dict[str, Any]:
-    """Return every symptom, errors first: {ok, checks, symptoms}. With only warnings an installation is
-    ok.
+    """Return every symptom, errors first: {ok, checks, symptoms}.
+
+    With only warnings an installation is ok.
     """
     symptoms = [
         {

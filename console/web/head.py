@@ -12,8 +12,9 @@ PLACES = ("/api/", "/control/")
 
 
 class HeadOfTheApi(MiddlewareMixin):
-    """Handles HEAD as GET, since the API only declares GET. Streamed pieces are not made
-    (`console.actions.exports`).
+    """Handles HEAD as GET, since the API only declares GET.
+
+    Streamed pieces are not made (`console.actions.exports`).
     """
 
     def process_request(self, request: HttpRequest) -> None:

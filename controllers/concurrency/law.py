@@ -357,8 +357,9 @@ def _build_expectation(memory: Memory) -> Expectation | None:
 def _decide_when_steady(
     parameters: Values, memory: Memory, now: ThroughputMoments | None, seen: Values
 ) -> tuple[Memory, Decision]:
-    """Return the decision in the steady state. `now` may be unknown only when joining another pool's
-    exploration.
+    """Return the decision in the steady state.
+
+    `now` may be unknown only when joining another pool's exploration.
     """
     if _is_called(memory, seen):
         why = "another host is exploring, and hosts that share a resource explore together"

@@ -58,9 +58,9 @@ class Customers:
 
 @dataclass(frozen=True)
 class AtStation:
-    """State of a station. The utilization of a delay station is the mean number there; residence and waiting
-    are per
-    visit.
+    """State of a station.
+
+    The utilization of a delay station is the mean number there; residence and waiting are per visit.
     """
 
     utilisation: float

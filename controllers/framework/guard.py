@@ -165,9 +165,9 @@ class _Actuator:
 
 @dataclass(frozen=True)
 class GuardedDecision:
-    """A decision after the guard, and the resulting states. `value` is that of the actuator (None for laws
-    without
-    one).
+    """A decision after the guard, and the resulting states.
+
+    `value` is that of the actuator (None for laws without one).
     """
 
     state: Json

@@ -11,8 +11,9 @@ Values = Mapping[str, Any]
 
 
 class Law(Protocol):
-    """The interface of every control law. It knows no clock, store, or plant, and changes none of its
-    arguments.
+    """The interface of every control law.
+
+    It knows no clock, store, or plant, and changes none of its arguments.
 
     `state` is a JSON object, so a law survives any restart: feeding it back continues exactly where it
     stopped.

@@ -58,9 +58,10 @@ class AdvisedTick:
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceValue:
-    """`measured_seconds`: period of the figures. `waiting`: event-seconds, None if not measured. `events`:
-    arrivals at
-    operators. `changes`: changes of the advised tasks.
+    """`measured_seconds`: period of the figures.
+
+    `waiting`: event-seconds, None if not measured. `events`: arrivals at operators. `changes`: changes of the
+    advised tasks.
     """
 
     measured_seconds: float = 0.0

@@ -48,8 +48,9 @@ def build_joint_observation(
     forecast_per_second: Sequence[float] = (),
     deviation_per_second: Sequence[float] = (),
 ) -> Observation:
-    """Build the observation of `parallelism_joint`; the forecast is that of the sources. Unknown values are
-    null.
+    """Build the observation of `parallelism_joint`; the forecast is that of the sources.
+
+    Unknown values are null.
     """
     return {
         "at_seconds": topology.at,

@@ -55,7 +55,7 @@ OPERATOR_MEASURES = (
         "failed", "events", "For a source: events whose processing failed in the window.", None, 0, 1e18
     ),
     Parameter(
-        "acked", "events", "For a source: events that were completely processed in the window.", None, 0, 1e18
+        "acked", "events", "For a source: events that were fully processed in the window.", None, 0, 1e18
     ),
     Parameter("waiting", "events", "Events waiting for the operator; null: not counted.", None, 0, 1e18),
 )

@@ -429,7 +429,7 @@ def _explain(
     if not found.feasible:
         missing = terms["missing_capacity"]
         rules = "the limits on containers, points, and return moves prevent it"
-        why = f"the plant lacks a capacity of {missing:g}" if missing else rules
+        why = f"the plant's capacity is too small by {missing:g}" if missing else rules
         return f"not every node can be below {limit}, because {why}"
     to_empty = allocation.drained & ~allocation.offline & [bool(held) for held in allocation.at_node]
     over = (allocation.loads > search.limits) & allocation.available

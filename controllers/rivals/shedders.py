@@ -12,8 +12,9 @@ Table = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class MeasuredStream:
-    """Measurements. `takes`: pattern → its types. `utility`: pattern → type → share of events that ended in
-    matches.
+    """Measurements.
+
+    `takes`: pattern → its types. `utility`: pattern → type → share of events that ended in matches.
     """
 
     rates: Mapping[str, float]

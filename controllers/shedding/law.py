@@ -297,8 +297,8 @@ def _describe_action(found: Sequence[Bottleneck]) -> str:
 def _describe_loads(found: Sequence[Bottleneck]) -> list[str]:
     """Return the offered load and the budget of the operators that shed, in words."""
     loads = [
-        f"{table.operator}: offered load {format_percent(_work(table))} of its time,"
-        f" budget {format_percent(table.budget, 1)}"
+        f"{table.operator}: offered load {format_percent(_work(table))},"
+        f" limit {format_percent(table.budget, 1)}"
         for table in found
         if _is_shedding(table)
     ]

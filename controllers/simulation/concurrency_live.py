@@ -63,7 +63,7 @@ SETTINGS = (
         "together", "0 or 1", "1: engines are notified of each other's explorations.", 1, 0, 1, "integer"
     ),
     Parameter(
-        "delay_ms", "ms", "Delay between engine and web machine; only for the cpu bottleneck.", 7.0, 0, 1_000
+        "delay_ms", "ms", "Delay between engine and web machine; only for the CPU bottleneck.", 7.0, 0, 1_000
     ),
     Parameter("drift", "0 or 1", "1: a simulated pool with drift replaces the engines.", 0, 0, 1, "integer"),
     Parameter("seconds", "s", "Duration of the run.", SECONDS, 100, 86_400),

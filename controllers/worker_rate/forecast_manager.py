@@ -361,7 +361,7 @@ def _cause(parameters: Values, manager: Manager, observation: Values, need: _Nee
     if manager.pledged >= length:
         return f"active workers will process the {format_count(length, 'event')}"
     if need.rest <= 0:
-        return f"a full worker of {size} needs more than {format_count(round(need.found, 1), 'event')}"
+        return f"{format_count(round(need.found, 1), 'event')} would not fill a worker of {size}"
     rest, limit = format_count(need.rest, "event"), format_number(need.patience_seconds)
     return f"the remaining {rest} can wait up to {limit} s for a full worker of {size}"
 

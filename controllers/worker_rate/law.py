@@ -108,7 +108,7 @@ PARAMETERS = (
     Parameter(
         "raise_factor",
         "factor",
-        "thesis: factor that raises the rate above the upper limit. forecast: factor that raises a cap.",
+        "thesis: factor that raises the rate if the queue is too long. forecast: factor that raises a cap.",
         1.2,
         1.0,
         10.0,

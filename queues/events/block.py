@@ -116,8 +116,9 @@ def find_newest_time_us(batch: pa.RecordBatch) -> int:
 
 
 def decode(block_id: str, data: Any) -> Block:
-    """Decode a stored block. Raises `MalformedEvent` if the bytes are not a valid batch of `SCHEMA` with
-    rows.
+    """Decode a stored block.
+
+    Raises `MalformedEvent` if the bytes are not a valid batch of `SCHEMA` with rows.
     """
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
@@ -177,8 +178,9 @@ def from_rows(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def parse_event(event: Mapping[str, Any], now_us: int) -> tuple[Any, ...]:
-    """Return one event's cells in the order of `SCHEMA`, time in µs. Raises `MalformedEvent` that names the
-    field.
+    """Return one event's cells in the order of `SCHEMA`, time in µs.
+
+    Raises `MalformedEvent` that names the field.
     """
     if not isinstance(event, Mapping):
         raise MalformedEvent("event", f"must be a JSON object, not {type(event).__name__}.")

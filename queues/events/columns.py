@@ -93,8 +93,9 @@ class Mapper:
         )
 
     def convert_to_batch(self, rows: Sequence[dict[str, Any]], now_us: int) -> pa.RecordBatch:
-        """Convert many rows at once. Raises `MalformedEvent`, `TypeError` or Arrow's errors if one is not
-        plain.
+        """Convert many rows at once.
+
+        Raises `MalformedEvent`, `TypeError` or Arrow's errors if one is not plain.
         """
         shapes = set(map(tuple, rows))
         if len(shapes) == 1:

@@ -360,7 +360,7 @@ def _read(stream: BinaryIO) -> bytes:
     try:
         return stream.read(CHUNK_BYTES)
     except (EOFError, OSError, zlib.error) as error:
-        raise BadInput("file", f"can't be read completely ({error}).") from None
+        raise BadInput("file", f"can't be read to its end ({error}).") from None
 
 
 def _map_cells(header: list[str], row: list[str]) -> dict[str, Any]:

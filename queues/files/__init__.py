@@ -1,1 +1,1 @@
-"""Files with external names: paths confined to their folder, and CSV without formulas."""
+"""Safe files: paths that stay inside their folder, and CSV files without formulas."""

@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(choices=[('jobs', 'Jobs'), ('pipeline', 'Pipeline')], max_length=10)),
                 ('minimum_containers', models.PositiveSmallIntegerField(default=2)),
                 ('priority', models.PositiveSmallIntegerField(default=5, help_text='0 is served first', validators=[django.core.validators.MaxValueValidator(9)])),
-                ('handler', models.CharField(default='emulate', help_text='webhook, sql, parquet, emulate, or python:dotted.path (jobs queues)', max_length=200)),
+                ('handler', models.CharField(default='emulate', help_text='`webhook`, `sql`, `parquet`, `emulate`, or `python:dotted.path` (jobs queues)', max_length=200)),
                 ('handler_options', models.JSONField(blank=True, default=dict)),
                 ('events_per_worker', models.PositiveIntegerField(default=5000, validators=[django.core.validators.MinValueValidator(1)])),
                 ('tries', models.PositiveSmallIntegerField(default=5, validators=[django.core.validators.MinValueValidator(1)])),

@@ -59,8 +59,9 @@ class NodeSample:
 
 
 def compute_utilized_parts(before: NodeSample | None, now: NodeSample, spec: NodeSpec) -> UtilisedParts:
-    """Return the utilization by part. Rates need two samples; a counter that went back (a new server) counts
-    as 0.
+    """Return the utilization by part.
+
+    Rates need two samples; a counter that went back (a new server) counts as 0.
     """
     limit = min(filter(None, (now.maxmemory_bytes, spec.capacity.memory_bytes)))
     memory = now.memory_bytes / limit
@@ -73,8 +74,9 @@ def compute_utilized_parts(before: NodeSample | None, now: NodeSample, spec: Nod
 
 
 class Agent:
-    """Samples one node and sends heartbeats. `beat` does the work of one second and raises for no unavailable
-    server.
+    """Samples one node and sends heartbeats.
+
+    `beat` does the work of one second and raises for no unavailable server.
     """
 
     def __init__(

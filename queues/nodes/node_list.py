@@ -1,5 +1,6 @@
-"""A list of nodes in the format of `WEIR_NODES`. Without Django: the launcher reads it before it starts
-anything.
+"""A list of nodes in the format of `WEIR_NODES`.
+
+Without Django: the launcher reads it before it starts anything.
 """
 
 from queues import checks

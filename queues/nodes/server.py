@@ -19,8 +19,9 @@ class ServerMissing(WeirError):  # noqa: N818
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """The settings with which a server is started. It listens on the loopback address only, unless `bind` is
-    set.
+    """The settings with which a server is started.
+
+    It listens on the loopback address only, unless `bind` is set.
     """
 
     port: int

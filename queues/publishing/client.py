@@ -339,8 +339,9 @@ class Publishing:
                 yield from cut(batch.slice(start, rows), self._client.ids)
 
     def _spread(self, blocks: Iterable[EncodedBlock]) -> Iterator[tuple[EncodedBlock, str]]:
-        """Yield each block with its node. Nodes are chosen for a few blocks at a time, so that a failure is
-        seen soon.
+        """Yield each block with its node.
+
+        Nodes are chosen for a few blocks at a time, so that a failure is seen soon.
         """
         chosen: deque[str] = deque()
         for block in blocks:

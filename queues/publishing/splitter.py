@@ -12,8 +12,9 @@ PLAN_BLOCKS = 1024
 
 
 def check_points(points: object, field: str = "points") -> dict[str, int]:
-    """Return points per container as given. Raises `BadInput` that names an entry that is not a whole number
-    from 0.
+    """Return points per container as given.
+
+    Raises `BadInput` that names an entry that is not a whole number from 0.
     """
     if not isinstance(points, Mapping) or not points:
         raise BadInput(

@@ -73,8 +73,9 @@ class CounterRates:
 
 
 class HostTelemetry:
-    """Samples the host. `sample` returns the events of one second; the first value of a rate needs two
-    samples.
+    """Samples the host.
+
+    `sample` returns the events of one second; the first value of a rate needs two samples.
     """
 
     def __init__(
@@ -206,8 +207,9 @@ class UnpublishedEvents:
             self.dropped += waiting.popleft().events
 
     def flush(self) -> None:
-        """Publish what waits. Blocks that can't be published now are kept for the next time, and delay no
-        other queue.
+        """Publish what waits.
+
+        Blocks that can't be published now are kept for the next time, and delay no other queue.
         """
         failed = False
         for queue, waiting in self._waiting.items():

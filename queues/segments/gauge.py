@@ -1,5 +1,6 @@
-"""The contents of a node's segments, measured in one round trip. Lightweight, since every agent imports it:
-no Arrow.
+"""The contents of a node's segments, measured in one round trip.
+
+Lightweight, since every agent imports it: no Arrow.
 """
 
 from collections.abc import Sequence

@@ -40,8 +40,9 @@ know_of_refused_writes()
 
 @dataclass(frozen=True)
 class ClaimedBlock:
-    """A block that a worker has claimed. `tries` counts deliveries, this one included; times by the node's
-    clock.
+    """A block that a worker has claimed.
+
+    `tries` counts deliveries, this one included; times by the node's clock.
     """
 
     entry_id: str
@@ -339,8 +340,9 @@ class Segment:
         return result
 
     def run_script(self, name: str, *arguments: Any) -> Any:
-        """Return the reply of one of `queues.segments.scripts`. Raises redis-py's errors: call it within
-        `errors`.
+        """Return the reply of one of `queues.segments.scripts`.
+
+        Raises redis-py's errors: call it within `errors`.
         """
         return self._scripts[name](keys=self._keys, args=[GROUP, *arguments])
 

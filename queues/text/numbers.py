@@ -19,8 +19,10 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNOR
 
 
 def parse_digits(text: str, most: int = MAX_DIGITS) -> int | None:
-    """The number that at most so many ASCII digits are; None for any other text. 64 bits hold every number of
-    18 digits; Python refuses to read thousands of them, and takes digits of other scripts for digits.
+    """The number that at most so many ASCII digits are; None for any other text.
+
+    64 bits hold every number of 18 digits; Python refuses to read thousands of them, and takes digits of
+    other scripts for digits.
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= most else None
 
@@ -71,8 +73,9 @@ def parse_measured_number(value: Any) -> float:
 
 
 def parse_option_number(text: str) -> float:
-    """Return the number of a command's option, for argparse, which names the option and the text. The command
-    checks its bounds, which nan and inf are not within.
+    """Return the number of a command's option, for argparse, which names the option and the text.
+
+    The command checks its bounds, which nan and inf are not within.
     """
     return parse_measured_number(text)
 

@@ -39,8 +39,9 @@ NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 
 @dataclass(frozen=True)
 class WatchFacts:
-    """Ages in seconds, None if it never happened. `error`: the error of a message that no receiver took since
-    one was last delivered, "" if there is none.
+    """Ages in seconds, None if it never happened.
+
+    `error`: the error of a message that no receiver took since one was last delivered, "" if there is none.
     """
 
     observed_seconds: float | None
@@ -85,8 +86,9 @@ class DeadMansSwitch:
         self._lease = Lease(control, "dead-mans-switch", 2 * self.every_seconds + TIMEOUT_SECONDS)
 
     def step(self, now: datetime) -> bool:
-        """Check, and return whether the address was called. Only the process with the lease checks and
-        records the result.
+        """Check, and return whether the address was called.
+
+        Only the process with the lease checks and records the result.
         """
         if not self._url or not (self._lease.renew() or self._lease.acquire()):
             return False
@@ -120,8 +122,9 @@ class DeadMansSwitch:
         )
 
     def _call(self) -> str:
-        """Call the address; return why it was not accepted, "" if it was. The address is a secret: no error
-        contains it.
+        """Call the address; return why it was not accepted, "" if it was.
+
+        The address is a secret: no error contains it.
         """
         try:
             egress.check_url(self._url, variables.ALIVE_URL.name)

@@ -1,1 +1,1 @@
-"""The local machine: process environments, Java, Spark's privacy, and permitted outgoing connections."""
+"""The local machine: process environments, Java, the isolation of Spark, and permitted outgoing connections."""

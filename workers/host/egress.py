@@ -133,7 +133,9 @@ def check_port(port: int, field: str = "url", ports: frozenset[int] = frozenset(
         return
     if port not in LOW_PORTS and not (FIRST_PORT <= port <= LAST_PORT and port not in OWN_PORTS):
         raise Forbidden(
-            field, f"must use port 80, 443, or a port from {FIRST_PORT} (except database ports), not {port}."
+            field,
+            f"must use port 80, 443, or a port from {FIRST_PORT} to {LAST_PORT} (except database ports), not"
+            f" {port}.",
         )
 
 

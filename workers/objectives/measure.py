@@ -22,8 +22,10 @@ Rates = tuple[float, float] | None  # (bad, counted) per second; None while unkn
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure. `condition`: true in a good second; None if `lost` says what is bad. `of`: what counts, per
-    second; None: the second itself.
+    """A measure.
+
+    `condition`: true in a good second; None if `lost` says what is bad. `of`: what counts, per second; None:
+    the second itself.
     """
 
     condition: Predicate | None

@@ -43,8 +43,9 @@ def _get_collector(pid: int) -> "Collector":
 
 @contextmanager
 def span(name: str, parent: Mapping[str, Any] | None = None, /, **ids: object) -> Iterator[None]:
-    """Record a span, and set `logs.about(**ids)`. `parent`: what `carry` has put into a message, or the
-    headers of a request.
+    """Record a span, and set `logs.about(**ids)`.
+
+    `parent`: what `carry` has put into a message, or the headers of a request.
     """
     with logs.add_context(**ids):
         if not is_enabled():

@@ -1,4 +1,5 @@
 """The expected effect of moves: utilization and state per node before and after, bytes to transfer, seconds.
+
 Pure.
 """
 

@@ -72,8 +72,9 @@ def propose_hand(
     now: datetime,
     reason: str = "",
 ) -> Plan:
-    """Propose a plan from a person's own division of a queue's 1000 points. Nodes with 0 may be named or left
-    out.
+    """Propose a plan from a person's own division of a queue's 1000 points.
+
+    Nodes with 0 may be named or left out.
 
     Raises `BadInput`: points that don't sum to 1000, unknown, drained, cordoned, or OFFLINE nodes, too few
     containers, or no change at all.

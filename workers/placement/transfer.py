@@ -25,8 +25,9 @@ PASS_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a pass ends, in seconds of a monotonic clock. What has not arrived by then is left to the next
-    pass.
+    """When a pass ends, in seconds of a monotonic clock.
+
+    What has not arrived by then is left to the next pass.
     """
 
     at_seconds: float

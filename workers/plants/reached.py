@@ -164,7 +164,7 @@ def explain_fault(operator: str, order: OrderStatus) -> str | None:
 def _undone_to(order: OrderStatus) -> str:
     """Return what it was undone to; it is unknown for a plant that an older Weir followed."""
     known = order.now if order.undone_to is None else order.undone_to
-    return "others" if known is None or known == order.tasks else str(known)
+    return "another number" if known is None or known == order.tasks else str(known)
 
 
 def _format_task_count(count: int) -> str:

@@ -83,8 +83,10 @@ class Departures:
             self._known_until[slot] = known_until
 
     def settle(self, now_seconds: float, slots: Collection[int], others: int = 0) -> None:
-        """Advance to what is known for certain. `slots` are the existing processes, `others` the number of
-        them that another task than a consumer occupies.
+        """Advance to what is known for certain.
+
+        `slots` are the existing processes, `others` the number of them that another task than a consumer
+        occupies.
         """
         self._forget(slots)
         horizon = now_seconds - BRIDGE_SECONDS - ARRIVAL_SECONDS

@@ -1,1 +1,1 @@
-"""Settings by people: overrides with their scope and expiry, and the plant's settings."""
+"""Settings that people change: overrides with their scope and expiry, and the plant's settings."""

@@ -162,8 +162,9 @@ def get_effective_mode(loop: Loop, in_force: Iterable[Override], now: datetime) 
 
 
 def get_node_thresholds(now: datetime) -> dict[str, dict[str, float]]:
-    """Return {node: {"busy", "toobusy"}} as in force now: the node's own, or the overrides'. For the
-    projection.
+    """Return {node: {"busy", "toobusy"}} as in force now: the node's own, or the overrides'.
+
+    For the projection.
     """
     thresholds = {node.name: _thresholds(node) for node in Node.objects.all()}
     by_age = list_active(now).filter(node__isnull=False, name__in=THRESHOLDS).order_by("created_at")

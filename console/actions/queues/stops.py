@@ -125,7 +125,8 @@ def find_active(scope: Scope, name: str, now: datetime) -> Override:
     """Return the pause or drain in force. Raises `BadInput` if there is none."""
     stop = _find_stop(scope, name, now).first()
     if stop is None:
-        raise BadInput("part", f"{name} of {scope} is not stopped; nothing was changed.")
+        what = f"{scope} is not draining" if name == DRAINING else f"{name} of {scope} is not paused"
+        raise BadInput("part", f"{what}; nothing was changed.")
     return stop
 
 

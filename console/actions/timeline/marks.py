@@ -232,4 +232,4 @@ def _check(title: str, kind: str, text: str, at: datetime, until: datetime | Non
     if at > now + MAX_AHEAD:
         raise BadInput("at", "is in the future; a mark describes a past event.")
     if until is not None and until < at:
-        raise BadInput("until", "is before at; a range ends after its start.")
+        raise BadInput("until", "is before `at`; a range ends after its start.")

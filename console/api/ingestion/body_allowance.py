@@ -22,8 +22,9 @@ UPLOADS = "/lab/begin"
 
 
 async def load_allowance(scope: dict[str, Any]) -> Allowance:
-    """Return how much the sender of a request may send to its address. Raises `RequestRefused` if it can't be
-    determined.
+    """Return how much the sender of a request may send to its address.
+
+    Raises `RequestRefused` if it can't be determined.
     """
     allowance: Allowance = await run_in_thread(_compute_allowance)(scope)
     return allowance

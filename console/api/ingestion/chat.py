@@ -55,11 +55,13 @@ BODY = {
     openapi_extra=BODY,
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
-    """A note beside the alert that it names. For a slash command of Slack or Mattermost, an outgoing webhook
-    of Mattermost, Rocket.Chat, Zulip or Teams, a webhook of Telegram; the secret that they share with Weir
-    is in the variable that the receiver names (`answers_environment`). 401 where it is another's. What is
-    no answer (an edited message, another command, a message of another chat) is ignored, with 200. Slack's
-    `url_verification` gets its `challenge` back.
+    """A note beside the alert that it names.
+
+    For a slash command of Slack or Mattermost, an outgoing webhook of Mattermost, Rocket.Chat, Zulip or
+    Teams, a webhook of Telegram; the secret that they share with Weir is in the variable that the receiver
+    names (`answers_environment`). 401 where it is another's. What is no answer (an edited message, another
+    command, a message of another chat) is ignored, with 200. Slack's `url_verification` gets its `challenge`
+    back.
     """
     address, request_id = request.META.get("REMOTE_ADDR"), getattr(request, "request_id", "")
     actor = Actor(
@@ -82,8 +84,9 @@ def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
 
 
 def _proven(request: HttpRequest, receiver: Receiver | None) -> ChatMessage:
-    """Return the message. Raises `Unproven`, and `Http404` for a receiver that does not exist or accepts no
-    answers.
+    """Return the message.
+
+    Raises `Unproven`, and `Http404` for a receiver that does not exist or accepts no answers.
     """
     try:
         secret = variables.read_secret(receiver.settings.get("answers_environment", "")) if receiver else ""

@@ -65,8 +65,9 @@ Batches = Iterable[pa.RecordBatch]
     openapi_extra=BODY,
 )
 def publish_events(request: HttpRequest, queue: str, strict: bool = False) -> Status[PublishedEvents]:
-    """Store events: JSON lines or an Arrow stream, with or without gzip. `published` counts the stored
-    events.
+    """Store events: JSON lines or an Arrow stream, with or without gzip.
+
+    `published` counts the stored events.
 
     A body contains at most 100,000 events in 32 MiB of Arrow, or 50,000 in 16 MiB of JSON lines (of 250,000
     objects and lists), decompressed. A malformed line is counted, listed (the first 20), and skipped; with
@@ -175,8 +176,9 @@ def _publish_arrow(client: Client, queue: str, body: bytes, strict: bool) -> Sta
 
 
 def _publish(client: Client, queue: str, batches: Batches) -> dict[str, Any]:
-    """Publish; return the counts of what was stored. Raises `RefusedError` 503 if no container takes the
-    rest.
+    """Publish; return the counts of what was stored.
+
+    Raises `RefusedError` 503 if no container takes the rest.
     """
     try:
         return _build_publish_summary(client.publish_batches(queue, batches))

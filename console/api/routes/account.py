@@ -201,7 +201,7 @@ def reset_password(
 @router.get(
     "/sessions",
     response=SessionList,
-    summary="List your sessions; all sessions with the permission user.manage",
+    summary="List your sessions, or all sessions if you have the permission user.manage",
 )
 def list_sessions(request: HttpRequest) -> SessionList:
     actor = actor_for(request, "account.change")
@@ -222,7 +222,10 @@ def end_session(request: HttpRequest, session_id: Id) -> SessionEnd:
 @router.get(
     "/tokens",
     response=TokenList,
-    summary="List your API tokens; all tokens with user.manage; a token lists its children",
+    summary=(
+        "List your API tokens, or all tokens if you have the permission user.manage; a token"
+        " lists its child tokens"
+    ),
 )
 def list_tokens(request: HttpRequest) -> TokenList:
     actor = actor_for(request, "token.mint")

@@ -128,8 +128,9 @@ def get_entry(request: HttpRequest, entry_id: Id) -> LedgerDetail:
 
 @router.get("/ledger/{entry_id}/replay", response=LedgerReplay, summary="Replay a decision from its record")
 def replay_entry(request: HttpRequest, entry_id: Id) -> LedgerReplay:
-    """Return the replay. `same`: whether the decision is the recorded one; `differences`: {field: {recorded,
-    replayed}}.
+    """Return the replay.
+
+    `same`: whether the decision is the recorded one; `differences`: {field: {recorded, replayed}}.
     """
     actor_for(request, "plant.view")
     return convert(LedgerReplay, ledger.replay(get_entry_or_404(entry_id)).to_json())

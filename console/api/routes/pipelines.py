@@ -127,7 +127,7 @@ def set_operator_tasks(request: HttpRequest, name: str, operator: str, body: Tas
 @router.post(
     "/applications/{name}/criteria/{criterion}",
     response=CriterionOverride,
-    summary="Hold a criterion of the rules at a value",
+    summary="Hold a criterion (a value that rules compare events with) at a given value",
 )
 def hold_criterion(request: HttpRequest, name: str, criterion: str, body: Criterion) -> CriterionOverride:
     actor = actor_for(request, "pipeline.steer")

@@ -333,7 +333,9 @@ def setmultipleoperatorparallelism(
 
 
 @router.post(
-    "/hold", response=PlantHolder, summary="Hold the plant without changing it, until the returned Unix time"
+    "/hold",
+    response=PlantHolder,
+    summary="Hold the plant for this controller until the returned Unix time, without setting tasks",
 )
 def hold(
     request: HttpRequest, plant: Path[str], controller: str = "", seconds: float = holding.SECONDS

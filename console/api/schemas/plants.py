@@ -98,7 +98,7 @@ class PlantSection(ApiAnswer):
     about: str
     columns: list[str]
     rows: Annotated[list[list[str | float | None]], Field(description="One value per column; null: unknown.")]
-    empty: Annotated[str, Field(description="Text to show without rows.")]
+    empty: Annotated[str, Field(description="Text to show if there are no rows.")]
 
 
 class PartitionLag(ApiAnswer):

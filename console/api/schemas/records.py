@@ -22,7 +22,7 @@ class AuditRow(ApiAnswer):
 
     id: int
     at: datetime
-    actor: Annotated[str, Field(description="A user name, or token:NAME.")]
+    actor: Annotated[str, Field(description="A username, or token:NAME.")]
     action: str
     target: str
     reason: str
@@ -205,7 +205,7 @@ class LoopCostsDetail(ApiAnswer):
     held_seconds: int
     holds: Annotated[
         CostDifferenceRow | None,
-        Field(description="Additional cost of the law with the recorded holds applied."),
+        Field(description="The law with the recorded holds, compared with the law without holds."),
     ]
 
 

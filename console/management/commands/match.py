@@ -11,7 +11,7 @@ from workers.pipeline.matching.match_request import answer
 class Command(JsonCommand):
     help = (
         'Match a pattern. Input: {"pattern": "SEQ(A; B)", "within_seconds": 10, "events": [...]}. '
-        "Output: the ids of each match."
+        "Output: the IDs of each match."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -28,7 +28,7 @@ class Command(JsonCommand):
         parser.add_argument("queue", metavar="QUEUE")
         parser.add_argument("file", metavar="FILE|-", nargs="?", default="-")
         parser.add_argument(
-            "--format", choices=FORMATS, help="default: from the file name, else from the content"
+            "--format", choices=FORMATS, help="default: from the filename, else from the content"
         )
         for part in ("time", "type", "key", "value", "source"):
             parser.add_argument(f"--{part}", metavar="COL", help=f"column with the event's {part}")

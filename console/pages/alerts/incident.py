@@ -196,7 +196,7 @@ def follow_up_done(request: HttpRequest, alert_id: int, follow_up_id: int) -> Ac
     """Mark a follow-up as done. Posted: done (1, or 0 to open it again)."""
     done = request.POST.get("done", "1") == "1"
     made = acting.set_follow_up(actor_of(request), alert_id, follow_up_id, done=done, now=timezone.now())
-    return _redirect_with_message(alert_id, f"{'ActionResult' if done else 'Reopened'}: {made.text}")
+    return _redirect_with_message(alert_id, f"{'Done' if done else 'Reopened'}: {made.text}")
 
 
 def parse_optional_date(text: str) -> date | None:

@@ -115,8 +115,9 @@ def _check_observer(snapshot: Snapshot | None, now_seconds: float) -> ReadinessP
 
 
 def _check_nodes(nodes: Mapping[str, NodeStatus]) -> ReadinessPart:
-    """Return the part of the nodes: one reachable node is enough to accept events. The message counts
-    them.
+    """Return the part of the nodes: one reachable node is enough to accept events.
+
+    The message counts them.
     """
     online = [node for node in nodes.values() if node.state not in SILENT]
     age_seconds = max((node.age_seconds for node in online if node.age_seconds is not None), default=None)
@@ -138,8 +139,9 @@ def _list_scheduled_roles() -> set[str]:
 
 
 def _beat(now: datetime) -> dict[str, ReadinessPart]:
-    """Return the part of the clock, judged by the newest tick of any loop. The most frequent loop sets the
-    limit.
+    """Return the part of the clock, judged by the newest tick of any loop.
+
+    The most frequent loop sets the limit.
     """
     newest = list_active_loops().aggregate(newest=Max("ticked_at"), interval=Min("interval_seconds"))
     if newest["interval"] is None:

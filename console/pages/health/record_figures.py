@@ -60,8 +60,9 @@ def _open_actions() -> int:
 
 
 def _count_failed_actions(since: datetime) -> int:
-    """Count failed actions since an instant. An index finds the actions from then on, and only their rows are
-    read.
+    """Count failed actions since an instant.
+
+    An index finds the actions from then on, and only their rows are read.
     """
     first = LedgerEntry.objects.filter(at__gte=since).order_by("at").values_list("pk", flat=True).first()
     if first is None:

@@ -156,8 +156,9 @@ def _describe_difference(differs: TextDifference | None) -> str:
 
 @declare_action("pipeline.declare", declaration_page)
 def declare(request: HttpRequest, name: str) -> ActionResult:
-    """Declare a new version, which runs from now on. Posted: text, version (the newest when shown),
-    reason.
+    """Declare a new version, which runs from now on.
+
+    Posted: text, version (the newest when shown), reason.
     """
     reason = text_of(request, "reason", "give a reason for the audit log")
     text = request.POST.get("text", "").replace("\r\n", "\n")

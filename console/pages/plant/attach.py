@@ -39,8 +39,9 @@ class AttachPage(FormPage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @requires("plant.register")
 def attach(request: HttpRequest) -> HttpResponse:
-    """Inspect a plant. Posted: kind, url, secret_environment, the kind's options. Nothing is changed on
-    either side.
+    """Inspect a plant.
+
+    Posted: kind, url, secret_environment, the kind's options. Nothing is changed on either side.
     """
     if request.method != "POST":
         return _page(request, None, {}, None)

@@ -140,8 +140,9 @@ def node_page(
 
 @declare_action("node.thresholds", node_page)
 def thresholds(request: HttpRequest, name: str) -> ActionResult:
-    """Override thresholds. Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason,
-    expiry.
+    """Override thresholds.
+
+    Posted: busy, toobusy (one or both; shares of capacity), each with `was-`; reason, expiry.
     """
     node_row = get_object_or_404(Node, name=name)
     wanted = {

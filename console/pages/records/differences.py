@@ -136,8 +136,9 @@ def differences_page(
 
 @declare_action("task.run", differences_page)
 def count(request: HttpRequest) -> ActionResult:
-    """Start a Spark run that counts the two ranges; the page shows its progress. Posted: from, to, against,
-    queue.
+    """Start a Spark run that counts the two ranges; the page shows its progress.
+
+    Posted: from, to, against, queue.
     """
     asked = _read_window(request.POST, timezone.now(), actor_of(request))
     run = begin_count(
@@ -148,8 +149,9 @@ def count(request: HttpRequest) -> ActionResult:
 
 
 def _read_window(given: Mapping[str, str], now: datetime, actor: Actor) -> AskedComparison:
-    """Return the window. Without a queue, it uses the first queue that the actor is limited to. Raises
-    `BadInput`.
+    """Return the window.
+
+    Without a queue, it uses the first queue that the actor is limited to. Raises `BadInput`.
     """
     queue = given.get("queue", "").strip() or min(actor.queues or ("",))
     until = min(parse_time(given["to"], "to"), now) if given.get("to", "").strip() else now

@@ -135,8 +135,9 @@ def restore(
     urls: dict[str, str],
     connect: Connect,
 ) -> dict[str, Any]:
-    """Restore an empty plant; return how much was restored. Raises `BadInput` before anything is changed
-    (`check`).
+    """Restore an empty plant; return how much was restored.
+
+    Raises `BadInput` before anything is changed (`check`).
 
     If it is killed midway it leaves a partial plant, which no start accepts as complete.
     """

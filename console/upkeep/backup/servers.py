@@ -85,8 +85,9 @@ def load_node(server: redis.Redis, lines: Iterable[bytes]) -> int:
 
 
 def load(server: redis.Redis, lines: Iterable[bytes]) -> int:
-    """Write what `lines_of` returned; return the number of keys. Raises redis.RedisError, ValueError,
-    KeyError.
+    """Write what `lines_of` returned; return the number of keys.
+
+    Raises redis.RedisError, ValueError, KeyError.
     """
     head: dict[str, Any] = {}
     count = 0

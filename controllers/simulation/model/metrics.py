@@ -10,8 +10,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric. `better` is "lower", "higher", or "none" if the value says nothing about the quality of a
-    law.
+    """A metric.
+
+    `better` is "lower", "higher", or "none" if the value says nothing about the quality of a law.
     """
 
     unit: str

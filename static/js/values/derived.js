@@ -28,7 +28,7 @@ export const derived = {
     set(element, Object.values(hosts).some((host) => host.role === "jobs") ? "Drained" : "No worker host");
   },
   latency(element) {
-    set(element, "End to end");
+    set(element, "End-to-end");
   },
   backlog(element, { totals }) {
     set(element, TRENDS[totals.backlog_trend] ?? "");

@@ -285,7 +285,7 @@ def test_restarts_are_marks_with_how_the_run_before_ended(tmp_path, monkeypatch)
     marks = happenings.build_restart_bars(window, tmp_path).bars
     assert [(bar.label, bar.title) for bar in marks] == [
         ("Weir started", "Weir started"),
-        ("pipeline", "pipeline restarted after terminated by SIGKILL"),
+        ("pipeline", "pipeline restarted (previous run: terminated by SIGKILL)"),
     ]
     assert marks[1].at == local + timedelta(minutes=10, seconds=1)
 

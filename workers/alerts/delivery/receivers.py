@@ -137,8 +137,9 @@ def _validate_webhook_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _validate_apprise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked settings of an apprise receiver. The address is a secret, and so is what proves
-    answers: only names of variables are stored.
+    """Return the checked settings of an apprise receiver.
+
+    The address is a secret, and so is what proves answers: only names of variables are stored.
     """
     answers = settings.get("answers_environment") or ""
     if answers:
@@ -153,8 +154,9 @@ def _find_secret_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schedule(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked settings of a schedule. Alerts don't wait for a calendar: a receiver is named for
-    when nobody is on call.
+    """Return the checked settings of a schedule.
+
+    Alerts don't wait for a calendar: a receiver is named for when nobody is on call.
     """
     otherwise = settings.get("otherwise")
     people = Receiver.objects.exclude(channel=Receiver.Channel.SCHEDULE)

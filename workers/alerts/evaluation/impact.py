@@ -199,14 +199,17 @@ FIRST_STEPS = {
     "pipeline_down": "Read the pipeline's log. The pipeline resumes from its checkpoint when it starts.",
     "pipeline_stalled": "The alert names the stall reason. A stuck part is restarted automatically.",
     "pipeline_lag": "Check whether batches take longer than their interval.",
-    "order_unreached": "Find the other controller, or why the plant rejects changes. Then resume the loops.",
+    "order_unreached": (
+        "Find out whether another controller sets the tasks, or why the plant rejects changes. "
+        "Then resume the loops."
+    ),
     "observer_silent": "Start the observer (manage.py observe). Check whether the control server responds.",
     "loops_stopped": "Check whether Celery beat and the control worker run and the database responds.",
     "host_overloaded": (
         "Find the process that uses the CPU (top), and stop or move it. Weir recovers automatically."
     ),
     "loop_saturated": "Check whether the limit is still right. An override raises it temporarily.",
-    "loop_oscillation": "Put the loop on hold. Then widen its slew or its window.",
+    "loop_oscillation": "Put the loop on hold. Then reduce its gain, or increase its cool-down.",
     "loop_ineffective": "Find the real limit of the target: the node, the handler, or the worker slots.",
     "loop_harmful": "Put the loop on hold, and check its recent decisions.",
     "loop_stale": "Check whether the node and its agent report.",
@@ -221,7 +224,10 @@ FIRST_STEPS = {
     "budget_spent": "Find the errors that used up the budget. Fix their cause, or lower the target.",
     "run_failed": "Read the run's error. Fix the cause, then resume the run.",
     "plan_failed": "Read the plan's note. Fix the cause, then propose the plan again.",
-    "throttled": "On the queue's page, find the cheaper remedy that is held or at its limit, and release it.",
+    "throttled": (
+        "On the queue's page, find the cheaper remedy that is on hold or at its limit. "
+        "End the hold, or raise the limit."
+    ),
     "shedding": "On the shedding loop's page, find the bottleneck, and give that operator more capacity.",
     "sensor_silent": "Read the source's error in the alert. Run the same query manually.",
     "consumer_lag": (

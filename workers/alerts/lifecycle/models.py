@@ -190,8 +190,9 @@ class Alert(models.Model):
 
     @property
     def shown_severity(self) -> str:
-        """Return the severity that a person set for its incident, else the rule's. A query, unless `incident`
-        is selected.
+        """Return the severity that a person set for its incident, else the rule's.
+
+        A query, unless `incident` is selected.
         """
         incident: Incident | None = getattr(self, "incident", None)
         return (incident.severity if incident else "") or self.severity

@@ -48,7 +48,7 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
     An alert that can't be read doesn't exclude the others. Raises `BadInput` naming the field if none can be
     read.
     """
-    version = checks.accept_choice((VERSION,), f"{VERSION!r}, the version of Alertmanager")
+    version = checks.accept_choice((VERSION,), f"{VERSION!r}, the version of Alertmanager's webhook format")
     version.validate(document.get("version"), "version", end=".")
     alerts = document.get("alerts")
     if not isinstance(alerts, list) or len(alerts) > MAX_ALERTS:

@@ -68,7 +68,9 @@ PARAMETERS = (
     build_days_parameter("ledger_days", 90, "ledger entries"),
     build_days_parameter("plan_days", 90, "ended plans"),
     build_days_parameter("run_days", 400, "ended runs of tasks and their comparisons"),
-    build_days_parameter("record_days", 400, "ended overrides, silences, tunings, and versions"),
+    build_days_parameter(
+        "record_days", 400, "ended overrides, silences, and tunings, and inactive pipeline versions"
+    ),
     build_days_parameter("extract_days", 90, "extracts and uploaded traces"),
     build_days_parameter("experiment_days", 400, "experiments of the lab with their series"),
     build_days_parameter("handled_days", FOREVER, "rows of handled events in the data folder"),

@@ -51,7 +51,7 @@ UNREADABLE = (
     " @ as %40, % as %25, / as %2F, [ as %5B."
 )
 SERVER = (
-    "must be postgresql://user@host:port/name without password and parameters; move any other address to a"
+    "must be postgresql://user@host:port/name without a password or parameters; move any other address to a"
     " variable that url_environment names."
 )
 FILES = f"must be the SQLite file {FILE} in the data folder, or a .sqlite3 file below its folder {FOLDER}."

@@ -164,7 +164,7 @@ def list_targets(present: PlantInventory) -> Targets:
             LAW.name, present, lambda kind: True
         )
     }
-    gone = f"removed in revision {topology.revision}, or {attached_pools.GONE}"
+    gone = f"the container was removed in topology revision {topology.revision}, or {attached_pools.GONE}"
     return Targets({**starts, **elsewhere}, gone)
 
 

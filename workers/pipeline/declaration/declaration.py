@@ -1,4 +1,5 @@
 """A declared pipeline application: its queues, rules, operators, and the destinations of complex events.
+
 YAML; see `applications/`.
 
 | key | takes |

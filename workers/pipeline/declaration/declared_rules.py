@@ -21,9 +21,8 @@ def read_rule(document: Any, where: str, folder: Path) -> Rule:
     name = fields.validate_text(document["name"], f"{where}.name")
     kinds = [key for key in document if key != "name"]
     if len(kinds) != 1:
-        raise BadInput(
-            where, f"must have exactly one of {', '.join(RULES)}, not {', '.join(kinds) or 'none of them'}"
-        )
+        found = f", not {', '.join(kinds)}" if kinds else "; it has none"
+        raise BadInput(where, f"must have exactly one of {', '.join(RULES)}{found}")
     kind, value = kinds[0], document[kinds[0]]
     if kind in ("discard", "keep"):
         return Filter(name, fields.validate_text(value, f"{where}.{kind}", MAX_CHARACTERS), kind == "discard")

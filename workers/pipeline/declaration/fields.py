@@ -1,5 +1,6 @@
-"""Checks of the fields of a declaration. Each returns the value, or raises `BadInput` that names its
-position.
+"""Checks of the fields of a declaration.
+
+Each returns the value, or raises `BadInput` that names its position.
 """
 
 import re

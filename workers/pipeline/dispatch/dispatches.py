@@ -40,8 +40,9 @@ class Dispatches:
         self._dispatch = control.register_script(load_script("pipeline/dispatch"))
 
     def load_cursor(self) -> Cursor | None:
-        """Return the cursor, or None before the first dispatch. Raises `BadInput` if it is of another
-        version.
+        """Return the cursor, or None before the first dispatch.
+
+        Raises `BadInput` if it is of another version.
         """
         text = self._control.hget(self._cursor, "cursor")
         return Cursor.from_document(json.loads(text)) if text else None

@@ -19,8 +19,9 @@ PATIENCE = Retry(ExponentialWithJitterBackoff(cap=0.5, base=0.05), 60)
 
 
 def connect_to_control(url: str) -> redis.Redis:
-    """Return a connection to the control server that survives its restart. Raises `BadInput` that names
-    REDIS_URL.
+    """Return a connection to the control server that survives its restart.
+
+    Raises `BadInput` that names REDIS_URL.
     """
     return connect(url, socket_timeout=CONTROL_TIMEOUT_SECONDS, socket_read_size=READ_BYTES, retry=PATIENCE)
 

@@ -1,5 +1,6 @@
-"""Counts of an operator and its patterns. The module is lightweight, since everything that shows them imports
-it.
+"""Counts of an operator and its patterns.
+
+The module is lightweight, since everything that shows them imports it.
 """
 
 from dataclasses import dataclass, field

@@ -120,8 +120,9 @@ def encode_newest_events(batches: list[pa.RecordBatch]) -> list[bytes]:
 
 
 def _read(attributes: str) -> Any:
-    """Return the parsed attributes. Attributes that are not JSON count as none, since they are only
-    displayed.
+    """Return the parsed attributes.
+
+    Attributes that are not JSON count as none, since they are only displayed.
     """
     try:
         return orjson.loads(attributes)

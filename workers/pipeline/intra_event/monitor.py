@@ -96,8 +96,9 @@ class MonitorStore:
 
 
 class Monitor:
-    """Reads the windows and updates the criteria. The process that runs the application calls it every
-    second.
+    """Reads the windows and updates the criteria.
+
+    The process that runs the application calls it every second.
     """
 
     def __init__(

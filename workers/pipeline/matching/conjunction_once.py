@@ -21,8 +21,9 @@ from workers.pipeline.patterns.pattern import Pattern
 
 
 class ConjunctionOnceMatcher(RetainedRows):
-    """Matcher for conjunctions. It keeps the events that no match has used yet, with the symbols they
-    satisfy.
+    """Matcher for conjunctions.
+
+    It keeps the events that no match has used yet, with the symbols they satisfy.
     """
 
     def __init__(self, pattern: Pattern) -> None:

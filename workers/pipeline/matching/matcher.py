@@ -1,5 +1,6 @@
-"""The matcher: finds one pattern in events that arrive in event-time order, batch by batch. Pure: no Spark,
-no Redis, no clock.
+"""The matcher: finds one pattern in events that arrive in event-time order, batch by batch.
+
+Pure: no Spark, no Redis, no clock.
 
 Plain sequences are found over whole batches at a time (`sequence_once`, `sequence_rows`), anything else event
 by event (`conjunction_once`, `interpreted`). All are exact, however the events are cut into batches. State

@@ -191,8 +191,9 @@ class _Queues:
         self._waiting: list[deque[int]] = [deque() for _ in plan]
 
     def decide(self, time_us: int, step: int, mask: int) -> int:
-        """Return the step that an event is for, and advance the automaton that takes it. Forbidden steps are
-        ended.
+        """Return the step that an event is for, and advance the automaton that takes it.
+
+        Forbidden steps are ended.
         """
         if step == UNDECIDED:
             step = self._most_advanced(time_us, mask)

@@ -76,8 +76,9 @@ class SequenceRows(RetainedRows):
         return np.stack(rows, axis=1)
 
     def _find_consecutive_hits(self, keyed: KeyedRows, masks: np.ndarray) -> np.ndarray:
-        """Return the matches of directly consecutive events. A NOT means nothing here: there is no event in
-        between.
+        """Return the matches of directly consecutive events.
+
+        A NOT means nothing here: there is no event in between.
         """
         count = len(masks)
         starts = np.flatnonzero(masks & self._plan[0].bit)

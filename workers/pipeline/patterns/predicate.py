@@ -321,7 +321,7 @@ def _check_members(node: ast.expr, field: str) -> None:
     """Check that each member is a constant that may stand alone, and that all have the same kind."""
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else None
     if items is None or not all(map(_is_member, items)):
-        raise BadInput(field, '`in` needs a list of values, such as type in ("cpu", "load")')
+        raise BadInput(field, '`in` needs a list of values, such as `type in ("cpu", "load")`')
     for item in items:
         _list_checked_parts(item.operand if isinstance(item, ast.UnaryOp) else item, field)
     if len({_get_kind(value) for value in _evaluate_members(items)}) != 1:

@@ -355,7 +355,7 @@ def _check_node(node: exp.Expression, field: str) -> None:
         case exp.Is() if not isinstance(node.expression, (exp.Null, exp.Boolean)):
             raise Forbidden(field, "IS must be followed by NULL, NOT NULL, TRUE, or FALSE")
         case exp.In() if not node.expressions:
-            raise Forbidden(field, "IN needs a list of values, such as type IN ('cpu', 'load')")
+            raise Forbidden(field, "IN needs a list of values, such as `type IN ('cpu', 'load')`")
         case exp.Bracket():
             _check_place(node, field)
         case exp.Column() if not isinstance(node.this, exp.Identifier) or not _WORD.match(node.name):

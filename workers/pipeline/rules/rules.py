@@ -1,5 +1,6 @@
-"""The intra-event stage: declared rules, executed by Spark. A rule evaluates one event at a time (Xu et al.,
-section 2).
+"""The intra-event stage: declared rules, executed by Spark.
+
+A rule evaluates one event at a time (Xu et al., section 2).
 
 Kinds: *discard* and *keep* (a condition), *project* (compute columns, drop columns), *enrich* (a broadcast
 join with a reference table). Expressions are in the language of `rule_language`, over the columns of

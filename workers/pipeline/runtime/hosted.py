@@ -55,8 +55,9 @@ class SessionExpired(WeirError):  # noqa: N818
 
 
 class HostedApplication:
-    """A hosted application. Raises `BadInput` if its first version is invalid, or its checkpoint can't be
-    continued.
+    """A hosted application.
+
+    Raises `BadInput` if its first version is invalid, or its checkpoint can't be continued.
     """
 
     def __init__(
@@ -167,8 +168,9 @@ class HostedApplication:
             self._stands = False
 
     def _change(self, declared: DeclarationText) -> None:
-        """Change to another version, from the offsets of this one. An invalid version is rejected, and this
-        one keeps running.
+        """Change to another version, from the offsets of this one.
+
+        An invalid version is rejected, and this one keeps running.
         """
         try:
             application = self._check_declared(declared)

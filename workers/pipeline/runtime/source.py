@@ -34,8 +34,9 @@ MAX_ASSIGNMENTS = 64  # of a batch
 
 
 class _Planner(DataSourceStreamReader):
-    """Runs in a process beside the driver. It yields no rows: the offset defines what the batch processes,
-    and the tasks read it where they need it.
+    """Runs in a process beside the driver.
+
+    It yields no rows: the offset defines what the batch processes, and the tasks read it where they need it.
     """
 
     def __init__(self, options: dict[str, str]) -> None:

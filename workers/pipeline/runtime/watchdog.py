@@ -22,8 +22,9 @@ class Watchdog:
         self._fed_at: float | None = None
 
     def feed(self) -> None:
-        """Record that the main thread is running. Nothing is checked before the first call: Spark takes time
-        to start.
+        """Record that the main thread is running.
+
+        Nothing is checked before the first call: Spark takes time to start.
         """
         self._fed_at = self._monotonic()
 

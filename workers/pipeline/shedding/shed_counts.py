@@ -1,5 +1,6 @@
-"""How much was shed: pattern → type → events. An event is counted where it is dropped, so that it is counted
-once.
+"""How much was shed: pattern → type → events.
+
+An event is counted where it is dropped, so that it is counted once.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""What one application finished when: the basis for judging its progress. Thread-safe only under the status's
-lock.
+"""What one application finished when: the basis for judging its progress.
+
+Thread-safe only under the status's lock.
 """
 
 from collections import deque

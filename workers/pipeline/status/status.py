@@ -269,8 +269,9 @@ class StatusBoard:
         return self._application.graph
 
     def _forget(self, now: float) -> None:
-        """Forget old batches. One batch before the window stays: the last one is shown until there is a newer
-        one.
+        """Forget old batches.
+
+        One batch before the window stays: the last one is shown until there is a newer one.
         """
         kept: list[deque[Any]] = [*self._replicas.values(), self._batches]
         for records in kept:

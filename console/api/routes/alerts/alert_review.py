@@ -33,7 +33,7 @@ def get_alert_review(
     end = until or timezone.now()
     begin = since or end - timedelta(hours=12)
     if not timedelta(0) < end - begin <= review.LONGEST:
-        raise BadInput("from", f"must be before to, by at most {review.LONGEST.days} days.")
+        raise BadInput("from", f"must be before `to`, by at most {review.LONGEST.days} days.")
     rows_of_review = list(review.iterate_review_rows(begin, end))
     return {
         "from": begin,

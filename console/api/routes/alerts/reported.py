@@ -45,7 +45,7 @@ def list_reported(request: HttpRequest, rows: int = 100) -> ReportedList:
 @router.post(
     "/alerts/reported",
     response=ReportReceipt,
-    summary="Receive an Alertmanager webhook as evidence",
+    summary="Store the alerts of an Alertmanager webhook as evidence",
 )
 def report_alerts(request: HttpRequest, body: AlertmanagerReport) -> ReportReceipt:
     """Store the alerts that an Alertmanager reports.

@@ -25,8 +25,9 @@ router = Router(tags=["objectives"])
 
 
 class ObjectiveFields(RequestBody):
-    """Fields of an objective; omitted fields keep their values. `revision`: of the objective as it was
-    read.
+    """Fields of an objective; omitted fields keep their values.
+
+    `revision`: of the objective as it was read.
     """
 
     fields: dict[str, Any]

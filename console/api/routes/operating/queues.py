@@ -31,8 +31,9 @@ class Peek(Schema):
 
 @router.get("/queues/{queue}/waiting", response=WaitingEventList, summary="List waiting events of a queue")
 def list_waiting_events(request: HttpRequest, queue: str, asked: Query[Peek]) -> WaitingEventList:
-    """Return waiting events without changing anything; long texts are truncated. Recorded in the audit
-    log.
+    """Return waiting events without changing anything; long texts are truncated.
+
+    Recorded in the audit log.
     """
     actor = actor_for(request, "queue.peek")
     waiting = waiting_events.peek_at(actor, PeekRequest(queue, asked.node, asked.order, asked.events))
@@ -78,8 +79,9 @@ class QueueEdit(Definition):
 
 @router.post("/queues/{queue}/create", response={201: QueueDefinition}, summary="Create a queue")
 def create_queue(request: HttpRequest, queue: str, body: NewQueue) -> Status[QueueDefinition]:
-    """Create a queue; return its definition. It is validated as topology; producers may publish to it at
-    once.
+    """Create a queue; return its definition.
+
+    It is validated as topology; producers may publish to it at once.
     """
     actor = actor_for(request, "queue.define")
     now = timezone.now()

@@ -44,8 +44,9 @@ class Part(RequestBody):
 
 @router.post("/queues/{queue}/pause", response={201: OverrideRow}, summary="Pause a queue")
 def pause_queue(request: HttpRequest, queue: str, body: PauseRequest) -> Status[OverrideRow]:
-    """Pause a queue; return the pause as an override, which can be ended early or extended. Nothing
-    acknowledged is lost.
+    """Pause a queue; return the pause as an override, which can be ended early or extended.
+
+    Nothing acknowledged is lost.
     """
     actor, now = actor_for(request, "queue.pause"), timezone.now()
     made = stops.pause_queue(

@@ -23,7 +23,11 @@ class ChangeRow(ApiAnswer):
         list[str], Field(description="Affected subjects, such as queue/alert; empty: the whole plant.")
     ]
     times: Annotated[
-        float, Field(description="Size of a rate change, as a multiple of the minimum; 1 for other changes.")
+        float,
+        Field(
+            description="Size of a rate change, relative to the smallest change that is reported; "
+            "1 for other changes."
+        ),
     ]
     over_at: Annotated[
         datetime | None,
@@ -72,7 +76,7 @@ class FollowUpRow(ApiAnswer):
     id: int
     alert: int
     text: str
-    owner: Annotated[str, Field(description="A user name; empty: unassigned.")]
+    owner: Annotated[str, Field(description="A username; empty: unassigned.")]
     due_on: date | None
     created_at: datetime
     done_at: Annotated[datetime | None, Field(description="null: open.")]
@@ -99,7 +103,7 @@ class IncidentDetail(ApiAnswer):
     severity: Annotated[
         Severity, Field(description="The severity that a user set, or else the severity of the rule.")
     ]
-    roles: Annotated[dict[str, str], Field(description="Role → user name.")]
+    roles: Annotated[dict[str, str], Field(description="Role → username.")]
     mitigated_at: datetime | None
     retained_since: Annotated[
         datetime | None, Field(description="Start of the retained data; null: the usual retention applies.")

@@ -1,5 +1,6 @@
-"""Policy once, for any pattern (CONTRACT, `match`; Röger et al. II and IX-C): several attempts are open at a
-time.
+"""Policy once, for any pattern (CONTRACT, `match`; Röger et al.
+
+II and IX-C): several attempts are open at a time.
 
 An event goes to the attempt that has taken most events, and to the oldest among equals; otherwise it opens a
 new one. It belongs to one match at most. A greedy end takes what it can: such a match is complete when the

@@ -144,8 +144,7 @@ def describe_left_out(pools: Sequence[PoolMeasures], lengths: Mapping[str, Queue
     if len(sources) < len(lengths):
         notes.append(
             f"{len(lengths)} queues are shown as {len(sources)} sources, one for each set of"
-            " workers: separate paths"
-            f" would be more than {MAX_PATHS:,}."
+            f" workers, because separate queues would need more than {MAX_PATHS:,} paths."
         )
     links = len(_build_links(pools, sources))
     if links + len(sources) + len(pools) > MAX_PATHS:

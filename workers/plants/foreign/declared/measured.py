@@ -32,8 +32,10 @@ KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 def build_topology(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
-    """Compose what the sensors say. A measure that can't be had is unknown, and every other one stands; of an
-    operator whose tasks are not known, what is measured of its tasks is unknown.
+    """Compose what the sensors say.
+
+    A measure that can't be had is unknown, and every other one stands; of an operator whose tasks are not
+    known, what is measured of its tasks is unknown.
 
     Raises PlantUnavailable or InvalidPlantResponse where nothing is known.
     """
@@ -211,8 +213,9 @@ def _build_uncounted_operator(
 
 
 def _compute_utilization(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
-    """The share of the time in which a task works. Two numbers of which it is made may be of different
-    instants, so a little more than 1 is 1.
+    """The share of the time in which a task works.
+
+    Two numbers of which it is made may be of different instants, so a little more than 1 is 1.
     """
     used = known(declared, SHARE)
     return None if used is None else min(1.0, used)

@@ -55,7 +55,7 @@ def query_single_value(name: str, address: str, query: str, seconds: float = SQL
     if not rows:
         return None
     if len(rows) > 1 or len(rows[0]) != 1:
-        more = "several rows" if len(rows) > 1 else f"a row of {len(rows[0])} values"
+        more = f"{len(rows)} rows" if len(rows) > 1 else f"a row of {len(rows[0])} values"
         raise InvalidPlantResponse(f"{name}: the query returned {more} instead of one value.")
     return rows[0][0]
 
