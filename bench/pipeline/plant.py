@@ -53,13 +53,13 @@ class Recorder:
     ) -> None:
         """Not measured."""
 
-    def replica(self, name: str, batch: ReplicaBatch) -> None:
+    def record_replica_batch(self, name: str, batch: ReplicaBatch) -> None:
         self.replicas.append(batch)
 
     def record_monitored(self, shown: Mapping[str, MonitoredStatus]) -> None:
         """Not measured."""
 
-    def inter_event(self, batch: InterEventBatch) -> None:
+    def record_inter_event_batch(self, batch: InterEventBatch) -> None:
         self.batches.append(batch)
 
     @property

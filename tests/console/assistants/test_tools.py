@@ -98,7 +98,7 @@ def test_text_that_no_database_stores_is_refused_by_its_field(tools):
 
 def test_a_database_that_is_away_is_a_sentence_of_the_tool():
     class Away(Calls):
-        def now(self):
+        def get_unix_time(self):
             return 0.0
 
         def send(self, *asked):

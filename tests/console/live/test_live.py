@@ -250,11 +250,11 @@ class Unanswering(LiveConsumer):
         super().__init__(**options)
         self.failing, self.asked = failing, 0
 
-    def _actor(self) -> Actor:
+    def _identify_actor(self) -> Actor:
         self.asked += 1
         if self.failing(self.asked):
             raise OperationalError("the connection is lost")
-        return super()._actor()
+        return super()._identify_actor()
 
 
 async def test_a_database_that_was_away_for_one_question_is_asked_again_and_the_socket_closed_then(

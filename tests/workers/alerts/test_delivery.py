@@ -69,7 +69,7 @@ def test_a_mail_says_what_is_wrong_what_it_means_and_what_to_open(looks, mails, 
     text = mail.get_payload()
     for part in (
         "has not reported for 14 s",
-        "It has 1,000 points",
+        "The node has 1,000 points",
         "https://wiki/nodes",
         f"https://weir.example/alerts/{the_alert().pk}/",
     ):

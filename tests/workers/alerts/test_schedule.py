@@ -151,12 +151,12 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
     [
         (b"<html>login</html>", "not a valid iCalendar file"),
         (b"", "not a valid iCalendar file"),
-        (calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")), "daily"),
+        (calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")), "more than once a day"),
         (
             calendar(
                 event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=DAILY;BYMIN\r\n UTE=1")
             ),
-            "daily",
+            "more than once a day",
         ),
         (
             calendar(
@@ -168,7 +168,7 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
                     "RRULE:FREQ=DAILY",
                 )
             ),
-            "daily",
+            "more than once a day",
         ),
         (
             calendar(*[event("a", ":20260101T000000Z", ":20260201T000000Z", "RRULE:FREQ=DAILY")] * 400),
@@ -362,7 +362,7 @@ def test_a_receiver_that_a_schedule_falls_back_on_is_not_deleted(rota):
 def test_a_receiver_that_a_schedule_falls_back_on_stays_switched_on_and_no_schedule(
     rota, channel, given, enabled, field
 ):
-    with pytest.raises(BadInput, match="rota uses it") as caught:
+    with pytest.raises(BadInput, match="the fallback of rota") as caught:
         receivers.define("desk", channel, given, enabled=enabled)
     assert caught.value.field == field
     receivers.define("rota", "schedule", rota.settings, enabled=False)

@@ -32,7 +32,7 @@ def test_a_plant_whose_last_worker_host_is_drained_calls_once_and_says_who_did_i
     looks.snapshot["totals"]["worker_slots"] = 0
     looks.pass_seconds(6)
     alert = the_alert(condition="workers_missing")
-    words = "No worker is processing the jobs queues: host jobs@a is drained (ada: a disk is changed)."
+    words = "No workers process events of the jobs queues: host jobs@a is drained (ada: a disk is changed)."
     assert (alert.sentence, alert.explanation) == (words, "")
     assert {each.alert.title for each in Delivery.objects.select_related("alert")} == {"No worker"}
 

@@ -152,7 +152,7 @@ def test_a_simulation_that_takes_too_much_ends_alone_and_says_what_to_do(
 def test_the_advice_names_the_settings_that_make_a_scenario_large():
     request = {"scenario": "churn"}
     assert job._build_limit_error("more than 1 s", request).message.endswith(
-        "Reduce nodes, containers or hours."
+        "Reduce nodes, containers, or hours."
     )
 
 

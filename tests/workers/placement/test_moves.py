@@ -60,9 +60,9 @@ def test_whatever_moves_pass_the_check_keep_the_sum_and_the_minimum_of_container
 @pytest.mark.parametrize(
     ("move", "field", "why"),
     [
-        (Move("orders", "n0", "n1", 10), "moves[0].queue", "not known"),
-        (Move("alert", "n9", "n1", 10), "moves[0].from", "not known"),
-        (Move("alert", "n0", "n9", 10), "moves[0].to", "not known"),
+        (Move("orders", "n0", "n1", 10), "moves[0].queue", "unknown"),
+        (Move("alert", "n9", "n1", 10), "moves[0].from", "unknown"),
+        (Move("alert", "n0", "n9", 10), "moves[0].to", "unknown"),
         (Move("alert", "n0", "n0", 10), "moves[0].to", "different node"),
         (Move("alert", "n0", "n3", 10), "moves[0].to", "OFFLINE"),
         (Move("alert", "n0", "n4", 10), "moves[0].to", "cordoned"),

@@ -230,7 +230,7 @@ def test_a_node_that_can_not_be_emptied_is_not_drained(plant, user, snapshot):
     assert not Plan.objects.exists()
 
 
-@pytest.mark.parametrize(("node", "why"), [("n9", "not known"), ("n2", "already drained"), ("n1", "OFFLINE")])
+@pytest.mark.parametrize(("node", "why"), [("n9", "unknown"), ("n2", "already drained"), ("n1", "OFFLINE")])
 def test_a_drain_of_a_node_that_is_not_in_use_is_refused(plant, user, node, why):
     Node.objects.filter(name="n2").update(drained=True)
     silent = plant.pass_seconds(5, silent=("n1",))
@@ -248,7 +248,7 @@ def test_a_rejected_plan_can_not_be_approved_and_a_proposed_one_not_be_stopped(p
     )
     plans.reject(plan, user, "Not now.", now=plant.now)
     assert (
-        "is rejected already"
+        "is already rejected"
         in refusal(
             lambda: plans.approve(plan, plan.hash, user, "Yes.", snapshot=snapshot, now=plant.now)
         ).message

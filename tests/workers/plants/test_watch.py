@@ -32,7 +32,7 @@ class Far(Adapter):
         self.error, self.gate, self.closed = None, threading.Event(), False
         self.gate.set()
 
-    def topology(self):
+    def get_topology(self):
         self.gate.wait()
         if self.error is not None:
             raise self.error

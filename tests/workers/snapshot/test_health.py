@@ -199,7 +199,7 @@ def test_the_backlog_is_that_of_the_queue_that_waits_longest():
         (
             {"totals": {"worker_slots": 0}, "hosts": {"jobs@here": {"role": "jobs", "draining": DRAIN}}},
             "TOOBUSY",
-            "No worker is processing the jobs queues: host jobs@here is drained (ada: a disk).",
+            "No workers process events of the jobs queues: host jobs@here is drained (ada: a disk).",
         ),
         (
             {"totals": {"worker_slots": 2, "shed_share": 0.123}},

@@ -34,7 +34,7 @@ def loop(served: Served) -> int:
 @pytest.mark.thorough
 def test_the_chart_of_what_is_shed_stays_when_the_loop_has_ticked(open_page, observer, loop):
     page = open_page(f"/loops/{loop}/")
-    chart = page.locator("figure[data-chart^='Share shed'] .js-plotly-plot")
+    chart = page.locator("figure[data-chart^='Shed share'] .js-plotly-plot")
 
     def tick(entry: int) -> None:
         row = {**observer.snapshot["loops"]["worker_rate/alert/n1"], "id": loop, "law": "shedding"}
@@ -47,7 +47,7 @@ def test_the_chart_of_what_is_shed_stays_when_the_loop_has_ticked(open_page, obs
         observer.publish(change)
 
     live(page, observer)
-    page.locator("figure[data-chart^='Share shed']").scroll_into_view_if_needed()
+    page.locator("figure[data-chart^='Shed share']").scroll_into_view_if_needed()
     tick(1)
     expect(chart).to_be_visible()
     page.evaluate("document.getElementById('shed').dataset.before = 'the tick'")

@@ -42,7 +42,7 @@ class PooledApp(ElasticPlant):
     def ensured(self, *laws: str) -> list[Loop]:
         return ensured(self.control, laws, snapshot=self.snapshot())
 
-    def topology(self) -> MeasuredTopology:
+    def get_topology(self) -> MeasuredTopology:
         queue = MeasuredOperator("queue celery", "source", 1, 1, 1, "it is a queue")
         pools = {
             name: MeasuredOperator(
@@ -62,7 +62,7 @@ class PooledApp(ElasticPlant):
         return MeasuredTopology(PLANT, self.now.timestamp(), 10.0, operators, links)
 
     def set_parallelism(self, tasks: Any) -> None:
-        self.topology().check_tasks(tasks)
+        self.get_topology().check_tasks(tasks)
         self.ordered.append(dict(tasks))
         for name, count in tasks.items():
             if count > self.tasks[name] or self.is_idle:
@@ -92,7 +92,7 @@ class PooledApp(ElasticPlant):
             if name in self.tasks
         }
         row = {"kind": "celery", "state": "seen", "age_seconds": 0.5, "completions": completions}
-        row |= {"topology": self.topology().to_document(), **self.row}
+        row |= {"topology": self.get_topology().to_document(), **self.row}
         loops = control_record(self.now).loops
         plants = {PLANT: convert(PlantStatus, row, "plant")}
         return Snapshot(at=self.now.timestamp(), plant="main", plants=plants, loops=loops)

@@ -174,7 +174,7 @@ def test_an_owner_that_is_held_for_a_time_still_owns(app, user):
     Loop.objects.filter(pk=whole.pk).update(mode="auto")
     said = {"owner": user, "reason": "a try", "now": app.now, "minutes": 30}
     overrides.set_override(loop=whole, name="mode", value="hold", **said)
-    with pytest.raises(BadInput, match="one owner"):
+    with pytest.raises(BadInput, match="already sets the tasks"):
         overrides.set_override(loop=pool, name="mode", value="auto", **said)
     with pytest.raises(BadInput, match="one by one"):
         overrides.set_override(law=LAW, name="mode", value="auto", **said)
@@ -199,7 +199,7 @@ def test_should_both_act_all_the_same_the_loop_of_the_pool_stands_back(app):
     for _ in range(2):
         app.work(station(6))
         entries = {entry.loop.law: entry for entry in app.tick(5.0)}
-    assert f"{whole.name} is on auto and controls the tasks" in entries[LAW].reason
+    assert f"loop {whole.name} (mode auto) already controls" in entries[LAW].reason
     assert entries[LAW].limited_by == "nothing to decide"  # it lacks no measurement
     assert "owner" not in entries["parallelism_joint"].reason
 

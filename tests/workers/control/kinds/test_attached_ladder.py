@@ -21,8 +21,8 @@ class QueuedApp(PooledApp):
 
     queues = ("celery", "mail")
 
-    def topology(self):
-        found = super().topology()
+    def get_topology(self):
+        found = super().get_topology()
         sources = {
             f"queue {name}": MeasuredOperator(f"queue {name}", "source", 1, 1, 1, "a queue")
             for name in self.queues
@@ -128,4 +128,4 @@ def test_should_it_be_on_auto_all_the_same_it_applies_nothing(app):
     Loop.objects.filter(pk=loop.pk).update(mode="auto")
     entry = ticks(app, 1, 8.0, waits_seconds=4.0)[0]
     entry.refresh_from_db()
-    assert not entry.applied and "applies nothing there" in entry.error and app.ordered == []
+    assert not entry.applied and "can't change an attached plant" in entry.error and app.ordered == []

@@ -196,7 +196,7 @@ def test_it_and_the_loop_of_concurrency_of_one_pool_never_act_both(app, user):
     for _ in range(2):
         load(app, 9.0)
         entries = {entry.loop.law: entry for entry in app.tick(5.0, LAW, "concurrency")}
-    assert f"{names[1]} is on auto and controls the tasks" in entries[LAW].reason
+    assert f"loop {names[1]} (mode auto) already controls" in entries[LAW].reason
 
 
 def test_it_is_neither_tuned_on_its_record_nor_compared_with_rivals_there(app):

@@ -211,7 +211,7 @@ def test_the_slower_replica_gets_a_smaller_share_of_the_same_whole(plant):
         (lambda row: row.update(state="failed"), "failed"),
         (
             lambda row: row["replicas"]["iap2"].update(response_seconds=None),
-            "iap2 has processed no warm batch",
+            "iap2 has reported no response time",
         ),
         (
             lambda row: row["replicas"]["iap1"].update(response_seconds=0.4),
@@ -267,9 +267,9 @@ def of_no_work(row) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda row: row.update(in_per_second=25.0), "at 25 events/s"),
+        (lambda row: row.update(in_per_second=25.0), "of 25 events/s"),
         (of_no_work, "no replica is busy"),
-        (lambda row: row["replicas"]["iap2"].update(response_seconds=None), "at 30 events/s"),
+        (lambda row: row["replicas"]["iap2"].update(response_seconds=None), "of 30 events/s"),
     ],
 )
 def test_with_too_little_load_a_leaning_pipeline_returns_to_equal_shares_within_30_s(plant, change, why):

@@ -38,7 +38,7 @@ class VirtualShop:
         if at % self.commit_seconds == 0:
             self.committed = self.read
 
-    def topology(self, at):
+    def get_topology(self, at):
         """Return the topology as it is read and joined."""
         numbers = range(self.partitions)
         offsets = {("orders", each): Offsets(0, round(self.sent / self.partitions)) for each in numbers}

@@ -40,7 +40,7 @@ class FarListener:
     def start(self):
         pass
 
-    def workers(self):
+    def count_workers(self):
         return None
 
     def close(self):
@@ -167,7 +167,7 @@ class FakeCelery:
 
     # Methods of a broker
 
-    def lengths(self, queues):
+    def read_queue_lengths(self, queues):
         return {name: QueueLength(self.queues[name]) for name in queues if name in self.queues}
 
     def count_unacknowledged(self):

@@ -67,10 +67,10 @@ def test_a_paused_queue_is_left_alone_by_all_its_workers_until_its_end(far, cont
 
 def test_a_paused_queue_is_still_seen(far, begin):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     begin(PAUSE, "celery")
     far.queues["celery"] = 5
-    assert "queue celery" in plant.topology().operators
+    assert "queue celery" in plant.get_topology().operators
     assert plant.sections()[2].rows[0][:2] == ["celery", 5]
 
 
@@ -267,7 +267,7 @@ def observer(far, control):
 def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_answers_until_the_end(
     far, control, begin, observer, command
 ):
-    observer.topology()
+    observer.get_topology()
     far.late = {command: [TWO]}
     if command == "active_queues":
         with pytest.raises(
@@ -280,12 +280,12 @@ def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_
     assert far.paused == {(ONE, "celery")}
     far.late = {}
     far.now += 1.0
-    observer.topology()
+    observer.get_topology()
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
     undo_due(far, control, 200.0)
     assert not far.paused and not in_force(control)
     far.now += 60.0
-    observer.topology()
+    observer.get_topology()
     assert not far.paused
 
 
@@ -296,7 +296,7 @@ def test_a_worker_that_takes_from_a_paused_queue_all_the_same_is_asked_again_but
     for _ in range(29):
         far.paused.clear()
         far.now += 1.0
-        observer.topology()
+        observer.get_topology()
     assert far.asked.count("cancel_consumer") == 1 + 1
 
 
@@ -304,7 +304,7 @@ def test_a_worker_that_was_started_while_a_queue_is_paused_takes_from_it(far, co
     begin(PAUSE, "celery")
     far.now, far.stats = 150.0, {"uptime": 10}
     far.paused.clear()
-    observer.topology()
+    observer.get_topology()
     assert not far.paused
 
 
@@ -318,7 +318,7 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
     far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more
     for _ in range(3):
         far.now += 1.0
-        observer.topology()
+        observer.get_topology()
         observer.sections()
     assert far.limited[1:] == [(TWO, "1/m")]
     undo(far, control, LIMIT, "shop.mail")
@@ -371,7 +371,7 @@ def test_of_queues_without_end_an_error_names_a_few(far, begin):
 
 def test_a_plant_without_interventions_says_so():
     class Bare(Adapter):
-        def topology(self):
+        def get_topology(self):
             raise AssertionError
 
         def set_parallelism(self, tasks):
@@ -386,16 +386,16 @@ def test_a_pause_that_was_undone_does_not_come_back_when_the_broker_was_away(far
     begin(PAUSE, "celery")
     undo(far, control, PAUSE, "celery")
     observer = far.plant()
-    observer.topology()
+    observer.get_topology()
     assert not far.paused
     far.reconnect()
     far.now += 1.0
-    observer.topology()
+    observer.get_topology()
     assert not far.paused
     begin(PAUSE, "celery")  # on purpose
     for _ in range(40):
         far.now += 1.0
-        observer.topology()
+        observer.get_topology()
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
 
 
@@ -404,7 +404,7 @@ def test_a_worker_that_was_started_anew_takes_from_the_queues_that_its_owner_gav
     undo(far, control, PAUSE, "celery")
     far.reconnect()
     far.pid = 8
-    far.plant().topology()
+    far.plant().get_topology()
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
 
 
@@ -415,12 +415,12 @@ def test_nor_does_one_that_was_started_anew_under_its_pid_as_in_a_container_have
     begin(PAUSE, "celery")
     undo(far, control, PAUSE, "celery")
     observer = far.plant()
-    observer.topology()
+    observer.get_topology()
     far.now, far.stats = far.now + 60.0, {"uptime": 10}
     far.paused = {(ONE, "celery"), (TWO, "celery")}  # their owner set other values
     for _ in range(40):
         far.now, far.stats = far.now + 1.0, {"uptime": far.stats["uptime"] + 1}
-        observer.topology()
+        observer.get_topology()
     assert far.paused == {(ONE, "celery"), (TWO, "celery")}
 
 
@@ -431,7 +431,7 @@ def test_a_worker_that_does_not_follow_is_ordered_again_but_not_at_each_check(fa
     for _ in range(29):
         far.reconnect()
         far.now += 1.0
-        observer.topology()
+        observer.get_topology()
     assert told.count("add_consumer") == 2
 
 

@@ -175,7 +175,7 @@ class Wide(KafkaCluster):
         super().__init__(PlantAddress(name="events", url="kafka://broker.example"), clock=lambda: 5.0)
         self.partitions = [("orders", number) for number in range(partitions)]
 
-    def _topics(self):
+    def _read_topics(self):
         return {"orders": ("one", len(self.partitions))}
 
     def _group_names(self):
@@ -187,7 +187,7 @@ class Wide(KafkaCluster):
     def _load_committed(self, names, topics):
         return {"billing": dict.fromkeys(self.partitions, 10)}
 
-    def _offsets(self):
+    def _read_offsets(self):
         return dict.fromkeys(self._asked, Offsets(0, 15))
 
 
