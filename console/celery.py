@@ -85,8 +85,9 @@ def keep_connections(**_: Any) -> None:
 
 @worker_before_create_process.connect
 def share_memory(**_: Any) -> None:
-    """Exclude existing objects from a child's garbage collector, so that their pages stay shared with its
-    parent.
+    """Exclude existing objects from a child's garbage collector.
+
+    Their pages stay shared with its parent.
     """
     gc.collect()
     gc.freeze()

@@ -27,8 +27,9 @@ def read_version() -> str:
 
 
 def get_data_folder() -> Path:
-    """Return WEIR_DATA; else .weir in the checkout, or in the home folder of the user who installed a
-    wheel.
+    """Return WEIR_DATA, or else the default data folder.
+
+    The default is .weir in the checkout, or in the home folder of the user who installed a wheel.
     """
     if variables.DATA.is_set():
         return variables.DATA.get_path().resolve()

@@ -30,7 +30,9 @@ UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Check:
-    """A check. takes: what it accepts, as it follows "must be". read: returns the stored value, or raises
+    """A check of one value.
+
+    `takes` says what the check accepts, as it follows "must be". `read` returns the stored value or raises
     `ValueError`.
     """
 
@@ -315,8 +317,9 @@ def refuse_unknown(
 
 
 def refuse_longer(value: Any, most: int, where: str, noun: str = "") -> None:
-    """Raise `Forbidden` for a list or a text that is longer than `most`, since processing it would be too
-    expensive.
+    """Raise `Forbidden` for a list or a text that is longer than `most`.
+
+    Processing it would be too expensive.
     """
     if len(value) > most:
         raise Forbidden(where, f"must have at most {most}{noun or ' items'}, not {len(value)}")

@@ -1,9 +1,9 @@
-"""Reads documents from outside, JSON and YAML: limited in size, depth, and digits, with values that any part
-of Weir can store and print. An error names the position, such as `observations[0].measured`.
+"""Readers of external JSON and YAML documents, limited in size, depth, and digits.
 
-Rejected are numbers that are not finite or have too many digits, duplicate keys, text that is not Unicode
-(half of a surrogate pair), and in YAML anchors, aliases, and tags, by which a short text expands to a large
-one or to something other than it seems.
+Any part of Weir can store and print the values. An error names the position, such as
+`observations[0].measured`. Rejected are numbers that are not finite or have too many digits, duplicate keys,
+text that is not Unicode (half of a surrogate pair), and in YAML anchors, aliases, and tags, by which a short
+text expands to a large one or to something other than it seems.
 """
 
 import codecs
@@ -38,7 +38,7 @@ class _Refused:
         self.why = why
 
 
-class _LocatedError(Exception):  # noqa: N818
+class _LocatedError(Exception):
     """A rejection that collects its position on its way up."""
 
     def __init__(self, why: str, kind: type[BadInput] = BadInput) -> None:
@@ -201,8 +201,9 @@ class YamlDocument:
     lines: dict[str, int] = field(default_factory=dict)
 
     def find_line(self, place: str) -> int:
-        """Return the line (from 1) of a place such as `rules[0].enrich.table`, or of its innermost existing
-        part.
+        """Return the line (from 1) of a place such as `rules[0].enrich.table`.
+
+        If the place is missing, return the line of its innermost existing part.
         """
         line, path = 1, ""
         for step in _STEP.findall(place):

@@ -425,11 +425,11 @@ PYTHONPATH = "PYTHONPATH"
 
 
 def read_secret(name: str, environment: Mapping[str, str] = PROCESS) -> str:
-    """Return the secret under a name that a person has given and `egress.check_secret_name` accepts; "" if
-    unset.
+    """Return the secret under a name that a person has given, or "" if it is unset.
 
-    Raises `BadInput` that names it if a byte of it is not UTF-8: it could not be sent, and Python's error
-    would quote all of it. A byte order mark, which may come from the file that it was read from, is removed.
+    `egress.check_secret_name` accepts the name. Raises `BadInput` that names it if a byte of it is not UTF-8:
+    it could not be sent, and Python's error would quote all of it. A byte order mark, which may come from the
+    file that it was read from, is removed.
     """
     secret = environment.get(name, "").removeprefix("\ufeff") if name else ""
     if any(

@@ -1,5 +1,6 @@
-"""The log of a process: lines for people, or one JSON object per line for programs (WEIR_LOG_FORMAT), each
-with the ids of the current work.
+"""The log of a process: lines for people, or one JSON object per line for programs (WEIR_LOG_FORMAT).
+
+Each line has the ids of the current work.
 
     2026-11-22 20:15:01,250 WARNING weir.placement [plan 17]: n3 does not answer
     {"at": "2026-11-22T20:15:01.250Z", "level": "WARNING", "logger": "weir.placement", "process": "celery",
@@ -84,7 +85,7 @@ class LinesForPeople(logging.Formatter):
 
 
 def escape_controls(text: str) -> str:
-    """Return the text with each control character written as in Python: a line break as \\n."""
+    r"""Return the text with each control character written as in Python: a line break as \n."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

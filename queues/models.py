@@ -77,8 +77,9 @@ class Container(models.Model):
 
 
 class TopologyRevision(models.Model):
-    """One row that counts every change of nodes, queues, and points, so that the age of a projection
-    shows.
+    """One row that counts every change of nodes, queues, and points.
+
+    The count shows the age of a projection.
     """
 
     number = models.PositiveBigIntegerField(default=0)

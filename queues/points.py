@@ -25,8 +25,9 @@ def check_points(points: object, field: str = "points", least: int = 1) -> dict[
 
 
 def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Distribute `amount` whole points in proportion to `weights`, by largest remainder; earlier names win
-    ties.
+    """Distribute `amount` whole points in proportion to `weights`, by largest remainder.
+
+    Earlier names win ties.
     """
     total = sum(weights.values())
     exact = {name: amount * weight / total for name, weight in weights.items()}
@@ -38,8 +39,9 @@ def apportion(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
 
 
 def share(nodes: Sequence[str], weights: Mapping[str, float] | None = None) -> dict[str, int]:
-    """Distribute 1000 points over `nodes`, equally or by `weights` (such as capacities); each node gets at
-    least 1.
+    """Distribute 1000 points over `nodes`, equally or by `weights` (such as capacities).
+
+    Each node gets at least 1 point.
     """
     if not nodes or len(set(nodes)) != len(nodes) or len(nodes) > TOTAL:
         raise BadInput("nodes", f"must have 1 to {TOTAL} different node names.")

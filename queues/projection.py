@@ -1,5 +1,6 @@
-"""The projection of the database, the source of truth, to `weir:topology`, which everything that moves events
-reads.
+"""The projection of the database to `weir:topology`.
+
+The database is the source of truth. Everything that moves events reads the projection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -110,11 +111,10 @@ def create_queue(
     thresholds: Overriding | None = None,
     **settings: Any,
 ) -> Topology:
-    """Create a queue with its containers (by default equal points on every node that takes any), and project
-    it.
+    """Create a queue with its containers, and project it.
 
-    `settings` are the other fields of `Queue`. Raises `BadInput` that names the field; nothing is changed
-    then.
+    By default, every node that takes containers gets equal points. `settings` are the other fields of
+    `Queue`. Raises `BadInput` that names the field; nothing is changed then.
     """
     with transaction.atomic():
         queue = _build_row(Queue, name=name, kind=kind, **settings)

@@ -1,10 +1,10 @@
-"""Documents that processes exchange through the control server: a type for each, and one way to write and
-read them.
+"""Documents that processes exchange through the control server.
 
-A field has the name of its JSON key. Unknown is None, and null in JSON. A reader that is older than the
-writer ignores fields it does not know; a newer one has a default for each field that an older writer leaves
-out. Processes of two versions can therefore work together during an upgrade. A float with a whole value (3.0)
-is accepted as an integer, since a rejected document stops its readers.
+Each document has a type. All are written and read in the same way. A field has the name of its JSON key.
+Unknown is None, and null in JSON. A reader that is older than the writer ignores fields it does not know; a
+newer one has a default for each field that an older writer leaves out. Processes of two versions can
+therefore work together during an upgrade. A float with a whole value (3.0) is accepted as an integer, since a
+rejected document stops its readers.
 """
 
 import logging
@@ -119,9 +119,7 @@ def replace_fields(document: Read, **values: Any) -> Read:
 
 
 def copy_shared_values(document: StoredDocument, base: type[StoredDocument]) -> dict[str, Any]:
-    """Return the values of the fields that a document has from a base, by name, to make another of that
-    base.
-    """
+    """Return a document's values of a base's fields by name, to make another document of that base."""
     return {name: getattr(document, name) for name in base.__struct_fields__}
 
 

@@ -265,8 +265,9 @@ def build_user_actor(user: User | AnonymousUser, address: str | None = None) -> 
 
 
 def _lacks_second_factor(user: User) -> bool:
-    """Return whether this administrator needs a second factor and has neither one nor an identity
-    provider.
+    """Return whether this administrator still needs a second factor.
+
+    An administrator with an identity provider needs none.
     """
     if not plant_settings.get_setting_value("login.second_factor"):
         return False
@@ -297,8 +298,9 @@ def user_of(request: HttpRequest) -> User:
 
 
 def requires(action: str) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """Decorate a view for actors who may do `action`; others get 403 (the login middleware has run
-    before).
+    """Decorate a view for actors who may do `action`; others get 403.
+
+    The login middleware has run before.
     """
     if action not in ACTIONS:
         raise KeyError(f"{action} is missing from console.accounts.access.ACTIONS")
@@ -352,11 +354,10 @@ def require_permission(actor: Actor, action: str, queues: Collection[str] | None
 
 
 def require_data_access(actor: Actor, action: str, queues: Collection[str] | None) -> None:
-    """Raise `PermissionDenied` unless the actor may do it and has access to these queues (None: the whole
-    plant).
+    """Raise `PermissionDenied` unless the actor may do it and has access to these queues.
 
-    This also applies to actions that concern no queue, since what they read or use was made from these
-    queues' events.
+    None stands for the whole plant. The check also applies to actions that concern no queue, since what they
+    read or use was made from these queues' events.
     """
     admit(actor, action)
     if not actor.can_access_queues(queues):

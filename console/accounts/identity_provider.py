@@ -123,9 +123,7 @@ def _parse_json_object(answer: requests.Response) -> dict[str, Any]:
 
 
 def list_signature_algorithms() -> list[str]:
-    """Return the accepted signature algorithms of ID tokens: those that the provider offers and Weir
-    checks.
-    """
+    """Return the signature algorithms of ID tokens that the provider offers and Weir checks."""
     offered = discover().get("id_token_signing_alg_values_supported") or ["RS256"]
     supported = [algorithm for algorithm in KEY_TYPES if isinstance(offered, list) and algorithm in offered]
     if not supported:

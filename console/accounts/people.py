@@ -124,8 +124,9 @@ def enable(actor: Actor, user: User, on: bool, reason: str) -> None:
 
 @transaction.atomic
 def reset_password(actor: Actor, user: User, reason: str, password: str = "") -> str:
-    """Set a new password, which is shown once; the user's sessions, tokens, and shared links end
-    permanently.
+    """Set a new password, which is shown once.
+
+    The user's sessions, tokens, and shared links end permanently.
     """
     require_permission(actor, "user.manage")
     why = read_reason(reason)

@@ -187,8 +187,9 @@ class ErrorGroup:
 
 @dataclass(frozen=True)
 class FoundDeadLetters:
-    """Letters that match a filter, the newest first; unreachable nodes; whether the scan was limited, and its
-    size.
+    """Letters that match a filter, the newest first, and the unreachable nodes.
+
+    The result also says whether the scan was limited, and its size.
     """
 
     letters: list[NamedDeadLetter]
@@ -235,8 +236,9 @@ class FoundDeadLetters:
 
 
 def read_entry_time(letter: NamedDeadLetter) -> datetime:
-    """Return when the letter, in its current form, became a dead letter: a fixed one is newer than its
-    failure.
+    """Return when the letter, in its current form, became a dead letter.
+
+    A fixed letter is newer than its failure.
     """
     return datetime.fromtimestamp(parse_entry_seconds(letter.name.id.encode()), UTC)
 
@@ -258,10 +260,9 @@ def may_open(actor: Actor, queue: str) -> bool:
 
 
 def search(criteria: DeadLetterFilter, actor: Actor) -> FoundDeadLetters:
-    """Return all dead letters that match, of the first MAX_SCANNED or MAX_SCANNED_BYTES, as the actor may
-    see them.
+    """Return all dead letters that match, as the actor may see them.
 
-    Unreachable nodes are named.
+    The search covers the first MAX_SCANNED letters or MAX_SCANNED_BYTES. Unreachable nodes are named.
     """
     letters: list[NamedDeadLetter] = []
     unreachable: set[str] = set()

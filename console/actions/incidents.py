@@ -1,7 +1,7 @@
-"""User actions on incidents: notes, roles, and follow-ups; one implementation for pages, API, and commands,
-audited.
+"""User actions on incidents: notes, roles, and follow-ups.
 
-All raise `PermissionDenied`, and `BadInput` that names the field.
+Pages, API, and commands share this implementation. Actions are audited. All raise `PermissionDenied`, and
+`BadInput` that names the field.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,9 @@ def change(
     retained: bool | None = None,
     now: datetime,
 ) -> Incident:
-    """Change the given attributes; the others keep their values. retained: whether retention keeps its
-    data.
+    """Change the given attributes; the others keep their values.
+
+    retained: whether retention keeps its data.
     """
     require_permission(actor, CHANGE, list_alert_queues(alert_id))
     made: Incident | None = None

@@ -245,8 +245,9 @@ def list_application_queues(application: Application) -> list[str]:
 
 
 def _list_replaced_queues(name: str, before: PipelineVersion | None, control: redis.Redis) -> list[str]:
-    """Return the queues of everything that has this name now: the newest version, the running one, and a
-    process's own file.
+    """Return the queues of everything that has this name now.
+
+    This covers the newest version, the running one, and a process's own file.
     """
     known = Declarations(control)
     at_work = known.load_running().get(name)

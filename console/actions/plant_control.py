@@ -1,7 +1,8 @@
-"""Setting a plant's tasks through the control API: authorized, audited, and by one controller at a time; and
-other interventions in attached plants, which expire.
+"""Manual control of a plant's tasks, and other interventions in attached plants.
 
-All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantUnavailable, and InvalidPlantResponse.
+Tasks are set through the control API: authorized, audited, and by one controller at a time. The other
+interventions expire. All raise PermissionDenied, BadInput that names the field, PlantHeld, PlantUnavailable,
+and InvalidPlantResponse.
 """
 
 from collections.abc import Mapping
@@ -51,10 +52,10 @@ def set_parallelism(
     seconds: float = holding.SECONDS,
     reason: str = "",
 ) -> float:
-    """Set the tasks of operators, and hold the plant, here and against its own controllers; return until when
-    (Unix time).
+    """Set the tasks of operators, and hold the plant; return until when (Unix time).
 
-    seen: the plant now. A rejected request leaves no new hold.
+    The plant is held here and against its own controllers. seen: the plant now. A rejected request leaves no
+    new hold.
     """
     require_permission(actor, "plant.scale")
     checked = seen.check_tasks(tasks, "tasks")

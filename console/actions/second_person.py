@@ -1,9 +1,10 @@
-"""Retention shorter than a week, or in so little space that it may be shorter (FLOORS), requires two people,
-as a plan may.
+"""Approval of short retention by a second person.
 
-The first request is rejected and recorded in the audit log as `retention.propose`. If another person requests
-exactly the same within VALID, it is done, and its audit entry names the proposal: an agreement is valid for
-one change. Only the audit log is stored, so neither a proposal nor its use can be forged afterwards.
+Retention shorter than a week, or in so little space that it may be shorter (FLOORS), requires two people, as
+a plan may. The first request is rejected and recorded in the audit log as `retention.propose`. If another
+person requests exactly the same within VALID, it is done, and its audit entry names the proposal: an
+agreement is valid for one change. Only the audit log is stored, so neither a proposal nor its use can be
+forged afterwards.
 
 No job can delete the audit log itself: it grows by some 600 bytes an entry, and only its export removes
 entries.

@@ -21,8 +21,10 @@ LAST_RUNS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedRun:
-    """run: its number; owner: None for the schedule; progress: as its workers report it; seconds: its
-    duration, None until it has ended; command: the same from a command line.
+    """A run of a task, as documents describe it.
+
+    run: its number. owner: None for the schedule. progress: as its workers report it. seconds: its duration,
+    None until it has ended. command: the same from a command line.
     """
 
     run: int

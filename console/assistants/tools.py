@@ -46,8 +46,9 @@ class Tools:
         self._calls, self._clock = calls, clock
 
     def plant_state(self) -> dict[str, Any]:
-        """Return the plant now: its headline, each subject with a problem, open alerts, and manual
-        changes.
+        """Return the plant now.
+
+        The result has its headline, each subject with a problem, open alerts, and manual changes.
         """
         snapshot, age_seconds = self._snapshot()
         return {
@@ -65,10 +66,10 @@ class Tools:
         }
 
     def subject(self, kind: str, name: str) -> dict[str, Any]:
-        """Return one subject: its evaluated state, its figures, the loops that control it, and its open
-        alerts.
+        """Return one subject.
 
-        kind: node, queue, application, pipeline, host, loop, or plant.
+        The result has its evaluated state, its figures, the loops that control it, and its open alerts. kind:
+        node, queue, application, pipeline, host, loop, or plant.
         """
         snapshot, age_seconds = self._snapshot()
         key = f"{kind}/{name}"

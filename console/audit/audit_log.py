@@ -39,9 +39,7 @@ class Author(Protocol):
 
     @property
     def account_key(self) -> str | None:
-        """Return the key that all sessions and tokens of one account share; None for a command of the
-        host.
-        """
+        """Return the key that an account's sessions and tokens share; None for a command of the host."""
         ...
 
 
@@ -135,9 +133,7 @@ def record_refusal(
 
 @contextmanager
 def audit_refusals(actor: Author, action: str, target: str, fields: Collection[str]) -> Iterator[None]:
-    """Record a `BadInput` raised within about one of these fields, or a `Forbidden` of any field, and
-    re-raise it.
-    """
+    """Record a `BadInput` about one of these fields, or a `Forbidden` of any field, and re-raise it."""
     try:
         yield
     except BadInput as error:
@@ -193,8 +189,9 @@ class AuditFilter:
 
 
 def _is_address(text: str) -> bool:
-    """Return whether PostgreSQL accepts it as an address: not with the name of an interface
-    (`fe80::1%eth0`).
+    """Return whether PostgreSQL accepts it as an address.
+
+    It does not accept an address with the name of an interface (`fe80::1%eth0`).
     """
     try:
         ipaddress.ip_address(text)

@@ -78,8 +78,9 @@ def get_entry_content(entry: AuditEntry) -> dict[str, Any]:
 
 
 def encode_canonical_entry(content: Mapping[str, Any], sequence: int, previous: str) -> bytes:
-    """Return the bytes that a digest covers, which are the same before and after a database has stored the
-    entry.
+    """Return the bytes that a digest covers.
+
+    They are the same before and after a database has stored the entry.
 
     A database keeps a document's meaning, not its spelling: PostgreSQL sorts its keys, and returns 1e2 as
     100. Documents are therefore written with sorted keys, whole numbers without a fraction, and times in UTC
@@ -118,8 +119,9 @@ def digest_of(content: Mapping[str, Any], sequence: int, previous: str, key: byt
 
 
 def is_genuine(content: Mapping[str, Any], sequence: int, previous: str, digest: str) -> bool:
-    """Return whether one of the keys made this digest: an older key stays valid for entries written with
-    it.
+    """Return whether one of the keys made this digest.
+
+    An older key stays valid for entries written with it.
     """
     documents = {name: _as_written(content[name]) for name in ("before", "after")}
     try:

@@ -1,7 +1,6 @@
-"""Limits for actions that every viewer may repeat, so that nobody can fill the audit log, which is never
-deleted.
+"""Limits for actions that every viewer may repeat, so that nobody can fill the audit log.
 
-Two limits, for the actions that need no role above viewer:
+The audit log is never deleted. Two limits apply to actions that need no role above viewer:
 
 - **Folding**, in each process: an entry that equals one of the last minute is counted. The next entry of that
   action says how many were counted. For actions that must never be rejected, such as a changed password, each

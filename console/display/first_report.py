@@ -15,7 +15,9 @@ MINUTE_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class ShownReport:
-    """sentences: what happened, and what would have happened. assumed: assumptions of the estimate. figures:
+    """The first report as a page shows it.
+
+    sentences: what happened, and what would have happened. assumed: assumptions of the estimate. figures:
     None if too little was measured.
     """
 

@@ -7,8 +7,9 @@ MAX_NAMES = 12
 
 
 def describe_discovered_plant(plant: FoundPlant) -> list[str]:
-    """Return what was found, what could be controlled, what would only be observed, and what it would
-    need.
+    """Return the description of a discovered plant.
+
+    It says what was found, what could be controlled, what would only be observed, and what it would need.
     """
     settable = [part for part in plant.parts if part.fixed is None]
     fixed = [part for part in plant.parts if part.fixed is not None]

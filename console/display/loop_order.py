@@ -15,8 +15,9 @@ LATE, HANDED_OVER, OVERRIDDEN = 4.0, 2.0, 1.5
 
 
 def compute_tick_lateness(status: LoopStatus | None, interval_seconds: float, at: float | None) -> float:
-    """Return by how many seconds its next tick is late in a snapshot of the time `at`; 0: on time, or
-    unknown.
+    """Return by how many seconds the loop's next tick is late in a snapshot of the time `at`.
+
+    The result is 0 if the tick is on time, or if this is unknown.
     """
     if status is None or status.at is None or at is None:
         return 0.0

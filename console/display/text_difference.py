@@ -23,8 +23,9 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class TextDifference:
-    """lines: the differences, with CONTEXT_LINES around them. too_long: there would be too many to
-    compare.
+    """The difference between two texts.
+
+    lines: the differences, with CONTEXT_LINES around them. too_long: there would be too many to compare.
     """
 
     lines: Sequence[DiffLine] = ()

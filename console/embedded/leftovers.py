@@ -69,8 +69,9 @@ def _was_supervised(seen: dict[str, Any], data: Path) -> bool:
 
 
 def _is_server(seen: dict[str, Any], data: Path) -> bool:
-    """Return whether it is a server: servers overwrite their environment with a title, and run in their
-    files' folder.
+    """Return whether the process is a server.
+
+    Servers overwrite their environment with a title, and run in their files' folder.
     """
     return seen["name"] in NAMES and Path(seen["cwd"] or "/").is_relative_to(data / "servers")
 

@@ -97,8 +97,9 @@ def _is_locked(folder: int) -> bool:
 
 
 def _has_listener(folder: int) -> bool:
-    """Return whether anybody listens at the socket, opened relative to the folder: a path could have
-    changed.
+    """Return whether anybody listens at the socket.
+
+    The socket is opened relative to the folder: a path could have changed.
     """
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     asked.settimeout(ANSWER_SECONDS)

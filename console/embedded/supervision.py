@@ -208,10 +208,10 @@ class Supervisor:
         write_private(ends_file(self.data), msgspec.json.encode(self.ends).decode())
 
     def stop(self) -> None:
-        """Stop the plant, then the servers it writes to; kill what has not ended in its time, so that it
-        takes at most 20 s.
+        """Stop the plant, then the servers it writes to.
 
-        If the supervisor was killed or is frozen it takes half a minute.
+        Processes that have not ended in their time are killed, so that it takes at most 20 s. If the
+        supervisor was killed or is frozen it takes half a minute.
         """
         if self.child and self.child.poll() is None:
             self._stop_plant()

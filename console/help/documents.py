@@ -78,8 +78,9 @@ def describe_type(kind: inspect.Type) -> str:
 
 
 def iterate_field_rows(kind: inspect.StructType) -> Iterator[tuple[str, str, str]]:
-    """Return a row for each field: its JSON key, its type, and its default when an older process left it
-    out.
+    """Yield a row for each field: its JSON key, its type, and its default.
+
+    The default applies if an older process left the field out.
     """
     for field in kind.fields:
         yield f"`{field.encode_name}`", describe_type(field.type), _default(field)

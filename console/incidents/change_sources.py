@@ -80,8 +80,9 @@ class FoundChange:
 def find_changes(
     since: datetime, until: datetime, data: Path, slack: timedelta = timedelta(0)
 ) -> list[FoundChange]:
-    """Return the changes of all sources; those of people and of other hosts up to `slack` later, as clocks
-    differ.
+    """Return the changes of all sources.
+
+    Changes of people and of other hosts may be up to `slack` later, as clocks differ.
     """
     late = until + slack
     rows = [

@@ -241,8 +241,9 @@ def _snapshot(data: Path, at: datetime) -> Snapshot:
 
 
 def _compute_chances(onset: datetime, data: Path) -> dict[str, float]:
-    """Return by kind the probability that any REACH contains such a change, from the records before the
-    onset.
+    """Return by kind the probability that any REACH contains such a change.
+
+    It comes from the records before the onset.
     """
     since = onset - RECORD_DAYS
     counts: Counter[str] = Counter()
@@ -302,8 +303,9 @@ def _count_by_column(rows: Any, column: str) -> Sequence[tuple[str, int]]:
 
 
 def is_due(alert: Alert, now: datetime) -> bool:
-    """Return whether its changes must be searched: at once, every few minutes while it is young, and at its
-    end.
+    """Return whether the incident's changes must be searched.
+
+    They are searched at once, every few minutes while it is young, and at its end.
     """
     incident = getattr(alert, "incident", None)
     searched_at: datetime | None = incident.changes_at if incident else None

@@ -36,7 +36,9 @@ class ComparisonRuns(BadInput):
 
 @dataclass(frozen=True)
 class Comparison:
-    """rows: significant differences, in the order of `differences`; compared: number of values tested;
+    """A comparison of values.
+
+    rows: significant differences, in the order of `differences`. compared: number of values tested.
     counted_at: when Spark counted the archived events, None if they were read just now.
     """
 

@@ -1,7 +1,7 @@
-"""The timeline of one incident, the oldest first: changes before it, its alerts, and actions of loops, plans,
-and people.
+"""The timeline of one incident, the oldest first.
 
-Long parts keep their newest items and the number of earlier ones.
+It has the changes before the incident, its alerts, and actions of loops, plans, and people. Long parts keep
+their newest items and the number of earlier ones.
 """
 
 from collections.abc import Iterator, Sequence

@@ -19,9 +19,9 @@ LATELY = timedelta(days=1)  # an end that was missed (the alerter was down) is h
 
 
 class ChangeKeeper:
-    """`step` is one check; `run` checks until it is stopped.
+    """The search for the changes before each incident.
 
-    Two instances are harmless: they store the same.
+    `step` is one check. `run` checks until it is stopped. Two instances are harmless: they store the same.
     """
 
     def __init__(self, data: Path) -> None:

@@ -1,8 +1,8 @@
-"""HTTP input is validated once, before other code reads it: text that can't be stored is rejected with its
-field.
+"""Validation of HTTP input, once, before other code reads it.
 
-Text is UTF-8 without NUL (PostgreSQL stores none) and without lone surrogates (no database stores those).
-JSON documents have at most MAX_DEPTH levels, and numbers of at most 64 bits.
+Text that can't be stored is rejected with its field. Text is UTF-8 without NUL (PostgreSQL stores none) and
+without lone surrogates (no database stores those). JSON documents have at most MAX_DEPTH levels, and numbers
+of at most 64 bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,5 +1,6 @@
-"""Durations, numbers, and times as a form posts them, with errors that name the field; and forms filled in
-again.
+"""Durations, numbers, and times as a form posts them, and forms filled in again.
+
+Errors name the field.
 """
 
 import math
@@ -71,8 +72,9 @@ def parse_minutes(posted: Mapping[str, str]) -> int | float | None:
 
 
 def parse_expiry(posted: Mapping[str, str]) -> Expiry:
-    """Return the expiry from `minutes` (a number, or "endless"), else `expires_at` (ISO 8601; UTC without a
-    zone).
+    """Return the expiry from `minutes`, else from `expires_at`.
+
+    `minutes` is a number, or "endless". `expires_at` is ISO 8601, and UTC without a zone.
     """
     if posted.get("minutes", "").strip() == ENDLESS:
         return Expiry(endless=True)
@@ -97,8 +99,9 @@ def parse_time(text: str, field: str) -> datetime:
 
 
 def format_iso_time(moment: datetime) -> str:
-    """Return a time as addresses contain it, and `time_of` parses it: UTC, to the second unless it has a
-    fraction.
+    """Return a time as addresses contain it and `time_of` parses it.
+
+    It is in UTC, to the second unless it has a fraction.
     """
     utc = moment.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds" if utc.microsecond else "seconds").replace("+00:00", "Z")

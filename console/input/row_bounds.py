@@ -1,5 +1,6 @@
-"""Values that a column can't store are rejected with their field before writing: SQLite stores them,
-PostgreSQL fails.
+"""Rejection of values that a column can't store.
+
+They are rejected with their field before writing: SQLite stores them, and PostgreSQL fails.
 """
 
 import math

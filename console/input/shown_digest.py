@@ -1,5 +1,6 @@
-"""The digest of a form's original values: a change based on an older state is rejected, so that nobody
-overwrites another change.
+"""The digest of a form's original values.
+
+A change based on an older state is rejected, so that nobody overwrites another change.
 """
 
 import hashlib

@@ -83,8 +83,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
             await self.close(NOT_UNDERSTOOD, 'Send {"ask": "snapshot"}; no other message is supported.')
 
     async def close(self, code: int | None = None, reason: str | None = None) -> None:
-        """Close the socket once: a second close, as after two bad messages in a row, would be a server
-        error.
+        """Close the socket once.
+
+        A second close, as after two bad messages in a row, would be a server error.
         """
         if self.closing:
             return
@@ -112,11 +113,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # channels has
                     await self.send(text_data=message)
 
     async def _recheck(self) -> None:
-        """Check the permission again: a logout, a revoked token, or a lost role closes the socket within
-        RECHECK_SECONDS.
+        """Check the permission again.
 
-        An unreachable database is queried again; after MAX_UNANSWERED failures in a row the socket is
-        closed.
+        A logout, a revoked token, or a lost role closes the socket within RECHECK_SECONDS. An unreachable
+        database is queried again; after MAX_UNANSWERED failures in a row the socket is closed.
         """
         unanswered = 0
         while unanswered < MAX_UNANSWERED:

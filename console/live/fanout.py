@@ -1,7 +1,7 @@
-"""The fan-out: one Redis subscriber per process, each message encoded once for each view, any number of
-sockets.
+"""The fan-out: one Redis subscriber per process, and any number of sockets.
 
-In a comparison, a group send through the channel layer lost messages at a thousand sockets.
+Each message is encoded once for each view. In a comparison, a group send through the channel layer lost
+messages at a thousand sockets.
 """
 
 import asyncio
@@ -223,8 +223,9 @@ class Fanout:
                 listener.put(silence)
 
     def _silence(self) -> LiveMessage:
-        """Return the silence message; `at` is the last snapshot's time (null: never one), so that ages stay
-        right.
+        """Return the silence message.
+
+        `at` is the last snapshot's time (null: never one), so that ages stay right.
         """
         silent_seconds = round(self._monotonic() - self._heard_at, 1)
         at = None if self._position is None else self._position[1]
@@ -240,8 +241,9 @@ _fanouts: WeakKeyDictionary[asyncio.AbstractEventLoop, Fanout] = WeakKeyDictiona
 
 
 def get_fanout() -> Fanout:
-    """Return this event loop's fan-out on settings.REDIS_URL: a served process has one loop, so one
-    fan-out.
+    """Return this event loop's fan-out on settings.REDIS_URL.
+
+    A served process has one loop, so it has one fan-out.
     """
     loop = asyncio.get_running_loop()
     if loop not in _fanouts:

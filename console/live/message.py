@@ -10,8 +10,9 @@ LEVEL = 4  # beyond it a large patch takes twice the time for a few percent
 
 
 class LiveMessage:
-    """JSON as text, or compressed: the same bytes in zlib's format (the browser's "deflate"), a fifth as
-    long.
+    """A message in JSON, as text or compressed.
+
+    The compressed form is the same bytes in zlib's format (the browser's "deflate"), a fifth as long.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:

@@ -52,8 +52,9 @@ PLANT = frozenset(
 
 @dataclass(frozen=True)
 class View:
-    """Fields kept of every node, container, loop, producer, worker host, and registered plant (None: all),
-    and the `queue` or `node` whose containers and loops are complete.
+    """The fields kept of every node, container, loop, producer, worker host, and registered plant.
+
+    None keeps all fields. The containers and loops of the `queue` or `node` are complete.
     """
 
     name: str
@@ -102,8 +103,9 @@ class View:
 
 
 def _select_state_fields(states: Mapping[str, Any]) -> Document:
-    """Return the states: of loops, which may be hundreds, the fields for a list of problems; others
-    complete.
+    """Return the states, with the fields for a list of problems for loops.
+
+    There may be hundreds of loops. Other states are complete.
     """
     loops = {key: row for key, row in states.items() if key.startswith("loop/")}
     return {**states, **_select_row_fields(loops, JUDGED)} if loops else dict(states)
@@ -114,8 +116,9 @@ def _select_row_fields(
     fields: frozenset[str] | None,
     whole: Callable[[str], bool] = lambda name: False,
 ) -> Document:
-    """Return rows with the kept fields only; rows that a patch removes (null), and those of `whole`, are
-    kept.
+    """Return rows with the kept fields only.
+
+    Rows that a patch removes (null), and those of `whole`, are kept.
     """
     kept: Document = {}
     for name, row in rows.items():

@@ -66,8 +66,9 @@ def live(snapshot: Any, *path: Any, format: str = "number", unit: str = "") -> S
 
 @register.simple_tag
 def tick(snapshot: Any, loop: str) -> SafeString:
-    """Render when a loop decided last, and how late its next decision is, in which case the last one may be
-    out of date.
+    """Render when a loop decided last, and how late its next decision is.
+
+    If the next decision is late, the last one may be out of date.
     """
     status = _resolve_path(snapshot, ("loops", loop))
     decided, interval = at(status, "at"), at(status, "interval_seconds") or 0.0
@@ -170,8 +171,9 @@ def flags(node: Any) -> str:
 
 @register.simple_tag
 def split(containers: Any, nodes: Any, queue: str) -> SafeString:
-    """Render a queue's points as one bar, a part per node in the nodes' order; the matrix beside it has the
-    numbers.
+    """Render a queue's points as one bar, with a part per node in the nodes' order.
+
+    The matrix beside it has the numbers.
     """
     parts = [(name, at(at(containers, name), "points") or 0) for name in nodes]
     return format_html(
@@ -197,10 +199,10 @@ _DOT = SafeString('<circle class="sign" r="4.5"/>')
 
 @register.simple_tag
 def dumbbell(row: Dumbbell) -> SafeString:
-    """Render utilization now (the state's sign) and after (a dot) on an axis from 0 to 100 % of capacity,
-    with the node's thresholds.
+    """Render utilization now and after on an axis from 0 to 100 % of capacity.
 
-    The numbers are beside it, so screen readers skip it.
+    The state's sign is now, and the dot is after. The axis has the node's thresholds. The numbers are beside
+    it, so screen readers skip it.
     """
     marks = [mark for mark in (row.busy, row.toobusy) if is_finite_number(mark)]
     lines = format_html_join(
@@ -260,8 +262,9 @@ def severity(value: Any, bare: bool = False) -> SafeString:
 
 @register.simple_tag
 def timestamp(value: Any, format: str = "clock") -> SafeString:
-    """Render a time: UTC as written (or the zone of an export), the reader's own zone once live, UTC on
-    hover.
+    """Render a time.
+
+    It is UTC as written (or the zone of an export), the reader's own zone once live, and UTC on hover.
     """
     if value is None or value == "":
         return SafeString(UNKNOWN)

@@ -15,7 +15,9 @@ MINUTES = 30.0
 
 @dataclass(frozen=True)
 class Act:
-    """title: the button's text; effect: what will happen. minutes: default duration; None: it has no end.
+    """An action that a person can start.
+
+    title: the button's text. effect: what will happen. minutes: default duration; None: it has no end.
     reason: the field that takes it.
     """
 

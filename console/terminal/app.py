@@ -166,8 +166,9 @@ class Top(App[None]):
             self._write("figures", f"{was}{format_figures(snapshot)}{self._open(snapshot)}")
 
     def _open(self, snapshot: Snapshot) -> str:
-        """Return open incidents that need attention, and manual changes in force, with the time to the next
-        end.
+        """Return open incidents that need attention, and manual changes in force.
+
+        The result has the time to the next end of a change.
         """
         in_force = len(snapshot.overrides) + len(snapshot.hands)
         words = f" · incidents {len(list_calling_alerts(snapshot))} · manual changes {in_force}"

@@ -28,8 +28,10 @@ HOLD, PAUSE, PAUSE_INTAKE, ACKNOWLEDGE, END = "hold", "pause", "pause_intake", "
 
 @dataclass(frozen=True)
 class TerminalRow:
-    """details: what does not fit its line, a sentence each. acts: its actions, by name. incident: its number,
-    if it is an incident.
+    """A row of the terminal.
+
+    details: what does not fit its line, a sentence each. acts: its actions, by name. incident: its number, if
+    it is an incident.
     """
 
     key: str
@@ -203,8 +205,9 @@ def ends_in(until: float | None, now: float) -> str:
 
 
 def limit_rows(rows: list[TerminalRow]) -> list[TerminalRow]:
-    """Return as many rows as a terminal can draw each second, one row a subject, and the number of omitted
-    ones.
+    """Return as many rows as a terminal can draw each second, and the number of omitted ones.
+
+    Each subject has one row.
     """
     once = list({row.key: row for row in rows}.values())
     if len(once) <= MAX_ROWS:

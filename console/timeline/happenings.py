@@ -90,8 +90,9 @@ def _group_loops(loops: Collection[int] | None) -> QuerySet[LedgerEntry]:
 
 
 def list_controlling_loops(queue: str = "", node: str = "") -> list[int]:
-    """Return the loops that control a queue or a node, and those that control the whole plant; without
-    either, all.
+    """Return the loops that control a queue or a node, and those that control the whole plant.
+
+    Without a queue or a node, return all loops.
     """
     wanted = {key: name for key, name in (("queue", queue), ("node", node)) if name}
     rows = Loop.objects.values_list("pk", "target")
@@ -164,8 +165,9 @@ def _list_limited(loop: int, row: dict[str, Any], width: int) -> LimitedTimeRang
 
 @dataclass(frozen=True)
 class NewestBars:
-    """The MAX_BARS of a kind that extend furthest towards the window's end, by their start; count: of
-    all.
+    """The MAX_BARS of a kind that extend furthest towards the window's end, by their start.
+
+    count: of all.
     """
 
     bars: list[Bar]
@@ -245,8 +247,9 @@ def _build_override_url(override: Override) -> str:
 
 
 def build_alert_bars(window: Window) -> NewestBars:
-    """Return alerts that fired and were open in the window; explained ones are part of the explaining
-    alert.
+    """Return alerts that fired and were open in the window.
+
+    Explained alerts are part of the explaining alert.
     """
     alerts = list_alerts_during(window).filter(under=None)
     return _build_newest_bars(alerts, "resolved_at", lambda alert: _build_alert_bar(window, alert))

@@ -67,8 +67,9 @@ def collect_versions() -> dict[str, Any]:
 
 
 def collect_environment() -> dict[str, Any]:
-    """Return each variable that is set, with its value if it is no secret; settings that differ from the
-    default.
+    """Return the variables that are set, and the settings that differ from the default.
+
+    The values of secrets are hidden.
     """
     values = {
         variable.name: HIDDEN if variable.secret else variable.get_text()
@@ -188,8 +189,9 @@ def _iterate_texts(left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def clean(text: str) -> str:
-    """Return the text without secrets: those of the environment, of this data folder, and what looks like
-    one.
+    """Return the text without secrets.
+
+    Secrets are those of the environment, of this data folder, and what looks like one.
     """
     return mask_secrets(mask_words(text, _list_folder_processes()))
 

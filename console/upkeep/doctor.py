@@ -54,7 +54,9 @@ FAULTS = (DatabaseError, redis.RedisError, WeirError, OSError, ValueError)
 
 @dataclass(frozen=True)
 class Symptom:
-    """severity: an error is a problem now, a warning will become one. subject: a node, a host, a variable, or
+    """A symptom that a check found.
+
+    severity: an error is a problem now, a warning will become one. subject: a node, a host, a variable, or
     "".
     """
 
@@ -295,8 +297,9 @@ def fail_over() -> Iterator[Symptom]:
 
 
 def check_processes() -> Iterator[Symptom]:
-    """Check observer, workers, beat (by the loops that it ticks), alerter, and pipeline, as /readyz has
-    them.
+    """Check observer, workers, beat, alerter, and pipeline, as /readyz has them.
+
+    Beat is checked by the loops that it ticks.
     """
     for name, part in readiness.check_parts(timezone.now()).items():
         if not part.ok and name not in ("database", "control", "nodes"):

@@ -55,8 +55,10 @@ REFUSED = "weir.refused"  # in the scope of a request: the number of rejections 
 
 @dataclass(frozen=True)
 class Line:
-    """at_work: maximum at once; waiting: maximum; status: of the answer to those without a place; is_apart:
-    its places are its own, and none of AT_ONCE.
+    """A line of requests that wait for a place.
+
+    at_work: maximum at once. waiting: maximum. status: of the answer to those without a place. is_apart: its
+    places are its own, and none of AT_ONCE.
     """
 
     name: str
@@ -113,8 +115,9 @@ def claim(scope: Mapping[str, Any], person: str) -> None:
 
 
 def count_refusals(scope: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """Return {line: requests rejected since this process started}; None for a request that bypassed the
-    lines.
+    """Return {line: requests rejected since this process started}.
+
+    Return None for a request that bypassed the lines.
     """
     refused: Mapping[str, int] | None = scope.get(REFUSED)
     return refused
@@ -241,9 +244,7 @@ class _Place:
         raise RequestRefused(429, message, retry_after_seconds=1, field="")
 
     def wrap_receive(self, receive: Any) -> Any:
-        """Wrap `receive`: the message that completes the request is passed on when there is a place for
-        it.
-        """
+        """Wrap `receive`, so that the message that completes the request waits for a place."""
 
         async def receive_in_place() -> dict[str, Any]:
             message: dict[str, Any] = await receive()

@@ -81,8 +81,9 @@ class FailedPage(TemplateContext):
 
 @dataclass(frozen=True, kw_only=True)
 class NoDatabasePage(TemplateContext):
-    """The database did not answer; sentence: why, and what to do. comes_back: it reloads automatically.
-    was_sent: it answers a form.
+    """The page for a database that did not answer.
+
+    sentence: why, and what to do. comes_back: it reloads automatically. was_sent: it answers a form.
     """
 
     TEMPLATE = "503.html"
@@ -124,8 +125,9 @@ def _get_status_phrase(status: int) -> str:
 
 
 def _find_first_error(errors: Any) -> tuple[str, str]:
-    """Return field ("" if none is named) and message of the first error; of a list, those of its first
-    line.
+    """Return the field ("" if none is named) and the message of the first error.
+
+    Of a list, return those of its first line.
     """
     if isinstance(errors, list):
         line = errors[0]
@@ -139,8 +141,9 @@ def wants_json(request: HttpRequest) -> bool:
 
 
 def is_for_a_program(request: HttpRequest) -> bool:
-    """Return whether the client is a program, by the address, or because it requests JSON (as the pages'
-    scripts do).
+    """Return whether the client is a program.
+
+    It is one by the address, or because it requests JSON (as the pages' scripts do).
     """
     path = request.path_info
     return path.startswith(PROGRAM_PATHS) or path in PROGRAM_PAGES or wants_json(request)

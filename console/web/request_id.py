@@ -19,8 +19,9 @@ GOOD = re.compile(r"[\w.:-]{8,64}\Z", re.ASCII)
 
 
 class RequestId(MiddlewareMixin):
-    """Sets `request.request_id`, which log lines also contain; accepts a trusted proxy's id if well
-    formed.
+    """Middleware that sets `request.request_id`, which log lines also contain.
+
+    It accepts a trusted proxy's id if well formed.
     """
 
     def process_request(self, request: HttpRequest) -> None:

@@ -53,8 +53,9 @@ HEADERS = {
 
 
 class ResponseHeaders(MiddlewareMixin):
-    """Runs outside of middleware that depends on a view's own Cache-Control
-    (`console.accounts.submissions`).
+    """Middleware that sets the response headers.
+
+    It runs outside of middleware that depends on a view's own Cache-Control (`console.accounts.submissions`).
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:

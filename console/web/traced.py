@@ -1,5 +1,6 @@
-"""A span for each request, if a collector is configured: of its caller's trace if it has one
-(traceparent).
+"""A span for each request, if a collector is configured.
+
+It belongs to its caller's trace if it has one (traceparent).
 """
 
 from collections.abc import Callable

@@ -145,8 +145,9 @@ def _estimate_thread_range(threads: int, servers: int, thinking: float) -> tuple
 
 
 def fit(points: Sequence[Point]) -> Curve:
-    """Return the better of the two curves: scalability only where the points bend down, otherwise the
-    station.
+    """Return the better of the two curves.
+
+    It is the scalability curve only where the points bend down, and otherwise the station's.
     """
     if not is_past_peak(points):
         return fit_station(points)

@@ -16,9 +16,10 @@ MIN_POINTS = 3  # a curve through fewer points means nothing
 
 @dataclass(frozen=True)
 class PredictedThroughput:
-    """The prediction for a number of threads: completions per second, utilization of the bottleneck (for the
-    scalability law: share of the maximum throughput), and the wait for it per completion (s; None: not
-    known).
+    """The predicted throughput for a number of threads.
+
+    It has the completions per second, the utilization of the bottleneck (for the scalability law: share of
+    the maximum throughput), and the wait for the bottleneck per completion (s; None: not known).
     """
 
     threads: int
@@ -29,9 +30,10 @@ class PredictedThroughput:
 
 @dataclass(frozen=True)
 class Saturation:
-    """The saturated station: its servers, their service time, the delay elsewhere (s), and the maximum rate
-    per
-    second. For the scalability law: `peak_threads`, above which more threads reduce throughput.
+    """The saturated station: its servers, their service time, the delay elsewhere (s), and its maximum rate.
+
+    The rate is per second. For the scalability law, `peak_threads` is the number above which more threads
+    reduce throughput.
     """
 
     capacity_per_second: float

@@ -69,8 +69,10 @@ class Origin:
 
 @dataclass(frozen=True)
 class Trial:
-    """The threads on trial (0: none), the time of the last trial within the steady state, and the number of
-    consecutive trials and searches that ended without more threads.
+    """The threads on trial (0: none), and the record of earlier trials.
+
+    The record has the time of the last trial within the steady state, and the number of consecutive trials
+    and searches that ended without more threads.
     """
 
     threads: int = 0

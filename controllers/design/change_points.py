@@ -113,8 +113,9 @@ def _step(smooth: Floats, place: int) -> float:
 
 
 def _compute_levels(rates: Floats, places: list[int]) -> list[tuple[float, float]]:
-    """Return the levels before and after each place, as medians of up to `LEVEL_MINUTES` without another
-    place.
+    """Return the levels before and after each place.
+
+    A level is the median of up to `LEVEL_MINUTES` without another place.
     """
     edges = [0, *places, rates.size]
     return [

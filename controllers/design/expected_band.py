@@ -66,9 +66,9 @@ class BandForecaster:
 
 @dataclass(frozen=True)
 class PastRanges:
-    """Middles (s) and means of equal periods of the past, counted from its end, and the spread of the minutes
-    within
-    them (events/s).
+    """Equal periods of the past, counted from its end, with their middles (s) and means.
+
+    The spread is that of the minutes within the periods (events/s).
     """
 
     at_seconds: Floats

@@ -1,18 +1,15 @@
-"""Forecast of the offered load by a Gaussian process, and the load that a number of tasks misses (Zacheilas;
-Stutz, 8).
+"""Forecast of the offered load by a Gaussian process, and the load that a number of tasks misses.
 
-Times are in days, so that all features have one unit (ERRATA E34): distance on the circle of the day d, on
-the
-circle of the week w, and elapsed time e. The kernel is symmetric,
+Sources: Zacheilas; Stutz, 8. Times are in days, so that all features have one unit (ERRATA E34): distance on
+the circle of the day d, on the circle of the week w, and elapsed time e. The kernel is symmetric,
 
     k = σ² (s exp(-½ (|d|/λ_d + |w|/λ_w + |e|/λ_e)) + (1 - s) exp(-½ |e|/λ_n) + n [same])
 
 with a repeating part, a current part, and noise. σ² follows from the data; s, n, and the λ maximize the
 marginal likelihood, one after the other, by doubling and halving (at most `CLIMBS` rounds). The likeliest
-scale
-is chosen too: the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MAX_POINTS`, the
-newest
-points; a fit starts from the previous λ and is repeated when the data has grown by a quarter or by two days.
+scale is chosen too: the rates, their roots, or their logarithms. Cost: O(n³) with n at most `MAX_POINTS`, the
+newest points; a fit starts from the previous λ and is repeated when the data has grown by a quarter or by two
+days.
 
 After a calm hour the process underestimates the hours that it has not seen. While less than a day is known,
 the deviation is at least a share of the mean, which decreases to 0 over the first day.
@@ -141,9 +138,9 @@ def find_likeliest_process(at_days: Floats, values: Floats, start: Kernel) -> Po
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of Box and Cox, y = (x^power - 1) / power, or log x for 0, on which the forecast error does
-    not
-    depend on the level.
+    """The scale of Box and Cox: y = (x^power - 1) / power, or log x for power 0.
+
+    On this scale the forecast error does not depend on the level.
     """
 
     power: float
@@ -255,9 +252,10 @@ def compute_missed_events(
 
 
 def is_rejected(mean_per_second: Floats, deviation_per_second: Floats, most_share: float) -> bool:
-    """Return whether a path through the windows relies on guesses: its total deviation exceeds this share of
-    the
-    expected load (the path rejection that the thesis left out, 8.1.4).
+    """Return whether a path through the windows relies on guesses.
+
+    It does if its total deviation exceeds this share of the expected load. The thesis left this path
+    rejection out (8.1.4).
     """
     expected = float(mean_per_second.sum())
     return float(deviation_per_second.sum()) > most_share * max(expected, 1e-12)

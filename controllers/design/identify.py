@@ -1,9 +1,8 @@
-"""Identification of a first-order model from admitted and measured values: y(k+1) = a·y(k) + b·u(k-d) + c
-(Xu, section 3.1).
+"""Identification of a first-order model: y(k+1) = a·y(k) + b·u(k-d) + c (Xu, section 3.1).
 
-Least squares over the N transitions of the series. The paper's model has no c, because it measures from the
-operating point. Plant data does not, so c is fitted if it explains more than chance (Bayesian information
-criterion); otherwise it is 0, which keeps a and b precise.
+The values u are admitted, and y are measured. Least squares over the N transitions of the series. The paper's
+model has no c, because it measures from the operating point. Plant data does not, so c is fitted if it
+explains more than chance (Bayesian information criterion); otherwise it is 0, which keeps a and b precise.
 """
 
 import math

@@ -65,8 +65,9 @@ def design_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
 
 
 def design_continuous_regulator(a: Floats, b: Floats, q: Floats, r: Floats) -> Regulator:
-    """Return the regulator for dx/dt = A·x + B·u and ∫ x'Qx + u'Ru: 0 = A'X + XA - XBR^-1B'X + Q, K =
-    R^-1B'X.
+    """Return the regulator that minimizes ∫ x'Qx + u'Ru for dx/dt = A·x + B·u.
+
+    It solves 0 = A'X + XA - XBR^-1B'X + Q, with K = R^-1B'X.
     """
     check(a, b, q, r)
     try:
@@ -179,10 +180,10 @@ def _build_range_error(a: Floats, b: Floats, q: Floats, r: Floats) -> BadInput:
 
 
 def _build_unsolvable_error(a: Floats, b: Floats, r: Floats, circle: float) -> BadInput:
-    """Return the error naming the matrix at fault: B if it does not reach an unstable state of A, otherwise R
-    or Q.
+    """Return the error that names the matrix at fault.
 
-    `circle` is 1 for samples (unstable: |λ| ≥ 1), 0 for continuous time (unstable: real part ≥ 0).
+    It is B if B does not reach an unstable state of A, and otherwise R or Q. `circle` is 1 for samples
+    (unstable: |λ| ≥ 1), 0 for continuous time (unstable: real part ≥ 0).
     """
     scale = max(1.0, float(np.abs(a).max()))
     for value in np.linalg.eigvals(a):

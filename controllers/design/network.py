@@ -1,5 +1,6 @@
-"""The network model of `manage.py design network`: a document in, throughput and the state of each station
-out.
+"""The network model of `manage.py design network`.
+
+It takes a document, and returns the throughput and the state of each station.
 
 | document | model |
 |---|---|

@@ -58,7 +58,7 @@ class Gains:
 
 @dataclass(frozen=True)
 class StepResponse:
-    """Response to a setpoint that rises from 0 to 1: y(0), y(1), … and u(0), u(1), …"""
+    """Response y(0), y(1), … and u(0), u(1), … to a setpoint that rises from 0 to 1."""
 
     measured: tuple[float, ...]
     admitted: tuple[float, ...]
@@ -76,9 +76,9 @@ class GainsReport:
 
 
 def compute_settling_samples(pole: float) -> float:
-    """Return -4 / ln|pole|: the samples until a pole settles within about 2 % (Xu, (3); ERRATA E4: 264 at
-    0.985,
-    E3: 5 at 0.449).
+    """Return -4 / ln|pole|, the samples until a pole settles within about 2 % (Xu, (3)).
+
+    Examples: 264 at 0.985 (ERRATA E4), and 5 at 0.449 (E3).
     """
     if not 0 < abs(pole) < 1:
         raise BadInput("pole", f"must have an absolute value between 0 and 1, not {pole:g}")

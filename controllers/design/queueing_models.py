@@ -115,7 +115,7 @@ def _log_terms(station: Station, customers: int) -> Floats:
 
 
 def _convolve_prefixes(terms: Sequence[Floats]) -> list[Floats]:
-    """Return the convolutions of none, the first, the first two, …"""
+    """Return the convolutions of none, the first, the first two, and so on."""
     empty = np.full(len(terms[0]), -np.inf)
     empty[0] = 0.0
     prefixes = [empty]
@@ -216,8 +216,7 @@ def _evaluate_open_station(station: Station, rate: float, work: float) -> AtStat
 
 
 def erlang_c(servers: int, work: float) -> tuple[float, float]:
-    """Return the probability that an M/M/m station is empty and that a customer has to wait; `work` = λ S <
-    m.
+    """Return the probabilities of an empty M/M/m station and of a wait; `work` = λ S < m.
 
     Uses Erlang's recursion for the loss system, B = aB / (i + aB), which neither overflows nor cancels.
     """

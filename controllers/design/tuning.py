@@ -54,10 +54,10 @@ def search(
     seed: int,
     evaluations: int = EVALUATIONS,
 ) -> dict[str, float | int]:
-    """Return the values with the lowest cost in about `evaluations` tries, or the current ones if none is
-    better.
+    """Return the values with the lowest cost in about `evaluations` tries.
 
-    `cost` takes the values by name, and may raise to end the search.
+    Returns the current values if none is better. `cost` takes the values by name, and may raise to end the
+    search.
     """
     best = {interval.name: interval.read(begin[interval.name]) for interval in ranges}
     least = cost(best)

@@ -33,9 +33,10 @@ SLACK_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class KindRecord:
-    """How often a kind of change preceded a kind of incident: `before` of so many incidents; `chance` is the
-    probability
-    that a window of that length holds such a change (0 to 1).
+    """The record of how often a kind of change preceded a kind of incident.
+
+    The change preceded `before` of `incidents`. `chance` is the probability that a window of that
+    length holds such a change (0 to 1).
     """
 
     before: int = 0
@@ -66,9 +67,9 @@ class PlantChange:
 
 @dataclass(frozen=True)
 class RankedChange:
-    """A ranked change: its `place` in the input, its `steps` (None if it is not upstream), and
-    `delay_seconds` to the
-    onset.
+    """A ranked change: its `place` in the input, its `steps`, and `delay_seconds` to the onset.
+
+    `steps` is None if the change is not upstream.
     """
 
     place: int

@@ -101,8 +101,9 @@ def _interleave_dimensions(shares: Sequence[Difference]) -> list[Difference]:
 
 
 def share_tests(dimension: str, here: Counts, there: Counts) -> Iterator[Difference]:
-    """Test each value with enough events; return nothing if one range has no events or there is only one
-    value.
+    """Test each value with enough events.
+
+    Return nothing if one range has no events or there is only one value.
     """
     values = sorted({*here, *there})
     if len(values) < 2 or not here or not there:
@@ -141,8 +142,9 @@ def compare_means(
 
 
 def select_significant(probabilities: Sequence[float], rate: float) -> list[bool]:
-    """Return which tests Benjamini and Hochberg keep: the k smallest, with k the greatest with p(k) ≤
-    k·rate/m.
+    """Return which tests Benjamini and Hochberg keep.
+
+    They keep the k smallest, with k the greatest with p(k) ≤ k·rate/m.
     """
     count = len(probabilities)
     order = sorted(range(count), key=lambda at: probabilities[at])

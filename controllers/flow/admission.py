@@ -1,20 +1,17 @@
-"""The flow law: how much is admitted per interval, so that the result queue keeps its free space (Xu, section
-3.1).
+"""The flow law: how much is admitted per interval, so that the result queue keeps its free space.
 
-With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`, the default: a new setpoint causes
-no kick, ERRATA E6):
+The law follows Xu, section 3.1. With e(k) = setpoint - measured, and x = e (`pi`) or x = -measured (`i-p`,
+the default: a new setpoint causes no kick, ERRATA E6):
 
     admit(k) = u(k-1) + ki·e(k) + kp·(x(k) - x(k-1)) - kd·(u(k-1) - u(k-2))
 
 within minimum and maximum. u(k-1) and u(k-2) are what was **really** admitted: a law that continues from its
-own
-commands floods the queue after a starvation (E6). kd adds speed where the plant responds a sample late (E5).
-Events that are not admitted wait at their source; nothing is dropped.
+own commands floods the queue after a starvation (E6). kd adds speed where the plant responds a sample late
+(E5). Events that are not admitted wait at their source; nothing is dropped.
 
 With `deadband` above 0 the limit stays unchanged while fewer events arrive than it admits, the free space is
 above the setpoint, and the new limit differs by no more than that share: the limit is set again. That limit
-is
-the one in force, which a guard may have changed, not the commanded one.
+is the one in force, which a guard may have changed, not the commanded one.
 
 The parameters may include a model of the plant, measured(k+1) = a·measured(k) + b·admit(k-delay). Gains that
 are unstable on it are rejected. With adaptive `tuning` the model is tracked (`controllers.design.recursive`),
@@ -168,9 +165,9 @@ ADMIT = "admit"  # in an action, the limit; in the terms, an unchanged one
 
 @dataclass(frozen=True)
 class _Memory:
-    """Measurements and admitted amounts, newest first (the newest as commanded); the last setpoint and the
-    limit in
-    force.
+    """Measurements and admitted amounts, newest first, with the last setpoint and the limit in force.
+
+    The newest amount is the commanded one.
     """
 
     measured: tuple[float, ...] = ()
@@ -200,9 +197,7 @@ class Flow:
     }
 
     def check(self, parameters: Values) -> None:
-        """Raise `BadInput` if the limits contradict each other, the model is incomplete, or the gains are
-        unstable on it.
-        """
+        """Raise `BadInput` for contradictory limits, an incomplete model, or gains unstable on it."""
         if parameters["minimum"] > parameters["maximum"]:
             raise BadInput(
                 "parameters.minimum",
@@ -299,8 +294,9 @@ def _check_gains(model: Model, gains: Gains) -> None:
 
 
 def _record_measurement(memory: _Memory, parameters: Values, observation: Values) -> _Memory:
-    """Return the memory with the newest measurement and the really admitted amount instead of the commanded
-    one.
+    """Return the memory with the newest measurement and the amount that was really admitted.
+
+    This amount replaces the commanded one.
     """
     measured = (float(observation["measured"]), *memory.measured)[:PAST]
     admitted = memory.admitted or (float(parameters["minimum"]),)
@@ -315,9 +311,9 @@ def _is_starved(before: _Memory, memory: _Memory) -> bool:
 
 
 def _may_stand(parameters: Values, before: _Memory, memory: _Memory, admit: float) -> bool:
-    """Return whether the last limit, which did not bind, may stay: there is room, and the new one differs by
-    at most
-    `deadband`.
+    """Return whether the last limit, which did not bind, may stay.
+
+    It may if there is room, and the new one differs by at most `deadband`.
     """
     limit = before.limit or 0.0
     near = abs(admit - limit) <= parameters["deadband"] * limit
@@ -433,8 +429,9 @@ def _format_size(size_bytes: float) -> str:
 
 
 def _build_expectation(parameters: Values, gains: Gains, error: float) -> Expectation | None:
-    """Return the expected effect: back at the setpoint once the loop has settled; near it, noise hides any
-    effect.
+    """Return the expected effect: back at the setpoint once the loop has settled.
+
+    Near the setpoint, noise hides any effect.
     """
     if abs(error) <= WORTH_EXPECTING * parameters["setpoint"]:
         return None

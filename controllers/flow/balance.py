@@ -1,18 +1,15 @@
-"""The balance law: shares of the load for N replicas, so that all respond in the mean of their response times
-(Xu,
-3.2).
+"""The balance law: shares of the load for N replicas, so that all have the mean response time.
 
-It controls the differences d_i = R_i - mean(R). The sum of the shares is constant, so N - 1 of them are free
-(for two replicas one: a single controller). With the columns of T' an orthonormal basis of vectors that sum
-to
-0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of their sum, gives
+The law follows Xu, 3.2. It controls the differences d_i = R_i - mean(R). The sum of the shares is constant,
+so N - 1 of them are free (for two replicas one: a single controller). With the columns of T' an orthonormal
+basis of vectors that sum to 0, a replica's model R_i(k+1) = a_i·R_i(k) + b_i·share_i(k), shares as parts of
+their sum, gives
 
     x(k+1) = T·diag(a)·T'·x(k) + T·diag(b)·T'·v(k)        d = T'x, shares = start + T'v
     i(k+1) = i(k) + x(k)                                   integrators: they remove a constant difference
 
 (the integrators also handle what the mean adds to the differences of unlike replicas). The regulator
-minimizes
-Σ q·|x|² + integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares in force,
+minimizes Σ q·|x|² + integral·|i|² + r·|v|²; v = -K·x - L·i is applied as a change of the shares in force,
 
     share(k) = share(k-1) - K·(d(k) - d(k-1)) - L·d(k-1)
 
@@ -21,13 +18,11 @@ N - 1 equal loops of two states with a closed-form optimum; different ones are s
 (`controllers.design.lqr`).
 
 The load has to be sufficient, where it is known. With few events the response time is that of the batch
-itself,
-and a share that followed it would drift to its limit. So below `least_events_per_second`, and while no
-replica
-is busy for `least_utilisation` of the time, the shares return to equal, by half of the distance at each
-decision, and differences start again. The same applies to a replica that reports nothing because its share is
-so small (`starved`). With enough load, shares stay unchanged while the response times are not comparable
-(`incomparable`); a return that has started continues.
+itself, and a share that followed it would drift to its limit. So below `least_events_per_second`, and while
+no replica is busy for `least_utilisation` of the time, the shares return to equal, by half of the distance at
+each decision, and differences start again. The same applies to a replica that reports nothing because its
+share is so small (`starved`). With enough load, shares stay unchanged while the response times are not
+comparable (`incomparable`); a return that has started continues.
 """
 
 import cmath
@@ -240,9 +235,9 @@ class Balance:
         """Accept all parameters: the regulator is stable on every model."""
 
     def check_observation(self, parameters: Values, observation: Values, where: str) -> None:
-        """Raise `BadInput` if the maps or models have different replicas, there are fewer than two, or their
-        shares can't be
-        spread.
+        """Raise `BadInput` for fewer than two replicas, or if their shares can't be spread.
+
+        Also raise it if the maps or models have different replicas.
         """
         names = list(observation["response_times_seconds"])
         if not 2 <= len(names) <= MAX_REPLICAS:
@@ -304,8 +299,9 @@ LAW: Law = Balance()
 
 
 def compute_minimum_share(parameters: Values, replicas: int) -> float:
-    """Return the minimum share of a replica: as given, or one that leaves shares to move for any number of
-    replicas.
+    """Return the minimum share of a replica.
+
+    It is as given, or one that leaves shares to move for any number of replicas.
     """
     given = parameters["minimum_share"]
     return float(given) if given is not None else min(MINIMUM_SHARE, MINIMUM_OF_EQUAL / replicas)

@@ -12,8 +12,9 @@ LENGTH = 12
 
 @functools.cache
 def compute_code_version() -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256 over the modules of `controllers`, by name and
-    content.
+    """Return the first 12 hexadecimal digits of the SHA-256 over the modules of `controllers`.
+
+    The digest covers their names and contents.
     """
     here, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(here.rglob("*.py")):

@@ -77,9 +77,9 @@ class Law(Protocol):
 
 @runtime_checkable
 class BumplessTransfer(Protocol):
-    """A law that forgets part of its memory after a pause: its last observation is not that of the previous
-    tick, and
-    what it set has expired.
+    """A law that forgets part of its memory after a pause.
+
+    After a pause, its last observation is not that of the previous tick, and what it set has expired.
     """
 
     def resume_state(self, parameters: Values, state: Json) -> Json:

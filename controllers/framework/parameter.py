@@ -200,8 +200,9 @@ def read_values(declared: Sequence[Parameter], document: Any, where: str) -> dic
 
 
 def clip_values(declared: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declared values, each number moved into its range; values that an older version left out
-    stay out.
+    """Return the declared values, each number moved into its range.
+
+    Values that an older version left out stay out.
     """
     return {
         parameter.name: parameter.clip(values[parameter.name])

@@ -25,7 +25,7 @@ def format_no_action(*causes: str, remarks: Sequence[str] = ()) -> str:
 
 
 def format_not_applied(reason: str, why: str) -> str:
-    """Return the reason of a decision that nobody applies: `Would start 1 worker (advice only): …`"""
+    """Return the reason of a decision that nobody applies: `Would start 1 worker (advice only): …`."""
     action, colon, cause = reason.partition(": ")
     would = action if action == NO_ACTION else f"Would {action[:1].lower()}{action[1:]}"
     return f"{would} ({why}){colon}{cause}"
@@ -53,8 +53,9 @@ def format_number(value: float) -> str:
 
 
 def measure(value: float) -> str:
-    """Format a measured value with four significant digits and without an exponent: 150,000, 432.9, or
-    0.0123.
+    """Format a measured value with four significant digits and without an exponent.
+
+    Examples: 150,000, 432.9, and 0.0123.
     """
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 

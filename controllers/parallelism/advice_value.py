@@ -58,10 +58,10 @@ class AdvisedTick:
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceValue:
-    """`measured_seconds`: period of the figures.
+    """The measured figures of a period.
 
-    `waiting`: event-seconds, None if not measured. `events`: arrivals at operators. `changes`: changes of the
-    advised tasks.
+    `measured_seconds`: the period. `waiting`: event-seconds, None if not measured. `events`: arrivals at
+    operators. `changes`: changes of the advised tasks.
     """
 
     measured_seconds: float = 0.0

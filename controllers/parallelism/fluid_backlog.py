@@ -77,9 +77,10 @@ def compute_waiting_cost(
     begins: npt.NDArray[np.int64],
     pause_seconds: float,
 ) -> tuple[Floats, Floats]:
-    """Return the expected task-seconds, starts by steps by capacities (events/s): late events until the end
-    of each
-    step, and the rest. A row starts with its step and a pause; the first one also with the present backlog.
+    """Return the expected task-seconds, starts by steps by capacities (events/s).
+
+    They count the late events until the end of each step, and the rest. A row starts with its step and a
+    pause. The first row also starts with the present backlog.
     """
     fluid = _Fluid(demand, lateness, capacities, begins[:, None], pause_seconds)
     steps = [fluid.step(step) for step in range(demand.rates.shape[1])]

@@ -1,14 +1,13 @@
-"""The forecast law: how many tasks an operator should have now, given what each number of tasks would miss in
-future windows.
+"""The forecast law: how many tasks an operator should have now.
 
-Zacheilas' transition graph: a state is a window and a number of tasks p'; the edge to it costs
+It depends on what each number of tasks would miss in future windows. Zacheilas' transition graph: a state is
+a window and a number of tasks p'; the edge to it costs
 
     C = missed * cost_missed + p' * cost_task + [p' differs from before] * cost_change
 
 and the cheapest path from now on gives the first step (Stutz, 8 with ERRATA E36). The graph has layers, so
 dynamic programming finds the same path as Dijkstra in O(windows * tasks²) (E37). Among equally cheap paths
-the
-one with fewer tasks is taken, window by window. Missed events per window come from `design.forecast`.
+the one with fewer tasks is taken, window by window. Missed events per window come from `design.forecast`.
 
 The first column of missed events stands for the minimum, or for `first` tasks if the observation says so,
 because the sensor does not know the parameters. Fewer than the minimum are never chosen, and from fewer each
@@ -149,12 +148,11 @@ def find_cheapest_path(
     cost_change: float,
     minimum: int = 1,
 ) -> tuple[list[int], float]:
-    """Return the columns of the cheapest path (windows,) and its cost; `missed` is windows by numbers of
-    tasks.
+    """Return the columns of the cheapest path (windows,), and its cost.
 
-    `current` is the present column; None: there is none, and each choice is a change. Computed backwards from
-    the last
-    window: to_come[p] is the lowest cost of what follows when p tasks run.
+    `missed` is windows by numbers of tasks. `current` is the present column; None: there is none, and each
+    choice is a change. Computed backwards from the last window: to_come[p] is the lowest cost of what follows
+    when p tasks run.
     """
     columns = np.arange(missed.shape[1])
     here = missed * cost_missed + (minimum + columns) * cost_task

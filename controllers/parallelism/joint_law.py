@@ -1,25 +1,18 @@
-"""The joint law: tasks of all operators together, ahead of the load, from a forecast, the cost of a pause,
-and the
-measured gain.
+"""The joint law: the tasks of all operators together, ahead of the load.
 
-The forecast is a distribution of rates (`needs.demand`). Each capacity of the chain costs its tasks and,
-expected
-over that distribution, the events that wait too long in a pause, in a peak, or behind the backlog
-(`fluid_backlog`): a late event is weighed against an idle task, as in the newsvendor problem. Besides, the
-mean
-forecast between two decisions has to keep `target_utilisation` and the bound of the paths
-(`task_allocation`).
-The effect of tasks is learned (`scaling_curve`). `plan` decides when to change: the current tasks stay while
-they
-suffice, up to `tolerance` above the target, and while a change doesn't pay off.
+It uses a forecast, the cost of a pause, and the measured gain. The forecast is a distribution of rates
+(`needs.demand`). Each capacity of the chain costs its tasks and, expected over that distribution, the events
+that wait too long in a pause, in a peak, or behind the backlog (`fluid_backlog`): a late event is weighed
+against an idle task, as in the newsvendor problem. Besides, the mean forecast between two decisions has to
+keep `target_utilisation` and the bound of the paths (`task_allocation`). The effect of tasks is learned
+(`scaling_curve`). `plan` decides when to change: the current tasks stay while they suffice, up to `tolerance`
+above the target, and while a change doesn't pay off.
 
 Failed events return in addition to new ones (`fluid_backlog`): tasks that only keep pace with new events
-never
-end that, and cost accordingly.
+never end that, and cost accordingly.
 
 After a rescale the measured gain of capacity is compared with the expected one, unless noise would hide it.
-If
-less than `effective_share` of it was reached, the operator gets no more tasks than it had then for
+If less than `effective_share` of it was reached, the operator gets no more tasks than it had then for
 `blocked_seconds`, and the decision says so. The law tries again after that, or earlier when notably more is
 offered and the waiting exceeds the deadline. Tasks released in a dip may be restored meanwhile.
 """
@@ -261,8 +254,9 @@ class JointParallelism:
         return {"operators": {}}
 
     def check_state(self, parameters: Values, state: Values, where: str) -> None:
-        """Raise `BadInput` for points that are not pairs of different tasks and a service time, or a source
-        without counts.
+        """Raise `BadInput` for invalid points, or a source without counts.
+
+        Points must be pairs of different tasks and a service time.
         """
         for name, row in state["operators"].items():
             _check_memory(row, f"{where}.operators.{name}")
@@ -329,10 +323,9 @@ def _check_memory(row: Values, where: str) -> None:
 
 
 def _estimate_passed(observation: Values, memory: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
-    """Return what gets through to an operator (events/s of the source) if events wait before it, otherwise
-    None.
+    """Return what gets through to an operator (events/s of the source) if events wait before it.
 
-    An operator with waiting events is always busy: it passes its capacity.
+    Otherwise, return None. An operator with waiting events is always busy: it passes its capacity.
     """
     rows, source = observation["operators"], observation["source_per_second"]
     before = {
@@ -383,10 +376,10 @@ def _block(
     row: Mapping[str, Any],
     share_of_gain: float | None,
 ) -> dict[str, Json]:
-    """Return until when an operator gets no more tasks than it had, and the load at that time; all null if it
-    may.
+    """Return until when an operator gets no more tasks than it had, and the load at that time.
 
-    The block ends early if notably more is offered and the waiting exceeds the deadline.
+    All values are null if it may get more. The block ends early if notably more is offered and the waiting
+    exceeds the deadline.
     """
     at_seconds, rate = observation["at_seconds"], row["rate_per_second"]
     if share_of_gain is not None and share_of_gain < parameters["effective_share"]:

@@ -202,8 +202,9 @@ class MeasuredTopology:
 
     @cached_property
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """Return `path1`, `path2`, … with their operators in order, from each operator without an incoming
-        link.
+        """Return `path1`, `path2`, … with their operators in order.
+
+        A path starts at each operator without an incoming link.
         """
         fed = {link.target for link in self.links}
         starts = [name for name in self.operators if name not in fed]

@@ -1,5 +1,6 @@
-"""What each operator needs in each forecast window, whether the current tasks suffice, and which choices
-exist.
+"""The tasks that each operator needs in each forecast window.
+
+The module also says whether the current tasks suffice, and which choices exist.
 """
 
 import math
@@ -84,8 +85,9 @@ def build_demand(parameters: Values, observation: Values, known: Sequence[Planne
 def _estimate_retries_per_second(
     parameters: Values, observation: Values, known: Sequence[PlannedOperator], backlog_events: float
 ) -> float:
-    """Return the failed events that return: as measured, or everything waiting beyond the deadline, once per
-    deadline.
+    """Return the failed events that return.
+
+    They are as measured, or everything waiting beyond the deadline, once per deadline.
     """
     failed = observation["failed_per_second"]
     if failed is not None:
@@ -114,10 +116,10 @@ def build_lateness(parameters: Values, known: Sequence[PlannedOperator]) -> Late
 
 @dataclass(frozen=True)
 class TaskNeeds:
-    """Needed tasks (windows by operators), whether the current ones suffice in each window within the allowed
-    maximum,
-    levels by operators, and what each level passes (events/s of the source). `short` lists operators of which
-    the
+    """The needed tasks (windows by operators), and the levels to choose from.
+
+    The needs say whether the current tasks suffice in each window within the allowed maximum. A level has the
+    tasks of each operator, and what they pass (events/s of the source). `short` lists operators of which the
     first window needs more than allowed.
     """
 
@@ -171,9 +173,7 @@ def compute_window_means(parameters: Values, of: Demand) -> list[float]:
 
 
 def _build_task_levels(known: Sequence[PlannedOperator], of: Demand, limits: Floats) -> Ints:
-    """Return tasks for capacities from the minimum of the forecast to everything that may come with the
-    backlog.
-    """
+    """Return tasks for capacities from the forecast's minimum to all that may come with the backlog."""
     least = max(1e-9, float(of.rates.min()))
     most = float(of.rates.max()) * 1.5 + of.backlog_events / of.step_seconds
     rows = [

@@ -30,9 +30,10 @@ class ParallelismPlan:
 
 @dataclass(frozen=True)
 class PlanRanges:
-    """The choices: needs are windows by operators, levels by operators; `waiting` is the late events from the
-    start of one
-    window to the end of another at each level.
+    """The choices of a plan.
+
+    Needs are windows by operators, and levels have a number of tasks for each operator. `waiting` is the late
+    events from the start of one window to the end of another at each level.
     """
 
     needs: Ints

@@ -72,9 +72,9 @@ def build_operator(
 
 
 def check_paths(paths: Sequence[Sequence[str]], known: Sequence[str], field: str) -> None:
-    """Raise `BadInput` for a path that is empty or names an operator twice or an unmeasured one, and for
-    paths that form
-    a cycle.
+    """Raise `BadInput` for an invalid path, and for paths that form a cycle.
+
+    A path is invalid if it is empty, or if it names an operator twice or an unmeasured one.
     """
     if not paths:
         raise BadInput(field, "must have at least one path")

@@ -1,5 +1,6 @@
-"""Measures of a topology from outside, without those that nothing can use: one bad number of one operator
-leaves that number unknown, and every other number stands.
+"""Measures of a topology from outside, without those that nothing can use.
+
+A bad number of an operator leaves only that number unknown.
 """
 
 from collections.abc import Iterator, Mapping

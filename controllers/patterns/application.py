@@ -148,12 +148,11 @@ class ArrangedPatterns:
         admitted: Mapping[str, Floats],
         of: Sequence[OperatorPattern] | None = None,
     ) -> Floats:
-        """Return a vector of events/s of every emitted type, from the selectivities between sources and
-        sinks.
+        """Return a vector of events/s of every emitted type.
 
-        `outside`: operator → vector, as `vectors` makes them. `admitted`: pattern → events/s of each of its
-        symbols that its shedder lets through; a pattern without an entry gets all. `of`: restricts the result
-        to these patterns.
+        The vector follows from the selectivities between sources and sinks. `outside`: operator → vector, as
+        `vectors` makes them. `admitted`: pattern → events/s of each of its symbols that its shedder lets
+        through; a pattern without an entry gets all. `of`: restricts the result to these patterns.
         """
         made = np.zeros(len(self.index))
         for pattern in self.patterns if of is None else of:

@@ -114,8 +114,9 @@ class Board:
         return whole and self.even is not None and bool(self.even[move.queue])
 
     def may_empty(self, queue: int, target: int) -> bool:
-        """Return whether a whole container may go to the target: a merge must leave the minimum of
-        containers.
+        """Return whether a whole container may go to the target.
+
+        A merge must leave the minimum of containers.
         """
         return target not in self.points[queue] or len(self.points[queue]) > self.start.minimum[queue]
 
@@ -291,8 +292,9 @@ def _compute_fitting_points(board: Board, target: int, per_point: float) -> int:
 
 
 def _list_targets(board: Board, queue: int, donor: int, load: float, packing: bool) -> list[int]:
-    """Return the receivers to check: the holders, the tightest other node that fits, and the one with the
-    most room.
+    """Return the receivers to check.
+
+    They are the holders, the tightest other node that fits, and the one with the most room.
     """
     room = board.room
     room[[donor, *board.gave.get(queue, ()), *board.returns.get((queue, donor), ())]] = -1.0

@@ -12,7 +12,7 @@ Table = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class MeasuredStream:
-    """Measurements.
+    """The measurements that shedders use.
 
     `takes`: pattern → its types. `utility`: pattern → type → share of events that ended in matches.
     """

@@ -37,10 +37,10 @@ COVERED_CV2 = (
 
 @dataclass(frozen=True)
 class WaitingTimeModel:
-    """A model of the time that events take: by their service, or by the fixed cost of a batch, plus other
-    times.
+    """A model of the time that events take.
 
-    service_cv2: the variability of the service times or of the fixed cost.
+    The time consists of their service, or of the fixed cost of a batch, plus other times. service_cv2: the
+    variability of the service times or of the fixed cost.
     """
 
     service_cv2: float = 1.0

@@ -30,8 +30,9 @@ class Overload:
 
 @dataclass(frozen=True)
 class Table:
-    """The events that the bottleneck's shedder admits for a pattern; the arrays are in the order of its
-    types.
+    """The events that the bottleneck's shedder admits for a pattern.
+
+    The arrays are in the order of the pattern's types.
     """
 
     pattern: OperatorPattern

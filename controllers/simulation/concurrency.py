@@ -106,8 +106,9 @@ def get_table_row(p: float) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class ExplorationResult:
-    """The threads at which a law first became steady, and its configurations until then and in the next
-    cycle.
+    """The threads at which a law first became steady, and its number of configurations.
+
+    The configurations are those until then and in the next cycle.
     """
 
     threads: int

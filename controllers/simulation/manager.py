@@ -65,8 +65,9 @@ class ManagedPool(Protocol):
     under_way: int
 
     def start(self, length: float, removed: float, ran: int) -> int:
-        """Return the workers to start, from the queue length, and what was removed and ran since the last
-        time.
+        """Return the number of workers to start.
+
+        It depends on the queue length, and on what was removed and ran since the last time.
         """
         ...
 
@@ -204,8 +205,9 @@ def compute_longest_wait_seconds(inflow: Floats, waiting: Floats) -> int:
 
 
 def compute_event_ages(inflow: Floats, waiting: Floats) -> npt.NDArray[np.int64]:
-    """Return the age of the oldest waiting event at the end of each second (0: none), first come, first
-    served.
+    """Return the age of the oldest waiting event at the end of each second (0: none).
+
+    The order is first come, first served.
     """
     inserted = np.cumsum(inflow)
     # A thousandth of an event is a rounding error and does not wait.

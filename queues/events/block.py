@@ -275,13 +275,13 @@ def is_attributes(text: str) -> bool:
 def from_columns(
     columns: pa.RecordBatch | pa.Table, now_us: int, attributes_are_read: bool = False
 ) -> pa.RecordBatch:
-    """Convert columnar events to one batch of `SCHEMA`: cast, with missing columns filled (time with
-    `now_us`).
+    """Convert columnar events to one batch of `SCHEMA`.
 
-    Takes any subset of the columns in any order; `time` as timestamps, ISO 8601 text or seconds since 1970.
-    The rules are those of `parse_event`. `attributes_are_read`: they were written from JSON just now, so only
-    their length is checked. Raises `MalformedEvent` that names the column if it is unknown, duplicate, of an
-    unsuitable type, or has a row that `parse_event` would reject.
+    Casts the columns, and fills missing ones (time with `now_us`). Takes any subset of the columns in any
+    order; `time` as timestamps, ISO 8601 text or seconds since 1970. The rules are those of `parse_event`.
+    `attributes_are_read`: they were written from JSON just now, so only their length is checked. Raises
+    `MalformedEvent` that names the column if it is unknown, duplicate, of an unsuitable type, or has a row
+    that `parse_event` would reject.
     """
     batch = _one_batch(columns)
     names = batch.schema.names
@@ -394,8 +394,9 @@ def _check_columns(batch: pa.RecordBatch, attributes_are_read: bool) -> None:
 
 
 def _are_texts(array: pa.Array, most: int, not_empty: bool) -> bool:
-    """Return whether each text is UTF-8 without NUL, of at most `most` characters, and, if requested, not
-    empty.
+    """Return whether each text is UTF-8 without NUL, and of an accepted length.
+
+    A text has at most `most` characters and, if requested, is not empty.
     """
     lengths, data = _get_lengths_and_bytes(array)
     if lengths.min() < int(not_empty and not array.null_count) or (data.size and data.min() == 0):
@@ -464,8 +465,9 @@ def _require_text(value: Any) -> str:
 
 
 def _is_encodable(text: str) -> bool:
-    """Return whether a text can be encoded: JSON escapes may produce lone surrogates, which are not Unicode
-    text.
+    """Return whether a text can be encoded.
+
+    JSON escapes may produce lone surrogates, which are not Unicode text.
     """
     try:
         text.encode()

@@ -65,10 +65,10 @@ class Columns:
 
 
 class Mapper:
-    """Converts named cells to events: `batch` many at once and strictly, `row` one, with an error that names
-    its fault.
+    """A converter from named cells to events.
 
-    Both give the same events; `batch` may reject what `row` accepts, never vice versa.
+    `batch` converts many rows at once and strictly. `row` converts one row, with an error that names its
+    fault. Both give the same events; `batch` may reject what `row` accepts, never vice versa.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -143,9 +143,7 @@ class Mapper:
         return parse_time_us(number, now_us, self._unit_ns, value)
 
     def _convert_times(self, cells: Sequence[Any] | None, count: int, now_us: int) -> pa.Array:
-        """Convert the times of many rows: numbers with numpy, text with Arrow, and anything else one by
-        one.
-        """
+        """Convert the times of many rows: numbers with numpy, text with Arrow, the rest one by one."""
         cells = cells or ()
         types = set(map(type, cells)) - {NoneType}
         if not types:
@@ -210,8 +208,9 @@ def _parse_number(value: Any) -> Any:
 
 
 def _is_date(value: Any) -> bool:
-    """Return whether a text starts like a date and unlike a number: trying it as a number takes most of a
-    row's time.
+    """Return whether a text starts like a date and unlike a number.
+
+    Trying it as a number takes most of a row's time.
     """
     return type(value) is str and value[4:5] == "-" and value[:4].isdecimal()
 
@@ -224,8 +223,9 @@ def _iterate_rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterable[
 
 
 def _build_json_objects(columns: Mapping[str, Sequence[Any]], count: int) -> pa.Array:
-    """Return one JSON object per row; Arrow joins text without escapes, and everything else is written row by
-    row.
+    """Return one JSON object per row.
+
+    Arrow joins text without escapes. Everything else is written row by row.
     """
     if not columns:
         return pa.nulls(count, pa.string())

@@ -1,5 +1,4 @@
-"""The composition of events: how many of a sample have which type, key, and source, the most frequent ones
-only.
+"""The composition of events: the most frequent types, keys, and sources of a sample, with their counts.
 
 It shows what changed in the arrivals even if no queue is archived, such as a key that becomes dominant.
 """

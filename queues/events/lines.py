@@ -63,12 +63,13 @@ class CsvColumns:
 
 
 class EventLines:
-    """Batches of `queues.events.block.SCHEMA`; `rejected` and `rejections` (the first 20) say what was
-    skipped. `csv_columns` says how the columns of a CSV file are read, once its header is.
+    """Batches of `queues.events.block.SCHEMA` from a file.
 
-    `stream` is binary, gzip or not. `format` is csv, jsonl or None (the first visible character decides).
-    With `strict`, the first malformed line raises `MalformedEvent` whose field is the line. Raises `BadInput`
-    for a file that can't be read at all: a broken gzip, a header without a named column.
+    `rejected` and `rejections` (the first 20) say what was skipped. `csv_columns` says how the columns of a
+    CSV file are read, once its header is. `stream` is binary, gzip or not. `format` is csv, jsonl or None
+    (the first visible character decides). With `strict`, the first malformed line raises `MalformedEvent`
+    whose field is the line. Raises `BadInput` for a file that can't be read at all: a broken gzip, a header
+    without a named column.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
-"""`python -m queues.nodes.agent NAME`: samples a node every second and sends its heartbeat to the control
-server.
+"""The node agent: `python -m queues.nodes.agent NAME` samples a node every second.
 
-It needs REDIS_URL (the control server) in the environment. Its node's URL, capacity, and thresholds come from
-the topology. A node whose server does not answer sends no heartbeat; it becomes OFFLINE when heartbeats are
-missing.
+The agent sends the node's heartbeat to the control server. It needs REDIS_URL (the control server) in the
+environment. Its node's URL, capacity, and thresholds come from the topology. A node whose server does not
+answer sends no heartbeat; it becomes OFFLINE when heartbeats are missing.
 """
 
 import logging
@@ -195,8 +194,9 @@ class Agent:
         )
 
     def _attribute_cpu_time(self, now: NodeSample, cpu: float, alpha: float) -> dict[str, float]:
-        """Return the server's time by queue, smoothed like the utilization; empty before the second
-        sample.
+        """Return the server's time by queue, smoothed like the utilization.
+
+        The result is empty before the second sample.
         """
         if self._before is None:
             return {}

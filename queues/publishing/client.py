@@ -119,8 +119,9 @@ class Client:
         self._control.close()
 
     def get_topology(self, fresh: bool = False) -> Topology:
-        """Return the topology, at most a second old; the last known one if the control server has no readable
-        one.
+        """Return the topology, at most a second old.
+
+        If the control server has no readable topology, return the last known one.
         """
         with self._lock:
             due = self._monotonic() - self._refreshed_at >= REFRESH_SECONDS
@@ -130,11 +131,10 @@ class Client:
             return self._known.latest
 
     def publish(self, queue: str, events: Events) -> PublishResult:
-        """Publish events: a batch or table with any of the schema's columns, or mappings; see
-        `queues.events.block`.
+        """Publish events: a batch or table with any of the schema's columns, or mappings.
 
-        Raises `UnknownQueue`, `QueuePaused`, `MalformedEvent` (nothing was published), `NoContainerAvailable`
-        (`stored` says what was stored before).
+        For the schema, see `queues.events.block`. Raises `UnknownQueue`, `QueuePaused`, `MalformedEvent`
+        (nothing was published), `NoContainerAvailable` (`stored` says what was stored before).
         """
         self.admit(queue)
         return self.publish_batches(queue, [self._build_batch(events)])
@@ -298,9 +298,7 @@ class Publishing:
         return self.run_blocks(self._encode_blocks(batches))
 
     def run_blocks(self, blocks: Iterable[EncodedBlock]) -> PublishResult:
-        """Distribute the blocks, gather them into flushes per node, send these, and wait until all are
-        stored.
-        """
+        """Distribute the blocks, send them in flushes per node, and wait until all are stored."""
         try:
             self._gather(blocks)
         finally:

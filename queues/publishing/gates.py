@@ -37,8 +37,9 @@ class Gates:
         return gate is None or not gate.is_closed
 
     def take_probe(self, node: str) -> bool:
-        """Return True for one caller when a probe of a closed gate is due; it probes and reports the
-        outcome.
+        """Return True for one caller when a probe of a closed gate is due.
+
+        This caller probes and reports the outcome.
         """
         if node not in self._gates:
             return False

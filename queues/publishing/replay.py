@@ -36,11 +36,11 @@ def multiply_events(batches: Iterable[pa.RecordBatch], times: int) -> Iterator[p
 
 
 class Pace:
-    """Replays by event time, `speed` times faster: an event is due (its time - the first event's) / speed
-    after the first.
+    """A replay by event time, `speed` times faster.
 
-    `sleep` and `monotonic` are injected. An event older than an earlier one is due at once, so disorder
-    delays nothing. Events due within STEP_SECONDS of each other are sent together.
+    An event is due (its time - the first event's) / speed after the first. `sleep` and `monotonic` are
+    injected. An event older than an earlier one is due at once, so disorder delays nothing. Events due within
+    STEP_SECONDS of each other are sent together.
     """
 
     def __init__(

@@ -149,9 +149,7 @@ class Splitter:
         self._begin()
 
     def _rescale(self) -> None:
-        """Transfer credits to changed points: in proportion to the sums, and such that their sum is 0
-        again.
-        """
+        """Transfer credits to changed points, in proportion to the sums, so that their sum is 0 again."""
         before, old = max(self._total, 1), self._credits
         self._credits = dict.fromkeys(self._points, 0)
         self._begin()

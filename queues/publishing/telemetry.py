@@ -1,10 +1,9 @@
-"""`python -m queues.publishing.telemetry`: measures this host every second, and publishes to queue
-`telemetry`.
+"""Telemetry: `python -m queues.publishing.telemetry` measures this host every second.
 
-Event types: cpu, load, memory, disk, network, process. `source` is the host's name, `key` what was measured
-(core0, load1, eth0:received, bash:4711), `value` a number in the unit that `attributes` names, along with the
-host's address. Needs REDIS_URL (the control server). The ten busiest processes are published every two
-seconds, and also to queue `process` if there is one.
+It publishes to queue `telemetry`. Event types: cpu, load, memory, disk, network, process. `source` is the
+host's name, `key` what was measured (core0, load1, eth0:received, bash:4711), `value` a number in the unit
+that `attributes` names, along with the host's address. Needs REDIS_URL (the control server). The ten busiest
+processes are published every two seconds, and also to queue `process` if there is one.
 """
 
 import json
@@ -41,8 +40,9 @@ Event = dict[str, Any]
 
 
 def find_primary_address() -> str:
-    """Return this host's IPv4 address for outgoing connections (nothing is sent); the loopback address
-    without a network.
+    """Return this host's IPv4 address for outgoing connections, without sending anything.
+
+    Without a network, return the loopback address.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -53,8 +53,9 @@ def find_primary_address() -> str:
 
 
 class CounterRates:
-    """Cumulative counters as rates per second by the monotonic clock; a counter that went back gives no
-    rate.
+    """Cumulative counters as rates per second by the monotonic clock.
+
+    A counter that went back gives no rate.
     """
 
     def __init__(self) -> None:
@@ -238,8 +239,9 @@ def _count_events(blocks: Iterable[EncodedBlock]) -> int:
 
 
 def takes_processes(client: Client) -> bool:
-    """Return True if the plant has a queue for the busiest processes; False if the control server is
-    unavailable.
+    """Return True if the plant has a queue for the busiest processes.
+
+    Return False if the control server is unavailable.
     """
     try:
         client.get_topology().queue(PROCESS_QUEUE)

@@ -37,10 +37,10 @@ WORDS = {
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """Events that were given up, as they are stored (ids explicit): how many, why, after how many tries, by
-    which worker, and since when.
+    """Events that were given up, as they are stored, with explicit ids.
 
-    `fixes`: how often a person has changed its events.
+    The fields say how many events, why, after how many tries, by which worker, and since when. `fixes`: how
+    often a person has changed its events.
     """
 
     dead_id: str
@@ -85,8 +85,9 @@ class DeadLetters:
         return [_build_letter(dead_id, fields) for dead_id, fields in entries]
 
     def iterate(self, most: int, most_bytes: int = READ_BYTES) -> Iterator[DeadLetter]:
-        """Yield the oldest `most`, requested about `most_bytes` at a time, estimated from the size of earlier
-        ones.
+        """Yield the oldest `most` letters.
+
+        Each request asks for about `most_bytes`, estimated from the size of earlier letters.
         """
         after, count = "-", FIRST_READ_BLOCKS
         while most > 0:
@@ -153,10 +154,10 @@ class DeadLetters:
     def add(
         self, entry_id: str, worker: str, block_id: str, rows: Sequence[tuple[pa.RecordBatch, str]]
     ) -> bool:
-        """Add poison rows (batch with explicit ids, error) of an entry that is read by stream id and removed
-        by `trim`.
+        """Add poison rows (batch with explicit ids, error) of an entry.
 
-        Once for each entry: returns False if they are here already.
+        The entry is read by stream id and removed by `trim`. Once for each entry: returns False if they are
+        here already.
         """
         passage, kept_ms = f"{worker}/{entry_id}/{block_id}", round(REMEMBERED_SECONDS * 1000)
         words = (passage, kept_ms, worker, block_id, *encode_letters(rows))

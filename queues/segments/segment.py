@@ -115,10 +115,10 @@ class Segment:
     def claim(
         self, worker: str, limit_events: int, idle_seconds: float, most_bytes: int = CLAIM_BYTES
     ) -> list[ClaimedBlock]:
-        """Claim up to `limit_events` for a worker, and about `most_bytes`; at least one block if there is
-        one.
+        """Claim up to `limit_events`, and about `most_bytes`, for a worker.
 
-        Due retries come first, then blocks idle for `idle_seconds` (their worker is dead), then new ones.
+        Claims at least one block if there is one. Due retries come first, then blocks idle for `idle_seconds`
+        (their worker is dead), then new ones.
         """
         with self.convert_errors():
             limits = limit_events, most_bytes
@@ -155,10 +155,10 @@ class Segment:
     def retry(
         self, claimed: ClaimedBlock, worker: str, delay_seconds: float, *, untried: bool = False
     ) -> bool:
-        """Delay a block by `delay_seconds` before it can be claimed again; untried: this claim does not count
-        as a try.
+        """Delay a block by `delay_seconds` before it can be claimed again.
 
-        Returns False if it is no longer the worker's: it is gone, or another worker has it.
+        untried: this claim does not count as a try. Returns False if the block is no longer the worker's: it
+        is gone, or another worker has it.
         """
         delay_ms = round(delay_seconds * 1000)
         with self.convert_errors():
@@ -183,11 +183,10 @@ class Segment:
     def scan(
         self, after_id: str = "0-0", limit_events: int = 100_000, *, anew: bool = False
     ) -> list[WaitingBlock]:
-        """Return what waits after an entry, without payloads: up to `limit_events`, at least one block if
-        any.
+        """Return the blocks that wait after an entry, without payloads, up to `limit_events`.
 
-        anew: start from the beginning if the entry belongs to an earlier stream: its node came back empty,
-        with an earlier clock. All ids are smaller then.
+        Returns at least one block if any waits. anew: start from the beginning if the entry belongs to an
+        earlier stream: its node came back empty, with an earlier clock. All ids are smaller then.
         """
         with self.convert_errors():
             rows = self.run_script("scan", after_id or "0-0", limit_events, int(anew))
@@ -196,10 +195,10 @@ class Segment:
     def read(
         self, after_id: str, through_id: str, most_bytes: int = READ_BYTES
     ) -> Iterator[tuple[str, str, bytes]]:
-        """Yield (entry id, block id, data) after `after_id` up to and including `through_id`; may be read
-        repeatedly.
+        """Yield (entry id, block id, data) after `after_id` up to and including `through_id`.
 
-        It requests about `most_bytes` at a time, estimated from the size of earlier blocks.
+        The range may be read repeatedly. A request is for about `most_bytes`, estimated from the size of
+        earlier blocks.
         """
         start, count = after_id or "0-0", FIRST_READ_BLOCKS
         while True:
@@ -216,10 +215,10 @@ class Segment:
             count = max(1, min(CHUNK, most_bytes * count // max(1, size_bytes)))
 
     def trim(self, through_id: str) -> Removal:
-        """Remove everything up to and including `through_id`; exact in the counters, whatever was removed
-        before.
+        """Remove everything up to and including `through_id`.
 
-        Does nothing if the id belongs to an earlier stream.
+        The counters stay exact, whatever was removed before. Does nothing if the id belongs to an earlier
+        stream.
         """
         total = Removal(0, 0)
         while True:
@@ -230,8 +229,7 @@ class Segment:
                 return total
 
     def depart(self, weights: Mapping[str, int], most_blocks: int, most_bytes: int) -> list[DepartingBlock]:
-        """Return blocks to transfer, each marked with the one node it goes to, up to the first beyond
-        `most_bytes`.
+        """Return blocks to transfer, each marked with its target node, up to the first beyond `most_bytes`.
 
         Blocks that are marked already come first, repeatedly until they are confirmed; only those for nodes
         in `weights` are given. New ones are distributed by weight; nodes with weight 0 get none.
@@ -388,8 +386,9 @@ def encode_letters(rows: Sequence[tuple[pa.RecordBatch, str]]) -> list[Any]:
 
 
 def parse_entry_seconds(entry_id: bytes) -> float:
-    """Return the time of a stream id, which starts with the node's clock in milliseconds, or with a foreign
-    value.
+    """Return the time of a stream id.
+
+    The id starts with the node's clock in milliseconds, or with a foreign value.
     """
     return min(int(entry_id.split(b"-")[0]) / 1000, TIME_MOST_US / 1e6 - 1)
 
@@ -436,8 +435,9 @@ def _convert_errors(node: redis.Redis) -> Iterator[None]:
 
 
 def _says_full(error: redis.ResponseError) -> bool:
-    """Return whether the node is full, also if it accepted a transaction's commands and exceeded the limit at
-    EXEC.
+    """Return whether the node is full.
+
+    It is also full if it accepted a transaction's commands and exceeded the limit at EXEC.
     """
     at_exec = isinstance(error, ExecAbortError) and "OOM" in str(error)
     return isinstance(error, redis.OutOfMemoryError) or at_exec

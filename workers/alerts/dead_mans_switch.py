@@ -39,9 +39,10 @@ NO_PEOPLE = (Receiver.Channel.BROWSER, Receiver.Channel.SCHEDULE)
 
 @dataclass(frozen=True)
 class WatchFacts:
-    """Ages in seconds, None if it never happened.
+    """The ages that the switch checks.
 
-    `error`: the error of a message that no receiver took since one was last delivered, "" if there is none.
+    Ages are in seconds, and None if it never happened. `error`: the error of a message that no receiver took
+    since one was last delivered, "" if there is none.
     """
 
     observed_seconds: float | None
@@ -70,8 +71,9 @@ def describe_failure(facts: WatchFacts) -> str:
 
 
 class DeadMansSwitch:
-    """The dead man's switch: `step` runs one check, and one call if everything works; `run` steps until
-    stopped.
+    """The dead man's switch.
+
+    `step` runs one check, and one call if everything works. `run` steps until it is stopped.
     """
 
     def __init__(
@@ -141,10 +143,10 @@ class DeadMansSwitch:
 
 
 def find_undelivered_error() -> str:
-    """Return the error of the newest message to people that failed twice, or was given up, since one was last
-    delivered; "" if there is none.
+    """Return the error of the newest message to people that failed, or "" if there is none.
 
-    Of several receivers, one that works is enough, regardless of earlier messages.
+    The message failed twice, or was given up, since one was last delivered. Of several receivers, one that
+    works is enough, regardless of earlier messages.
     """
     to_people = Message.objects.exclude(receiver__channel__in=NO_PEOPLE)
     last = to_people.filter(state=Message.State.SENT).aggregate(Max("sent_at"))["sent_at__max"]

@@ -22,8 +22,9 @@ UNJUDGED = (LedgerEntry.Verdict.CHECKING, LedgerEntry.Verdict.NO_ACTION)
 
 
 def select_steering_loops(alert: Alert) -> QuerySet[Loop]:
-    """Return the loops that steer the alert's subject, and those that steer the whole plant; for an attached
-    plant, its own.
+    """Return the loops that steer the alert's subject, and those that steer the whole plant.
+
+    For an attached plant, return its own loops.
     """
     labels = alert.labels
     whole = Q(target={})
@@ -73,8 +74,9 @@ def list_relevant_plans(alert: Alert) -> list[Plan]:
 
 
 def _is_relevant(plan: Plan, labels: dict[str, str]) -> bool:
-    """Return whether a plan moves points of the alert's queue, or from or to its node; for a whole plant, all
-    do.
+    """Return whether a plan moves points of the alert's queue, or from or to its node.
+
+    For an alert of a whole plant, all plans do.
     """
     if labels.keys() & (UNSTEERED | {"plant"}):
         return False

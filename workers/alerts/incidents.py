@@ -1,7 +1,7 @@
-"""What people record of an incident: its severity, who does what, when it was mitigated, its review, and its
-follow-ups.
+"""Records that people make of an incident.
 
-Each function raises `BadInput` if it isn't possible; nothing has changed then.
+They are its severity, who does what, when it was mitigated, its review, and its follow-ups. Each function
+raises `BadInput` if it isn't possible; nothing has changed then.
 
 An alert that another one has come to explain is no incident any more: nothing new is recorded. Earlier
 records can still be completed: follow-ups are done, the review is edited, the data are deleted.
@@ -73,8 +73,9 @@ def compute_incident_times(alert: Alert) -> IncidentTimes:
 
 
 def compute_onset(alert: Alert) -> datetime:
-    """Return when it really started, the last time if it came back: for a silent subject, a threshold before
-    its condition was true.
+    """Return when the incident really started, the last time if it came back.
+
+    For a silent subject, this is a threshold before its condition was true.
     """
     began = alert.began_at
     if (again := find_return_time(alert)) is not None:

@@ -1,5 +1,6 @@
-"""The morning review: what fired in a time range, for how long, what helped, what flapped, and what went
-unnoticed.
+"""The morning review of a time range.
+
+It shows what fired, for how long, what helped, what flapped, and what went unnoticed.
 """
 
 import statistics

@@ -34,8 +34,9 @@ class Experiment(models.Model):
 
 
 class ExperimentResult(models.Model):
-    """The result of one law: {metric: number or null}; its series are next to the trace, under the law's
-    name.
+    """The result of one law: {metric: number or null}.
+
+    Its series are next to the trace, under the law's name.
     """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="results")

@@ -222,8 +222,9 @@ class ObjectiveBook:
         self._written = self._minute
 
     def reset_state(self) -> None:
-        """Stop counting while another process counts: this state is outdated, and is read again before
-        counting resumes.
+        """Stop counting while another process counts.
+
+        This state is outdated, and is read again before counting resumes.
         """
         self._tallies, self._before, self._minute, self._written = {}, NOTHING_SEEN, None, None
 

@@ -22,7 +22,7 @@ Rates = tuple[float, float] | None  # (bad, counted) per second; None while unkn
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure.
+    """A measure of an objective.
 
     `condition`: true in a good second; None if `lost` says what is bad. `of`: what counts, per second; None:
     the second itself.

@@ -32,8 +32,9 @@ def is_enabled() -> bool:
 
 @lru_cache(maxsize=1)
 def _get_collector(pid: int) -> "Collector":
-    """Return the collector of this very process: a forked one shares neither threads nor connections with its
-    parent.
+    """Return the collector of this very process.
+
+    A forked process shares neither threads nor connections with its parent.
     """
     # Without a collector, its client library is not imported.
     from workers.observability.collector import Collector

@@ -178,8 +178,9 @@ class _Step:
         return f"{held} that were added after the plan was created. Return it to service, then drain it."
 
     def _explain_silence(self, plan: Plan) -> str:
-        """Return why it is not emptied now: nothing can be taken from an OFFLINE node, and loops that move
-        points wait for the plan.
+        """Return why the node is not emptied now.
+
+        Nothing can be taken from an OFFLINE node, and loops that move points wait for the plan.
         """
         since = self.now - timedelta(seconds=SILENT_SECONDS)
         if not Node.objects.filter(name=plan.empties, offline_since__lte=since).exists():
@@ -264,8 +265,9 @@ def list_away_nodes() -> set[str]:
 
 
 def route_from(topology: Topology, queue: str, node: str) -> Route:
-    """Return the route of a queue's blocks off a node: by its points on the other nodes, as far as these
-    report.
+    """Return the route of a queue's blocks off a node.
+
+    It follows the queue's points on the other nodes, as far as these report.
     """
     silent = list_away_nodes()
     others = [name for name in topology.nodes if name != node and name not in silent]

@@ -83,8 +83,9 @@ def _load_change(found: Sequence[Move], topology: Topology, snapshot: Snapshot) 
 
 
 def compute_load_per_point(queue: str, topology: Topology, snapshot: Snapshot) -> float:
-    """Return the load of one point of a queue [events/s]: the load of its live containers over the points
-    they have.
+    """Return the load of one point of a queue [events/s].
+
+    It is the load of the queue's live containers over the points they have.
     """
     rows = snapshot.queues.get(queue, QueueStatus()).containers
     loads = {node: row.load for node, row in rows.items() if row.load is not None}

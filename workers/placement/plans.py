@@ -1,5 +1,7 @@
-"""A plan's life: proposed (`workers.placement.proposals`), shown, approved by its hash, executed
-(`workers.placement.execution`), stopped, rolled back.
+"""The life of a plan, from its proposal to its end.
+
+A plan is proposed (`workers.placement.proposals`), shown, approved by its hash, executed
+(`workers.placement.execution`), stopped, or rolled back.
 
     proposed → approved → running → done → rolled-back
              ↘ rejected          ↘ stopped, failed
@@ -97,8 +99,9 @@ def open_plans(now: datetime | None = None) -> list[Plan]:
 
 
 def void_due(now: datetime) -> int:
-    """Mark proposals as void that nobody approved in time, or that are no longer valid for the plant; return
-    how many.
+    """Mark outdated proposals as void, and return how many.
+
+    A proposal is outdated if nobody approved it in time, or if it is no longer valid for the plant.
     """
     gone = 0
     for row in Plan.objects.filter(state=Plan.State.PROPOSED):

@@ -1,6 +1,4 @@
-"""Observations of the whole plant for the laws that place containers, and the readings that judge their
-effects.
-"""
+"""Observations of the plant for the laws that place containers, and readings that judge their effects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,15 +19,15 @@ DEFAULT_BUSY = next(float(parameter.default) for parameter in PARAMETERS if para
 def observe_rebalancing(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
-    """Return {nodes [{name, capacity, drained, state}], queues [{name, rate, containers,
-    minimum_containers}]}.
+    """Return the nodes and the queues for the rebalancing law.
 
-    capacity [events/s] = declared capacity * busy / the law's default for busy: each node's own threshold, or
-    its override, then applies where the law applies its single one. rate [events/s] of a queue = Σ over its
-    containers of load * declared capacity: events that cost more than others count as more of them. Rates are
-    smoothed over decisions (half the newest, half before), and start again if other nodes count than before.
-    A cordoned node is shown to the law as OFFLINE, without the load it keeps, so that it neither gives nor
-    gets.
+    The result is {nodes [{name, capacity, drained, state}], queues [{name, rate, containers,
+    minimum_containers}]}. capacity [events/s] = declared capacity * busy / the law's default for busy: each
+    node's own threshold, or its override, then applies where the law applies its single one. rate [events/s]
+    of a queue = Σ over its containers of load * declared capacity: events that cost more than others count as
+    more of them. Rates are smoothed over decisions (half the newest, half before), and start again if other
+    nodes count than before. A cordoned node is shown to the law as OFFLINE, without the load it keeps, so
+    that it neither gives nor gets.
     """
     nodes = snapshot.nodes
     closed = {name for name, node in nodes.items() if node.cordoned and not node.drained}
@@ -58,8 +56,10 @@ def observe_rebalancing(
 def observe_node_scaling(
     target: Mapping[str, Any], snapshot: Snapshot, before: Counters | None, now_seconds: float
 ) -> Measurement:
-    """Return what `observe_rebalancing` sees, the ratio of the future load to the present one (1, as it is
-    not forecast yet), and whether people have paused a queue, so that less arrives than there is.
+    """Return what `observe_rebalancing` sees, the load ratio, and whether people have paused a queue.
+
+    The ratio is that of the future load to the present one (1, as it is not forecast yet). While a queue is
+    paused, less arrives than there is.
     """
     sensed = observe_rebalancing(target, snapshot, before, now_seconds)
     held_back = any(queue.pauses for queue in snapshot.queues.values())
@@ -111,8 +111,7 @@ def compute_readings(target: Mapping[str, Any], snapshot: Snapshot) -> dict[str,
 
 
 def check_measurement(snapshot: Snapshot, now_seconds: float) -> ObservationQuality:
-    """Return the age of the plant's oldest measurement that counts; and why no move can be decided on it, if
-    so.
+    """Return the age of the plant's oldest measurement that counts, and why no move can be decided on it.
 
     An OFFLINE node is known to be offline: that is no reason to wait. A node that has missed two beats is in
     doubt.

@@ -1,7 +1,7 @@
-"""How plans are made: requested by a person or a loop, computed by the law, checked against the present
-plant, written as proposals.
+"""Creation of plans.
 
-Every function here that refuses raises `BadInput` naming the field and changes nothing.
+A plan is requested by a person or a loop, computed by the law, checked against the present plant, and written
+as a proposal. Every function here that refuses raises `BadInput` naming the field and changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,11 +46,11 @@ def propose_rebalance(goal: str, user: User, *, snapshot: Snapshot, now: datetim
 
 
 def propose_drain(node: str, user: User, reason: str, *, snapshot: Snapshot, now: datetime) -> Plan:
-    """Propose a plan that empties a node: its points go to the others, what waits on it is transferred or
-    consumed.
+    """Propose a plan that empties a node.
 
-    Once it runs, the node is drained and takes nothing until `return_to_use`. Raises `BadInput` for an
-    unknown, drained, or OFFLINE node, and if the others can't take its containers (the reason says why).
+    Its points go to the other nodes. Its waiting events are transferred or consumed. Once it runs, the node
+    is drained and takes nothing until `return_to_use`. Raises `BadInput` for an unknown, drained, or OFFLINE
+    node, and if the others can't take its containers (the reason says why).
     """
     why = overrides.read_reason(reason)
     topology = projection.read_database()
@@ -140,8 +140,9 @@ def propose_inverse(
     now: datetime,
     node: str,
 ) -> Plan:
-    """Propose a plan that gives a node back what a plan of recovery took from it
-    (`workers.placement.give_back`).
+    """Propose a plan that gives a node back what a plan of recovery took from it.
+
+    See `workers.placement.give_back`.
     """
     points = sum(move.points for move in proposed)
     title = f"Restore points of {node}: {points:,} points"

@@ -1,11 +1,11 @@
-"""Recovery from a lost node: its points are restored on live nodes, and queues get their minimum of
-containers again.
+"""Recovery from a lost node.
 
-Publishers have routed around it within a second; this changes the plan for longer. A node that is OFFLINE for
-RESTORE_SECONDS loses its points to the queue's other nodes, in proportion to theirs. A queue that has fewer
-live containers than its minimum gets new ones on the least loaded nodes, with equal parts of what was lost
-(Houtman, 3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and
-it gets new points only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a
+Its points are restored on live nodes, and queues get their minimum of containers again. Publishers have
+routed around it within a second; this changes the plan for longer. A node that is OFFLINE for RESTORE_SECONDS
+loses its points to the queue's other nodes, in proportion to theirs. A queue that has fewer live containers
+than its minimum gets new ones on the least loaded nodes, with equal parts of what was lost (Houtman,
+3.5.1.6). The lost container stays, draining: when its node returns, its data is consumed first, and it gets
+new points only by a plan: one of recovery's own, a minute later (`workers.placement.give_back`), or a
 person's.
 
 One process does this at a time (a lease), and its number fences every write in the database. In addition, a
@@ -42,10 +42,9 @@ LEASE_SECONDS = 8.0
 
 
 def recover(control: redis.Redis, snapshot: Snapshot, now: datetime) -> Plan | None:
-    """Record which nodes are lost, and restore what has been lost for long enough; return the plan, if one
-    was made.
+    """Record which nodes are lost, and restore what has been lost for long enough.
 
-    Nothing is done on a snapshot that is too old to trust.
+    Return the plan, if one was made. Nothing is done on a snapshot that is too old to trust.
     """
     if snapshot.at is None or abs(now.timestamp() - snapshot.at) > STALE_SECONDS:
         return None
@@ -170,11 +169,10 @@ def _restore(snapshot: Snapshot, now: datetime, fence: int) -> Plan | None:
 def plan_restoring(
     topology: Topology, lost: Collection[str], live: Collection[str], rates: Mapping[str, float]
 ) -> list[Move]:
-    """Return the moves that take every point off lost nodes, as `controllers.rebalancing.node_scaling`
-    restores them.
+    """Return the moves that take every point off lost nodes.
 
-    `rates` [events/s] by queue say which node is least loaded. A queue that no node can take (no live node
-    takes points) keeps its points where they are.
+    `controllers.rebalancing.node_scaling` restores the points. `rates` [events/s] by queue say which node is
+    least loaded. A queue that no node can take (no live node takes points) keeps its points where they are.
     """
     allocation = from_observation(
         {

@@ -25,7 +25,7 @@ PASS_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Deadline:
-    """When a pass ends, in seconds of a monotonic clock.
+    """The time at which a pass ends, in seconds of a monotonic clock.
 
     What has not arrived by then is left to the next pass.
     """
@@ -65,8 +65,9 @@ class TransferResult:
 
 @dataclass(frozen=True)
 class Route:
-    """A route from a queue's segment on `node` to its segments on other nodes, by weight (0: only what is
-    marked).
+    """A route from a queue's segment on `node` to its segments on other nodes, by weight.
+
+    Weight 0 means that only marked blocks are transferred.
     """
 
     node: str
@@ -75,12 +76,11 @@ class Route:
     weights: Mapping[str, int]
 
     def run(self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER) -> TransferResult:
-        """Transfer blocks until about `budget_bytes` or `most` are moved, no unclaimed one is left, or the
-        deadline is over.
+        """Transfer blocks until a limit is reached, no unclaimed block is left, or the deadline is over.
 
-        After the deadline, too, one block is moved, so that every pass makes progress. A target that does not
-        answer or is full is skipped for the rest of the pass; its blocks stay marked. Raises
-        `NodeUnavailable` if the source does not answer.
+        The limits are about `budget_bytes`, and `most`. After the deadline, too, one block is moved, so that
+        every pass makes progress. A target that does not answer or is full is skipped for the rest of the
+        pass; its blocks stay marked. Raises `NodeUnavailable` if the source does not answer.
         """
         done = TransferResult()
         weights = dict(self.weights)
@@ -101,10 +101,11 @@ class Route:
     def move_letters(
         self, budget_bytes: int, most: int = MAX_MOVED, deadline: Deadline = NEVER
     ) -> TransferResult:
-        """Move dead letters until about `budget_bytes` or `most` are moved, none is left, or the deadline is
-        over (as for `run`), to the target of the greatest weight that has room.
+        """Move dead letters to the target of the greatest weight that has room.
 
-        A target that does not answer may have taken a letter: the letter waits for it, and goes to no other.
+        Stops when about `budget_bytes` or `most` are moved, none is left, or the deadline is over (as for
+        `run`). A target that does not answer may have taken a letter: the letter waits for it, and goes to no
+        other.
         """
         done = TransferResult()
         source = DeadLetters(self.source)

@@ -1,19 +1,13 @@
-"""Reports of Celery worker hosts: each reports to the control server once a second what it is and how busy it
-is.
+"""Reports of Celery worker hosts.
 
-`weir:hosts`: host → `workers.documents.hosts.ReportedHost`. `slots` are the pool's real processes, not its
-initial
-size: a pool may grow and shrink while it runs, and the host follows the order in force
-(`workers.pool.orders`).
-`done` is what its workers completed while all slots had work (`workers.pool.departures`), `at_work` how many
-slots
-were busy on average in the second before (`workers.pool.busy_time`). A host that is to be drained takes no
-new work
-(`workers.pool.intake`); `reserved` are the tasks that it still has to finish. `ahead_seconds` is how far its
-clock
-was ahead of the control server's at the previous report. The report runs on the worker's own timer: no
-additional
-thread, one small exchange a second.
+Each host reports to the control server once a second what it is and how busy it is. `weir:hosts`: host →
+`workers.documents.hosts.ReportedHost`. `slots` are the pool's real processes, not its initial size: a pool
+may grow and shrink while it runs, and the host follows the order in force (`workers.pool.orders`). `done` is
+what its workers completed while all slots had work (`workers.pool.departures`), `at_work` how many slots were
+busy on average in the second before (`workers.pool.busy_time`). A host that is to be drained takes no new
+work (`workers.pool.intake`); `reserved` are the tasks that it still has to finish. `ahead_seconds` is how far
+its clock was ahead of the control server's at the previous report. The report runs on the worker's own timer:
+no additional thread, one small exchange a second.
 """
 
 import logging
@@ -72,8 +66,9 @@ class HostReport(bootsteps.StartStopStep):
         self._entry = parent.timer.call_repeatedly(INTERVAL_SECONDS, self._report, (parent,))
 
     def _forget_the_silent(self) -> None:
-        """Remove hosts that were killed: they don't remove themselves, and in a cluster each has a name of
-        its own.
+        """Remove hosts that were killed.
+
+        They don't remove themselves, and in a cluster each has a name of its own.
         """
         seconds, _ = self._control.time()
         for name, stored in self._control.hgetall(keys.HOSTS).items():
@@ -159,8 +154,9 @@ def count_other_tasks() -> int:
 
 
 def compute_busy_slots(consumers: float | None, other_tasks: int, size: int) -> float | None:
-    """Return the mean of consumers, and the others that are busy now: 0 to the pool's size; None if no time
-    has passed.
+    """Return the busy slots: the mean of consumers, and the others that are busy now.
+
+    The result is 0 to the pool's size, or None if no time has passed.
     """
     if consumers is None:
         return None

@@ -144,8 +144,9 @@ def _build_promise_outcome(objective: Objective, since: datetime, until: datetim
 
 
 def _find_known_start(objective: Objective, first: int) -> datetime | None:
-    """Return where its record starts, if its oldest minute is newer than this one: earlier minutes were not
-    stored or never counted.
+    """Return where the objective's record starts, if its oldest minute is newer than this one.
+
+    Earlier minutes were not stored or never counted.
     """
     oldest = objective.minutes.aggregate(Min("minute"))["minute__min"]
     is_later = oldest is not None and oldest > first

@@ -50,7 +50,7 @@ class Readings:
 
 
 def read(control: redis.Redis, now: float, known: KnownTopology, reader: ReportReader) -> Readings:
-    """Read them.
+    """Read the readings from the control server.
 
     A topology that is missing reads as an empty one: there is nothing to show yet. So does one that can't be
     read, where none is known. A report that can't be read hides no other.

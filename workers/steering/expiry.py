@@ -1,5 +1,6 @@
-"""When an override reverts automatically: after minutes, at a time, or (for users who may) when a person ends
-it.
+"""The expiry of an override: after minutes, at a time, or when a person ends it.
+
+Only some users may leave the end to a person.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
-"""How far the remedy ladder of a queue has gone, as the snapshot shows it: what is in force, not what it
-advises, would do on hold, or decided in another mode than its present one.
+"""The active level of a queue's remedy ladder, as the snapshot shows it.
+
+It is what is in force, not what the ladder advises, would do on hold, or decided in another mode than its
+present one.
 """
 
 from controllers.shedding.ladder import LAW, LEVELS, allows
@@ -11,8 +13,10 @@ SHED = LEVELS.index("shed") + 1
 
 
 def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
-    """Return the highest level that the ladder, or a person in its place, has enabled; None while that is not
-    known, since its last tick had no valid measurement. Without an acting ladder, no level is enabled.
+    """Return the highest level that the ladder, or a person in its place, has enabled.
+
+    Return None while the level is not known, since the ladder's last tick had no valid measurement. Without
+    an acting ladder, no level is enabled.
     """
     loop = _find_ladder(queue, snapshot)
     if loop is None or not loop.was_decided_in(*Loop.ACTING):
@@ -22,8 +26,9 @@ def find_active_level(queue: str, snapshot: Snapshot) -> int | None:
 
 
 def compute_closed_share(queue: str, snapshot: Snapshot) -> float:
-    """Return the share of the time that producers over HTTP are to wait; all of it if a person throttles
-    manually.
+    """Return the share of the time that producers over HTTP are to wait.
+
+    It is all of the time if a person throttles manually.
     """
     loop = _find_ladder(queue, snapshot)
     if loop is None or not allows(find_active_level(queue, snapshot) or 0, "throttle"):

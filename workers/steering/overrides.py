@@ -1,9 +1,9 @@
-"""Overrides: a person's value in place of a parameter, a guard setting, an actuator, a mode, or a node's
-threshold; and temporary stops of a queue's intake or consumption, or of the work of a worker host.
+"""Overrides: a person's values in place of the plant's own, and temporary stops.
 
-Every override has an owner, a reason, and an expiry. It reverts automatically: only overrides that have
-neither ended nor reached `expires_at` are in force, so no job has to run for it; `expire_due` merely records
-the end, and notifies the agents.
+A value replaces a parameter, a guard setting, an actuator, a mode, or a node's threshold. A stop applies to a
+queue's intake or consumption, or to the work of a worker host. Every override has an owner, a reason, and an
+expiry. It reverts automatically: only overrides that have neither ended nor reached `expires_at` are in
+force, so no job has to run for it; `expire_due` merely records the end, and notifies the agents.
 
 | scope | names | values |
 |---|---|---|
@@ -314,8 +314,9 @@ def _note_expiry(override: Override) -> bool:
 def _validate_override(
     scope: Scope, name: str, value: Any, now: datetime, beside: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the value, and the one that it replaces (None if they differ); raise `BadInput` if it is
-    invalid.
+    """Return the value, and the one that it replaces (None if they differ).
+
+    Raise `BadInput` if the value is invalid.
     """
     covered = (
         [scope.loop]
@@ -406,8 +407,9 @@ def _validate_parameter(
 def _find_replaced_value(
     law: Law, loop: Loop, others: list[Override], new: Mapping[str, Any], name: str, now: datetime
 ) -> Any:
-    """Return what was in force under this name; raise `BadInput` if the whole with the new values is not
-    valid.
+    """Return what was in force under this name.
+
+    Raise `BadInput` if the whole with the new values is not valid.
     """
     if name.startswith("guard."):
         settings, key = get_effective_guard(law, loop.guard, others, now), name.removeprefix("guard.")

@@ -41,10 +41,10 @@ def explain_fixed(law: str, name: str) -> str | None:
 
 
 def needs_explicit_enabling(loop: Loop) -> bool:
-    """Return whether a loop acts only if a person enables this very loop: pools of an attached plant, and its
-    ladder.
+    """Return whether a loop acts only if a person enables this very loop.
 
-    Enabling all loops of a law does not include a pool that appears later, or its plant.
+    This applies to pools of an attached plant, and to its ladder. Enabling all loops of a law does not
+    include a pool that appears later, or its plant.
     """
     return "plant" in loop.target and ("operator" in loop.target or loop.law == LADDER.name)
 

@@ -1,7 +1,7 @@
-"""The plant's own settings: name, default, range, unit, and help in one place; the database stores what
-differs.
+"""The plant's own settings: name, default, range, unit, and help in one place.
 
-Parameters of a single loop belong to its law or its guard (`controllers.catalog`), not here.
+The database stores the values that differ. Parameters of a single loop belong to its law or its guard
+(`controllers.catalog`), not here.
 """
 
 from datetime import datetime

@@ -1,5 +1,7 @@
-"""The scope of an override: one loop, or every loop of a law, a queue, a node, or of a combination of these;
-or a node, a queue, or a worker host itself.
+"""The scope of an override.
+
+It is one loop, or every loop of a law, a queue, a node, or of a combination of these. It can also be a node,
+a queue, or a worker host itself.
 """
 
 from collections.abc import Iterable
@@ -42,9 +44,7 @@ class Scope:
         return wide != (self.loop is not None)
 
     def is_itself(self, name: str) -> bool:
-        """Return whether an override of this name is on a node, a queue, or a worker host itself, not on
-        loops.
-        """
+        """Return whether an override of this name is on a node, queue, or worker host, not on loops."""
         if self.loop is not None or self.law:
             return False
         if self.host:

@@ -96,8 +96,9 @@ def _host_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
 
 
 def _queue_held(target: Mapping[str, str], snapshot: Snapshot) -> str:
-    """Return why a queue's loop holds: a loop of a whole queue decides on its arrivals, one of a container on
-    its consumption.
+    """Return why a queue's loop holds.
+
+    A loop of a whole queue decides on its arrivals, and a loop of one container on its consumption.
     """
     queue = target.get("queue", "")
     for part in pausing.PARTS:

@@ -18,12 +18,11 @@ Undone = tuple[Override, Override | None]
 def undo(
     override: Override, *, by: User | None, now: datetime, control: redis.Redis | None = None
 ) -> list[Undone]:
-    """End an override and those that were set with it, as far as they are in force, and restore those that
-    they ended.
+    """End an override and those that were set with it, and restore those that they ended.
 
-    Restored are those that have time left, under their owner and reason, until their own end. Does nothing if
-    the override is over already. Raises `BadInput` if what was in force before is no longer valid beside what
-    has been set since; nothing is changed then.
+    Overrides end as far as they are in force. Restored are those that have time left, under their owner and
+    reason, until their own end. Does nothing if the override is over already. Raises `BadInput` if what was
+    in force before is no longer valid beside what has been set since; nothing is changed then.
     """
     with transaction.atomic():
         pairs = [(row, _find_ended_override(row, now)) for row in set_together(override, now)]

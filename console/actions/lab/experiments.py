@@ -76,10 +76,9 @@ def override(
     now: datetime,
     expiry: Expiry,
 ) -> list[Override]:
-    """Override a loop (its number), or all loops of the plant's law, with an experiment's values until they
-    expire.
+    """Override a loop, or all loops of the plant's law, with an experiment's values until they expire.
 
-    Values that are already in force are left out. Raises `BadInput`.
+    A single loop is given by its number. Values that are already in force are left out. Raises `BadInput`.
     """
     values_of_law = _find_applicable(experiment, law)
     values = {name: values_of_law.values[name] for name in names if name in values_of_law.values}

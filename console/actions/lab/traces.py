@@ -50,9 +50,7 @@ class Trace:
 
 
 def list_traces(data: Path, actor: Actor) -> list[str]:
-    """Return the files that the actor may choose: uploads, and rates extracted from the plant's own
-    archive.
-    """
+    """Return the files that the actor may choose: uploads, and rates from the plant's own archive."""
     return [
         path for path in _list_all_traces(data) if actor.can_access_queues(_list_file_queues(path, actor))
     ]
@@ -164,8 +162,9 @@ def _read(path: Path, column: str) -> Floats:
 
 
 def _check_lines(path: Path) -> None:
-    """Raise `BadInput` if there are too many lines, counted before they are read: a line costs more than its
-    bytes.
+    """Raise `BadInput` if there are too many lines.
+
+    Lines are counted before they are read, since a line costs more than its bytes.
     """
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         lines = sum(map(_count_lines, iter(lambda: file.read(CHUNK_BYTES), b"")))

@@ -74,8 +74,9 @@ def build_queue_change(actor: Actor, queue: Queue, fields: Mapping[str, Any]) ->
 
 
 def preview(actor: Actor, queue: Queue, fields: Mapping[str, Any]) -> QueueChange:
-    """Return the difference for a user who may make it: validating a definition may import code of the
-    host.
+    """Return the difference for a user who may make it.
+
+    Validating a definition may import code of the host.
     """
     require_permission(actor, "queue.define", [queue.name])
     return build_queue_change(actor, queue, fields)

@@ -1,7 +1,7 @@
-"""Temporary stops, authorized and audited, for pages and API: the intake or consumption of a queue, and the
-work of a worker host.
+"""Temporary stops of a queue's intake or consumption, or of the work of a worker host.
 
-Each is an override: it has a reason and an expiry, and can be ended early.
+They are authorized and audited, for pages and API. Each is an override: it has a reason and an expiry, and
+can be ended early.
 """
 
 from collections.abc import Mapping
@@ -38,11 +38,10 @@ def pause_queue(
     expiry: Expiry,
     control: redis.Redis,
 ) -> Override:
-    """Pause the intake or the consumption of a queue until the expiry; a pause that ends no later is
-    replaced.
+    """Pause the intake or the consumption of a queue until the expiry.
 
-    Nothing is lost: acknowledged events wait, and claimed events are finished. Raises `BadInput` that names
-    queue, part, reason, or expiry.
+    A pause that ends no later is replaced. Nothing is lost: acknowledged events wait, and claimed events are
+    finished. Raises `BadInput` that names queue, part, reason, or expiry.
     """
     require_permission(actor, "queue.pause", [queue])
     if not Queue.objects.filter(name=queue).exists():

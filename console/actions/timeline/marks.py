@@ -1,9 +1,8 @@
-"""Marks on the timeline: deploys, and notes on an instant or a range; one implementation for pages, API, and
-commands.
+"""Marks on the timeline: deploys, and notes on an instant or a range.
 
-Changes by people and programs are authorised and audited in one transaction. A mark that is removed stays in
-the database and the audit; it only isn't shown any more. All raise PermissionDenied, and BadInput naming the
-field.
+Pages, API, and commands share this implementation. Changes by people and programs are authorised and audited
+in one transaction. A mark that is removed stays in the database and the audit; it only isn't shown any more.
+All raise PermissionDenied, and BadInput naming the field.
 """
 
 import re
@@ -135,8 +134,9 @@ def _parse_change(change: OutsideChange) -> Mark | None:
 
 
 def check_names(*, source: str, id: str, type: str) -> None:
-    """Raise `BadInput` that names a missing or too long part of an outside change, before more of it is
-    read.
+    """Raise `BadInput` that names a missing or too long part of an outside change.
+
+    The check runs before more of the change is read.
     """
     for name, value, longest in (
         ("source", source, MAX_SOURCE),
@@ -187,10 +187,9 @@ def list_between(since: datetime, until: datetime) -> QuerySet[Mark]:
 def list_newest_marks(
     since: datetime, until: datetime, rows: int, before: int | None = None
 ) -> tuple[list[Mark], int]:
-    """Return the newest marks in a time range that are older than `before`, the oldest first, and the number
-    of older ones.
+    """Return the newest marks in a time range, the oldest first, and the number of older ones.
 
-    Raises `BadInput` if `before` is no mark.
+    All marks are older than `before`. Raises `BadInput` if `before` is no mark.
     """
     marks = list_between(since, until)
     if before is not None:

@@ -1,5 +1,6 @@
-"""Links to the plant as it was at an instant, for people without a login; one implementation for pages and
-API.
+"""Links to the plant as it was at an instant, for people without a login.
+
+Pages and API share this implementation.
 
     link = /shared/{number}:{HMAC-SHA256 of the number, by the console's own key}/
 

@@ -47,10 +47,12 @@ class Unproven(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of
-    the chat it comes from, where a stranger could write in one of their own. reply: our words, as the
-    service shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said. challenge:
-    the text that Slack wants back before it uses the address.
+    """A message from a chat service.
+
+    who: as the service calls them. text: without what calls us. quoted: what it answers. chat: names of the
+    chat it comes from, where a stranger could write in one of their own. reply: our words, as the service
+    shows them. is_ignored: it is no answer, so nothing is recorded and nothing is said. challenge: the text
+    that Slack wants back before it uses the address.
     """
 
     who: str

@@ -58,8 +58,9 @@ class Calls(ABC):
 
     @abstractmethod
     def get_unix_time(self) -> float:
-        """Return the console's Unix time at its last answer: not later than it was, and at most a second
-        earlier.
+        """Return the console's Unix time at its last answer.
+
+        It is not later than the real time, and at most a second earlier.
         """
 
     @abstractmethod
@@ -142,8 +143,9 @@ class RemoteConsole(Calls):
 
 
 def read_response_date(answer: httpx.Response) -> float:
-    """Return when the answer was made by the server's clock (whole seconds); by the local clock if it has no
-    date.
+    """Return when the answer was made by the server's clock (whole seconds).
+
+    If the answer has no date, use the local clock.
     """
     try:
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
@@ -168,8 +170,9 @@ def read(status: int, content: bytes) -> Any:
 
 
 def format_refusal_message(status: int, content: bytes) -> str:
-    """Return the message of an unsuccessful answer, by field; a short sentence if it is not from a
-    console.
+    """Return the message of an unsuccessful answer, by field.
+
+    Return a short sentence if the answer is not from a console.
     """
     if status < 400:
         return f"The console returned {status} (redirect); use the address that it redirects to."

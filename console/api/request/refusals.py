@@ -1,7 +1,6 @@
-"""Rejections by the API: `{"errors": {"field": ["what it takes"]}}`, with the matching status, in a problem
-document.
+"""Rejections by the API, with the matching status, in a problem document.
 
-`console.web.problem` adds its other members.
+The form is `{"errors": {"field": ["what it takes"]}}`. `console.web.problem` adds its other members.
 """
 
 from collections.abc import Callable, Mapping

@@ -78,8 +78,9 @@ class NewPassword(RequestBody):
 
 
 class NewToken(RequestBody):
-    """`queues` that it is limited to, `actions` (or families of them) that it may do; empty: all of its
-    role.
+    """A new token with its `queues` and its `actions` (or families of them).
+
+    Empty lists mean no limit within its role.
     """
 
     name: str

@@ -50,10 +50,11 @@ router = Router(tags=["control"])
 
 
 class NewOverride(RequestBody):
-    """A value on one loop (`loop`: id or name), on a node's `busy` or `toobusy`, or on all loops of a law, a
-    queue, a node, or several of these.
+    """A value on one loop, on a node, or on several loops.
 
-    It expires after `minutes`, at `expires_at`, or (`endless`, for administrators) never.
+    `loop` is an id or a name. A node has `busy` and `toobusy`. Several loops are all loops of a law, a queue,
+    a node, or several of these. The override expires after `minutes`, at `expires_at`, or (`endless`, for
+    administrators) never.
     """
 
     name: str

@@ -100,8 +100,9 @@ def list_letters(request: HttpRequest, wanted: Query[DeadLetterSearch], rows: in
 
 @router.get("/dead-letters/{queue}/{node}/{dead_id}", response=DeadLetterRow, summary="Get a dead letter")
 def get_letter(request: HttpRequest, queue: str, node: str, dead_id: str) -> DeadLetterRow:
-    """Return a letter with its events for callers who may peek into the queue, which the audit log records;
-    sealed for others.
+    """Return a letter with its events for callers who may peek into the queue.
+
+    The audit log records this. Other callers get sealed events.
     """
     letter = dead_letters.open_letter(actor_for(request, "plant.view"), queue, node, dead_id)
     if letter is None:

@@ -44,8 +44,9 @@ router = Router(tags=["lab"])
 
 
 class NewExperiment(RequestBody):
-    """Omitted `laws` are all laws; omitted `settings` are the scenario's; `trace` is one of the known
-    files.
+    """A new experiment.
+
+    Omitted `laws` are all laws. Omitted `settings` are the scenario's. `trace` is one of the known files.
     """
 
     scenario: str

@@ -174,8 +174,9 @@ def get_plant_costs(request: HttpRequest, hours: float = FIRST_HOURS) -> PlantCo
     summary=("Get a loop's savings compared with its baselines"),
 )
 def get_loop_costs(request: HttpRequest, loop_id: Id, hours: float = FIRST_HOURS) -> LoopCostsDetail:
-    """Return the costs of its recorded load of the last hours (up to 6), simulated with the law, with its
-    baselines, and with the recorded holds.
+    """Return the costs of the loop's recorded load of the last hours (up to 6).
+
+    They are simulated with the law, with its baselines, and with the recorded holds.
     """
     actor_for(request, "plant.view")
     loop_costs = costs.compute_loop_costs(get_loop_or_404(loop_id), hours, timezone.now(), time.monotonic)

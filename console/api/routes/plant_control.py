@@ -402,8 +402,9 @@ def build_api() -> NamedOperations:
 
 
 def add_plant_refusals(api: NinjaAPI) -> None:
-    """Add rejections: 409 with holder and until while another controller holds; 503 while the plant is not
-    observed.
+    """Add rejections with status 409 or 503.
+
+    409 has holder and until while another controller holds. 503 applies while the plant is not observed.
     """
 
     @api.exception_handler(PlantHeld)

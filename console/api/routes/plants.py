@@ -1,6 +1,4 @@
-"""Plants that are observed and controlled from here: registered, changed, removed, and temporarily set by
-hand.
-"""
+"""Plants observed and controlled from here: registered, changed, removed, and temporarily set by hand."""
 
 import time
 

@@ -68,10 +68,10 @@ class NewSharedLink(RequestBody):
 
 
 class CloudEvent(Schema):
-    """A CloudEvent in its structured form; in the binary form its attributes are in `ce-` headers, and the
-    body is its data.
+    """A CloudEvent in its structured form.
 
-    Other attributes are ignored.
+    In the binary form its attributes are in `ce-` headers, and the body is its data. Other attributes are
+    ignored.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -184,8 +184,9 @@ def add_mark(request: HttpRequest, body: NewMark) -> Status[MarkRow]:
 
 @router.get("/shared-links", response=SharedLinkList, summary="List shared links")
 def list_shared_links(request: HttpRequest) -> SharedLinkList:
-    """Return the active links, the newest first; none for callers who are limited to some queues and can't
-    share.
+    """Return the active links, the newest first.
+
+    Callers who are limited to some queues can't share, so they get none.
     """
     links = shared_links.list_links(actor_for(request, "link.make"), timezone.now())
     return {"links": [_link(request, link) for link in links]}
@@ -193,8 +194,9 @@ def list_shared_links(request: HttpRequest) -> SharedLinkList:
 
 @router.post("/shared-links", response={201: SharedLinkRow}, summary="Share a past instant by a link")
 def make_shared_link(request: HttpRequest, body: NewSharedLink) -> Status[SharedLinkRow]:
-    """Create a link that shows the plant at `at`, and nothing else, without a login, for `hours` (at most
-    168).
+    """Create a link that shows the plant at `at` without a login, for `hours` (at most 168).
+
+    The link shows nothing else.
     """
     actor = actor_for(request, "link.make")
     at, now = _require_zone(body.at, "at"), timezone.now()
@@ -294,12 +296,12 @@ def list_differences(
     against: str = "before",
     queue: str = "",
 ) -> DifferenceList:
-    """Compare with the time range `before` it, or the same hours a `day` or a `week` before; of one `queue`
-    or all.
+    """Compare with the time range `before` it, or the same hours a `day` or a `week` before.
 
-    Returns only significant differences (1 of 100 rows at most is expected by chance). 503 while another
-    comparison runs; 422 if the archive contains more than a comparison may read. 403 for a queue that the
-    caller may not access; a caller who is limited to some queues has to name one of them.
+    The comparison covers one `queue` or all queues. Returns only significant differences (1 of 100 rows at
+    most is expected by chance). 503 while another comparison runs; 422 if the archive contains more than a
+    comparison may read. 403 for a queue that the caller may not access; a caller who is limited to some
+    queues has to name one of them.
     """
     require_data_access(actor_for(request, "plant.view"), "plant.view", [queue] if queue else None)
     try:

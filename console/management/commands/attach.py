@@ -1,9 +1,8 @@
-"""`manage.py attach KIND ADDRESS`: shows what is there and what Weir could control; with --register it is
-added.
+"""`manage.py attach KIND ADDRESS`: shows what is there and what Weir could control.
 
-KIND ADDRESS may also be a single file (`attach plant.yaml`), for the kind whose option is a file. Nothing is
-changed at the plant. A password is never typed: --secret names the environment variable that has it, in the
-console's processes as well as in this one.
+With --register it is added. KIND ADDRESS may also be a single file (`attach plant.yaml`), for the kind whose
+option is a file. Nothing is changed at the plant. A password is never typed: --secret names the environment
+variable that has it, in the console's processes as well as in this one.
 """
 
 import re

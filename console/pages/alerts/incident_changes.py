@@ -170,8 +170,9 @@ def _build_setting_undo(entry: AuditEntry) -> _Links:
 
 
 def _build_loop_value_undo(name: str, entry: AuditEntry) -> _Links:
-    """Build the undo of a loop's parameter or guard setting: a link to the settings page, while the value is
-    the one set then.
+    """Build the undo of a loop's parameter or guard setting.
+
+    It is a link to the settings page, while the value is the one set then.
     """
     loop = Loop.objects.filter(name=name).first()
     if loop is None:

@@ -1,5 +1,6 @@
-"""Service levels: every objective with its remaining budget, one objective with what used its budget, and its
-form.
+"""Service levels: every objective with its remaining budget, and the form of an objective.
+
+The page of one objective shows what used its budget.
 """
 
 from collections.abc import Collection, Sequence

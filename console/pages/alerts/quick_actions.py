@@ -43,8 +43,9 @@ def find_loop(alert: Alert) -> Loop | None:
 
 
 def list_quick_actions(alert: Alert, loop: Loop | None, snapshot: Snapshot) -> list[QuickAction]:
-    """Return the actions for the alert's condition and subject that are not done already; none if it is
-    resolved.
+    """Return the actions for the alert's condition and subject that are not done already.
+
+    Return none if the alert is resolved.
     """
     return [] if alert.resolved_at is not None else list(_iterate_quick_actions(alert, loop, snapshot))
 

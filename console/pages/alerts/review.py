@@ -1,5 +1,6 @@
-"""The morning review: alerts of a time range, their duration, what helped, and what flapped; as a page and as
-CSV.
+"""The morning review of a time range, as a page and as CSV.
+
+It shows alerts, their duration, what helped, and what flapped.
 """
 
 from collections.abc import Sequence

@@ -94,10 +94,9 @@ def _read_matchers(request: HttpRequest) -> list[dict[str, str]]:
 @require_POST
 @requires("plant.view")
 def preview(request: HttpRequest) -> HttpResponse:
-    """Return the alerts that the posted silence would hide, as {"sentence", "rows": [{"title", "url",
-    "note"}]}.
+    """Return the alerts that the posted silence would hide.
 
-    Nothing is changed.
+    The result is {"sentence", "rows": [{"title", "url", "note"}]}. Nothing is changed.
     """
     try:
         read = matching.read(read_matchers(request.POST), least=1)

@@ -81,8 +81,9 @@ def declare_action(
 
 
 def _describe_no_answer(error: redis.RedisError) -> str:
-    """Return the message for a service that did not answer: a timeout may still act, a failed connection does
-    nothing.
+    """Return the message for a service that did not answer.
+
+    A request that timed out may still act. A failed connection does nothing.
     """
     asked = isinstance(error, redis.TimeoutError) or type(error) is redis.ConnectionError
     if asked and "connecting to" not in str(error):
@@ -94,8 +95,9 @@ def _describe_no_answer(error: redis.RedisError) -> str:
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Handle 403: name the required role in the requested format, or redirect to the identity confirmation
-    and back.
+    """Handle 403: name the required role, or redirect to the identity confirmation and back.
+
+    The role is named in the requested format.
     """
     if isinstance(exception, ConfirmationNeeded):
         cast(WebRequest, request).weir_not_done = True  # frees its key: the request is sent again

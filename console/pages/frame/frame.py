@@ -246,8 +246,9 @@ def count_proposals(snapshot: Snapshot | None) -> int:
 
 
 def list_calling_alerts(snapshot: Snapshot | None) -> list[AlertStatus]:
-    """Return the open alerts that need somebody or are acknowledged, not those explained, silenced, or
-    snoozed.
+    """Return the open alerts that need somebody or are acknowledged.
+
+    Explained, silenced, and snoozed alerts are left out.
     """
     alerts = snapshot.alerts if snapshot else ()
     return [row for row in alerts if row.quiet in (None, "acknowledged")]

@@ -36,12 +36,11 @@ class FormPage(ConsolePage):
 
 @dataclass(frozen=True, kw_only=True)
 class FrameContext(TemplateContext):
-    """What the frame reads, and every page may read, in addition to `frame`
-    (`console.pages.frame.frame.Frame`).
+    """The data that the frame reads, and every page may read.
 
-    view: the part of the snapshot (`console.live.view`) that the page's scripts get as `watched`, and follow.
-    snapshot: the newest, or that of the requested instant; None while there is none. help_address: of the
-    page in Help, after /help/.
+    It is in addition to `frame` (`console.pages.frame.frame.Frame`). view: the part of the snapshot
+    (`console.live.view`) that the page's scripts get as `watched`, and follow. snapshot: the newest, or that
+    of the requested instant; None while there is none. help_address: of the page in Help, after /help/.
     """
 
     TEMPLATE = "base.html"

@@ -41,8 +41,9 @@ class ReadinessPart:
     message: str
 
     def document(self, in_words: bool) -> dict[str, Any]:
-        """Return the part as JSON, with its message only if `in_words`: errors name addresses and
-        versions.
+        """Return the part as JSON, with its message only if `in_words`.
+
+        Errors name addresses and versions.
         """
         age = None if self.age_seconds is None else round(self.age_seconds, 1)
         document = {"ok": self.ok, "age_seconds": age}

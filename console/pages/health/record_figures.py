@@ -1,5 +1,4 @@
-"""Figures of the ledger, of messages to receivers, and of this process's rejected requests, as Prometheus
-metrics.
+"""Prometheus metrics of the ledger, of messages to receivers, and of this process's rejected requests.
 
 The plant's own figures come from the snapshot (`exposition`).
 """

@@ -58,8 +58,10 @@ class MeasuredThreads:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of threads: in the pool now, where the law would rest on the curve, where it would with other
-    parameters, and the requested number.
+    """The numbers of threads that the page compares.
+
+    They are the number in the pool now, the number where the law would rest on the curve, the number where it
+    would rest with other parameters, and the requested number.
     """
 
     threads: int | None
@@ -119,8 +121,10 @@ class CurveDrawing:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplorationCycle:
-    """An exploration: the decision (entry) that started it, when and why; its steps and their range of
-    threads; and its resting point (None if it has not come to rest).
+    """An exploration from its start to its resting point.
+
+    It has the decision (entry) that started it, when and why, its steps, their range of threads, and its
+    resting point (None if it has not come to rest).
     """
 
     epoch: int
@@ -224,8 +228,9 @@ def load_present_state(loop: Loop) -> PresentState:
 
 
 def list_measured(loop: Loop) -> list[MeasuredThreads]:
-    """Return the latest decisions that measured something, the newest first: steps, and checks when
-    steady.
+    """Return the latest decisions that measured something, the newest first.
+
+    They are steps, and checks when steady.
     """
     newest = loop.entries.order_by("-at", "-id")
     steps = newest.filter(action__isnull=False)[:READ_STEPS]
@@ -255,8 +260,9 @@ def _build_point(entry: LedgerEntry) -> MeasuredThreads | None:
 
 
 def select_newest_points(seen: Iterable[MeasuredThreads]) -> list[Point]:
-    """Return the last measurement of each number of threads, from the newest exploration and the rest before
-    it.
+    """Return the last measurement of each number of threads.
+
+    It is from the newest exploration and the rest before it.
     """
     rows = list(seen)
     newest = max((row.epoch for row in rows), default=0)

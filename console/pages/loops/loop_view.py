@@ -23,11 +23,10 @@ TABLES = ("rows", "map")  # not for manual changes: they are set where they are 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedLoop:
-    """A loop with what is in force: mode and effective parameters include overrides; base_mode and parameters
-    are its own.
+    """A loop with what is in force.
 
-    summary: its law in a sentence. conflict: why overrides of parameters and guard are ignored; "": they
-    apply.
+    mode and effective parameters include overrides; base_mode and parameters are its own. summary: its law in
+    a sentence. conflict: why overrides of parameters and guard are ignored; "": they apply.
     """
 
     id: int
@@ -53,8 +52,9 @@ class DescribedLoop:
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterRow:
-    """A parameter of a law, or a setting of its guard (named `guard.NAME`), as declared; its own value, the
-    effective value, and the override in force, if any. label: its name alone.
+    """A parameter of a law, or a setting of its guard (named `guard.NAME`), as declared.
+
+    It has its own value, the effective value, and the override in force, if any. label: its name alone.
     """
 
     name: str
@@ -121,8 +121,9 @@ def describe(loop: Loop, in_force: list[Override], now: datetime) -> DescribedLo
 def build_parameter_rows(
     law: Law, own_values: Mapping[str, Any], counted: Iterable[Override], now: datetime
 ) -> list[ParameterRow]:
-    """Return a row for each parameter of a law. own_values: the loop's own values; counted: the overrides
-    that apply.
+    """Return a row for each parameter of a law.
+
+    own_values: the loop's own values; counted: the overrides that apply.
     """
     values = catalog.read_parameters(law, own_values)
     in_force = overrides.get_effective_parameters(law, own_values, counted, now)

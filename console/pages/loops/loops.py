@@ -236,10 +236,9 @@ def _read_threads(request: HttpRequest) -> int | None:
 @require_safe
 @requires("plant.view")
 def render_prediction(request: HttpRequest, loop_id: int) -> HttpResponse:
-    """Render the part of the loop's page for the parameters in force and the requested ones (`would-NAME`,
-    `threads`).
+    """Render the part of the loop's page that compares the parameters in force and the requested ones.
 
-    Its sentence names invalid values.
+    The requested ones are `would-NAME` and `threads`. The part's sentence names invalid values.
     """
     shown_loop = get_object_or_404(Loop, pk=loop_id)
     if shown_loop.law != CONCURRENCY.name and get_kind(shown_loop.law).promise is None:

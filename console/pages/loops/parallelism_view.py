@@ -1,5 +1,7 @@
-"""Additional parts of a parallelism loop's page: the tasks of each operator, the latency of each path against
-its bound, the forecast, who decides what and why, the cost of tasks, and the gain of its rescales.
+"""Additional parts of a parallelism loop's page.
+
+They show the tasks of each operator, the latency of each path against its bound, the forecast, who decides
+what and why, the cost of tasks, and the gain of its rescales.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

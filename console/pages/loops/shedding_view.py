@@ -1,5 +1,6 @@
-"""Additional parts of a shedding loop's page: the table, its cost, the reason for it, and the effect of
-another bound or other weights.
+"""Additional parts of a shedding loop's page.
+
+They show the table, its cost, the reason for it, and the effect of another bound or other weights.
 """
 
 from collections.abc import Iterator, Mapping

@@ -38,8 +38,9 @@ WIDTH, HEIGHT = 1_000.0, 200.0
 
 @dataclass(frozen=True, kw_only=True)
 class AskedParameter(ParameterRow):
-    """A parameter. would: the requested value in the unit shown; the value in force if nothing is
-    requested.
+    """A parameter with its requested value.
+
+    would: the requested value in the unit shown; the value in force if nothing is requested.
     """
 
     would: Any

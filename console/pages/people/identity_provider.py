@@ -45,8 +45,9 @@ class LoginFailedPage(TemplateContext):
 
 
 def _require_provider(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a view: it does not exist without a provider, and a provider that does not answer is
-    reported.
+    """Decorate a view that needs an identity provider.
+
+    Without a provider the view does not exist. A provider that does not answer is reported.
     """
 
     @functools.wraps(view)

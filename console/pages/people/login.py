@@ -140,10 +140,9 @@ def confirm_logout(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("password", "code")
 @require_http_methods(["GET", "HEAD", "POST"])
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Confirm the user's identity, which permits sensitive actions for some minutes
-    (`console.accounts.access.CONFIRMED`).
+    """Confirm the user's identity, which permits sensitive actions for some minutes.
 
-    Posted: password, or the code of a second factor; next.
+    See `console.accounts.access.CONFIRMED`. Posted: password, or the code of a second factor; next.
     """
     following = login.next_of(request, reverse("overview"))
     way = _way_to_confirm(request)

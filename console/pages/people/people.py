@@ -26,8 +26,9 @@ from queues.models import Queue
 
 @dataclass(frozen=True)
 class ListedUser:
-    """A user. queues: those that the user is limited to; provider: an identity provider keeps the
-    password.
+    """A user in the list.
+
+    queues: those that the user is limited to. provider: an identity provider keeps the password.
     """
 
     user: User

@@ -60,8 +60,9 @@ class ShownCriterion:
 
 @dataclass(frozen=True)
 class ShownPattern:
-    """A pattern of an operator. declared: None if the running declaration can't be read here, and for the
-    past.
+    """A pattern of an operator.
+
+    declared: None if the running declaration can't be read here, and for the past.
     """
 
     name: str

@@ -69,8 +69,9 @@ def _load_running() -> dict[str, ApplicationAtWork] | None:
 @require_safe
 @requires("plant.view")
 def declaration(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the text of an application, its versions, and the form for another; `new` for a new
-    application.
+    """Show the text of an application, its versions, and the form for another version.
+
+    The name `new` stands for a new application.
     """
     return declaration_page(request, name)
 
@@ -122,10 +123,10 @@ def _load_shipped(name: str) -> str | None:
 @require_POST
 @requires("pipeline.declare")
 def preview(request: HttpRequest, name: str) -> HttpResponse:
-    """Return what a posted text would change, as {"sentence", "rows", "line", "difference"}; nothing is
-    changed.
+    """Return what a posted text would change, without changing anything.
 
-    Posted: text. line: the line of the error, or None.
+    The result is {"sentence", "rows", "line", "difference"}. Posted: text. line: the line of the error, or
+    None.
     """
     text = request.POST.get("text", "").replace("\r\n", "\n")
     running = list_running_versions().get(name)

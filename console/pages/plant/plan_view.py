@@ -1,5 +1,6 @@
-"""A plan as a page shows it: its headline, the dumbbell chart of utilization, and the contents of each
-move.
+"""A plan as a page shows it.
+
+It has its headline, the dumbbell chart of utilization, and the contents of each move.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,10 +29,10 @@ STATES = {
 
 
 class ShownMove(PlanMove, frozen=True, kw_only=True):
-    """A move with the rate that its points carry now, and the bytes that are transferred when a node is
-    emptied.
+    """A move, with its rate and its bytes.
 
-    Unknown values are None.
+    The rate is what its points carry now. The bytes are transferred when a node is emptied. Unknown values
+    are None.
     """
 
     events_per_second: float | None

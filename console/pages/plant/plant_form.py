@@ -27,8 +27,9 @@ class PlantForm:
 
 @dataclass(frozen=True, kw_only=True)
 class FormOption:
-    """An option of a kind in the form. field: its name there, since kinds may have options of the same
-    name.
+    """An option of a kind in the form.
+
+    field: its name there, since kinds may have options of the same name.
     """
 
     kind: str

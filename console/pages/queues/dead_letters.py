@@ -270,8 +270,9 @@ def _list_changed_fields(posted: Mapping[str, str], shown: Mapping[str, str]) ->
 
 
 def _as_sent(field: str, text: str) -> str:
-    """Return a text as a browser would send it: line ends only in a text area, and there a leading one is
-    dropped.
+    """Return a text as a browser would send it.
+
+    Line ends stay only in a text area, and there a leading one is dropped.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removeprefix("\n") if field == "attributes" else text.replace("\n", "")

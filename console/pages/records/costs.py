@@ -1,5 +1,6 @@
-"""The plant's resource use, and a loop's savings against its baselines on its record; in money if prices are
-set.
+"""The plant's resource use, and a loop's savings against its baselines on its record.
+
+The figures are in money if prices are set.
 """
 
 import time
@@ -27,8 +28,9 @@ FIRST_HOURS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class CostsPage(ConsolePage):
-    """plant, costs: None if the address is invalid, the control server does not answer, or no loop is
-    replayed.
+    """The costs page.
+
+    plant, costs: None if the address is invalid, the control server does not answer, or no loop is replayed.
     """
 
     TEMPLATE, NAME = "records/costs.html", "loops"

@@ -72,8 +72,9 @@ def build_lab_form(
     submitted: QueryDict | None,
     experiment: Experiment | None = None,
 ) -> LabForm:
-    """Return a scenario's laws and settings, as typed, as of an experiment, or by default; and the actor's
-    traces.
+    """Return a scenario's laws and settings, and the actor's traces.
+
+    The settings are as typed, as of an experiment, or by default.
     """
     if scenario is None:
         return LabForm(scenarios=SCENARIOS, scenario=None)

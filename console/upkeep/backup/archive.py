@@ -87,10 +87,10 @@ def create_file(part: Path) -> int:
 
 @contextmanager
 def write_backup(path: Path, manifest: dict[str, Any]) -> Iterator[Writer]:
-    """Write a backup to this path once the block ends successfully, for its owner alone; otherwise nothing
-    remains.
+    """Write a backup to this path once the block ends successfully.
 
-    Changes of the manifest within the block are included. Raises `BadInput`.
+    The file is for its owner alone. If the block fails, nothing remains. Changes of the manifest within the
+    block are included. Raises `BadInput`.
     """
     check_free(path)
     part = build_partial_path(path)

@@ -1,9 +1,8 @@
-"""A plant at rest: no queue hands out events, no claimed work is in progress, and no block moves between
-nodes.
+"""A plant at rest.
 
-The parts copied one after the other are then consistent, so that nothing is lost or done twice after a
-restore. New events still arrive and wait. Whether the plant was at rest is checked again at the end
-(`Rest.check`).
+No queue hands out events, no claimed work is in progress, and no block moves between nodes. The parts copied
+one after the other are then consistent, so that nothing is lost or done twice after a restore. New events
+still arrive and wait. Whether the plant was at rest is checked again at the end (`Rest.check`).
 """
 
 import logging
@@ -209,8 +208,9 @@ def _transfers(control: redis.Redis) -> Iterator[str]:
 
 
 def _describe_pipeline_work(control: redis.Redis, data: Path) -> Iterator[str]:
-    """Return the pipeline's work; while it does not run nothing moves: its last batch is repeated with the
-    same effect.
+    """Return the pipeline's work.
+
+    While the pipeline does not run, nothing moves: its last batch is repeated with the same effect.
     """
     if not _is_pipeline_running(control):
         return
@@ -223,8 +223,9 @@ def _describe_pipeline_work(control: redis.Redis, data: Path) -> Iterator[str]:
 
 
 def _is_pipeline_running(control: redis.Redis) -> bool:
-    """Return whether it runs, by its report's own time: the key is read each second, which says nothing about
-    its writer.
+    """Return whether the pipeline runs, by its report's own time.
+
+    The key is read each second, which says nothing about its writer.
     """
     stored = cast(bytes | None, control.get(keys.PIPELINE))
     with suppress(BadDocument):

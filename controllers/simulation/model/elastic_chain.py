@@ -86,8 +86,9 @@ class Chain:
         self.second += 1
 
     def _fail(self, at: int) -> float:
-        """Return the events that are overdue now: those that entered then and have not left, or were dropped
-        then.
+        """Return the number of events that are overdue now.
+
+        They entered TIMEOUT_SECONDS ago and have not left, or were dropped then.
         """
         then = at - TIMEOUT_SECONDS
         if then < 0:

@@ -45,7 +45,9 @@ def test_a_lost_node_fires_notifies_once_and_ends(looks):
     looks.look()
     alert = the_alert()
     assert (alert.state, alert.title, alert.labels) == ("firing", "Node n1 is lost", {"node": "n1"})
-    assert "has not reported for 14 s" in alert.sentence and "The node has 1,000 points of alert" in alert.impact
+    assert (
+        "has not reported for 14 s" in alert.sentence and "The node has 1,000 points of alert" in alert.impact
+    )
     looks.pass_seconds(20)
     assert [each.step for each in Delivery.objects.all()] == [0]
     looks.snapshot = plant()
@@ -66,7 +68,9 @@ def test_what_is_over_is_said_as_it_was_at_its_worst(looks):
     looks.snapshot = plant()
     looks.pass_seconds(14)
     alert = the_alert(state="resolved")
-    assert "for 90 s" in alert.worst_sentence and "The node has 1,000 points" in impact.read_recorded_impact(alert)
+    assert "for 90 s" in alert.worst_sentence and "The node has 1,000 points" in impact.read_recorded_impact(
+        alert
+    )
 
 
 def test_what_is_said_of_its_worst_is_not_that_others_kept_up_then(looks):
@@ -248,7 +252,12 @@ def test_a_check_that_dies_in_the_middle_leaves_nothing_and_the_next_does_it_all
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ((notifying, "prepare_deliveries"), (outbox, "owe"), (evaluator, "_begin_new"), (evaluator, "_write")):
+    for place in (
+        (notifying, "prepare_deliveries"),
+        (outbox, "owe"),
+        (evaluator, "_begin_new"),
+        (evaluator, "_write"),
+    ):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*place, die)
             looks.look()

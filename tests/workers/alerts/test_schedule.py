@@ -151,7 +151,10 @@ def test_a_shift_that_was_cancelled_and_who_declined_it_are_not_on_call():
     [
         (b"<html>login</html>", "not a valid iCalendar file"),
         (b"", "not a valid iCalendar file"),
-        (calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")), "more than once a day"),
+        (
+            calendar(event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=SECONDLY")),
+            "more than once a day",
+        ),
         (
             calendar(
                 event("a", ":20260105T000000Z", ":20260105T000001Z", "RRULE:FREQ=DAILY;BYMIN\r\n UTE=1")

@@ -9,10 +9,10 @@ from workers.alerts.conditions.evidence import Evidence
 
 @dataclass(frozen=True)
 class Reading:
-    """A reading of one subject: its labels, value (None: unknown), a sentence about it, and what may explain
-    it.
+    """A reading of one subject.
 
-    What may explain it: {"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid
+    It has the labels of the subject, a value (None: unknown), a sentence about it, and what may explain it:
+    {"nodes": names, "kind": a queue's consumers, "cause": why a loop has no valid
     measurement, "queues": the queues of a producer}.
     """
 

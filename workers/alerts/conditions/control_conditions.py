@@ -177,8 +177,9 @@ def _harmful(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
 
 
 def _read_stale_loops(evidence: Evidence, window_seconds: float) -> Iterator[Reading]:
-    """Return how long loops have had no valid measurement; unknown for a loop that does not tick, which
-    another condition covers.
+    """Return how long loops have had no valid measurement.
+
+    For a loop that does not tick, this is unknown: another condition covers it.
     """
     for loop in evidence.loops:
         if not loop.ticks:
@@ -227,8 +228,9 @@ def _find_stopped(evidence: Evidence, window_seconds: float) -> Iterator[Reading
 
 
 def _compute_overdue_seconds(evidence: Evidence) -> float | None:
-    """Return the time since the newest tick of all loops, beyond the shortest interval; None if none ever
-    ticked.
+    """Return the time since the newest tick of all loops, beyond the shortest interval.
+
+    Return None if no loop ever ticked.
     """
     # The absolute distance: a clock that was set back must not make a loop seem to run for that long.
     ages = [abs(evidence.now - loop.ticked_at) for loop in evidence.loops if loop.ticked_at is not None]

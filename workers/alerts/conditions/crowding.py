@@ -22,8 +22,9 @@ HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StarvedGroup:
-    """The queue that crowds the pool now, or did last, and each queue that waits because of one, with that
-    one.
+    """The queue that crowds the pool now, or did last, and the queues that wait because of it.
+
+    Each queue that waits is stored with the queue that it waits for.
     """
 
     queue: str

@@ -1,5 +1,6 @@
-"""The evidence that conditions read, gathered at one instant: the snapshot, and the records of the database
-and the control server.
+"""The evidence that conditions read, gathered at one instant.
+
+It consists of the snapshot, and the records of the database and the control server.
 """
 
 import math
@@ -106,8 +107,9 @@ class FailingReceiver:
 
 @dataclass(frozen=True, slots=True)
 class AuditFacts:
-    """What the last check of the audit found (`texts`: the first of `findings`), and its age in seconds;
-    without a check, the age counts since the watch started.
+    """The findings of the last check of the audit, and its age in seconds.
+
+    `texts` are the first of `findings`. Without a check, the age counts since the watch started.
     """
 
     age_seconds: float
@@ -245,8 +247,9 @@ class Gatherer:
                 self._checking.discard(ticks.popleft().id)
 
     def _forget_others(self, loops: Collection[int]) -> None:
-        """Forget the entries of loops whose targets are gone: a new loop starts with its target, and has not
-        been blind or without an effect in between.
+        """Forget the entries of loops whose targets are gone.
+
+        A new loop starts with its target, and has not been blind or without an effect in between.
         """
         for loop in self._ticks.keys() - loops:
             self._checking -= {tick.id for tick in self._ticks.pop(loop)}
@@ -409,8 +412,10 @@ def list_failed_runs(since: datetime) -> list[FailureRecord]:
 
 
 def list_failing_receivers(since: datetime) -> list[FailingReceiver]:
-    """Return the receivers that fail: enabled, with a message that failed and waits for another try or was
-    given up recently, and with none delivered since.
+    """Return the receivers that fail.
+
+    They are enabled, with a message that failed and waits for another try or was given up recently, and with
+    none delivered since.
     """
     trouble = Message.objects.filter(
         Q(state=Message.State.WAITING, tries__gt=0) | Q(state=Message.State.FAILED, due_at__gte=since),
@@ -438,8 +443,9 @@ def list_failing_receivers(since: datetime) -> list[FailingReceiver]:
 
 
 def _load_last_deliveries(receivers: set[int]) -> dict[int, datetime]:
-    """Return when a message was last delivered to each of them; a later time dates from before a clock was
-    set back.
+    """Return when a message was last delivered to each receiver.
+
+    Times in the future are left out: they date from before a clock was set back.
     """
     arrived = Message.objects.filter(
         receiver__in=receivers, state=Message.State.SENT, sent_at__lte=timezone.now()

@@ -1,5 +1,7 @@
-"""Conditions of attached plants: whether they answer, missing workers, queues without consumers, and the lag
-of the consumer groups of a log.
+"""Conditions of attached plants.
+
+They cover whether the plants answer, missing workers, queues without consumers, and the lag of the consumer
+groups of a log.
 """
 
 from collections.abc import Iterator

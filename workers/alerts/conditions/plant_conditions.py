@@ -21,7 +21,9 @@ def _format_seconds(value: float | None) -> str:
 
 
 def _list_related_subjects(evidence: Evidence, name: str) -> dict[str, Any]:
-    """Return the nodes that hold the queue's points or its remaining events, what consumes it, and the queue
+    """Return the subjects that are related to a queue.
+
+    They are the nodes that hold the queue's points or its remaining events, what consumes it, and the queue
     whose workers make it wait.
     """
     queue, crowd = evidence.plant.queues[name], evidence.crowd
@@ -172,8 +174,9 @@ def _compute_failed_seconds(evidence: Evidence) -> float:
 
 
 def _compute_state_seconds(state: str, evidence: Evidence) -> float | None:
-    """Return for how long the pipeline has been in this state as a part of the plant; None if it is in
-    another.
+    """Return for how long the pipeline has been in this state as a part of the plant.
+
+    Return None if it is in another state.
     """
     part = evidence.plant.parts.get("pipeline")
     return None if part is None or part.state != state else max(0.0, evidence.now - part.since)
@@ -198,8 +201,9 @@ def _read_pipeline_lag(evidence: Evidence, window_seconds: float) -> Iterator[Re
 
 
 def _has_unknown_lag(pipeline: PipelineStatus) -> bool:
-    """Return whether its lag is unknown: its last report is outdated, and after a start it knows no lag
-    before its first batch.
+    """Return whether the pipeline's lag is unknown.
+
+    The lag is unknown if the last report is outdated, and after a start until the first batch.
     """
     if pipeline.state in UNHEARD:
         return True

@@ -47,8 +47,9 @@ class AlertFacts:
 
 @dataclass(frozen=True)
 class DeliveryFacts:
-    """What a receiver is owed, for which step of the rule, and the message that carries it ("" while there is
-    none).
+    """The delivery that a receiver is owed, for a step of the rule, and the message that carries it.
+
+    The message is "" while there is none.
     """
 
     receiver: str

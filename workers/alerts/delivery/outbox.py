@@ -125,11 +125,10 @@ def give_up_switched_off() -> None:
 
 @transaction.atomic
 def _take_back_ends(now: datetime) -> None:
-    """Give up ends that wait for their next try while their alert fires again, and bundle the rest of their
-    messages anew.
+    """Give up ends that wait for their next try while their alert fires again.
 
-    A message that is due may be in flight, and is left alone. One failed try is not the receiver's fault;
-    what has failed more often says why.
+    Bundles the rest of their messages anew. A message that is due may be in flight, and is left alone. One
+    failed try is not the receiver's fault; what has failed more often says why.
     """
     put_off = Message.objects.filter(state=Waiting, tries__gt=0, due_at__gt=now)
     goes_on = put_off.filter(
@@ -186,10 +185,9 @@ def _find_open_bundle(receiver: int, group: str, kind: str, now: datetime) -> Me
 
 
 def _find_thread_key(receiver: int, alerts: Sequence[Alert]) -> str:
-    """Return the key of the first message that this receiver got about any of these alerts; "" if this is the
-    first.
+    """Return the key of the first message that this receiver got about any of these alerts.
 
-    Later messages of an incident are threaded under its start.
+    Return "" if this is the first message. Later messages of an incident are threaded under its start.
     """
     earlier = Message.objects.filter(receiver=receiver, deliveries__alert__in=alerts)
     return earlier.order_by("pk").values_list("key", flat=True).first() or ""
@@ -209,8 +207,10 @@ def _load_beginning_states(ends: Sequence[Delivery]) -> dict[int, set[str]]:
 
 
 def _is_void(delivery: Delivery, heard: set[str]) -> bool:
-    """Return whether the end is void: the alert ended before anybody was notified, it fires again, or the
-    receiver was not notified of its start.
+    """Return whether the end is void.
+
+    It is void if the alert ended before anybody was notified, if it fires again, or if the receiver was not
+    notified of its start.
     """
     is_over = delivery.alert.resolved_at is not None
     if delivery.kind == Delivery.Kind.FIRING:
@@ -298,8 +298,9 @@ def list_due_messages(now: datetime, busy: Collection[int] = ()) -> list[Message
 
 @transaction.atomic
 def mark_delivered(message: Message, now: datetime, left_out: str = "") -> None:
-    """Record that a message was delivered, on each of its alerts, with the parts of the receiver that were
-    left out.
+    """Record on each alert of a message that the message was delivered.
+
+    The record has the parts of the receiver that were left out.
     """
     still = Message.objects.filter(pk=message.pk, state=Waiting)
     error = format_one_line(left_out)[:500]

@@ -1,5 +1,7 @@
-"""Receivers as people define them: checked by channel, never deleted while a rule names them, and never
-disabled while a schedule names them for when nobody is on call.
+"""Receivers as people define them, checked by channel.
+
+A receiver is never deleted while a rule names it, and never disabled while a schedule names it for when
+nobody is on call.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,8 +96,9 @@ def list_fallback_schedules(receiver: Receiver) -> list[str]:
 
 
 def _check_schedules(name: str, channel: str, settings: Mapping[str, Any], enabled: bool) -> None:
-    """Check that the receiver that an enabled schedule names for when nobody is on call is enabled and no
-    schedule.
+    """Check the receiver that an enabled schedule names for when nobody is on call.
+
+    This receiver must be enabled, and must not be a schedule.
     """
     named = [schedule for schedule in list_fallback_schedules(Receiver(name=name)) if schedule != name]
     used = list(Receiver.objects.filter(name__in=named, enabled=True).values_list("name", flat=True))

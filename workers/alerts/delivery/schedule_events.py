@@ -1,5 +1,7 @@
-"""Events of a calendar before they are expanded: which can be read, which belong together, and their rules in
-the one form that the expanding library reads correctly.
+"""Events of a calendar before they are expanded.
+
+The module finds the events that can be read and those that belong together. It gives their rules the one form
+that the expanding library reads correctly.
 """
 
 from collections.abc import Sequence
@@ -136,8 +138,9 @@ def normalize_events(events: Sequence[Any], zone: tzinfo | str, has_zone: bool) 
 
 
 def _set_inclusive_until(rule: Any, start: date, own: tzinfo, has_zone: bool) -> Any:
-    """Return the rule with UNTIL as the library reads it: a date includes its whole day, as in the event's
-    zone.
+    """Return the rule with UNTIL as the library reads it.
+
+    A date includes its whole day, as in the event's zone.
     """
     until = next(iter(rule.get("UNTIL", [])), None)
     if not isinstance(until, date):

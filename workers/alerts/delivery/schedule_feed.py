@@ -32,10 +32,10 @@ MAX_BYTES = 2_000_000
 def resolve_recipients(
     named: Receiver, receivers: Mapping[str, Receiver], now: datetime
 ) -> Sequence[Receiver]:
-    """Return the receivers that a receiver resolves to now: itself, or the receivers of the people on call by
-    its schedule, found by their names or e-mail addresses; else the one for other times.
+    """Return the receivers that a receiver resolves to now.
 
-    `receivers`: the enabled ones.
+    A schedule resolves to the receivers of the people on call, found by their names or e-mail addresses, or
+    else to the one for other times. Any other receiver resolves to itself. `receivers`: the enabled ones.
     """
     if named.channel != Receiver.Channel.SCHEDULE:
         return [named]
@@ -73,8 +73,9 @@ class FeedReader:
         self._environment, self._read = environment, read
 
     def step(self, now: datetime) -> int:
-        """Read the due feeds and return how many; a feed that fails keeps its last result, and its error is
-        recorded.
+        """Read the due feeds, and return how many there were.
+
+        A feed that fails keeps its last result, and its error is recorded.
         """
         read = 0
         due = now - timedelta(seconds=READ_SECONDS)

@@ -1,9 +1,8 @@
-"""One check of the plant: compares readings with rules, advances alerts, and finds due steps, all written in
-one transaction.
+"""One check of the plant: compares readings with rules, advances alerts, and finds due steps.
 
-The database contains all that is known between two checks. An evaluator that dies at any instant has written
-its check completely or not at all, and the next one continues from there. Of two at once, the lease's fencing
-number admits only the newer write.
+All results are written in one transaction. The database contains all that is known between two checks. An
+evaluator that dies at any instant has written its check completely or not at all, and the next one continues
+from there. Of two at once, the lease's fencing number admits only the newer write.
 """
 
 import hashlib
@@ -136,8 +135,9 @@ def _move_known(
 def _compute_signal(
     alert: Alert, rule: AlertRule | None, subject: Subject | None, evidence: Evidence
 ) -> automaton.Signal:
-    """Return the signal of a known alert's subject; one without a reading is gone, unless nothing is
-    measured.
+    """Return the signal of a known alert's subject.
+
+    A subject without a reading is gone, unless nothing is measured.
     """
     if rule is None:
         return "off"

@@ -1,8 +1,8 @@
-"""What a rule would have done over the last day, by the same conditions and the same state machine, on stored
-data: the metrics, and the ledger.
+"""Preview of what a rule would have done over the last day.
 
-A day's metrics have two rows a minute (the minimum and the maximum), so a duration below a minute is judged
-on half-minutes. An alert that came back within 10 minutes counts once, as it does live.
+It uses the same conditions and the same state machine on stored data: the metrics, and the ledger. A day's
+metrics have two rows a minute (the minimum and the maximum), so a duration below a minute is judged on
+half-minutes. An alert that came back within 10 minutes counts once, as it does live.
 """
 
 from bisect import bisect_right
@@ -208,10 +208,9 @@ def _list_observed_sensors(control: redis.Redis) -> list[tuple[str, str]]:
 
 
 def _build_snapshot(topology: Topology, values: Mapping[str, float | None]) -> Snapshot:
-    """Return a snapshot that contains only the values of these series, each at its place:
-    queues.alert.wait_seconds.
+    """Return a snapshot that contains only the values of these series, each at its place.
 
-    A name in the middle may contain dots itself.
+    An example of a series is queues.alert.wait_seconds. A name in the middle may contain dots itself.
     """
     places: dict[tuple[str, str], dict[str, Any]] = {}
     for series, value in values.items():

@@ -94,11 +94,11 @@ def advance(
 
 
 def reopen(ended: Episode, now: float) -> Episode:
-    """Reopen an episode that ended recently and fires again: a new round of the same episode, with an end of
-    its own.
+    """Reopen an episode that ended recently and fires again.
 
-    A person who had acknowledged it was notified of its end, so it is no longer acknowledged. If it flaps,
-    its steps count only after a calm time, so that an alert that ends within it notifies nobody.
+    This is a new round of the same episode, with an end of its own. A person who had acknowledged it was
+    notified of its end, so it is no longer acknowledged. If it flaps, its steps count only after a calm time,
+    so that an alert that ends within it notifies nobody.
     """
     came_back = ended.came_back + 1
     calm_seconds = CALM_SECONDS if came_back >= FLAPS else 0.0
@@ -116,8 +116,9 @@ def reopen(ended: Episode, now: float) -> Episode:
 
 
 def is_same(ended: Episode, now: float) -> bool:
-    """Return whether an episode ended so recently that what fires now is the same; so does a clock that was
-    set back.
+    """Return whether an episode ended so recently that what fires now is the same episode.
+
+    It is also the same if a clock was set back.
     """
     return ended.resolved_at is not None and now - ended.resolved_at <= SAME_SECONDS
 

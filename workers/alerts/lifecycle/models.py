@@ -9,8 +9,9 @@ from django.utils import timezone
 
 
 def compute_seconds_between(since: datetime | None, until: datetime | None) -> float | None:
-    """Return the seconds between two times; None also if the clock was set back between them: the length is
-    not recorded.
+    """Return the seconds between two times.
+
+    Return None also if the clock was set back between them: the length is not recorded.
     """
     if since is None or until is None or until < since:
         return None
@@ -241,9 +242,9 @@ class AlertEvent(models.Model):
 
 
 class Incident(models.Model):
-    """What is stored of an alert that no other explains, in addition to the alert: what came before it, and
-    what people record. No row: nothing yet.
+    """The stored data of an alert that no other explains, in addition to the alert.
 
+    It has what came before the alert, and what people record. Without a row, nothing is recorded yet.
     `changes`: as `console.incidents.changes` found them, the likeliest cause first; `roles`: {role: who};
     `review`: in Markdown, "" while nobody has edited the draft.
     """
@@ -362,10 +363,10 @@ class AlertWatch(models.Model):
 
 
 class ReportedAlert(models.Model):
-    """An alert of another monitoring system, as its Alertmanager reported it: additional evidence that
-    notifies nobody.
+    """An alert of another monitoring system, as its Alertmanager reported it.
 
-    `source`: whose token delivered it. `ended_at`: None while it is firing there.
+    It is additional evidence that notifies nobody. `source`: whose token delivered it. `ended_at`: None while
+    it is firing there.
     """
 
     source = models.CharField(max_length=80)

@@ -12,8 +12,9 @@ OPEN = (Alert.State.FIRING, Alert.State.ACKNOWLEDGED)
 
 
 def open_alerts() -> list[AlertStatus]:
-    """Return the open alerts with one query; of very many, the most severe, since no page needs more than
-    200.
+    """Return the open alerts with one query.
+
+    Of very many alerts, return the most severe, since no page needs more than 200.
     """
     alerts = Alert.objects.filter(state__in=OPEN).select_related("acknowledged_by", "silence", "rule")
     rows = [build_alert_status(alert) for alert in alerts]

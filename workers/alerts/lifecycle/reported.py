@@ -1,8 +1,8 @@
-"""Alerts that an Alertmanager reports from other monitoring (its webhook, version 4): stored as additional
-evidence.
+"""Alerts that an Alertmanager reports from other monitoring (its webhook, version 4).
 
-They notify nobody and steer nothing. The newest MAX_KEPT alerts are stored for KEPT_DAYS, each with a
-bounded text. An alert that Weir itself sent to the Alertmanager doesn't count as evidence when it comes back.
+They are stored as additional evidence. They notify nobody and steer nothing. The newest MAX_KEPT alerts are
+stored for KEPT_DAYS, each with a bounded text. An alert that Weir itself sent to the Alertmanager doesn't
+count as evidence when it comes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,8 +72,9 @@ def take(document: Mapping[str, Any], source: str, now: datetime) -> StoredRepor
 def list_concurrent_reports(
     alert: Alert, since: datetime, until: datetime, now: datetime
 ) -> list[ReportedAlert]:
-    """Return those that were firing in this time, the ones that share a label's value with ours first, then
-    the oldest.
+    """Return the reported alerts that were firing in this time.
+
+    Alerts that share a label's value with ours come first, and then the oldest.
     """
     firing = Q(ended_at__range=(since, LATEST)) | Q(ended_at=None, reported_at__gte=min(since, now - HEARD))
     rows = ReportedAlert.objects.filter(firing, began_at__range=(EARLIEST, until))

@@ -25,8 +25,9 @@ def get_matchable_labels(alert: Alert) -> dict[str, str]:
 
 
 def is_matched(matchers: Sequence[Mapping[str, str]], alert: Alert, *, covers_integrity: bool) -> bool:
-    """Return whether a silence with these matchers hides an alert; alerts about Weir's own integrity only if
-    it covers them.
+    """Return whether a silence with these matchers hides an alert.
+
+    It hides alerts about Weir's own integrity only if it covers them.
     """
     if alert.condition in INTEGRITY and not covers_integrity:
         return False
@@ -39,8 +40,9 @@ def covers(silence: Silence, alert: Alert) -> bool:
 
 
 def list_active_silences(now: datetime) -> Any:
-    """Return the silences in force at this instant, the longest first; also if the clock was set back since
-    one was made.
+    """Return the silences in force at this instant, the longest first.
+
+    They are also in force if the clock was set back since one was made.
     """
     standing = Silence.objects.filter(expires_at__gt=now, ended_at__isnull=True)
     return standing.order_by("-expires_at", "pk")
@@ -49,8 +51,10 @@ def list_active_silences(now: datetime) -> Any:
 def preview_hidden_alerts(
     matchers: Sequence[Mapping[str, str]], now: datetime, *, covers_integrity: bool
 ) -> dict[str, Any]:
-    """Preview what a silence would hide: the open alerts it matches now, and how many of last week's alerts
-    it would have matched, of how many.
+    """Preview what a silence would hide.
+
+    The preview has the open alerts that it matches now. It also has how many of last week's alerts it would
+    have matched, of how many.
     """
     lately = Alert.objects.filter(fired_at__gte=now - LATELY)
     open_now = Alert.objects.filter(state__in=OPEN).order_by("-fired_at")
@@ -66,8 +70,10 @@ def preview_hidden_alerts(
 
 
 def list_integrity_rules(matchers: Any) -> list[str]:
-    """Return the rules of Weir's own integrity that these matchers ask for, and no other rule: an operator's
-    silence of them would hide nothing. Raises `BadInput`.
+    """Return the rules of Weir's own integrity that these matchers ask for.
+
+    The result is empty if they ask for any other rule: an operator's silence of them would hide nothing.
+    Raises `BadInput`.
     """
     of_rule = [matcher for matcher in matching.read(matchers, least=1) if matcher["label"] == "rule"]
     known = dict(AlertRule.objects.values_list("name", "condition"))

@@ -18,8 +18,9 @@ MAX_RESERVED = 0.75
 
 
 class Controls(ControlValues, frozen=True, kw_only=True):
-    """The control values of an application, validated when they are read, and the values derived from
-    them.
+    """The control values of an application, and the values derived from them.
+
+    They are validated when they are read.
     """
 
     @property

@@ -100,10 +100,10 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Application:
-    """A declared application, read and validated, except for its SQL, which Spark checks
-    (`rules.check_rules`).
+    """A declared application, read and validated, except for its SQL.
 
-    sinks: type of complex event → the queues that it is published to.
+    Spark checks the SQL (`rules.check_rules`). sinks: type of complex event → the queues that it is published
+    to.
     """
 
     name: str

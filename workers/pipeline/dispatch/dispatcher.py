@@ -178,8 +178,9 @@ class Dispatcher:
         return events
 
     def _recall(self) -> None:
-        """Continue after a dispatch whose response was lost, if it was committed: no other process made
-        it.
+        """Continue after a dispatch whose response was lost, if it was committed.
+
+        No other process made the dispatch.
         """
         if self._unheard is not None:
             stored = self._dispatches.load_cursor()
@@ -263,8 +264,9 @@ class Dispatcher:
         return scans, down
 
     def _begin_anew(self, container: str) -> None:
-        """Start from the beginning of a container whose node came back empty, with an earlier clock: its new
-        entries have smaller ids than the old ones.
+        """Start from the beginning of a container whose node came back empty, with an earlier clock.
+
+        Its new entries have smaller ids than the old ones.
         """
         log.warning("%s is a new stream; it is read from its beginning.", container)
         self.cursor = replace(self.cursor, ids={**self.cursor.ids, container: BEGINNING})
@@ -293,9 +295,7 @@ class Dispatcher:
         }
 
     def _trim(self, topology: Topology) -> None:
-        """Remove from the containers the entries whose results are in the queue, and remove their
-        assignments.
-        """
+        """Remove the containers' entries whose results are in the queue, and their assignments."""
         through = dict(self.cursor.ids)
         published = self._results.measure_room().published
         for name in {*self._replicas, *self._given, *published}:

@@ -61,8 +61,9 @@ class InterEventBatch:
         return max(0.0, self.seconds - self.work_seconds)
 
     def compute_p95_age(self, now_seconds: float) -> tuple[float, int] | None:
-        """Return the age that all but the oldest 5 % of its events have at most, and their number; None
-        without events.
+        """Return the age that all but the oldest 5 % of its events have at most, and their number.
+
+        Return None without events.
         """
         oldest = [operator.early_us for operator in self.operators.values() if operator.early_us is not None]
         events = max((operator.events for operator in self.operators.values()), default=0)

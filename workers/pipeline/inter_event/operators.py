@@ -108,9 +108,7 @@ class Work:
     def _read_rows(
         self, control: redis.Redis, store: StateStore, operator: Operator, groups: tuple[int, ...]
     ) -> pa.Table:
-        """Return the unit's rows of every blob that may contain some, and of the output of earlier
-        operators.
-        """
+        """Return the unit's rows of every blob that may contain some, and of earlier operators' output."""
         results = ResultQueue(control, self.application)
         tables = [
             _mark_rows(batch, groups, result in self.combined.fresh)
@@ -134,8 +132,9 @@ class Work:
         ]
 
     def _split_due_rows(self, rows: pa.Table, notes_late: bool) -> tuple[pa.Table, pa.Table]:
-        """Return the rows that the watermark passes in this batch, in event-time order, and the rows that are
-        late.
+        """Return the due rows in event-time order, and the late rows.
+
+        The watermark passes the due rows in this batch.
         """
         if not rows.num_rows:
             return rows, rows
@@ -272,8 +271,9 @@ def order_rows(rows: pa.Table) -> pa.Table:
 
 
 def _complete(rows: pa.Table, operator: Operator) -> pa.Table:
-    """Add the missing columns that the patterns read: rows of another version and complex events may lack
-    some.
+    """Add the missing columns that the patterns read.
+
+    Rows of another version and complex events may lack some.
     """
     needed = set().union(*(pattern.columns for pattern in operator.patterns))
     for name in sorted(needed - set(rows.column_names)):

@@ -37,7 +37,9 @@ def _decode_layout(option: str) -> Layout:
 
 
 class EventSource(DataSource):
-    """Options: control (URL of the control server), application, replica, layout (`layout_option`), monitored
+    """The data source of a replica's events.
+
+    Options: control (URL of the control server), application, replica, layout (`layout_option`), monitored
     (`encode_monitored`), patience (seconds for which a read waits for a node to come back), tasks (number of
     readers).
     """

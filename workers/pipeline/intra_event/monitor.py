@@ -1,10 +1,10 @@
-"""The monitor: sliding quantiles of arriving values, fed back to the rules as criteria without a restart (Xu
-et al., exceptional response times).
+"""The monitor: sliding quantiles of arriving values, fed back to the rules as criteria.
 
-A monitored value is sketched where it is read, before any rule, since a criterion fed by its own filter would
-run away. A sketch (KLL, rank error 1.3 % at most, in 99 of 100 cases) takes some kilobytes for any number of
-events; those of the window's slots are merged. The criterion follows its quantile from MIN_EVENTS on. A
-batch that is processed again is sketched again: a quantile need not be exact.
+This needs no restart (Xu et al., exceptional response times). A monitored value is sketched where it is read,
+before any rule, since a criterion fed by its own filter would run away. A sketch (KLL, rank error 1.3 % at
+most, in 99 of 100 cases) takes some kilobytes for any number of events; those of the window's slots are
+merged. The criterion follows its quantile from MIN_EVENTS on. A batch that is processed again is sketched
+again: a quantile need not be exact.
 
 | key | type | holds |
 |---|---|---|
@@ -116,8 +116,9 @@ class Monitor:
         self._forget_others()
 
     def step(self) -> dict[str, MonitoredStatus]:
-        """Update the criteria and return, per criterion, the quantile over its window and its number of
-        events.
+        """Update the criteria, and return the quantile and the number of events per criterion.
+
+        A quantile covers the criterion's window.
         """
         if not self._monitored:
             return {}

@@ -49,8 +49,9 @@ class ResultWriter:
     shedder: Shedder = field(default_factory=Shedder)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows of a task (mapInArrow), and yield a row per blob and one with the number of rows
-        kept.
+        """Write all rows of a task (mapInArrow).
+
+        Yields a row per blob, and a row with the number of rows kept.
         """
         kept, shed = 0, ShedCounts()
         parts: dict[str, list[pa.RecordBatch]] = {}
@@ -117,8 +118,9 @@ class ResultWriter:
     def build_blobs(
         self, parts: dict[str, list[pa.RecordBatch]], task: int
     ) -> tuple[list[Blob], dict[str, bytes]]:
-        """Return the report of each blob, and the blobs, for rows by route. task: makes names unique in the
-        batch.
+        """Return the report of each blob, and the blobs, for rows by route.
+
+        task: makes names unique in the batch.
         """
         blobs: list[Blob] = []
         data: dict[str, bytes] = {}
@@ -154,8 +156,9 @@ def _add_key_columns(rows: pa.RecordBatch, route: str) -> pa.RecordBatch:
 
 
 def _write_batch(blobs: list[Blob], kept: int, shed: str) -> pa.RecordBatch:
-    """Yield the blobs in the format for Spark, and a last row with the number of rows kept and the events
-    shed.
+    """Yield the blobs in the format for Spark.
+
+    The last row has the number of rows kept and the events shed.
     """
     rows = [*blobs, Blob("", "", WHOLE, 0, 0, 0, 0)]
     columns = list(zip(*rows, strict=True))

@@ -1,7 +1,7 @@
-"""The rules of a replica as planned by Spark: analyzed, optimized, and compiled once, and executed for every
-batch with its own assignment.
+"""The rules of a replica as planned by Spark.
 
-A new plan costs as much as some hundred thousand events.
+The plan is analyzed, optimized, and compiled once, and executed for every batch with its own assignment. A
+new plan costs as much as some hundred thousand events.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,8 +37,9 @@ class RulePlans:
         self._plans: dict[Any, tuple[DataFrame, RuleOutput]] = {}
 
     def run(self, assignment: BatchAssignment) -> tuple[list[Row], dict[str, int]]:
-        """Run the batch, and return the reports of the tasks and the number of events that passed each
-        counted rule.
+        """Run the batch, and return the reports of the tasks.
+
+        Also return the number of events that passed each counted rule.
         """
         told, ruled = self.plan(len(assignment.tasks))
         assignment.attach(self._spark.sparkContext)

@@ -1,5 +1,6 @@
-"""Complex events: matches as events with the schema of blocks, in columns, since there may be as many as
-events.
+"""Complex events: matches as events in columns, with the schema of blocks.
+
+There may be as many matches as events.
 """
 
 import numpy as np
@@ -59,7 +60,9 @@ def _select_unsuppressed(matches: Matches) -> tuple[pa.RecordBatch, np.ndarray]:
 
 
 def _encode_attributes(pattern: Pattern, events: pa.RecordBatch, ends: np.ndarray) -> pa.Array:
-    """Return {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value",
+    """Return the attributes of complex events as JSON.
+
+    They are {"pattern", "severity", "first_time" (s), "events": [{"time_us", "id", "type", "value",
     "source"}]}.
     """
     times = events.column("time")

@@ -1,5 +1,6 @@
-"""Checks that the conditions of patterns fit the columns that events have after the rules, before any
-arrives.
+"""Type checks of the conditions of patterns.
+
+Conditions must fit the columns that events have after the rules. The checks run before any event arrives.
 """
 
 from collections.abc import Iterable, Mapping

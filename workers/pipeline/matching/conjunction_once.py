@@ -1,7 +1,7 @@
-"""AND of single events, relaxed, policy once: the oldest unexpired events of each needed symbol, as many as
-are needed (CONTRACT, `match`).
+"""AND of single events, relaxed, policy once.
 
-An event that satisfies several symbols takes the place that leaves the others free. Places are filled by
+A match has the oldest unexpired events of each needed symbol, as many as are needed (CONTRACT, `match`). An
+event that satisfies several symbols takes the place that leaves the others free. Places are filled by
 augmenting paths, the oldest events first. The places of a symbol are interchangeable, and so are the events
 of a mask, so a path is no longer than the number of symbols. The sets of events that find places are a
 transversal matroid, so the first complete set found is that of the oldest events.
@@ -83,8 +83,9 @@ class UnusedEvents:
         return sorted(self._waiting[element].popleft()[0] for element in used.elements())
 
     def _may_complete(self, earliest_us: int) -> bool:
-        """Discard expired events, and return whether each symbol has an event, and whether there are enough
-        events.
+        """Discard expired events, and return whether a match may be complete.
+
+        It may be if each symbol has an event, and there are enough events.
         """
         there, events = 0, 0
         for mask, waiting in self._waiting.items():

@@ -98,7 +98,8 @@ def _parse_events(events: Any) -> list[dict[str, Any]]:
         where = f"events[{place}]"
         if not isinstance(event, dict):
             raise BadInput(
-                where, f"must be an object with `id`, `time`, and `type`, not {checks.shorten_for_message(event)}"
+                where,
+                f"must be an object with `id`, `time`, and `type`, not {checks.shorten_for_message(event)}",
             )
         _check_event(event, where)
         first = seen.setdefault(event["id"], place)

@@ -102,8 +102,9 @@ class Matcher:
         return states.pack()
 
     def compute_timers(self) -> dict[int, int]:
-        """Return, per key group, the event time (µs) from which on `advance` has something to do without
-        events.
+        """Return the event time (µs) from which on each key group has work without events.
+
+        The work is that of `advance`.
         """
         timers: dict[int, int] = {}
         parts = [
@@ -117,12 +118,12 @@ class Matcher:
         return timers
 
     def take(self, rows: pa.RecordBatch, masks: np.ndarray | None = None) -> Matches:
-        """Process rows (columns of KEYED, the key never null) in event-time order, also relative to earlier
-        calls.
+        """Process rows in event-time order, also relative to earlier calls.
 
-        masks: int64, the bits of the symbols that each row satisfies (`masks_of`). None: they are computed
-        here, as they must be if a predicate reads the previous event. Only rows of mask 0 may have been left
-        out, and not even those if the pattern `needs_every_event`.
+        The rows have the columns of KEYED, and the key is never null. masks: int64, the bits of the symbols
+        that each row satisfies (`masks_of`). None: they are computed here, as they must be if a predicate
+        reads the previous event. Only rows of mask 0 may have been left out, and not even those if the
+        pattern `needs_every_event`.
         """
         if masks is None:
             before = self._previous.build_columns(rows) if self._previous else {}

@@ -32,8 +32,9 @@ class PreviousEvents:
         self.last: pa.RecordBatch | None = None
 
     def build_columns(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return, for each row in event-time order, the columns of the previous event; null at the first of a
-        key.
+        """Return the columns of the previous event for each row in event-time order.
+
+        They are null at the first row of a key.
         """
         own = dict.fromkeys(("time", "match_key", "group", *self._columns))
         rows, kept = rows.select(list(own)), 0

@@ -255,9 +255,7 @@ def _are_left(keyed: KeyedRows, machines: _Automata, served: np.ndarray, forbidd
 
 
 def _count_expired(keyed: KeyedRows, machines: _Automata, events: np.ndarray, within_us: int) -> np.ndarray:
-    """Return, per event, how many automata precede the first one of its key that is still within its
-    window.
-    """
+    """Return, per event, how many automata precede the first of its key still within its window."""
     earliest = keyed.time[events] - within_us
     first = machines.first
     if not len(first) or not len(events) or earliest.max() <= first.min():

@@ -188,8 +188,9 @@ def _expand_repetition(item: Repeat, held: frozenset[str] | None) -> Iterator[Op
 
 
 def compute_max_states(item: Item) -> int:
-    """Return the maximum number of states of a pattern: the sum of ordered parts, the product of unordered
-    ones.
+    """Return the maximum number of states of a pattern.
+
+    It is the sum of ordered parts, and the product of unordered ones.
     """
     match item:
         case Sequence(items) | Choice(items):
@@ -212,8 +213,9 @@ def is_parted_by_choice(choices: tuple[int, ...], other: tuple[int, ...]) -> boo
 
 
 def sequence(items: Iterable[Item]) -> Item:
-    """Return the items as a flat sequence, so that a NOT at the end of an inner sequence lies between two
-    steps.
+    """Return the items as a flat sequence.
+
+    A NOT at the end of an inner sequence then lies between two steps.
     """
     flat: list[Item] = []
     for item in items:
@@ -259,8 +261,9 @@ def skip_event(item: Item, satisfied: frozenset[str]) -> Item | None:
 
 
 def _sequence_passed_over(items: tuple[Item, ...], satisfied: frozenset[str]) -> Item | None:
-    """Skip an event, no further back than the first item that can't end: a NOT after it does not count
-    yet.
+    """Skip an event, no further back than the first item that can't end.
+
+    A NOT after this item does not count yet.
     """
     items = (items[0], *_flatten_items(items[1:]))
     reach = next((place for place, item in enumerate(items) if not _may_end(item)), len(items) - 1)

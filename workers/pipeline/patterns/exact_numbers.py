@@ -68,8 +68,9 @@ def is_undefined(value: Any) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether the value may be a whole number that no double equals: a column of them, or a large
-    constant.
+    """Return whether the value may be a whole number that no double equals.
+
+    Such values are a column of whole numbers, or a large constant.
     """
     if isinstance(value, pa.Array):
         return bool(pa.types.is_integer(value.type) or value.type == WRITTEN)
@@ -77,8 +78,9 @@ def is_whole(value: Any) -> bool:
 
 
 def are_int64(*values: Any) -> bool:
-    """Return whether Arrow compares the values exactly: columns of 64 bits, and constants that fit into 64
-    bits.
+    """Return whether Arrow compares the values exactly.
+
+    It does for columns of 64 bits, and constants that fit into 64 bits.
     """
     return all(
         value.type == pa.int64()

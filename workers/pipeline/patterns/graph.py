@@ -129,9 +129,7 @@ class Graph:
         return next(operator for operator in self.operators if operator.name == name)
 
     def reads_source(self, operator: Operator) -> bool:
-        """Return whether a symbol of the operator may be satisfied by an event that no operator has
-        emitted.
-        """
+        """Return whether an event that no operator has emitted may satisfy a symbol of the operator."""
         return any(
             not (named := pattern.defines[symbol].types) or not named <= self.inner_types
             for pattern in operator.patterns

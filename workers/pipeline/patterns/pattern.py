@@ -33,8 +33,9 @@ CONSUMPTIONS = ("once", "skip-past-last")
 
 
 class Step(NamedTuple):
-    """A step of a plain sequence: the bits of its symbol (several for an OR), and of the symbols that a
-    preceding NOT forbids.
+    """A step of a plain sequence.
+
+    It has the bits of its symbol (several for an OR), and of the symbols that a preceding NOT forbids.
     """
 
     bit: int
@@ -198,8 +199,9 @@ def _flatten_sequence(item: Item) -> Iterator[Item]:
 
 
 def _find_single_symbols(item: Item) -> frozenset[str]:
-    """Return the symbols of which one event satisfies any; none if the item takes more, or other than one
-    event.
+    """Return the symbols of which one event satisfies any.
+
+    Return none if the item takes more, or other than one event.
     """
     match item:
         case Symbol(name):

@@ -77,8 +77,9 @@ def format_previous_name(column: str) -> str:
 
 @dataclass(frozen=True)
 class Predicate:
-    """A parsed expression (text: in Python's syntax), the columns it reads, and those it reads of the
-    previous event.
+    """A parsed expression, the columns it reads, and those it reads of the previous event.
+
+    text: in Python's syntax.
     """
 
     text: str

@@ -1,9 +1,9 @@
-"""Reference tables that events are enriched from: CSV files with a header, small enough to be sent to every
-task.
+"""Reference tables that events are enriched from.
 
-A table by subnet is stored by prefix length. An address is searched among the networks of each length by its
-first bits, and the longest matching prefix wins. The number of searches is thus the number of lengths, not of
-subnets. A table whose file changes is read again; if it is then invalid, the old one stays in use.
+They are CSV files with a header, small enough to be sent to every task. A table by subnet is stored by prefix
+length. An address is searched among the networks of each length by its first bits, and the longest matching
+prefix wins. The number of searches is thus the number of lengths, not of subnets. A table whose file changes
+is read again; if it is then invalid, the old one stays in use.
 
 A declaration names a table, but its author may not read arbitrary files. A name is therefore a plain name of
 a regular file in the reference folder, and no error message says what a file contains or where it is.

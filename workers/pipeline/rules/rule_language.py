@@ -1,7 +1,7 @@
-r"""The language of rules: a subset of Spark SQL's expressions, parsed here and built by `rule_columns` into
-Spark's columns.
+r"""The language of rules: a subset of Spark SQL's expressions.
 
-No text of a declaration is ever given to Spark to parse.
+They are parsed here, and `rule_columns` builds them into Spark's columns. No text of a declaration is ever
+given to Spark to parse.
 
 | part | takes |
 |---|---|

@@ -34,8 +34,9 @@ class RuleOutput:
     counted: tuple[str, ...]
 
     def count_passed(self, ran: DataFrame) -> dict[str, int]:
-        """Return the events that passed each counted rule when `ran`, made of these events, was last
-        executed.
+        """Return the events that passed each counted rule when `ran` was last executed.
+
+        `ran` was made of these events.
         """
         if not self.counted:
             return {}
@@ -113,8 +114,9 @@ def _build_column(text: str, name: str, criteria: Collection[str]) -> Column:
 
 
 def _join_by_subnet(events: DataFrame, using: str, reference: Reference) -> DataFrame:
-    """Search each prefix length; the first one that finds a row counts, and the longest prefix comes
-    first.
+    """Search each prefix length, the longest first.
+
+    The first length that finds a row counts.
     """
     with_addresses = add_address_columns(events, using)
     names, candidates = [], []

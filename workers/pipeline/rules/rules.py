@@ -16,8 +16,9 @@ from workers.pipeline.rules.reference import ReferenceTable
 
 @dataclass(frozen=True)
 class Filter:
-    """Keeps the events whose `condition` is true; `discard` keeps all others (including those where it is
-    unknown).
+    """A filter that keeps the events whose `condition` is true.
+
+    `discard` keeps all others, including those where the condition is unknown.
     """
 
     name: str
@@ -36,8 +37,9 @@ class Project:
 
 @dataclass(frozen=True)
 class Enrich:
-    """Adds the reference's columns of the row found by `using` (a column of the event); null if none is
-    found.
+    """A rule that adds the reference's columns of the row found by `using`.
+
+    `using` is a column of the event. The added columns are null if no row is found.
     """
 
     name: str

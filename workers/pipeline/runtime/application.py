@@ -142,10 +142,9 @@ class PipelineProcess:
                 hosted.leave()
 
     def _wait_for_queues(self) -> bool:
-        """Wait for the first topology of a plant that is being created, and return False if a stop is
-        requested.
+        """Wait for the first topology of a plant that is being created.
 
-        This process takes longest to start, so it starts first.
+        Return False if a stop is requested. This process takes longest to start, so it starts first.
         """
         while not self._control.exists(keys.TOPOLOGY):
             self._watchdog.feed()
@@ -193,8 +192,9 @@ class PipelineProcess:
         end_process()
 
     def _refuse(self, declared: DeclarationText, error: WeirError) -> None:
-        """Reject an application that can't run: the process's own ends the process, another leaves the others
-        running.
+        """Reject an application that can't run.
+
+        The process's own application ends the process. Another leaves the others running.
         """
         if declared.name == self._file.name:
             raise error

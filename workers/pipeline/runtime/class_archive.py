@@ -24,9 +24,7 @@ _BATCHES = 3
 
 
 def make_archive() -> Path:
-    """Start Spark once, let it do a little of what the pipeline does, and store the classes that it
-    loaded.
-    """
+    """Start Spark once for a little pipeline work, and store the classes that it loaded."""
     with tempfile.TemporaryDirectory() as scratch:
         file = get_class_archive_path(build_spark_environment(Path(scratch, "java"))["JAVA_HOME"])
         if file.is_file():

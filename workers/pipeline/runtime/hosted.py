@@ -1,5 +1,6 @@
-"""An application in the pipeline process: started, monitored, restarted after a failure, and changed to
-another version between two batches.
+"""An application in the pipeline process.
+
+It is started, monitored, restarted after a failure, and changed to another version between two batches.
 """
 
 import logging
@@ -70,8 +71,9 @@ class HostedApplication:
         order: PipelineOrder = NO_ORDER,
         others: Mapping[str, "HostedApplication"] = MappingProxyType({}),
     ) -> None:
-        """Load the first version. others: the applications of this process by name, including this one once
-        it is hosted.
+        """Load the first version.
+
+        others: the applications of this process by name, including this one once it is hosted.
         """
         self._place, self._declarations, self._statuses = place, declarations, statuses
         self._others = others
@@ -233,8 +235,9 @@ class HostedApplication:
             raise SessionExpired(f"{self.declared.name} failed repeatedly ({why}); a new process takes over")
 
     def _can_start_query(self) -> bool:
-        """Return whether the session lives, and no query of this application is left in it, which would keep
-        its name.
+        """Return whether the session lives, and no query of this application is left in it.
+
+        A query that is left would keep its name.
         """
         spark = self._place.spark
         if spark.sparkContext._jsc is None or spark.sparkContext._jsc.sc().isStopped():

@@ -59,10 +59,9 @@ def _check_query(checkpoint: Checkpoint) -> None:
 
 
 def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Checkpoint:
-    """Return the checkpoint to continue, or a new one if neither folder nor control server has a run with
-    progress.
+    """Return the checkpoint to continue, or a new one.
 
-    Raises `BadInput`.
+    It is new if neither folder nor control server has a run with progress. Raises `BadInput`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     own = folder / "run.json"
@@ -93,8 +92,9 @@ def open_checkpoint(folder: Path, control: redis.Redis, application: str) -> Che
 
 
 def _has_no_progress(folder: Path, control: redis.Redis, application: str) -> bool:
-    """Return whether a run ended before it planned or dispatched anything, so that nothing can be lost or
-    done twice.
+    """Return whether a run ended before it planned or dispatched anything.
+
+    Nothing can then be lost or done twice.
     """
     return not (folder / "spark").exists() and Dispatches(control, application).load_cursor() is None
 

@@ -65,8 +65,10 @@ class _Planner(DataSourceStreamReader):
 
 
 class AssignmentSource(DataSource):
-    """Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long
-    the answer waits for something to plan.
+    """The data source of a replica's assignments.
+
+    Options: control (URL of the control server), application, replica; wait_seconds (default 0): how long the
+    answer waits for something to plan.
     """
 
     @classmethod
@@ -91,8 +93,9 @@ class AssignmentReader(_Planner):
         return {"from": 0, "tick": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return an offset with as many assignments as make a batch, at least one; `start` if there is
-        none.
+        """Return an offset with as many assignments as make a batch, at least one.
+
+        Return `start` if there is none.
         """
         dispatches = Dispatches(self._control, self._application)
         waiting = dispatches.list_after(self._replica, start["tick"], MAX_ASSIGNMENTS)
@@ -109,8 +112,9 @@ class AssignmentReader(_Planner):
 
 
 class ResultSource(DataSource):
-    """Options: control, application, replicas (comma-separated), controls (JSON, the defaults) and
-    wait_seconds.
+    """The data source of the replicas' results.
+
+    Options: control, application, replicas (comma-separated), controls (JSON, the defaults) and wait_seconds.
     """
 
     @classmethod
@@ -134,8 +138,9 @@ class ResultReader(_Planner):
         self._released: CombinedOffset | None = None
 
     def _release(self, done: CombinedOffset) -> None:
-        """Release the results of a finished batch: Spark plans the next batch when this one is finished for
-        good.
+        """Release the results of a finished batch.
+
+        Spark plans the next batch when this one is finished for good.
         """
         if done == self._released:
             return

@@ -1,6 +1,6 @@
-"""Starts the Python workers of a local Spark: its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and
-with `-c CODE` to query Python's version.
+"""Startup of the Python workers of a local Spark.
 
+Its PYSPARK_PYTHON calls `main` with `-m MODULE ARGUMENTS`, and with `-c CODE` to query Python's version.
 Spark waits 10 seconds for the worker behind a streaming source to call back, and the worker calls once it has
 imported PySpark: on a loaded host too late, at every try. Here the call goes to the process that has the
 session (`source_calls`). If no process takes it, this one calls first and imports then. Workers for planning
@@ -117,8 +117,9 @@ def _call() -> tuple[int, str]:
 
 
 def call_back(port: int, secret: str) -> IO[bytes]:
-    """Return the connection that the worker's module would make: authenticated, with this process's id
-    sent.
+    """Return the connection that the worker's module would make.
+
+    It is authenticated, and this process's id is sent.
     """
     # Closed once the stream is.
     with socket.create_connection(("127.0.0.1", port), timeout=CONNECT_SECONDS) as connection:

@@ -18,8 +18,9 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Recall:
-    """An estimate and its interval, shares from 0; high may be None: no bound. matches: matches of control
-    keys.
+    """An estimate and its interval, as shares from 0.
+
+    high may be None: no bound. matches: matches of control keys.
     """
 
     estimate: float

@@ -68,8 +68,9 @@ def compute_periods(graph: Graph) -> Mapping[str, DecisionPeriod]:
 
 
 def _read(pattern: Pattern, operator: Operator) -> frozenset[str]:
-    """Return the types that it may take: a condition that names none takes everything that its operator
-    receives.
+    """Return the types that the pattern may take.
+
+    A condition that names none takes everything that its operator receives.
     """
     names_all = all(pattern.defines[symbol].types for symbol in pattern.symbols)
     return list_named_types(pattern) if names_all else operator.types

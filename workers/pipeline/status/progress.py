@@ -15,8 +15,10 @@ SLOW_BATCHES = 3.0  # a batch may take this many times as long as the previous o
 
 @dataclass(frozen=True)
 class ChainStep:
-    """One worker of the chain with something to do: for how long it has finished nothing, and how long its
-    last batch took (None: it has finished none since the start).
+    """One worker of the chain with something to do.
+
+    seconds: for how long it has finished nothing. batch_seconds: how long its last batch took (None: it has
+    finished none since the start).
     """
 
     name: str

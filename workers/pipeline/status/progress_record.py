@@ -34,8 +34,9 @@ class ProgressRecord:
     def record_dispatch(
         self, now: float, events: int, stall_reason: str | None, skipped: tuple[str, ...]
     ) -> None:
-        """Record that the dispatcher has dispatched this number of events. stall_reason, skipped: see
-        `Dispatcher`.
+        """Record that the dispatcher has dispatched this number of events.
+
+        stall_reason, skipped: see `Dispatcher`.
         """
         self._observed_at, self._stall_reason, self.skipped = now, stall_reason, skipped
         if events:

@@ -32,8 +32,10 @@ class ShedRecord:
     """Times are the board's monotonic seconds."""
 
     def __init__(self, before: ShedCounts, beginnings: Mapping[str, frozenset[str]]) -> None:
-        """before: counts of an earlier process. beginnings: pattern → the patterns at the start of its chain,
-        of whose events its matches are made in the end (`traced_keys`).
+        """Start from the counts of an earlier process.
+
+        before: these counts. beginnings: pattern → the patterns at the start of its chain, of whose events
+        its matches are made in the end (`traced_keys`).
         """
         self._beginnings = beginnings
         self.totals: ShedCounts = {name: dict(types) for name, types in before.items()}

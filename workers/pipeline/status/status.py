@@ -146,8 +146,9 @@ class StatusBoard:
 
     @property
     def stuck_seconds(self) -> float:
-        """Return for how long a worker that has all it needs has finished nothing, as of the last
-        document.
+        """Return for how long a worker that has all it needs has finished nothing.
+
+        The time is as of the last document.
         """
         return self._progress.stuck_seconds
 
@@ -489,8 +490,9 @@ def _add_spacing(records: Iterable[Any], now: float) -> Iterator[tuple[Any, floa
 
 
 def count_waiting_events(heartbeats: Mapping[bytes, bytes], queues: tuple[str, ...]) -> int | None:
-    """What waits in the application's containers, by the nodes' last heartbeats; null without any, and
-    where one can't be read.
+    """Return the events waiting in the application's containers, by the nodes' last heartbeats.
+
+    Return None without containers, and if a heartbeat can't be read.
     """
     lengths: list[int] = []
     for text in heartbeats.values():

@@ -32,8 +32,9 @@ class WorkSample:
 
 
 def compute_measures(samples: Sequence[WorkSample], window_seconds: float) -> dict[str, float | None]:
-    """Return the measures of a task by name; `controllers.parallelism.measured_topology.MEASURES` has their
-    units.
+    """Return the measures of a task by name.
+
+    `controllers.parallelism.measured_topology.MEASURES` has their units.
     """
     worked = [sample for sample in samples if sample.executions]
     executions = sum(sample.executions for sample in samples)

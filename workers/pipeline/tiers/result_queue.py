@@ -120,10 +120,9 @@ class ResultQueue:
         self._release = control.register_script(load_script("pipeline/release_result"))
 
     def begin(self, replica: str, tick: int) -> str | None:
-        """Start an attempt at a batch, and return its name for `put` and `publish`; None if the batch is
-        published.
+        """Start an attempt at a batch, and return its name for `put` and `publish`.
 
-        What an earlier attempt has left is deleted.
+        Return None if the batch is published. What an earlier attempt has left is deleted.
         """
         attempt = secrets.token_hex(8)
         places = [self._room, self._build_blobs_key(replica, tick)]

@@ -38,8 +38,9 @@ RETAINED = 30  # number of complex events that are shown
 
 
 class NewerState(WeirError):  # noqa: N818
-    """Raised for state of a later batch than the current one: the checkpoint is older than the state, or
-    another run has taken over.
+    """Raised for state of a later batch than the current one.
+
+    The checkpoint is older than the state, or another run has taken over.
     """
 
 
@@ -102,10 +103,9 @@ class StateStore:
         self._write = control.register_script(load_script("pipeline/write_state"))
 
     def load(self, places: list[str], batch: int) -> dict[str, bytes] | None:
-        """Return the places' state before `batch`, without those that have none; None if the batch is already
-        written.
+        """Return the places' state before `batch`, without those that have none.
 
-        Raises `NewerState`.
+        Return None if the batch is already written. Raises `NewerState`.
         """
         fields = [name for place in places for name in (place, f"{place}:batch")]
         values = cast(list[bytes | None], self._control.hmget(self._state, fields) if fields else [])

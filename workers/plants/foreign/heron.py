@@ -1,6 +1,7 @@
-"""A Heron topology, by its tracker (REST) and its command line. **Not run against a live cluster.**
+"""A Heron topology, by its tracker (REST) and its command line.
 
-It is tested only against the replies that Heron's documentation describes.
+**Not run against a live cluster.** It is tested only against the replies that Heron's documentation
+describes.
 
 The tracker gives plans and the per-minute metrics of every instance (Stutz, 6.2): `__execute-count`,
 `__emit-count`, `__ack-count`, `__fail-count` are counted per stream, `__execute-latency` and

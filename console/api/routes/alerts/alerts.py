@@ -109,8 +109,9 @@ def _change(shown: ShownChange) -> IncidentChangeRow:
 
 @router.get("/alerts/{alert_id}/changes", response=IncidentChanges, summary="List changes before an incident")
 def get_incident_changes(request: HttpRequest, alert_id: Id) -> IncidentChanges:
-    """Return the changes in the 3 h before its onset, at its subject and upstream, the most likely cause
-    first.
+    """Return the changes in the 3 h before the incident's onset, the most likely cause first.
+
+    They are at its subject and upstream.
     """
     actor = actor_for(request, "plant.view")
     alert = find_alert(alert_id)

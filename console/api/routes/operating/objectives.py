@@ -45,8 +45,9 @@ def list_objectives(request: HttpRequest) -> ObjectiveList:
 
 @router.get("/objectives/{name}", response=ObjectiveDetail, summary="Get an objective and its budget use")
 def get_objective(request: HttpRequest, name: str) -> ObjectiveDetail:
-    """Return an objective with its window: the hours with any counts, and the subjects and incidents that
-    used most.
+    """Return an objective with its window.
+
+    It has the hours with any counts, and the subjects and incidents that used most.
     """
     actor_for(request, "plant.view")
     objective_row = _find_objective(name)
@@ -92,8 +93,9 @@ def _find_objective(name: str) -> Objective:
 
 
 def _build_objective_row(objective: Objective) -> ObjectiveRow:
-    """Return the objective, and its status in the current snapshot; status null: not counted yet, or not
-    now.
+    """Return the objective, and its status in the current snapshot.
+
+    The status is null if the objective is not counted yet, or not now.
     """
     status = load_live_snapshot().objectives.get(objective.name)
     by = objective.changed_by.get_username() if objective.changed_by else None

@@ -62,8 +62,9 @@ def resume_queue(request: HttpRequest, queue: str, body: Part) -> OverrideEnd:
 
 @router.post("/workers/{host}/drain", response={201: OverrideRow}, summary="Drain a worker host")
 def drain_host(request: HttpRequest, host: str, body: ExpiryRequest) -> Status[OverrideRow]:
-    """Give a host no new work and let it finish running work; return an override, which can be ended early or
-    extended.
+    """Give a host no new work, and let it finish running work.
+
+    Return an override, which can be ended early or extended.
     """
     actor, now = actor_for(request, "host.drain"), timezone.now()
     made = stops.drain_host(

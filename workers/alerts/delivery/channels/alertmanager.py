@@ -94,8 +94,9 @@ def _convert_alert(alert: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 def _build_alert(
     labels: Mapping[str, str], notes: Mapping[str, str], began: datetime, ends: datetime, address: str
 ) -> dict[str, Any]:
-    """Return an alert as Alertmanager accepts it; empty labels and annotations are left out, as they are none
-    there.
+    """Return an alert as Alertmanager accepts it.
+
+    Empty labels and annotations are left out, since Alertmanager treats them as missing.
     """
     return {
         "labels": {name: str(value) for name, value in labels.items() if value},

@@ -1,4 +1,4 @@
-"""Sends a message to chat or a pager with the apprise library: Slack, Teams, PagerDuty, Matrix, Telegram …
+"""Messages to chat or a pager by the apprise library: Slack, Teams, PagerDuty, Matrix, Telegram, and more.
 
 The address (slack://…, pagerduty://…) is a secret: it is the value of the environment variable that the
 receiver names, and appears on no page, in no error, and in no table. A separate process sends each message

@@ -181,8 +181,9 @@ class _GuardedAttempt:
         sys.addaudithook(guard)
 
     def describe_failure(self, service: Any) -> str:
-        """Return why the message was not sent, or not to all that the service represents, in words without
-        the address; "" if it was.
+        """Return why the message was not sent, without the address, or "" if it was sent.
+
+        The message must be sent to all that the service represents.
         """
         said, guard = self.said, self._guard
         for each in (said.lines, guard.refusals, guard.unread):
@@ -247,8 +248,9 @@ class _AppriseOutput(logging.Handler):
 
 
 def remove_secrets(text: str, address: str) -> str:
-    """Return a text without any part of an address except the kind of service, also where the service has
-    decoded it or changed upper and lower case.
+    """Return a text without any part of an address except the kind of service.
+
+    Parts that the service has decoded, or in which it changed upper and lower case, are removed too.
     """
     after = address.partition("://")[2]
     written = re.split(r"[/:@?&=#,\s]+", after)

@@ -1,7 +1,7 @@
-"""An apprise address that names several chats, as a service for each of them: for several, apprise answers
-only whether all have a message.
+"""An apprise address that names several chats, as a service for each chat.
 
-Only `apprise_process` imports this module: apprise takes a second to load.
+For several chats, apprise answers only whether all have a message. Only `apprise_process` imports this
+module: apprise takes a second to load.
 """
 
 import hashlib
@@ -56,8 +56,10 @@ def _list_target_names(parsed: Mapping[str, Any]) -> list[str]:
 
 
 def _mark(parsed: Mapping[str, Any], key: str, name: str) -> str:
-    """Return the mark of a chat: the same for as long as the login at the service is the same, regardless of
-    which others are named beside it.
+    """Return the mark of a chat.
+
+    The mark is the same for as long as the login at the service is the same, regardless of the other chats
+    named beside it.
     """
     login = sorted(
         (field, value)

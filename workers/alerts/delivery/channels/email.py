@@ -67,8 +67,9 @@ def _format_refused(refused: Refused) -> str:
 
 
 class _Notes:
-    """Records, on smtplib connections, the addresses that the server refused although it took the mail for
-    others.
+    """A record of the addresses that the server refused although it took the mail for others.
+
+    This class extends smtplib connections.
     """
 
     refused: Refused = {}

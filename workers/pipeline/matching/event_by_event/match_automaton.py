@@ -16,14 +16,16 @@ class MatchAutomaton(Protocol):
     """Searches for one pattern in the events of one key, which arrive in event-time order."""
 
     def take(self, event: Event, mask: int) -> list[Taken]:
-        """Process one event with the bits of the symbols it satisfies, and return the matches that it
-        completes.
+        """Process one event, and return the matches that it completes.
+
+        The bits are those of the symbols that the event satisfies.
         """
         ...
 
     def advance(self, now_us: int) -> list[Taken]:
-        """Close what is over, as no event before `now_us` will arrive, and return the matches completed by
-        that.
+        """Close what is over, and return the matches completed by that.
+
+        No event before `now_us` will arrive.
         """
         ...
 
@@ -46,8 +48,9 @@ class MatchAutomaton(Protocol):
 
 @dataclass
 class AutomatonRules:
-    """What the automata of a pattern share. needed: bit of a symbol → minimum number of its events in each
-    match.
+    """The rules that the automata of a pattern share.
+
+    needed: bit of a symbol → minimum number of its events in each match.
     """
 
     pattern: Pattern

@@ -32,7 +32,7 @@ KnownMeasure = Callable[[DeclaredOperator, str], float | None]
 def build_topology(
     declaration: PlantDeclaration, readings: Mapping[str, SensorReading], plant: str, at: float
 ) -> MeasuredTopology:
-    """Compose what the sensors say.
+    """Return the observation of the plant from its sensors.
 
     A measure that can't be had is unknown, and every other one stands; of an operator whose tasks are not
     known, what is measured of its tasks is unknown.
