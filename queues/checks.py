@@ -157,7 +157,7 @@ def from_text(check: Check, kind: Callable[[Any], Any]) -> Check:
 
 
 def convert_to_integer(value: Any) -> int:
-    """A whole number, however it is written: 5, 5.0 or "5". Raises ValueError."""
+    """Return a whole number from 5, 5.0, or "5". Raises ValueError."""
     if isinstance(value, str) and (whole := parse_whole_number(value)) is not None:
         return whole
     read = convert_to_float(value)
@@ -167,7 +167,7 @@ def convert_to_integer(value: Any) -> int:
 
 
 def convert_to_float(value: Any) -> float:
-    """A number, also where it is given as text. Raises ValueError."""
+    """Return a number, which may be given as text. Raises ValueError."""
     if not isinstance(value, str):
         return float(value)
     read = parse_decimal_number(value)

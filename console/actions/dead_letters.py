@@ -244,7 +244,7 @@ def read_entry_time(letter: NamedDeadLetter) -> datetime:
 
 
 def _is_half_of_an_id(text: str) -> bool:
-    """A stream's ids are two numbers of 64 bits. Another stops a script behind what it has done before."""
+    """Return whether the text is a 64-bit number: a stream's ID is two of them; others stop a script halfway."""
     number = numbers.parse_digits(text, 20)
     return number is not None and number < 2**64
 

@@ -57,7 +57,7 @@ def say(text: str) -> None:
 
 
 def parse_port_number(text: str) -> int:
-    """What there is none of would be taken for another one by the check whether it is free."""
+    """Return a port number. The check for a free port would take a larger number for another port."""
     port = parse_digits(text)
     if port is None or port > MAX_PORT:
         raise argparse.ArgumentTypeError(f"must be 0 to {MAX_PORT}, not {text[:MAX_SHOWN]!r}")

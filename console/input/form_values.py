@@ -31,7 +31,7 @@ def fill_form(form: type[Form], values: Mapping[str, Any]) -> Form:
 
 
 def parse_number(text: str, field: str) -> int | float:
-    """A finite number; a whole one stays whole."""
+    """Return a finite number; an integer stays an integer."""
     value = parse_decimal_number(text)
     if value is None:
         raise BadInput(field, f"must be a number, not {text[:40]!r}.")
@@ -51,7 +51,7 @@ def is_untouched(posted: Mapping[str, str], field: str) -> bool:
 
 
 def _read(text: str) -> float | str:
-    """The number, however it is written; else the words."""
+    """Return the number in any notation, or the text if it is no number."""
     value = parse_decimal_number(text)
     return text.strip() if value is None else value
 

@@ -10,5 +10,5 @@ Id = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def parse_row_id(text: str) -> int | None:
-    """The id that a text is; None when it is none that a database knows."""
+    """Return the ID in a text; None if no database has such an ID."""
     return numbers.parse_digits(text)

@@ -6,7 +6,7 @@ from queues.nodes import process_watchdog
 
 
 async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """An ASGI application for a scope of that type."""
+    """Answer the lifespan protocol of ASGI."""
     await receive()  # lifespan.startup
     process_watchdog.watch()
     await send({"type": "lifespan.startup.complete"})

@@ -212,7 +212,7 @@ def parse_text(value: Any, name: str) -> str | None:
 
 
 def parse_time_us(value: Any, now_us: int, unit_ns: int | None = None, given: Any = None) -> int:
-    """A time in one of its forms as µs since 1970; None is now. A time without a zone is UTC.
+    """Return a time as µs since 1970; None is now. A time without a zone is UTC.
 
     unit_ns: of a number (None: by its size); given: what the value was read from, which a refusal quotes.
     """

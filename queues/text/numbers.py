@@ -19,7 +19,7 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNOR
 
 
 def parse_digits(text: str, most: int = MAX_DIGITS) -> int | None:
-    """The number that at most so many ASCII digits are; None for any other text.
+    """Return the number that at most so many ASCII digits form; None for any other text.
 
     64 bits hold every number of 18 digits; Python refuses to read thousands of them, and takes digits of
     other scripts for digits.
@@ -34,7 +34,7 @@ def parse_whole_number(text: str, most: int = MAX_DIGITS) -> int | None:
 
 
 def parse_decimal_number(text: str) -> float | None:
-    """The number that a text writes in plain digits; None for any other, also nan, inf and 1_000."""
+    """Return the number in plain digits; None for any other text, such as nan, inf, and 1_000."""
     plain = text.strip()
     return float(plain) if len(plain) <= MAX_LENGTH and _DECIMAL.fullmatch(plain) else None
 

@@ -31,7 +31,7 @@ def get_task(name: str) -> Task:
 
 
 def run_of(number: Any) -> Run:
-    """Raises BadInput naming the run."""
+    """Return the run. Raises BadInput naming the run."""
     known = numbers.parse_digits(str(number)[: checks.MAX_SHOWN])
     run = None if known is None else Run.objects.select_related("task").filter(pk=known).first()
     if run is None:

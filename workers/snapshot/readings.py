@@ -109,7 +109,7 @@ def _read_work(
 
 
 def _parse_workers(waiting_to_run: int, busy: int, stored: Mapping[bytes, bytes]) -> Workers:
-    """A count that is no number, as another version or a person may write it, is left out."""
+    """Return the counts that are numbers; another version or a user may have written others."""
     read = {
         name.decode(errors="replace"): parse_whole_number(value.decode(errors="replace"))
         for name, value in stored.items()

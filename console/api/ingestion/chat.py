@@ -55,7 +55,7 @@ BODY = {
     openapi_extra=BODY,
 )
 def take_chat_answer(request: HttpRequest, receiver: str) -> ChatReply:
-    """A note beside the alert that it names.
+    """Record a note on the alert that the message names.
 
     For a slash command of Slack or Mattermost, an outgoing webhook of Mattermost, Rocket.Chat, Zulip or
     Teams, a webhook of Telegram; the secret that they share with Weir is in the variable that the receiver

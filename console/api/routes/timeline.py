@@ -245,7 +245,7 @@ MAX_CHANGES_RANGE = timedelta(days=1)
 def report_change(
     request: HttpRequest, body: Annotated[CloudEvent, BeforeValidator(_event_fields)] = NO_DATA
 ) -> Status[MarkRow | IgnoredEvent]:
-    """A deploy, a rollout, a migration: a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
+    """Receive a change (deploy, rollout, migration): a CloudEvent 1.0 of at most 64 KiB, structured or binary, in JSON.
 
     Its `source` and `id` name it: sent again it is the same, with 200 in place of 201. A `subject` such as
     queue/alert says what it is about; `data` may hold title, text, url and parts (a list of such subjects). A

@@ -136,7 +136,7 @@ def snooze(request: HttpRequest, alert_id: int) -> ActionResult:
 
 @declare_action("alert.escalate", alert_page)
 def escalate(request: HttpRequest, alert_id: int) -> ActionResult:
-    """Posted: note (may be left out), step (the number of the one that the button names)."""
+    """Notify the next step now. Posted: note (optional), step (the number that the button shows)."""
     text, shown = request.POST.get("note", ""), numbers.parse_digits(request.POST.get("step", ""))
     made = alerting.escalate(actor_of(request), alert_id, note=text, now=timezone.now(), step=shown)
     step = made.rule.escalation[made.next_step - 1] if made.rule else {"receivers": []}

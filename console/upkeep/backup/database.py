@@ -177,7 +177,7 @@ def _as_given(columns: list[Field]) -> Iterator[None]:
 
 
 def count_on(tables: list[type[models.Model]]) -> None:
-    """Number new rows after the highest restored number."""
+    """Let the database number new rows after the highest restored number."""
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), tables):
             cursor.execute(statement)

@@ -52,7 +52,7 @@ class _Planner(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Called when the next batch is planned."""
+        """Do nothing: Spark calls this when it plans the next batch."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(0)]
@@ -61,7 +61,7 @@ class _Planner(DataSourceStreamReader):
         return iter(())
 
     def stop(self) -> None:
-        """Called when its process ends."""
+        """Do nothing: Spark calls this when the process ends."""
 
 
 class AssignmentSource(DataSource):

@@ -60,7 +60,7 @@ class Command(JsonCommand):
 
 
 def _seeds(text: str) -> list[int]:
-    """Raises BadInput."""
+    """Return the seeds. Raises BadInput."""
     seeds = [parse_digits(word.strip()) for word in text.split(",")]
     if not 0 < len(seeds) <= MAX_SEEDS or None in seeds:
         raise BadInput("--seeds", f"must be 1 to {MAX_SEEDS} whole numbers, such as 1,2,3.")

@@ -213,7 +213,7 @@ def _build_uncounted_operator(
 
 
 def _compute_utilization(declared: DeclaredOperator, known: KnownMeasure) -> float | None:
-    """The share of the time in which a task works.
+    """Return the share of the time in which a task works.
 
     Two numbers of which it is made may be of different instants, so a little more than 1 is 1.
     """
