@@ -24,22 +24,22 @@ from workers.plants.registry import LOCAL
 from workers.steering.scope import Scope
 
 register = template.Library()
-register.filter("iso", format_iso_time)
-for each_format in (
-    formats.format_value,
-    formats.format_for_input,
-    formats.format_as_words,
-    formats.format_compactly,
-    formats.format_money,
-    formats.format_hours,
-    formats.format_signed,
-    formats.format_css_share,
-    formats.format_coordinate,
-    formats.format_brief_number,
-    state_words.get_health_word,
-    state_words.get_state_word,
-):
-    register.filter(each_format)
+for name, function in {
+    "iso": format_iso_time,
+    "value": formats.format_value,
+    "input": formats.format_for_input,
+    "words": formats.format_as_words,
+    "compact": formats.format_compactly,
+    "money": formats.format_money,
+    "hours": formats.format_hours,
+    "signed": formats.format_signed,
+    "css_share": formats.format_css_share,
+    "coordinate": formats.format_coordinate,
+    "brief": formats.format_brief_number,
+    "health_word": state_words.get_health_word,
+    "state_word": state_words.get_state_word,
+}.items():
+    register.filter(name, function)
 
 
 @register.filter

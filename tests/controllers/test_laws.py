@@ -188,7 +188,7 @@ def through_json(value):
 @given(data=st.data())
 def test_the_same_input_gives_the_same_decisions_and_is_left_as_it_was(law, data):
     parameters, observations = data.draw(runs_of(law))
-    state = law.initial_state(parameters)
+    state = law.build_initial_state(parameters)
     given_before = copy.deepcopy((parameters, state, observations))
     first = decide_all(law, parameters, state, observations)
     assert (parameters, state, observations) == given_before
@@ -200,8 +200,8 @@ def test_the_same_input_gives_the_same_decisions_and_is_left_as_it_was(law, data
 def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
     parameters, observations = data.draw(runs_of(law))
     cut = data.draw(st.integers(1, len(observations) - 1))
-    whole_state, whole = decide_all(law, parameters, law.initial_state(parameters), observations)
-    half_state, before = decide_all(law, parameters, law.initial_state(parameters), observations[:cut])
+    whole_state, whole = decide_all(law, parameters, law.build_initial_state(parameters), observations)
+    half_state, before = decide_all(law, parameters, law.build_initial_state(parameters), observations[:cut])
     restored = catalog.read_state(law, parameters, through_json(half_state))
     end_state, after = decide_all(law, parameters, restored, observations[cut:])
     assert before + after == whole
@@ -212,7 +212,7 @@ def test_a_state_fed_back_as_json_continues_exactly_where_it_stopped(law, data):
 @given(data=st.data())
 def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, data):
     parameters, observations = data.draw(runs_of(law))
-    _, decisions = decide_all(law, parameters, law.initial_state(parameters), observations)
+    _, decisions = decide_all(law, parameters, law.build_initial_state(parameters), observations)
     for decision in decisions:
         printed = through_json(decision.to_json())
         assert printed == decision.to_json()
@@ -225,7 +225,7 @@ def test_a_decision_is_finite_json_and_its_reason_begins_with_the_action(law, da
 @given(data=st.data())
 def test_a_law_whose_proposals_are_not_carried_out_goes_on_from_a_state_of_its_own(law, data):
     parameters, observations = data.draw(runs_of(law))
-    state = law.initial_state(parameters)
+    state = law.build_initial_state(parameters)
     for observation in observations:
         after, decision = decide_next(law, parameters, state, observation)
         if decision.action is not None and data.draw(st.booleans()):

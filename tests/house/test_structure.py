@@ -13,7 +13,6 @@ from tests.house import sources
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("queues", "controllers", "workers", "console")
-MAX_MODULES = 16  # of a folder; about a dozen is better
 # A table keeps its name; and handlers that others wrote name what they are given.
 SHARED = {"Delivery"}
 # Tests of the whole, by what they share: a running plant, a browser, a network, or how they explore.
@@ -57,23 +56,6 @@ def rooms_imported(room: Path, siblings: list[Path]) -> set[str]:
     wanted = {f"{named(each)}/": each.name for each in siblings if each != room}
     names = (f"{name}/" for path in room.rglob("*.py") for name in imported(path))
     return {sibling for name in names for start, sibling in wanted.items() if name.startswith(start)}
-
-
-@pytest.mark.parametrize("room", rooms(*PACKAGES), ids=named)
-def test_a_room_has_so_few_modules_that_one_reads_them_at_a_glance(room):
-    assert len(modules(room)) <= MAX_MODULES
-
-
-@pytest.mark.parametrize("room", rooms("tests", "bench"), ids=named)
-def test_a_folder_of_tests_or_of_benches_has_as_few(room):
-    assert len(modules(room)) <= MAX_MODULES
-
-
-@pytest.mark.parametrize(("root", "kind"), [("templates", "*.html"), ("static/js", "*.js")])
-def test_templates_and_scripts_have_rooms_as_small(root, kind):
-    files = list((ROOT / root).rglob(kind))
-    counts = collections.Counter(named(path.parent) for path in files)
-    assert {folder: count for folder, count in counts.items() if count > MAX_MODULES} == {}
 
 
 def first_line(room: Path) -> str:

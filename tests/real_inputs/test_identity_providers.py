@@ -163,7 +163,7 @@ def test_a_key_that_was_changed_is_found_at_the_next_login(provider):
     provider[OFFERED] = ["RS256", "ES256"]
     provider["keys"] = [public("ES256", kid="k2")]
     assert accepted(token("ES256", "k2"))["sub"] == "s"
-    with pytest.raises(SuspiciousOperation, match="no key"):
+    with pytest.raises(SuspiciousOperation, match="not have exactly one key"):
         accepted(token("RS256"))
 
 
@@ -172,7 +172,7 @@ def test_a_token_without_a_key_name_takes_the_only_key_of_its_kind(provider):
     provider["keys"] = [public("RS256", kid="k1"), public("ES256", kid="k2")]
     assert accepted(token("ES256", None))["sub"] == "s"
     provider["keys"].append(public("ES256", kid="k3"))
-    with pytest.raises(SuspiciousOperation, match="or several"):
+    with pytest.raises(SuspiciousOperation, match="not have exactly one key"):
         accepted(token("ES256", None))
 
 

@@ -99,7 +99,7 @@ def plant_of(cluster, **options):
 
 
 def said_of(plant):
-    return "\n".join(str(row[0]) for section in plant.sections() for row in section.rows)
+    return "\n".join(str(row[0]) for section in plant.list_sections() for row in section.rows)
 
 
 ORDERS = {("orders", 0): 90, ("orders", 1): 95}
@@ -108,9 +108,9 @@ ORDERS = {("orders", 0): 90, ("orders", 1): 95}
 @pytest.mark.parametrize("code", GROUP_ERRORS)
 def test_a_group_that_can_not_be_read_is_named_and_hides_no_other(code):
     plant = plant_of(SharedCluster({"billing": ORDERS, "secret": code}))
-    plant.topology()
-    assert plant.groups()["billing"].lag_events == 15
-    assert plant.groups()["secret"].lag_events is None
+    plant.get_topology()
+    assert plant.list_groups()["billing"].lag_events == 15
+    assert plant.list_groups()["secret"].lag_events is None
     assert f"Group secret can't be read: {KafkaError(code).name()}" in said_of(plant)
     assert "billing" not in said_of(plant)
 
@@ -118,8 +118,8 @@ def test_a_group_that_can_not_be_read_is_named_and_hides_no_other(code):
 @pytest.mark.parametrize("code", GROUP_ERRORS)
 def test_a_group_that_can_not_be_described_keeps_its_lag(code):
     plant = plant_of(SharedCluster({"billing": ORDERS, "audit": ORDERS}, described={"audit": code}))
-    plant.topology()
-    assert {name: (group.state, group.lag_events) for name, group in plant.groups().items()} == {
+    plant.get_topology()
+    assert {name: (group.state, group.lag_events) for name, group in plant.list_groups().items()} == {
         "billing": ("empty", 15),
         "audit": ("unknown", 15),
     }
@@ -127,21 +127,21 @@ def test_a_group_that_can_not_be_described_keeps_its_lag(code):
 
 def test_groups_none_of_which_can_be_read_are_all_named_and_topics_stay():
     plant = plant_of(SharedCluster({"one": DENIED, "two": DENIED}))
-    assert set(plant.topology().operators) == {"groups/one", "groups/two"}
+    assert set(plant.get_topology().operators) == {"groups/one", "groups/two"}
     assert "Group one" in said_of(plant) and "Group two" in said_of(plant)
 
 
 def test_a_cluster_of_which_nothing_answers_is_silent():
     plant = plant_of(SharedCluster({"one": KafkaError._TIMED_OUT, "two": KafkaError._TRANSPORT}))
     with pytest.raises(PlantUnavailable):
-        plant.topology()
+        plant.get_topology()
 
 
 @pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.LEADER_NOT_AVAILABLE])
 def test_a_topic_that_can_not_be_read_is_named_and_hides_no_group(code):
     plant = plant_of(SharedCluster({"billing": ORDERS}, topics={"payroll": code}))
-    plant.topology()
-    assert plant.groups()["billing"].lag_events == 15
+    plant.get_topology()
+    assert plant.list_groups()["billing"].lag_events == 15
     assert f"Topic payroll can't be read: {KafkaError(code).name()}" in said_of(plant)
 
 
@@ -149,37 +149,37 @@ def test_a_topic_that_can_not_be_read_is_named_and_hides_no_group(code):
 def test_a_partition_whose_committed_offset_can_not_be_read_is_named(code):
     committed = {**ORDERS, ("payroll", 0): KafkaError(code)}
     plant = plant_of(SharedCluster({"billing": committed}))
-    plant.topology()
-    assert plant.groups()["billing"].lag_events == 15
+    plant.get_topology()
+    assert plant.list_groups()["billing"].lag_events == 15
     assert f"Group billing on topic payroll can't be read: {KafkaError(code).name()}" in said_of(plant)
 
 
 @pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TIMED_OUT])
 def test_a_partition_whose_end_can_not_be_read_leaves_the_others_their_lag(code):
     plant = plant_of(SharedCluster({"billing": ORDERS}, partitions={("orders", 0): code}))
-    plant.topology()
-    group = plant.groups()["billing"]
+    plant.get_topology()
+    group = plant.list_groups()["billing"]
     assert (group.lag_events, group.at_least) == (5, True)
     assert "Partition 0 of topic orders can't be read" in said_of(plant)
 
 
 def test_a_coordinator_that_does_not_list_its_groups_is_named():
     plant = plant_of(SharedCluster({"billing": ORDERS}, listing=(KafkaError._TRANSPORT,)))
-    plant.topology()
-    assert plant.groups()["billing"].lag_events == 15
+    plant.get_topology()
+    assert plant.list_groups()["billing"].lag_events == 15
     assert "Groups of some brokers can't be read: _TRANSPORT" in said_of(plant)
 
 
 def test_a_group_that_can_be_read_again_has_its_lag_at_once():
     cluster = SharedCluster({"billing": ORDERS})
     plant = plant_of(cluster)
-    plant.topology()
+    plant.get_topology()
     cluster.committed = {"billing": KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
-    plant.topology()
-    assert plant.groups()["billing"].lag_events is None
+    plant.get_topology()
+    assert plant.list_groups()["billing"].lag_events is None
     cluster.committed = {"billing": {("orders", 0): 95, ("orders", 1): 95}}
-    plant.topology()
-    assert plant.groups()["billing"].lag_events == 10 and said_of(plant) == ""
+    plant.get_topology()
+    assert plant.list_groups()["billing"].lag_events == 10 and said_of(plant) == ""
 
 
 def test_an_inspection_says_which_groups_can_not_be_read(monkeypatch):
@@ -204,8 +204,8 @@ def _with_client(client, initialize):
 def test_a_group_that_committed_nothing_yet_has_no_lag_and_names_the_reset_policy():
     """Kafka says -1001 for it."""
     plant = plant_of(SharedCluster({"billing": {("orders", 0): -1001, ("orders", 1): 95}}))
-    plant.topology()
-    group = plant.groups()["billing"]
+    plant.get_topology()
+    group = plant.list_groups()["billing"]
     assert group.lag_events == 5
     assert [row.lag_events for row in group.partitions] == [5]
     assert "reset policy" in NOT_COMMITTED
@@ -215,7 +215,7 @@ def test_an_offset_beyond_the_end_counts_as_no_lag():
     """The topic was made anew, or cut: the group's offset is of the earlier one."""
     plant = plant_of(SharedCluster({"billing": {("orders", 0): 409}}))
     for _ in range(2):
-        plant.topology()
-    group = plant.groups()["billing"]
+        plant.get_topology()
+    group = plant.list_groups()["billing"]
     assert group.lag_events == 0
     assert [row.said for row in group.partitions] == [BEYOND]

@@ -89,18 +89,18 @@ def chain(**answers):
 )
 def test_a_lag_that_cannot_be_had_leaves_every_other_measure_standing(lag, reason):
     with chain(lag=lag) as plant:
-        topology = plant.topology()
+        topology = plant.get_topology()
         w1, w2 = topology.operators["w1"], topology.operators["w2"]
         assert (w1.parallelism, w1.measure("inputs"), w2.measure("utilisation")) == (2, 400.0, 0.5)
         assert w2.waiting is None
         assert [each.latency_seconds for each in topology.links] == [None, None]
-        assert reason in (plant.sensors()["lag"].error or "")
-        assert plant.sensors()["rate"].error is None
+        assert reason in (plant.get_sensor_statuses()["lag"].error or "")
+        assert plant.get_sensor_statuses()["rate"].error is None
 
 
 def test_a_rate_of_the_source_that_cannot_be_had_leaves_what_does_not_follow_from_it():
     with chain(rate=refused(422, "parse error")) as plant:
-        topology = plant.topology()
+        topology = plant.get_topology()
         assert topology.operators["src"].measure("outputs") is None
         assert topology.operators["w1"].measure("inputs") is None
         assert topology.operators["w2"].waiting == 20.0
@@ -108,14 +108,14 @@ def test_a_rate_of_the_source_that_cannot_be_had_leaves_what_does_not_follow_fro
 
 def test_a_share_in_percent_is_unknown_and_says_how_to_declare_it():
     with chain(busy=vector("85")) as plant:
-        w2 = plant.topology().operators["w2"]
+        w2 = plant.get_topology().operators["w2"]
         assert (w2.waiting, w2.measure("utilisation"), w2.measure("service_seconds")) == (20.0, None, None)
-        assert "times: 0.01" in plant.sensors()["busy"].error
+        assert "times: 0.01" in plant.get_sensor_statuses()["busy"].error
 
 
 def test_a_rate_of_almost_nothing_makes_no_measure_beyond_all_bounds():
     with chain(rate=vector("1e-300")) as plant:
-        topology = plant.topology()
+        topology = plant.get_topology()
         assert [each.latency_seconds for each in topology.links] == [None, None]
         assert MeasuredTopology.from_document(topology.to_document()).operators["w2"].waiting == 20.0
 
@@ -146,7 +146,7 @@ def test_a_measure_of_another_weir_that_nothing_can_use_is_left_out_and_named(va
 @pytest.mark.parametrize("tasks", [vector("-1"), vector("NaN"), vector("1e9"), refused(503, "timed out")])
 def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holding(tasks):
     with chain(tasks=tasks) as plant:
-        topology = plant.topology()
+        topology = plant.get_topology()
         w2 = topology.operators["w2"]
         assert w2.unknown_tasks and w2.waiting == 20.0 and w2.measure("utilisation") is None
         assert topology.operators["src"].measure("outputs") == 400.0
@@ -161,7 +161,7 @@ def test_unknown_tasks_leave_the_rest_of_the_plant_standing_and_its_loops_holdin
 def test_a_plant_of_which_nothing_is_known_is_silent():
     away = httpx.ConnectError("refused")
     with chain(rate=away, tasks=away, lag=away, busy=away) as plant, pytest.raises(PlantUnavailable):
-        plant.topology()
+        plant.get_topology()
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_plant_of_which_nothing_is_known_is_silent():
 )
 def test_a_note_of_prometheus_is_no_warning(notes):
     with chain(lag=vector("5", **notes)) as plant:
-        assert plant.topology().operators["w2"].waiting == 5.0
-        assert plant.sensors()["lag"].error is None
+        assert plant.get_topology().operators["w2"].waiting == 5.0
+        assert plant.get_sensor_statuses()["lag"].error is None
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_a_note_of_prometheus_is_no_warning(notes):
 )
 def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
     with chain(lag=vector("5", warnings=warnings), busy=vector("0.4", warnings=[])) as plant:
-        w2 = plant.topology().operators["w2"]
+        w2 = plant.get_topology().operators["w2"]
         assert (w2.waiting, w2.measure("utilisation")) == (None, 0.4)
-        lag = plant.sensors()["lag"]
+        lag = plant.get_sensor_statuses()["lag"]
         assert (lag.value, lag.known_value) == (5.0, None)
         assert "returned a partial result: " in lag.error
         assert "PromQL info" not in lag.error
@@ -201,8 +201,8 @@ def test_a_partial_answer_is_shown_as_such_and_nothing_relies_on_it(warnings):
 
 def test_a_rule_treats_a_partial_number_as_unknown():
     with chain(lag=vector("5", warnings=["a store is away"])) as plant:
-        plant.topology()
-        status = PlantStatus(kind="declared", sensors=dict(plant.sensors()))
+        plant.get_topology()
+        status = PlantStatus(kind="declared", sensors=dict(plant.get_sensor_statuses()))
 
     class Evidence:
         class plant:  # noqa: N801
@@ -217,7 +217,7 @@ def test_a_rule_treats_a_partial_number_as_unknown():
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
 def test_a_number_that_is_none_is_unknown(value):
     with chain(lag=vector(value)) as plant:
-        assert plant.topology().operators["w2"].waiting is None
+        assert plant.get_topology().operators["w2"].waiting is None
 
 
 def test_no_series_is_unknown_and_two_name_the_remedy():
@@ -226,9 +226,9 @@ def test_no_series_is_unknown_and_two_name_the_remedy():
     two = vector("5")
     two["data"]["result"] *= 2
     with chain(lag=none, busy=two) as plant:
-        assert plant.topology().operators["w2"].waiting is None
-        assert plant.sensors()["lag"].error is None
-        assert "sum()" in plant.sensors()["busy"].error
+        assert plant.get_topology().operators["w2"].waiting is None
+        assert plant.get_sensor_statuses()["lag"].error is None
+        assert "sum()" in plant.get_sensor_statuses()["busy"].error
 
 
 # Lists that a server answers on several pages
@@ -334,9 +334,9 @@ def shop_of(bad, patched):
 def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
     patched = []
     with shop_of(DENIED, patched) as plant:
-        assert plant.topology().operators["parse"].parallelism == 2
-        assert "score" not in plant.topology().operators
-        rows = {row[0]: row[-1] for row in plant.sections()[0].rows}
+        assert plant.get_topology().operators["parse"].parallelism == 2
+        assert "score" not in plant.get_topology().operators
+        rows = {row[0]: row[-1] for row in plant.list_sections()[0].rows}
         assert rows["parse"] == "rolled out"
         assert "is forbidden" in str(rows["score"])
         plant.set_parallelism({"parse": 3})
@@ -358,4 +358,4 @@ def test_a_workload_that_we_may_not_read_leaves_the_others_seen_and_settable():
 )
 def test_half_of_a_plant_is_not_taken_for_all_of_it(bad, reason):
     with shop_of(bad, []) as plant, pytest.raises(InvalidPlantResponse, match=reason):
-        plant.topology()
+        plant.get_topology()

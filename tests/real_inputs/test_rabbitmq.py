@@ -33,8 +33,8 @@ def test_what_a_queue_does_not_say_is_unknown_and_hides_nothing_else(rig, state,
         return WITHOUT_RATES[state] if path.endswith("/check") else said(host, path)
 
     monkeypatch.setattr(rig, "document", document)
-    topology = rig.plant.topology()
-    sensors = rig.plant.sensors()
+    topology = rig.plant.get_topology()
+    sensors = rig.plant.get_sensor_statuses()
     assert sensors["checked_in"].value is None
     assert sensors["ship_ready"].value == 24
     assert sensors["check_ready"].value == WITHOUT_RATES[state].get("messages_ready")
@@ -46,8 +46,8 @@ def test_a_rate_is_known_as_soon_as_the_queue_says_one(rig, monkeypatch):
     seen = []
     for each in rates:
         monkeypatch.setattr(rig, "document", lambda *place, now=each: {**said(*place), "message_stats": now})
-        rig.plant.topology()
-        seen.append(rig.plant.sensors()["checked_in"].value)
+        rig.plant.get_topology()
+        seen.append(rig.plant.get_sensor_statuses()["checked_in"].value)
     assert seen == [None, 0.0, 12.0]
 
 
@@ -60,7 +60,7 @@ def test_a_queue_that_can_not_be_asked_leaves_the_other_known(rig, refused):
 
     rig.error = error
     with suppress(InvalidPlantResponse):  # how many consumers there are is not known, which loops need
-        rig.plant.topology()
-    sensors = rig.plant.sensors()
+        rig.plant.get_topology()
+    sensors = rig.plant.get_sensor_statuses()
     assert sensors["check_ready"].value is None and str(refused) in sensors["check_ready"].error
     assert sensors["ship_ready"].value == 24

@@ -33,8 +33,8 @@ def plant_of(queue):
 )
 def test_what_a_queue_does_not_say_is_unknown(more, rate, waiting):
     with plant_of({**JUST_DECLARED, **more}) as plant:
-        topology = plant.topology()
+        topology = plant.get_topology()
         check = topology.operators["check"]
         assert (check.parallelism, check.waiting) == (2, waiting)
-        assert plant.sensors()["checked_in"].value == rate
+        assert plant.get_sensor_statuses()["checked_in"].value == rate
         assert topology.operators["publishers"].measure("outputs") == rate

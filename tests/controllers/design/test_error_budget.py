@@ -73,7 +73,7 @@ def test_what_is_left_of_a_budget_equals_a_count_over_every_row(history, target)
     rows, now, counts = replayed(history)
     inside = [each for minute, each in rows.items() if now - WINDOW < minute]
     bad, total = sum(each[0] for each in inside), sum(each[1] for each in inside)
-    whole = counts.whole()
+    whole = counts.sum_window()
     assert (whole.bad, whole.total, whole.minutes) == (pytest.approx(bad), pytest.approx(total), len(inside))
     assert compute_allowed(whole, target) - whole.bad == pytest.approx((1 - target) * total - bad, abs=1e-6)
 

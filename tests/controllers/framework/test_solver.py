@@ -40,7 +40,7 @@ def test_two_threads_at_once_leave_standard_output_where_it_was(capfd):
 def test_a_buffered_print_into_a_pipe_does_not_arrive_late():
     program = (
         "import ctypes, json\n"
-        "from controllers.framework.solver import print_to_standard_error\n"
+        "from controllers.framework.solver import redirect_standard_output\n"
         "with print_to_standard_error():\n"
         "    ctypes.CDLL(None).puts(b'chatter')\n"
         "print(json.dumps({'law': 'rebalancing'}))\n"

@@ -82,9 +82,9 @@ def test_a_paths_latency_is_that_of_channels_and_operators_but_unknown_where_one
         MeasuredOperator("dead-end", "operator", 1),
     ]
     topology = made(operators, [("source", "parse", 0.5), ("parse", "sink", 0.2), ("parse", "dead-end", 0.0)])
-    assert topology.path_latency_seconds(("source", "parse", "sink")) == pytest.approx(0.9)
-    assert topology.path_latency_seconds(("source", "parse", "dead-end")) is None
-    assert topology.source_latency_seconds("source") == pytest.approx(0.9)
+    assert topology.compute_path_latency_seconds(("source", "parse", "sink")) == pytest.approx(0.9)
+    assert topology.compute_path_latency_seconds(("source", "parse", "dead-end")) is None
+    assert topology.compute_source_latency_seconds("source") == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def decide(law, parameters, seen):
     checked = catalog.read_parameters(law, parameters)
     observed = catalog.read_observation(law, seen)
     law.check_observation(checked, observed, "observation")
-    return law.decide(checked, law.initial_state(checked), observed)[1]
+    return law.decide(checked, law.build_initial_state(checked), observed)[1]
 
 
 def within(bound, **more):
@@ -80,7 +80,7 @@ def fewest_by_trying(found, path):
         left = path.budget_seconds * (1 + 1e-9) - sum(
             each.wait_seconds(count) for each, count in zip(first, counts, strict=True)
         )
-        if left > 0 and (count := last.tasks_for(left)) <= last.maximum:
+        if left > 0 and (count := last.compute_fewest_tasks(left)) <= last.maximum:
             best = min(best, sum(counts) + count)
     return best
 

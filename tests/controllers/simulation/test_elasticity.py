@@ -50,7 +50,7 @@ def test_what_takes_longer_than_the_timeout_fails_once_and_comes_again():
     # Three times what passes: of what comes the last third waits more than a minute.
     rates = [3000.0] * 40 + [0.0] * 200
     chain = chain_after(rates, 1)
-    latency, in_time = chain.latencies()
+    latency, in_time = chain.compute_latencies()
     capacity = 1 / max(SERVICES)
     late = 3000.0 * 40 - TIMEOUT_SECONDS / (1 / capacity - 1 / 3000.0)
     assert chain.failed[: TIMEOUT_SECONDS + 40].sum() == pytest.approx(late, rel=0.05)
@@ -59,7 +59,7 @@ def test_what_takes_longer_than_the_timeout_fails_once_and_comes_again():
 
 def test_a_pause_delays_what_comes_by_its_rest():
     chain = chain_after([1000.0] * 200, 5, {99: 6})
-    latency, _ = chain.latencies()
+    latency, _ = chain.compute_latencies()
     assert latency[:99].max() < 0.1
     # What came in the last second before it waits all of it; the second's mean is of those after it too.
     assert 15 < latency[120] < 20.5 and latency.max() < 20.5

@@ -218,17 +218,17 @@ def test_publishing_goes_on_while_the_topology_can_not_be_read(
         control.delete(keys.TOPOLOGY)
     else:
         control.set(keys.TOPOLOGY, topology)
-    client.topology(fresh=True)
+    client.get_topology(fresh=True)
     assert client.publish("alert", batch_of(512)).events == 512
     pausing.pause(
         control, "alert", pausing.INTAKE, pausing.Pause(NOW_US / 1e6 + 60, "by hand", "me"), NOW_US / 1e6
     )
-    client.topology(fresh=True)
+    client.get_topology(fresh=True)
     with pytest.raises(QueuePaused):
         client.publish("alert", batch_of(512))
     pausing.resume(control, "alert", pausing.INTAKE)
     control.set(keys.TOPOLOGY, replace(plant_topology, revision=10).to_json())
-    assert client.topology(fresh=True).revision == 10
+    assert client.get_topology(fresh=True).revision == 10
 
 
 @pytest.mark.parametrize("topology", [None, "{"])

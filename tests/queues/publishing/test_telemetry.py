@@ -135,7 +135,7 @@ def test_events_wait_while_publishing_fails_and_go_out_in_order_afterwards(
     assert len([line for line in caplog.messages if "publishing fails" in line]) == 1
     assert outbox.dropped == 2
     control.set(keys.TOPOLOGY, plant_topology.to_json())
-    client.topology(fresh=True)
+    client.get_topology(fresh=True)
     outbox.flush()
     assert stored_ids(client) == ["e2", "e3", "e4"]
 

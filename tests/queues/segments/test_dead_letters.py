@@ -38,12 +38,12 @@ def test_requeued_letters_keep_their_event_ids_and_are_dead_once(segment):
     batch = batch_of(3, id=pa.array([None] * 3, pa.string()))
     segment.publish([Block("a" * 32, batch).encode()])
     (claimed,) = segment.claim("w1", 100, MINUTE)
-    segment.dead_letter(claimed, "w1", [(claimed.block().explicit().slice(1, 2), "bad")])
+    segment.move_to_dead_letters(claimed, "w1", [(claimed.block().build_explicit_batch().slice(1, 2), "bad")])
     (letter,) = DeadLetters(segment).read()
     assert DeadLetters(segment).requeue(shown(letter)) == {letter.dead_id: 2}
     assert DeadLetters(segment).requeue(shown(letter)) == {letter.dead_id: GONE}
     (again,) = segment.claim("w2", 100, MINUTE)
-    assert again.block().ids().to_pylist() == ["a" * 32 + ":1", "a" * 32 + ":2"]
+    assert again.block().get_event_ids().to_pylist() == ["a" * 32 + ":1", "a" * 32 + ":2"]
     assert again.block_id != claimed.block_id
     assert DeadLetters(segment).read() == []
 
@@ -89,12 +89,12 @@ def test_a_mended_letter_keeps_its_age_error_and_tries_and_is_requeued_as_mended
     assert DeadLetters(segment).requeue(shown(letter)) == {new_id: 4}
     (again,) = segment.claim("w2", 100, MINUTE)
     assert again.block().batch.column("value").to_pylist() == [-1.0] * 4
-    assert again.block().ids().to_pylist() == first.batch.column("id").to_pylist()
+    assert again.block().get_event_ids().to_pylist() == first.batch.column("id").to_pylist()
 
 
 def test_mending_needs_the_events_ids(segment):
     first, _ = dead_lettered(segment)
-    with pytest.raises(BadInput, match="IDs"):
+    with pytest.raises(BadInput, match="must have an ID"):
         DeadLetters(segment).amend(first.dead_id, first.digest, batch_of(1, id=pa.array([None], pa.string())))
 
 

@@ -24,7 +24,7 @@ def segment(node: redis.Redis) -> Segment:
 
 
 def ids_of(claimed: list) -> list[str]:
-    return [event for each in claimed for event in each.block().ids().to_pylist()]
+    return [event for each in claimed for event in each.block().get_event_ids().to_pylist()]
 
 
 def waiting(segment: Segment) -> int:
@@ -110,7 +110,7 @@ def test_a_block_that_is_acknowledged_twice_counts_once(segment):
     entries = [each.entry_id for each in segment.claim("w1", 100, MINUTE)]
     assert segment.acknowledge(entries) == Removal(8, 2)
     assert segment.acknowledge(entries) == Removal(0, 0)
-    assert segment.counters()["removed_events"] == 8
+    assert segment.get_counters()["removed_events"] == 8
     assert segment.measure()["length_blocks"] == 0
 
 
@@ -118,7 +118,7 @@ def test_counters_match_what_was_stored_and_removed(segment):
     blocks = blocks_of(10)
     segment.publish(blocks)
     segment.acknowledge([segment.claim("w1", 4, MINUTE)[0].entry_id])
-    counters = segment.counters()
+    counters = segment.get_counters()
     assert counters["inserted_bytes"] == sum(block.size_bytes for block in blocks)
     assert counters["removed_bytes"] == blocks[0].size_bytes
     assert (counters["inserted_events"], counters["inserted_blocks"]) == (10, 3)
@@ -207,12 +207,12 @@ def test_a_retry_of_an_acknowledged_block_is_refused(segment):
 def test_dead_lettering_moves_poison_rows_alone_and_acknowledges_the_block(segment):
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
-    poison = claimed.block().explicit().slice(2, 1)
-    assert segment.dead_letter(claimed, "w1", [(poison, "no such table")]) == Removal(4, 1)
+    poison = claimed.block().build_explicit_batch().slice(2, 1)
+    assert segment.move_to_dead_letters(claimed, "w1", [(poison, "no such table")]) == Removal(4, 1)
     (letter,) = DeadLetters(segment).read()
     assert letter.batch.column(0).to_pylist() == ["e2"]
     assert (letter.error, letter.worker, letter.tries) == ("no such table", "w1", 1)
-    assert segment.counters()["dead_events"] == 1
+    assert segment.get_counters()["dead_events"] == 1
     assert waiting(segment) == 0
 
 
@@ -220,7 +220,9 @@ def test_dead_lettering_a_block_that_another_worker_ended_moves_nothing(segment)
     segment.publish(blocks_of(4))
     (claimed,) = segment.claim("w1", 100, MINUTE)
     segment.acknowledge([claimed.entry_id])
-    assert segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "late")]) == Removal(0, 0)
+    assert segment.move_to_dead_letters(
+        claimed, "w1", [(claimed.block().build_explicit_batch(), "late")]
+    ) == Removal(0, 0)
     assert DeadLetters(segment).read() == []
 
 
@@ -229,7 +231,9 @@ def test_a_worker_that_was_overtaken_neither_puts_a_block_off_nor_gives_it_up(se
     (late,) = segment.claim("late", 100, MINUTE)
     (again,) = segment.claim("w2", 100, 0.0)
     assert not segment.retry(late, "late", MINUTE)
-    assert segment.dead_letter(late, "late", [(late.block().explicit(), "bad")]) == Removal(0, 0)
+    assert segment.move_to_dead_letters(
+        late, "late", [(late.block().build_explicit_batch(), "bad")]
+    ) == Removal(0, 0)
     assert segment.keep_alive("w2", [again.entry_id]) == [again.entry_id]
     assert segment.acknowledge([again.entry_id]) == Removal(4, 1)
     assert DeadLetters(segment).read() == []
@@ -240,7 +244,7 @@ def test_dead_lettering_rows_without_ids_is_refused_and_changes_nothing(segment)
     segment.publish([Block("a" * 32, batch).encode()])
     (claimed,) = segment.claim("w1", 100, MINUTE)
     with pytest.raises(BadInput, match="rows"):
-        segment.dead_letter(claimed, "w1", [(batch, "bad")])
+        segment.move_to_dead_letters(claimed, "w1", [(batch, "bad")])
     assert waiting(segment) == 2
 
 
@@ -269,7 +273,7 @@ def test_trimming_counts_exactly_what_it_removes(segment):
     through = segment.scan("0-0", 3_000)[-1].entry_id
     assert segment.trim(through) == Removal(3_000, 1_500)
     assert segment.trim(through) == Removal(0, 0)
-    assert segment.counters()["removed_events"] == 3_000
+    assert segment.get_counters()["removed_events"] == 3_000
     assert len(list(segment.read("0-0", "+"))) == 500
 
 
@@ -282,7 +286,7 @@ def test_measuring_gives_lengths_and_the_oldest_age(segment):
 
 
 def test_a_node_whose_disk_is_full_is_one_that_is_away(segment, node):
-    with pytest.raises(NodeUnavailable, match="No space left"), segment.errors():
+    with pytest.raises(NodeUnavailable, match="No space left"), segment.convert_errors():
         node.eval("return redis.error_reply('MISCONF Errors writing to the AOF file: No space left')", 0)
 
 
@@ -300,7 +304,7 @@ def test_a_node_whose_disk_is_full_is_one_that_is_away(segment, node):
     ],
 )
 def test_a_refusal_is_known_whatever_the_client_makes_of_its_text(segment, node, refusal, raised):
-    with pytest.raises(raised), segment.errors():
+    with pytest.raises(raised), segment.convert_errors():
         node.eval("return redis.error_reply(ARGV[1])", 0, refusal)
 
 
@@ -313,7 +317,7 @@ def test_a_node_that_is_a_replica_now_is_one_that_is_away(segment, node):
                 refused()
     finally:
         node.replicaof("NO", "ONE")
-    assert segment.counters()["inserted_events"] == 8
+    assert segment.get_counters()["inserted_events"] == 8
 
 
 def test_a_node_that_refuses_a_flush_for_whatever_reason_is_passed_by(segment, node):
@@ -331,7 +335,7 @@ def test_a_node_that_is_almost_full_refuses_a_flush_as_a_whole_or_stores_it(segm
         with suppress(NodeFull):
             segment.publish(blocks_of(8))
             stored += 1
-    assert segment.counters()["inserted_events"] == 8 * stored
+    assert segment.get_counters()["inserted_events"] == 8 * stored
 
 
 def test_ended_workers_are_forgotten_but_those_that_hold_blocks_are_not(segment):
@@ -347,11 +351,11 @@ def test_a_full_node_refuses_a_flush_as_a_whole_and_can_still_be_emptied(segment
     segment.node.config_set("maxmemory", 1)
     with pytest.raises(NodeFull, match="maxmemory"):
         segment.publish(blocks_of(8))
-    assert segment.counters()["inserted_events"] == 8
+    assert segment.get_counters()["inserted_events"] == 8
     claimed = segment.claim("w1", 4, MINUTE)[0]
     assert segment.retry(claimed, "w1", 0.0)
     (claimed,) = segment.claim("w1", 4, MINUTE)
-    segment.dead_letter(claimed, "w1", [(claimed.block().explicit(), "bad")])
+    segment.move_to_dead_letters(claimed, "w1", [(claimed.block().build_explicit_batch(), "bad")])
     assert segment.acknowledge([each.entry_id for each in segment.claim("w1", 100, MINUTE)]) == Removal(4, 1)
     assert waiting(segment) == 0
 

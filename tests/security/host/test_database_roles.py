@@ -106,7 +106,7 @@ from workers.models import LedgerEntry, Override, PipelineVersion, Plan, Run, Ta
 from workers.tasks import start_task
 control, clock = control_server(), lambda: datetime.now(UTC)
 here = [each for each in Task.objects.exclude(job="noop")
-        if task_managers.role_of(each.requirements) != "spark"]
+        if task_managers.find_role(each.requirements) != "spark"]
 for task in here:
     start_task(task.name)
 for _ in range(20):

@@ -30,9 +30,9 @@ django.setup()
 from queues import keys
 from queues.topology import Topology
 from workers.coordination.connections import control_server
-from workers.coordination.plant_clock import plant_clock
+from workers.coordination.plant_clock import get_plant_clock
 from workers.plants.published import PublishedPlant
-PublishedPlant(control_server(), plant_clock().now).start_workers("alert", "n1", 1, [sys.argv[1]])
+PublishedPlant(control_server(), get_plant_clock().now).start_workers("alert", "n1", 1, [sys.argv[1]])
 """
 
 

@@ -25,9 +25,9 @@ def watch(rate=25.0, asked=None):
 
 
 def rows(watch, queues=("alert",), now=NOW):
-    watch.rows(queues, now)
+    watch.collect_rows(queues, now)
     watch.wait()
-    return watch.rows(queues, now)
+    return watch.collect_rows(queues, now)
 
 
 def test_each_queue_and_all_together_have_a_band_with_the_newest_whole_minute():
@@ -84,7 +84,7 @@ def test_a_minute_that_is_not_there_is_said_and_a_queue_that_is_gone_has_none():
     assert late.queues["alert"]["in_per_second"].minute is None
     bands = watch()
     rows(bands, ("alert", "process"))
-    assert set(bands.rows(("process",), NOW + 1).queues) == {"process"}
+    assert set(bands.collect_rows(("process",), NOW + 1).queues) == {"process"}
 
 
 def test_what_fails_ends_neither_the_watch_nor_says_what_was(caplog):

@@ -31,7 +31,7 @@ def test_without_a_collector_nothing_is_imported_nor_by_redis_and_the_ids_are_lo
         "import sys, json\nfrom queues import logs\nimport redis\n"
         "from workers.observability.spans import span, note, carry\n"
         "with span('tick', loop='flow/a'):\n    note({'weir.decision': 1})\n    carry(headers := {})\n"
-        "    ids = dict(logs.ids())\n"
+        "    ids = dict(logs.get_context_ids())\n"
         "imported = [each for each in sys.modules if each.startswith('opentelemetry.')]\n"
         "print(json.dumps([ids, headers, imported]))"
     )

@@ -195,7 +195,7 @@ def test_a_drained_node_ends_empty_with_every_event_elsewhere_once(plant, user):
     plan = advance(drained(plant, user), plant)
     assert plan.state == "done", plan.note
     assert Node.objects.get(name="n3").drained
-    assert projected(plant).node("n3").drained
+    assert projected(plant).get_node("n3").drained
     assert not projected(plant).has_points("n3")
     found = ids(plant)
     assert found["n3"] == []
@@ -246,7 +246,7 @@ def test_dead_letters_leave_a_drained_node_too(plant, user):
     segment = plant.segment("alert", "n3")
     segment.publish(blocks_of(4))
     (held,) = segment.claim("w1", 100, 60.0)
-    segment.dead_letter(held, "w1", [(batch_of(2), "no")])
+    segment.move_to_dead_letters(held, "w1", [(batch_of(2), "no")])
     assert advance(drained(plant, user), plant).state == "done"
     elsewhere = [DeadLetters(plant.segment("alert", node)).read() for node in ("n1", "n2", "n3")]
     assert [sum(each.batch.num_rows for each in letters) for letters in elsewhere][2] == 0

@@ -42,7 +42,7 @@ def everywhere(at):
 
 
 def waiting(segment):
-    counters = segment.counters()
+    counters = segment.get_counters()
     return counters["inserted_events"] - counters["removed_events"]
 
 
@@ -65,9 +65,9 @@ def test_every_waiting_block_arrives_once_and_the_source_is_empty(at):
 def test_transfers_are_counted_apart_from_what_is_published_and_handled(at):
     at["n1"].publish(blocks_of(40))
     route(at, {"n2": 1}).run(ALL)
-    assert at["n1"].counters()["sent_events"] == 40
-    assert at["n2"].counters()["received_events"] == 40
-    assert at["n2"].counters()["inserted_bytes"] == at["n1"].counters()["removed_bytes"]
+    assert at["n1"].get_counters()["sent_events"] == 40
+    assert at["n2"].get_counters()["received_events"] == 40
+    assert at["n2"].get_counters()["inserted_bytes"] == at["n1"].get_counters()["removed_bytes"]
 
 
 def test_what_a_worker_holds_stays_and_can_be_acknowledged(at):
@@ -121,9 +121,9 @@ def test_letters_to_a_far_node_end_in_time_and_the_next_pass_goes_on(at, monkeyp
     add_letters(at["n1"], 30)
     clock = Clock()
     monkeypatch.setattr(DeadLetters, "receive", clock.taking(0.2, DeadLetters.receive))
-    done = route(at, {"n2": 1}).letters(ALL, deadline=Deadline.start(3.0, clock))
+    done = route(at, {"n2": 1}).move_letters(ALL, deadline=Deadline.start(3.0, clock))
     assert (done.letters, clock.seconds) == (15, pytest.approx(3.0))
-    route(at, {"n2": 1}).letters(ALL)
+    route(at, {"n2": 1}).move_letters(ALL)
     assert sorted(dead_ids(at["n2"])) == names(30)
 
 
@@ -215,11 +215,11 @@ def test_blocks_marked_for_a_node_that_is_gone_are_handled_where_they_are(at):
 def test_dead_letters_move_with_the_rest_once(at):
     at["n1"].publish(blocks_of(4))
     (held,) = at["n1"].claim("w1", 100, MINUTE)
-    at["n1"].dead_letter(held, "w1", [(batch_of(2), "no")])
+    at["n1"].move_to_dead_letters(held, "w1", [(batch_of(2), "no")])
     way = route(at, {"n2": 1})
     (letter,) = DeadLetters(at["n1"]).list_stored(10)
     DeadLetters(at["n2"]).receive("n1", *letter)
-    assert way.letters(ALL).letters == 1
+    assert way.move_letters(ALL).letters == 1
     assert DeadLetters(at["n1"]).read() == []
     (moved,) = DeadLetters(at["n2"]).read()
     assert (moved.error, moved.tries, moved.worker, moved.batch.num_rows) == ("no", 1, "w1", 2)
@@ -237,13 +237,13 @@ def dead_ids(segment):
 def test_a_pass_moves_no_more_letters_and_blocks_than_it_may(at):
     add_letters(at["n1"], 200)
     size = len(DeadLetters(at["n1"]).read(1)[0].data)
-    assert route(at).letters(ALL, 10).letters == 10
-    done = route(at).letters(10 * size)
+    assert route(at).move_letters(ALL, 10).letters == 10
+    done = route(at).move_letters(10 * size)
     assert 1 <= done.letters <= 10 and done.bytes >= 10 * size
-    assert route(at).letters(0).letters == 0
+    assert route(at).move_letters(0).letters == 0
     at["n1"].publish(blocks_of(400))
     assert route(at).run(ALL, 70).blocks == 70
-    while route(at).letters(ALL, 50).letters:
+    while route(at).move_letters(ALL, 50).letters:
         pass
     assert sorted(dead_ids(at["n2"]) + dead_ids(at["n3"])) == names(200)
 
@@ -251,22 +251,22 @@ def test_a_pass_moves_no_more_letters_and_blocks_than_it_may(at):
 def test_letters_go_where_there_is_room(at, nodes):
     add_letters(at["n1"], 3)
     nodes["n2"].client().config_set("maxmemory", 1)
-    done = route(at, {"n2": 900, "n3": 100}).letters(ALL)
+    done = route(at, {"n2": 900, "n3": 100}).move_letters(ALL)
     assert (done.letters, dead_ids(at["n3"])) == (3, names(3))
     nodes["n3"].client().config_set("maxmemory", 1)
     add_letters(at["n1"], 4)
-    done = route(at, {"n2": 900, "n3": 100}).letters(ALL)
+    done = route(at, {"n2": 900, "n3": 100}).move_letters(ALL)
     assert (done.letters, "is full" in done.last_error) == (0, True)
 
 
 def test_letters_wait_for_a_node_that_may_have_taken_one_and_did_not_answer(at, nodes):
     add_letters(at["n1"], 3)
     nodes["n2"].kill()
-    done = route(at, {"n2": 900, "n3": 100}).letters(ALL)
+    done = route(at, {"n2": 900, "n3": 100}).move_letters(ALL)
     assert (done.letters, dead_ids(at["n3"])) == (0, [])
     assert "is not responding" in done.last_error
     nodes["n2"].start()
-    assert route(segments(nodes), {"n2": 900, "n3": 100}).letters(ALL).letters == 3
+    assert route(segments(nodes), {"n2": 900, "n3": 100}).move_letters(ALL).letters == 3
 
 
 def test_a_letter_that_moved_is_as_old_as_before(at):
@@ -274,8 +274,8 @@ def test_a_letter_that_moved_is_as_old_as_before(at):
     (before,) = DeadLetters(at["n1"]).read()
     age_letters(at["n1"], 3_600)
     (before,) = DeadLetters(at["n1"]).read()
-    route(at, {"n2": 1}).letters(ALL)
-    route(at, {"n3": 1}, "n2").letters(ALL)
+    route(at, {"n2": 1}).move_letters(ALL)
+    route(at, {"n3": 1}, "n2").move_letters(ALL)
     (moved,) = DeadLetters(at["n3"]).read()
     assert moved.at_seconds == before.at_seconds
     assert (moved.error, moved.tries, moved.digest) == (before.error, before.tries, before.digest)

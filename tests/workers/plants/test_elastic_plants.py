@@ -49,7 +49,7 @@ class Rig:
     is_chain = True
 
     def parallelism(self):
-        operators = self.plant.topology().operators
+        operators = self.plant.get_topology().operators
         return {name: operators[name].parallelism for name in self.operators if name in operators}
 
     def settle(self):
@@ -260,7 +260,7 @@ def rig(request):
 
 
 def test_a_topology_is_one_document_of_one_instant(rig):
-    topology = rig.plant.topology()
+    topology = rig.plant.get_topology()
     document = json.loads(json.dumps(topology.to_document(), allow_nan=False))
     assert MeasuredTopology.from_document(document).to_document() == document
     assert topology.at > 0
@@ -273,7 +273,7 @@ def test_a_topology_is_one_document_of_one_instant(rig):
 
 
 def test_completions_are_said_of_operators_that_can_be_set_where_they_are_said_at_all(rig):
-    topology = rig.plant.topology()
+    topology = rig.plant.get_topology()
     said = rig.plant.get_completions() if isinstance(rig.plant, Adapter) else {}
     assert all(topology.operators[name].fixed is None for name in said)
     assert {
@@ -322,7 +322,7 @@ def test_an_operator_that_is_not_known_is_refused_by_name_and_nothing_is_set(rig
 
 
 def test_a_sources_tasks_cannot_be_set(rig):
-    source = next(each.name for each in rig.plant.topology().operators.values() if each.kind == "source")
+    source = next(each.name for each in rig.plant.get_topology().operators.values() if each.kind == "source")
     rig.settle()
     with pytest.raises(BadInput, match="can't be set"):
         rig.plant.set_parallelism({source: 2})
@@ -334,7 +334,7 @@ def test_a_sources_tasks_cannot_be_set(rig):
 def test_an_operator_that_vanished_is_refused_and_the_others_can_still_be_set(rig):
     first, second = rig.operators
     rig.vanish(second)
-    assert second not in rig.plant.topology().operators
+    assert second not in rig.plant.get_topology().operators
     with pytest.raises(BadInput, match=re.escape(second)):
         rig.plant.set_parallelism({second: 3})
     rig.plant.set_parallelism({first: 3})
@@ -405,7 +405,7 @@ GOOD = {"plant": "main", "at": 1.0, "window_seconds": 10.0, "operators": {}, "li
 )
 def test_a_remote_that_answers_slowly_wrongly_or_half_is_no_topology_and_says_why(answer, error, said):
     with pytest.raises(error, match=said):
-        remote(answer).topology()
+        remote(answer).get_topology()
 
 
 def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
@@ -418,7 +418,7 @@ def test_a_remote_that_sends_its_answer_drop_by_drop_is_slow_too():
 
     plant = remote(answering(content=drops()), timeout_seconds=20.0, monotonic=lambda: now[0])
     with pytest.raises(PlantUnavailable, match="did not complete its response within 20 s"):
-        plant.topology()
+        plant.get_topology()
     assert now[0] == 21.0
 
 

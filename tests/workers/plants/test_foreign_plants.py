@@ -30,11 +30,11 @@ def job(flink):
 
 
 def test_a_job_of_flink_is_measured_from_observation_to_observation(flink, job):
-    first = job.topology()
+    first = job.get_topology()
     assert first.paths == {"path1": ("Source: came[1]", "Calc[2]", "gone[3]: Writer")}
     assert first.operators["Calc[2]"].measure("executions") is None  # one observation counts nothing
-    job.topology()
-    topology = job.topology()
+    job.get_topology()
+    topology = job.get_topology()
     calc = topology.operators["Calc[2]"]
     assert topology.window_seconds == 4.0
     # An observation reads three vertices, 100 records each: 300 to each of two tasks in 2 s.
@@ -47,10 +47,10 @@ def test_a_job_of_flink_is_measured_from_observation_to_observation(flink, job):
 
 
 def test_after_a_rescale_measuring_begins_anew(flink, job):
-    job.topology(), job.topology()
+    job.get_topology(), job.get_topology()
     job.set_parallelism({"Calc[2]": 1})
-    assert job.topology().operators["Calc[2]"].measure("executions") is None
-    assert job.topology().operators["Calc[2]"].measure("executions") == 300.0
+    assert job.get_topology().operators["Calc[2]"].measure("executions") is None
+    assert job.get_topology().operators["Calc[2]"].measure("executions") == 300.0
 
 
 def measured(topology, name="Calc[2]"):
@@ -64,17 +64,17 @@ def test_metrics_of_flink_that_come_late_make_no_load_that_is_lower_than_it_is(f
     answers = flink.metrics
     flink.metrics = lambda wanted: []
     for _ in range(6):
-        assert measured(job.topology()) is None
+        assert measured(job.get_topology()) is None
     flink.metrics = answers
-    job.topology(), job.topology()
-    assert measured(job.topology()) == (pytest.approx(300.0), 0.5)
+    job.get_topology(), job.get_topology()
+    assert measured(job.get_topology()) == (pytest.approx(300.0), 0.5)
 
 
 def test_of_an_operator_of_flink_nothing_is_known_while_one_of_its_tasks_says_nothing(flink, job):
     answers = flink.metrics
     flink.metrics = lambda wanted: [row for row in answers(wanted) if not row["id"].startswith("1.")]
-    job.topology(), job.topology()
-    topology = job.topology()
+    job.get_topology(), job.get_topology()
+    topology = job.get_topology()
     assert measured(topology) is None
     assert topology.operators["Source: came[1]"].measure("outputs") is not None
 
@@ -94,7 +94,7 @@ def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_ea
         return [{"id": each, "value": str(values[each.partition(".")[2]])} for each in wanted.split(",")]
 
     flink.metrics = fetched
-    found = [measured(job.topology()) for _ in range(60)]
+    found = [measured(job.get_topology()) for _ in range(60)]
     known = {each for each in found if each is not None}
     assert known == {(2 * per_second, per_second / 200)}
     assert None not in found[12:]
@@ -102,20 +102,20 @@ def test_a_cluster_that_fetches_metrics_each_10_s_is_measured_as_if_it_did_at_ea
 
 def test_a_job_that_is_submitted_anew_owes_nothing_that_was_ordered_of_the_one_before(flink, job):
     """A new version of a job is one: otherwise the loop would hold until a person releases it."""
-    topology, begun = job.topology(), job.lives()
+    topology, begun = job.get_topology(), job.get_start_times()
     assert begun == dict.fromkeys(topology.operators, 1_790_000_000.0 - 600)
     flink.started, flink.age_seconds = flink.started + 5_000, 605.0  # restarted by its cluster
-    job.topology()
-    assert job.lives() == begun
+    job.get_topology()
+    assert job.get_start_times() == begun
     flink.job, flink.age_seconds = "1" * 32, 3.0
-    job.topology()
-    assert set(job.lives().values()) == {1_790_000_000.0 - 3}
+    job.get_topology()
+    assert set(job.get_start_times().values()) == {1_790_000_000.0 - 3}
 
 
 @pytest.mark.parametrize("tasks", [10**9, -1])
 def test_a_job_of_flink_with_tasks_that_would_fill_the_memory_is_no_job(flink, job, tasks):
     flink.tasks["b" * 32] = tasks
-    for ask in (job.topology, lambda: job.set_parallelism({"Calc[2]": 2})):
+    for ask in (job.get_topology, lambda: job.set_parallelism({"Calc[2]": 2})):
         with pytest.raises(InvalidPlantResponse, match="invalid Flink job"):
             ask()
 
@@ -167,15 +167,15 @@ def test_a_job_of_many_subtasks_is_asked_for_their_metrics_in_parts():
     flink = FakeFlink(slots=500)
     flink.tasks["b" * 32] = 128
     job = flink_of(flink)
-    job.topology()
-    assert job.topology().operators["Calc[2]"].parallelism == 128
+    job.get_topology()
+    assert job.get_topology().operators["Calc[2]"].parallelism == 128
     assert flink.longest < 4_096  # its server takes no more
 
 
 def test_slots_that_other_jobs_have_can_not_be_had():
     flink = FakeFlink(slots=10)
     flink.of_others = 5
-    operators = flink_of(flink).topology().operators
+    operators = flink_of(flink).get_topology().operators
     assert operators["Calc[2]"].maximum == 3 + 2  # free ones, and its own
     with pytest.raises(BadInput, match="Calc"):
         flink_of(flink).set_parallelism({"Calc[2]": 6})
@@ -186,7 +186,7 @@ def test_the_lower_bound_that_somebody_gave_stays():
     flink = FakeFlink()
     flink.least = 2
     job = flink_of(flink)
-    assert job.topology().operators["Calc[2]"].minimum == 2
+    assert job.get_topology().operators["Calc[2]"].minimum == 2
     with pytest.raises(BadInput, match="Calc"):
         job.set_parallelism({"Calc[2]": 1})
     job.set_parallelism({"Calc[2]": 3})
@@ -223,7 +223,7 @@ def test_the_lower_bound_that_somebody_gave_stays():
 def test_a_cluster_that_has_no_such_job_or_answers_wrongly_is_no_topology(flink, job, wrong, error, said):
     wrong(flink)
     with pytest.raises(error, match=said):
-        job.topology()
+        job.get_topology()
 
 
 def test_a_job_that_is_rescaled_during_the_observation_counts_for_nothing(flink, job):
@@ -235,7 +235,7 @@ def test_a_job_that_is_rescaled_during_the_observation_counts_for_nothing(flink,
 
     flink.metrics = rescaled
     with pytest.raises(PlantUnavailable, match="rescaled during the observation"):
-        job.topology()
+        job.get_topology()
 
 
 SAID = {
@@ -308,13 +308,13 @@ TIME = "2026-09-21 14:13:20"
 
 
 def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job):
-    assert job.sections() == ()
-    job.topology()
-    pressure, rescales, checkpoints, exceptions = job.sections()
+    assert job.list_sections() == ()
+    job.get_topology()
+    pressure, rescales, checkpoints, exceptions = job.list_sections()
     assert [row[1] for row in pressure.rows] == ["not measured yet"] * 3
     assert "rescale-history.size" in rescales.empty and not rescales.rows
     flink.said = SAID
-    pressure, rescales, checkpoints, exceptions = job.sections()
+    pressure, rescales, checkpoints, exceptions = job.list_sections()
     assert pressure.rows[1] == ["Calc[2]", "high", 90.0, 70.0, 25.0, 5.0]
     assert rescales.rows == [
         ["2026-09-21 14:13:25", "not requested yet", "", "in progress", None, ""],
@@ -330,9 +330,9 @@ def test_what_flink_says_of_a_job_besides_its_measures_is_on_its_page(flink, job
 @pytest.mark.parametrize("wrong", [5, "x", None, [5], {"history": 5}, {"vertices": []}])
 @pytest.mark.parametrize("path", sorted(SAID))
 def test_what_is_not_flink_s_is_said_and_harms_nothing(flink, job, path, wrong):
-    job.topology()
+    job.get_topology()
     flink.said = {**SAID, path: wrong}
-    sections = job.sections()
+    sections = job.list_sections()
     assert len(sections) == 4
     assert sum("returned a response that is not from Flink" in each.about for each in sections) <= 1
 
@@ -355,7 +355,7 @@ def topology_of_heron(heron):
 
 
 def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
-    topology = topology_of_heron.topology()
+    topology = topology_of_heron.get_topology()
     assert topology.paths == {"path1": ("word", "exclaim", "count")}
     word, exclaim = topology.operators["word"], topology.operators["exclaim"]
     assert (word.kind, word.acked, word.failed) == ("source", 1_800.0, 1_800.0)
@@ -368,7 +368,7 @@ def test_a_topology_of_heron_is_measured_by_its_minutes(topology_of_heron):
 
 def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_is(heron, topology_of_heron):
     """The minutes before its start are not reported, and an instance without any minute is unknown."""
-    usual, minutes = topology_of_heron.topology().operators, heron.timeline
+    usual, minutes = topology_of_heron.get_topology().operators, heron.timeline
 
     def changed_to(change):
         def timeline(query):
@@ -385,12 +385,12 @@ def test_an_instance_of_heron_that_was_just_started_makes_no_load_lower_than_it_
         instances[instance] = dict(list(instances[instance].items())[:1])
 
     heron.timeline = changed_to(last_minute)
-    found = topology_of_heron.topology().operators
+    found = topology_of_heron.get_topology().operators
     for name in ("exclaim", "count"):
         for measure in ("inputs", "executions", "utilisation"):
             assert found[name].measure(measure) == pytest.approx(usual[name].measure(measure))
     heron.timeline = changed_to(lambda instances, instance: instances.pop(instance))
-    found = topology_of_heron.topology().operators
+    found = topology_of_heron.get_topology().operators
     assert found["exclaim"].measure("executions") is None
     assert found["count"].measure("inputs") is None  # which is what they emit
 
@@ -440,7 +440,7 @@ def test_an_update_that_fails_says_why(heron, run, error, said):
 def test_a_tracker_that_answers_wrongly_is_no_topology(heron, topology_of_heron, answer, said):
     heron.error = answer
     with pytest.raises(InvalidPlantResponse, match=said):
-        topology_of_heron.topology()
+        topology_of_heron.get_topology()
 
 
 @pytest.mark.parametrize(

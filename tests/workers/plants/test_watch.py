@@ -70,9 +70,9 @@ def snapshot(status, **more):
 
 
 def test_a_plant_that_answers_is_seen_under_its_name_here(lookout):
-    assert lookout.status().state == "unseen"
+    assert lookout.build_status().state == "unseen"
     lookout.observe()
-    status = lookout.status()
+    status = lookout.build_status()
     assert (status.state, status.age_seconds, status.error) == ("seen", 0.0, None)
     assert set(convert_to_plain(status)) == set(documented()["plants"]["east"])
     topology = find_topology(snapshot(status), "east")
@@ -86,7 +86,7 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
     far.error = PlantUnavailable("east did not answer within 2 s.")
     lookout.observe()
     times.now += 4.0
-    assert lookout.status().state == "seen"
+    assert lookout.build_status().state == "seen"
     assert lookout.status().error == "east did not answer within 2 s."
     times.now += 4.0
     status = lookout.status()
@@ -101,7 +101,7 @@ def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, t
     far.observe_seconds = 15.0
     lookout.observe()
     times.now += 18.0
-    assert lookout.status().state == "seen"
+    assert lookout.build_status().state == "seen"
     times.now += 2.0
     assert lookout.status().state == "stale"
 
@@ -136,7 +136,7 @@ def test_one_that_asks_for_its_name_each_time_keeps_what_it_knows(lookout, far, 
 def test_an_adapters_own_fault_ends_no_watch(lookout, far):
     far.error = RuntimeError("a bug")
     lookout.observe()
-    assert "RuntimeError" in lookout.status().error
+    assert "RuntimeError" in lookout.build_status().error
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
     times.now += SECTIONS_SECONDS
     far.sections = lambda: [PlantSection(title="Tasks", columns=["Name"], rows=[[value]])]
     lookout.observe()
-    status = lookout.status()
+    status = lookout.build_status()
     assert words in status.error and len(status.error) < 600
     assert status.topology is not None and not status.sections
     Snapshot.from_json(encode_document(snapshot(status)))
@@ -158,7 +158,7 @@ def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(look
     operators = {"in": MeasuredOperator("in", "source", 1), "a\0b": MeasuredOperator("a\0b", "operator", 1)}
     far.topology = lambda: MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "a\0b"),))
     lookout.observe()
-    status = lookout.status()
+    status = lookout.build_status()
     assert (status.state, status.topology) == ("unseen", None)
     assert "can't be stored" in status.error
 
@@ -168,7 +168,7 @@ def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(l
     """A broker's error quotes the content of a message, whoever sent it."""
     far.error = kind("east refuses content of type half \ud800.")
     lookout.observe()
-    status = lookout.status()
+    status = lookout.build_status()
     assert status.error == "east refuses content of type half ?."
     Snapshot.from_json(encode_document(snapshot(status)))
 
@@ -184,7 +184,7 @@ def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     far.sections = refused
     times.now += 2 * SECTIONS_SECONDS
     lookout.observe()
-    said, *old = lookout.status().sections
+    said, *old = lookout.build_status().sections
     assert said.rows == [["east refuses to list autoscalers (403). The tables below are 20 s old."]]
     assert old == [table] and lookout.status().error is None
     far.sections = lambda: [table]
@@ -198,7 +198,7 @@ def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(l
     work = MeasuredOperator("work", "operator", 2, 1, 8, tasks=({"inputs": -1.0},))
     far.topology = lambda: MeasuredTopology("main", 5.0, 10.0, {"work": work})
     lookout.observe()
-    status = lookout.status()
+    status = lookout.build_status()
     assert "inputs: must be a number from 0" in status.error
     assert "inputs" in build_topology_inputs({"plant": "east"}, snapshot(status), NOW)[1].invalid
     assert find_topology(snapshot(status), "east").operators["work"].measure("inputs") is None
@@ -206,7 +206,7 @@ def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(l
 
 def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(lookout, far):
     lookout.observe()
-    fresh = snapshot(lookout.status())
+    fresh = snapshot(lookout.build_status())
     assert build_topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
     held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     measured = build_topology_inputs({"plant": "east"}, held, NOW)[1]

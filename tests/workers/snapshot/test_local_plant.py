@@ -215,7 +215,7 @@ def test_a_plant_of_which_nothing_is_known_says_unknown_and_never_zero(plant: Lo
 class OthersSeen:
     """Two registered plants, of which one can be set."""
 
-    def rows(self) -> dict[str, PlantStatus]:
+    def collect_rows(self) -> dict[str, PlantStatus]:
         shop = PlantStatus(kind="flink", state="seen", tasks=2, in_per_second=5.0)
         return {"shop": shop, "logs": PlantStatus(kind="kafka", state="seen", in_per_second=9.0)}
 
@@ -239,7 +239,7 @@ def test_the_lag_of_a_consumer_group_that_was_gone_is_watched_anew(
     groups: dict[str, ConsumerGroup] = {}
 
     class Seen:
-        def rows(self) -> dict[str, PlantStatus]:
+        def collect_rows(self) -> dict[str, PlantStatus]:
             return {"logs": PlantStatus(kind="kafka", state="seen", groups=dict(groups))}
 
     def clock() -> float:

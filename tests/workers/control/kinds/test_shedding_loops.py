@@ -464,13 +464,13 @@ def test_how_much_batches_vary_is_taken_as_measured_and_leaves_less_of_the_budge
 def test_what_is_offered_is_what_producers_put_in_not_what_an_overloaded_operator_counts(plant):
     plant.load(3.0)
     work = plant.offered()
-    assert work.rates("hosts") == pytest.approx({"cpu": 36.0, "load": 24.0})
-    assert work.arrivals()["sites"] == {}, "what another operator emits is no arrival"
-    assert work.utilisation() == pytest.approx(3 * 0.9, rel=0.02)
+    assert work.compute_rates("hosts") == pytest.approx({"cpu": 36.0, "load": 24.0})
+    assert work.compute_arrivals()["sites"] == {}, "what another operator emits is no arrival"
+    assert work.compute_utilization() == pytest.approx(3 * 0.9, rel=0.02)
     plant.row["patterns"]["load-rises"]["types"] = {"cpu": 6.0, "load": 8.0}
     plant.row["patterns"]["load-rises"]["shed_per_second"] = {"cpu": 6.0}
     shedding = plant.offered()
-    assert shedding.rates("hosts") == work.rates("hosts"), "what is shed was offered too"
+    assert shedding.compute_rates("hosts") == work.compute_rates("hosts"), "what is shed was offered too"
 
 
 def test_what_waits_counts_as_offered_so_that_it_is_worked_off(plant):

@@ -35,7 +35,7 @@ from workers.models import LedgerEntry, Loop
 calm = {"mode": "hold", "parameters": {"b": 2}, "reason": "Nothing waits.", "verdict": "no action"}
 LedgerEntry.objects.create(loop=Loop.objects.get(), **calm)
 def found(**wanted):
-    page = keyset.page(LedgerFilter(**wanted).choose(LedgerEntry.objects.all()), 10)
+    page = keyset.load_page(LedgerFilter(**wanted).choose(LedgerEntry.objects.all()), 10)
     return [row.reason[:7] for row in page.rows]
 old = LedgerEntry.objects.earliest("pk")
 print(json.dumps({
@@ -59,12 +59,12 @@ for second in range(10):
     loop.entries.create(at=at, mode="auto", parameters={"b": 2}, observation={"seen": second}, reason="Calm.")
 hour = timedelta(hours=1)
 folded = sum(folds.fold(loop, noon - hour, noon + hour, nullcontext))
-ticks = [*folds.ticks(loop.entries.all(), noon, noon + hour)]
+ticks = [*folds.iterate_ticks(loop.entries.all(), noon, noon + hour)]
 print(json.dumps({
     "folded": folded,
     "left": loop.entries.filter(at__lt=noon + hour).count(),
     "seen": [each.observation["seen"] for each in ticks],
-    "by_id": folds.entry(ticks[3].pk).observation["seen"],
+    "by_id": folds.find_entry(ticks[3].pk).observation["seen"],
 }))
 """
 

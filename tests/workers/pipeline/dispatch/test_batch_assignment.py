@@ -19,7 +19,7 @@ class Filled:
     def __init__(self, blocks: dict[str, int]) -> None:
         self._blocks = blocks
 
-    def segment(self, queue: str, url: str) -> "Filled":
+    def get_segment(self, queue: str, url: str) -> "Filled":
         return Filled({"": self._blocks[url]})
 
     def scan(self, after: str, limit_events: int) -> list[WaitingBlock]:

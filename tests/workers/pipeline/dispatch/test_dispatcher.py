@@ -129,7 +129,7 @@ def test_what_is_to_stay_free_of_the_result_queue_does_whatever_the_rate_is(
     work(control, size_bytes=2**19)
     times.now += 0.1
     assert dispatcher.step() == 0, "just so much is in use as may be"
-    assert "the maximum" in dispatcher.stall_reason
+    assert "no room beyond its reserve" in dispatcher.stall_reason
 
 
 def test_what_is_in_flight_on_average_takes_nothing_of_what_may_be_used():

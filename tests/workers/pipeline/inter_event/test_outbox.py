@@ -43,12 +43,12 @@ def test_what_is_being_published_is_not_published_again_by_who_checks_it(store):
     client = Publisher(lambda: outbox.retry())
     outbox = Outbox(store, client)
     assert outbox.publish() == 3
-    assert client.ids == ["c0", "c1", "c2"] and not store.output_names()
+    assert client.ids == ["c0", "c1", "c2"] and not store.list_output_names()
 
 
 def test_what_was_published_is_shown_the_newest_first(store):
     Outbox(store, Publisher()).publish()
-    assert [(event.id, event.type, event.source) for event in store.recent()] == [
+    assert [(event.id, event.type, event.source) for event in store.list_recent_events()] == [
         ("c2", "abc", "s"),
         ("c1", "abc", "s"),
         ("c0", "abc", "s"),
@@ -68,8 +68,8 @@ def test_what_was_published_while_the_control_servers_memory_is_full_is_not_publ
         outbox.retry()
     finally:
         control.config_set("maxmemory", before)
-    assert client.ids == ["c0", "c1", "c2"] and not store.output_names()
-    assert store.recent() == []
+    assert client.ids == ["c0", "c1", "c2"] and not store.list_output_names()
+    assert store.list_recent_events() == []
 
 
 def test_what_was_published_while_the_control_server_takes_no_writes_is_not_published_again(
@@ -87,8 +87,8 @@ def test_what_was_published_while_the_control_server_takes_no_writes_is_not_publ
         outbox.retry()
         assert outbox.waiting == {"alert": 3}
     outbox.retry()
-    assert client.ids == ["c0", "c1", "c2"] and not store.output_names()
-    assert [event.id for event in store.recent()] == ["c2", "c1", "c0"]
+    assert client.ids == ["c0", "c1", "c2"] and not store.list_output_names()
+    assert [event.id for event in store.list_recent_events()] == ["c2", "c1", "c0"]
 
 
 def test_what_no_queue_takes_stays_and_is_tried_again(store):
@@ -100,10 +100,10 @@ def test_what_no_queue_takes_stays_and_is_tried_again(store):
 
     client.publish_batches = refuse
     outbox.try_publish()
-    assert len(store.output_names()) == 1
+    assert len(store.list_output_names()) == 1
     del client.publish_batches
     outbox.retry()
-    assert client.ids == ["c0", "c1", "c2"] and not store.output_names()
+    assert client.ids == ["c0", "c1", "c2"] and not store.list_output_names()
     outbox.retry()
     assert len(client.ids) == 3
 
@@ -131,14 +131,14 @@ def test_what_goes_to_a_queue_that_takes_nothing_waits_and_holds_nothing_else_ba
     outbox = Outbox(store, client)
     outbox.try_publish()
     assert client.ids == ["other"]
-    assert [name.partition("|")[0] for name in store.output_names()] == ["alert"]
+    assert [name.partition("|")[0] for name in store.list_output_names()] == ["alert"]
     assert outbox.waiting == {"alert": 3} and not outbox.is_full
     monkeypatch.setattr(outbox_module, "MAX_EVENTS", 3)
     assert outbox.is_full
     paused.clear()
     outbox.retry()
     assert outbox.waiting == {} and not outbox.is_full
-    assert client.ids == ["other", "c0", "c1", "c2"] and not store.output_names()
+    assert client.ids == ["other", "c0", "c1", "c2"] and not store.list_output_names()
 
 
 def test_what_is_oldest_is_published_first_however_much_waits(store, monkeypatch):

@@ -83,7 +83,7 @@ def _in_order(items: Sequence[tree.Item], behind: Callable[[], list[Wait]]) -> l
     if not items:
         return behind()
     first, rest = items[0], items[1:]
-    if isinstance(first, tree.Absent):
+    if isinstance(first, tree.AbsentSymbol):
         symbol = {first.symbol.name}
         return [wait._replace(forbids=wait.forbids | symbol) for wait in _in_order(rest, behind)]
     return waits(first, lambda: _in_order(rest, behind))

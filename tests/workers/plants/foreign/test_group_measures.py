@@ -58,7 +58,7 @@ def test_a_group_that_is_behind_says_how_long_an_event_takes_its_consumers():
     assert inputs.compute_rate_per_second(worker, 30.0) == pytest.approx(120.0)
     assert inputs.compute_service_seconds(worker) == pytest.approx(2 / 100.0)
     assert inputs.estimate_backlog_events(topology, worker) == pytest.approx(40.0 * 120.0)
-    assert topology.path_latency_seconds(["outside", "worker"]) == pytest.approx(40.0 + 0.02)
+    assert topology.compute_path_latency_seconds(["outside", "worker"]) == pytest.approx(40.0 + 0.02)
     assert topology.operators["outside"].measure("outputs") == pytest.approx(120.0 * 30)
 
 

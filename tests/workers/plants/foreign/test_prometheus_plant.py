@@ -38,7 +38,7 @@ class FarPrometheus:
 
 def test_its_jobs_are_seen_with_the_targets_that_are_up_and_no_list_of_targets_is_asked_for():
     far = FarPrometheus(JOBS)
-    operators = far.plant().topology().operators
+    operators = far.plant().get_topology().operators
     assert {name: (each.parallelism, each.maximum) for name, each in operators.items()} == {
         "node": (5, 5),
         "none": (0, 1),
@@ -51,15 +51,15 @@ def test_its_jobs_are_seen_with_the_targets_that_are_up_and_no_list_of_targets_i
 def test_a_query_is_not_given_up_before_its_answer_may_come(monkeypatch):
     monkeypatch.setenv("WEIR_PLANT_TIMEOUT_SECONDS", "7.5")
     far = FarPrometheus(JOBS)
-    far.plant().topology()
+    far.plant().get_topology()
     assert far.given_up_after == {"7500ms"}
 
 
 def test_a_server_that_keeps_its_targets_to_itself_is_seen_all_the_same():
     plant = FarPrometheus(JOBS).plant()
     with pytest.raises(InvalidPlantResponse, match="denied"):  # which the watch of a plant ignores
-        plant.sections()
-    assert len(plant.topology().operators) == 3
+        plant.list_sections()
+    assert len(plant.get_topology().operators) == 3
 
 
 def test_targets_that_are_down_are_listed_with_their_last_error():
@@ -69,7 +69,7 @@ def test_targets_that_are_down_are_listed_with_their_last_error():
         {"labels": {"job": "shop"}, "health": "down", "scrapeUrl": "http://shop:1", "lastError": "refused"},
     ]
     far.targets = httpx.Response(200, json={"status": "success", "data": {"activeTargets": targets}})
-    [down] = far.plant().sections()
+    [down] = far.plant().list_sections()
     assert (down.about, down.rows) == ("1 of 2", [["shop", "http://shop:1", "refused"]])
 
 
@@ -79,15 +79,15 @@ def test_of_targets_that_are_down_no_login_is_shown():
     error = f'Get "{url}": dial tcp: connection refused'
     targets = [{"labels": {"job": "shop"}, "health": "down", "scrapeUrl": url, "lastError": error}]
     far.targets = httpx.Response(200, json={"status": "success", "data": {"activeTargets": targets}})
-    [[_, address, said]] = far.plant().sections()[0].rows
+    [[_, address, said]] = far.plant().list_sections()[0].rows
     shown = "http://me:•••@auth-shop:9115/probe?module=http_2xx&api_token=•••&target=https%3A%2F%2Fx"
     assert (address, said) == (shown, f'Get "{shown}": dial tcp: connection refused')
 
 
 def test_of_very_many_jobs_the_first_are_seen_and_the_others_named():
     plant = FarPrometheus({f"job{number:04}": (1, 1) for number in range(2_000)}).plant()
-    assert len(plant.topology().operators) == MAX_JOBS
-    [others] = plant.sections()
+    assert len(plant.get_topology().operators) == MAX_JOBS
+    [others] = plant.list_sections()
     assert others.about == "1900 jobs; only the first 100 by name are operators"
     assert others.rows[0] == ["job0100"] and len(others.rows) == MAX_DOWN
 
@@ -100,10 +100,10 @@ def test_what_is_no_vector_is_said_to_be_none(data):
     far = FarPrometheus(JOBS)
     far.answer = lambda request: httpx.Response(200, json={"status": "success", "data": data})
     with pytest.raises(InvalidPlantResponse):
-        far.plant().topology()
+        far.plant().get_topology()
 
 
 def test_a_target_that_says_what_is_no_number_of_targets_is_down():
-    operators = FarPrometheus({"odd": ("NaN", "NaN"), "more": (9, 2), "less": (-1, 2)}).plant().topology()
+    operators = FarPrometheus({"odd": ("NaN", "NaN"), "more": (9, 2), "less": (-1, 2)}).plant().get_topology()
     found = {name: (each.parallelism, each.maximum) for name, each in operators.operators.items()}
     assert found == {"less": (0, 2), "more": (2, 2), "odd": (0, 0)}

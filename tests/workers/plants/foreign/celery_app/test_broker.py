@@ -35,7 +35,7 @@ def test_what_bears_the_name_of_a_priority_and_is_no_list_blinds_nobody_and_coun
     control.set("user:2", "bo")
     control.set("unacked", "of somebody else")
     found = observed()
-    assert found.lengths(["user"]) == {"user": QueueLength(3, {0: 2, 3: 1})}
+    assert found.read_queue_lengths(["user"]) == {"user": QueueLength(3, {0: 2, 3: 1})}
     assert found.count_unacknowledged() == 0
 
 
@@ -44,7 +44,7 @@ def test_lists_by_the_separator_of_the_app_are_counted(control, observed, separa
     control.rpush("orders", "one")
     control.rpush(f"orders{USUAL}1", "two", "three")
     control.rpush("orders:1", "of 2025", "of 2026", "of the app's own")
-    assert observed(separator=separator).lengths(["orders"])["orders"].waiting == waiting
+    assert observed(separator=separator).read_queue_lengths(["orders"])["orders"].waiting == waiting
 
 
 def test_a_separator_that_is_none_is_refused_when_the_app_is_registered():
@@ -70,7 +70,7 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: refused)
     with pytest.raises(InvalidPlantResponse, match="rejected the request: no permissions"):
-        found.lengths(["orders"])
+        found.read_queue_lengths(["orders"])
     monkeypatch.setattr(found, "_run_all", lambda commands: [["no"]])
     with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
         found.count_unacknowledged()
@@ -80,7 +80,7 @@ def test_a_broker_that_does_not_let_us_count_is_said_to_refuse(observed, monkeyp
 def test_what_can_be_no_length_of_a_list_is_said_to_be_none(observed, monkeypatch, answer):
     found = observed()
     monkeypatch.setattr(found, "_run_all", lambda commands: [answer] * len(commands))
-    for ask in (lambda: found.lengths(["orders"]), found.count_unacknowledged):
+    for ask in (lambda: found.read_queue_lengths(["orders"]), found.count_unacknowledged):
         with pytest.raises(InvalidPlantResponse, match="invalid queue length"):
             ask()
 

@@ -26,7 +26,7 @@ def task(far, number, kind, **more):
 
 def busy(far, plant, seconds, per_second):
     """Run tasks that arrive singly, take 0.5 s, and start on arrival."""
-    topology, number = plant.topology(), 0
+    topology, number = plant.get_topology(), 0
     for _ in range(seconds):
         far.now += 1.0
         for _ in range(per_second):
@@ -40,7 +40,7 @@ def busy(far, plant, seconds, per_second):
 
 
 def test_a_queue_is_a_source_and_a_pool_an_operator_with_its_processes(far):
-    topology = far.plant().topology()
+    topology = far.plant().get_topology()
     assert topology.paths == {"path1": ("queue celery", ONE)}
     assert topology.operators[ONE].parallelism == 2
     assert topology.operators[ONE].maximum == 100
@@ -76,7 +76,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
     for _ in range(30):
         far.now += 1.0
         far.begun[ONE] += 4
-        topology = plant.topology()
+        topology = plant.get_topology()
     assert inputs.build_joint_observation(topology)["operators"][ONE]["service_seconds"] == pytest.approx(
         0.5, rel=0.1
     )
@@ -88,7 +88,7 @@ def test_without_events_run_times_follow_from_little_s_law(far):
 def test_what_waits_only_for_its_rate_limit_does_not_wait_for_a_process(far, events):
     far.reserved = [{"name": "shop.mail"}] * 4 + [{"name": "shop.work"}]
     plant = far.plant(events=events)
-    plant.topology()
+    plant.get_topology()
     plant.sections()  # when limits are requested
     far.now += 1.0
     if events == "ask":
@@ -103,7 +103,7 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
     plant = far.plant()
     for _ in range(3):
         far.now += 1.0
-        plant.topology()
+        plant.get_topology()
     assert far.events_on == [ONE]
     far.pid = 8
     plant.topology()
@@ -114,7 +114,7 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
 
 
 def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(far):
-    far.plant().topology()  # killed: nothing was closed
+    far.plant().get_topology()  # killed: nothing was closed
     later = far.plant()
     later.topology()
     later.close()
@@ -125,14 +125,14 @@ def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(
 def test_a_worker_that_its_owner_started_with_events_is_not_asked_to_stop(far):
     far.sending.add((ONE, far.pid))
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     plant.close()
     assert far.events_off == []
 
 
 def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_later_one(far):
     far.stats = {"uptime": 500}
-    far.plant().topology()
+    far.plant().get_topology()
     far.now, far.stats = 200.0, {"uptime": 20}  # restarted with -E, in a container: its pid is the same
     later = far.plant()
     later.topology()
@@ -149,7 +149,7 @@ def shown(plant, *columns):
 def with_tasks(far, plant):
     """Return a worker that runs one task, and has taken two more."""
     far.stats, far.begun[ONE] = {"uptime": 100}, 50
-    plant.topology()
+    plant.get_topology()
     for number in range(3):
         task(far, number, "received")
     task(far, 0, "started")
@@ -233,7 +233,7 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
     far.silent = True
     far.queues["celery"] = 12
     plant = far.plant()
-    topology = plant.topology()
+    topology = plant.get_topology()
     assert list(topology.operators) == ["queue celery"]
     assert not inputs.list_steered_paths(topology)
     assert "worker_enable_remote_control" in plant.list_missing()[0]
@@ -247,7 +247,7 @@ def test_workers_without_heartbeats_are_seen_where_others_are_heard(beating):
     plant = far.plant()
     for _ in range(12):
         far.now += 1.0
-        topology = plant.topology()
+        topology = plant.get_topology()
     assert len(topology.operators) == 1 + 3
     far.processes |= {"w3@a": 2, "w4@a": 2}
     for _ in range(31):
@@ -264,7 +264,7 @@ def test_a_large_app_is_seen_with_the_queues_of_the_same_workers_as_one_source()
     for _ in range(20):
         far.now += 1.0
         far.begun = {worker: count + 1 for worker, count in far.begun.items()}
-        topology = plant.topology()
+        topology = plant.get_topology()
     sources = [each for each in topology.operators.values() if each.kind == "source"]
     assert sorted(each.name for each in sources) == ["queue q0 and 7 more", "queue q8", "queue q9"]
     assert len(topology.paths) == 101 + 100 + 1
@@ -276,13 +276,13 @@ def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
     for n in range(12):
         far.paused.add((f"w{n}@a", f"q{n}"))
     plant = far.plant()
-    assert len(plant.topology().links) == 600
+    assert len(plant.get_topology().links) == 600
     assert any("828 paths are left out" in each for each in plant.list_missing())
 
 
 def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     far.silent = True
     far.now += 2.0
     assert plant.topology().operators[ONE].parallelism == 2
@@ -326,7 +326,7 @@ def test_what_is_ready_is_divided_by_the_processes_of_those_who_take_it():
     far = FakeCelery({ONE: 1, TWO: 3})
     far.queues["celery"] = 8
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     waiting = {each.pool.worker: each.waiting for each in plant._measured}
     assert waiting == {ONE: 2, TWO: 6}
 
@@ -337,7 +337,7 @@ def rates(plant, far, begun, growth=0):
     far.queues["celery"] += growth
     for worker, count in begun.items():
         far.begun[worker] += count
-    operators = plant.topology().operators.values()
+    operators = plant.get_topology().operators.values()
     return {each.name: each.measure("inputs") for each in operators if each.kind == "operator"}
 
 
@@ -420,7 +420,7 @@ def test_a_pool_with_celery_s_own_autoscaler_or_without_processes_is_left_alone(
         ({"pool": {"implementation": "celery.concurrency.thread:TaskPool", "max-concurrency": 4}}, "thread"),
     ):
         far.stats = stats
-        assert said in far.plant().topology().operators[ONE].fixed
+        assert said in far.plant().get_topology().operators[ONE].fixed
         with pytest.raises(BadInput, match="can't be set"):
             far.plant().set_parallelism({ONE: 3})
     assert far.orders == 0
@@ -435,7 +435,7 @@ GEVENT = {"pool": {"implementation": "celery.concurrency.gevent:TaskPool", "max-
 def test_a_gevent_pool_that_does_not_say_its_size_is_left_alone_and_says_why(far, version, said):
     far.stats, far.version = GEVENT, version
     plant = far.plant()
-    assert said in plant.topology().operators[ONE].fixed
+    assert said in plant.get_topology().operators[ONE].fixed
     for count in (1, 8):
         with pytest.raises(BadInput, match="can't be set"):
             plant.set_parallelism({ONE: count})
@@ -445,14 +445,14 @@ def test_a_gevent_pool_that_does_not_say_its_size_is_left_alone_and_says_why(far
 def test_a_gevent_pool_of_celery_5_7_is_sized_and_asked_for_its_version_once(far):
     far.stats = GEVENT
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     plant.set_parallelism({ONE: 8})
     assert far.wanted[ONE] == 2 + 4
     assert far.asked.count("report") == 1
 
 
 def test_a_prefork_pool_is_not_asked_for_its_version(far):
-    far.plant().topology()
+    far.plant().get_topology()
     assert "report" not in far.asked
 
 
@@ -472,12 +472,12 @@ def test_a_broker_that_is_away_makes_the_plant_silent(far):
 
     far.broadcast = away
     with pytest.raises(PlantUnavailable, match="can't be reached"):
-        far.plant().topology()
+        far.plant().get_topology()
 
 
 def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     task(far, 1, "received", args="(1,)", kwargs="{'password': 'x'}")
     task(far, 1, "started")
     task(far, 1, "failed", exception="ValueError('no such order')", traceback="Traceback …")
@@ -492,7 +492,7 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
 
 def test_columns_of_its_page_say_how_long_tasks_run(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     columns = {each.title: each.columns for each in plant.sections()}
     assert all("Run, s" in columns[title] for title in ("Workers", "Task types", "Last tasks"))
 
@@ -579,7 +579,7 @@ def test_a_worker_that_was_as_ordered_is_not_called_back():
 
 def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     assert plant.lives() == {}
     found = []
     for at, uptime in ((100.0, 40), (101.0, 40), (102.0, 42), (103.0, None), (200.0, 5), (201.0, 6)):

@@ -148,13 +148,13 @@ def full(far, plant, seconds):
                 if (second, number) != (0, 0):
                     task(far, f"{2 * second + number - 1}-{process}", "succeeded", runtime=0.5)
                 task(far, f"{2 * second + number}-{process}", "started")
-        plant.topology()
+        plant.get_topology()
     return plant.completions()
 
 
 def test_a_pool_whose_processes_all_have_work_says_what_it_completes(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     [(worker, found)] = full(far, plant, 40).items()
     assert worker == ONE and found.per_second == pytest.approx(4.0, rel=0.05)
     assert found.full_seconds == pytest.approx(40.0, abs=3.0) and found.seq >= 16
@@ -182,5 +182,5 @@ def test_a_worker_that_is_late_once_keeps_what_it_has_completed(far):
 def test_of_many_pools_only_some_are_counted_and_it_is_said(far):
     many = FakeCelery({f"celery@{number:03}": 1 for number in range(MAX_POOLS + 3)})
     plant = many.plant()
-    plant.topology()
+    plant.get_topology()
     assert "3 more pools have no concurrency loop" in " ".join(plant.list_missing())

@@ -73,7 +73,7 @@ def test_a_pool_of_a_billion_processes_and_names_without_end_make_no_large_docum
     far = FakeCelery({ONE: 2})
     total = {f"task-{number}": 1 for number in range(100_000)}
     far.stats = {"pool": {"implementation": "prefork", "max-concurrency": 10**9}, "total": total}
-    far.plant().topology()
+    far.plant().get_topology()
     status, text = observed(far)
     assert status.error is None and len(text) < 500_000
 

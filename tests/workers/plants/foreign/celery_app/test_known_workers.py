@@ -48,7 +48,7 @@ def gone(plant):
 def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_not(far):
     far.processes = {ONE: 2, TWO: 2}
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     assert not gone(plant)
     far.processes = {ONE: 2}
     far.now += 20.0
@@ -64,7 +64,7 @@ def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_n
 
 def test_a_worker_that_sends_heartbeats_and_does_not_answer_is_not_said_to_be_killed(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     far.processes = {}
     far.now += 20.0
     far.listener.events.apply({"type": "worker-heartbeat", "hostname": ONE, "pid": 7}, far.now)
@@ -74,7 +74,7 @@ def test_a_worker_that_sends_heartbeats_and_does_not_answer_is_not_said_to_be_ki
 
 def test_a_worker_that_comes_back_is_missed_no_longer_and_one_that_stays_away_for_an_hour(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     processes, far.processes = far.processes, {}
     far.now += 1_200.0
     plant.topology()
@@ -91,7 +91,7 @@ def test_a_worker_that_comes_back_is_missed_no_longer_and_one_that_stays_away_fo
 def test_after_its_broker_was_away_a_worker_is_missed_and_its_queue_observed_by_a_later_observer(known):
     far = FakeCelery({ONE: 2}, ["mail"])
     far.known = known
-    far.plant().topology()
+    far.plant().get_topology()
     far.processes = {}
     far.now += 60.0
     later = far.plant()
@@ -104,7 +104,7 @@ def test_a_queue_is_not_made_up_because_no_worker_had_answered_yet():
     far.paused = {(ONE, "celery")}
     plant = far.plant()
     processes, far.processes = far.processes, {}
-    assert list(plant.topology().operators) == ["queue celery"]
+    assert list(plant.get_topology().operators) == ["queue celery"]
     far.processes = processes
     assert list(plant.topology().operators) == ["queue mail", ONE]
 
@@ -113,7 +113,7 @@ def test_a_queue_from_which_no_worker_takes_says_so(far):
     plant = far.plant(queues="mail")
     far.queues["mail"] = 3
     far.paused = {(ONE, "mail")}
-    plant.topology()
+    plant.get_topology()
     rows = {row[0]: row for each in plant.sections() if each.title == "Queues" for row in each.rows}
     assert rows["mail"][-1] == "none responding"
 
@@ -138,7 +138,7 @@ def hosts(far, plant, count, seconds=20.0):
         names = [STAYS, f"celery@host-{number}"]
         far.processes, far.wanted = dict.fromkeys(names, 2), dict.fromkeys(names, 2)
         far.busy = dict.fromkeys(names, 0)
-        plant.topology()
+        plant.get_topology()
         far.now += seconds
 
 
@@ -192,7 +192,7 @@ def test_of_two_workers_of_one_name_nothing_is_measured_and_none_is_set(pids):
     far.pids = pids
     plant = far.plant(events="listen")
     for _ in range(20):
-        topology = plant.topology()
+        topology = plant.get_topology()
         far.now += 1.0
     operator = topology.operators[ONE]
     assert "two workers have this name" in operator.fixed

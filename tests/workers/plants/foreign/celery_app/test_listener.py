@@ -77,7 +77,7 @@ def test_tasks_that_ended_while_the_line_was_broken_do_not_wait_for_ever():
     before = [task(number, "received") for number in range(10)] + [task(0, "started"), task(1, "started")]
     listener = listening(far, before, [], [task(20, "received"), task(20, "started"), task(21, "received")])
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     hear(listener)
     assert observed(far, plant) == [2, 8]
     far.busy[ONE], far.reserved = 1, [{"name": "shop.work"}] * 3  # all others have ended meanwhile
@@ -92,7 +92,7 @@ def test_until_the_worker_was_asked_anew_its_events_are_not_believed_either():
     far = FakeCelery({ONE: 2})
     listener = listening(far, [task(1, "received")], [])
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     hear(listener)
     assert plant._requests.sends(ONE)
     hear(listener)  # between two steps of an observation

@@ -27,17 +27,17 @@ def test_a_task_waits_runs_and_ends():
     assert not pool.running
     assert select_recent_seconds(pool.runs, 52.0) == [0.25]
     assert select_recent_seconds(pool.waits, 52.0) == [2.0]
-    assert heard.last()[0].state == "succeeded"
+    assert heard.get_latest()[0].state == "succeeded"
 
 
 def test_an_error_is_kept_with_its_traceback_and_without_its_secret():
     heard = events(
         "received", "started", "failed", exception="KeyError('token=abc')", traceback="File x\nKeyError"
     )
-    task = heard.task("a")
+    task = heard.find_task("a")
     assert (task.state, heard.pools[WORKER].failed) == ("failed", 1)
     assert "abc" not in task.error
-    assert "File x" in heard.errors()[0].traceback
+    assert "File x" in heard.list_errors()[0].traceback
     assert select_recent_seconds(heard.pools[WORKER].runs, 52.0) == [1.0]
 
 
@@ -45,7 +45,7 @@ def test_an_attempt_that_failed_stays_as_it_was_when_the_task_is_tried_again():
     heard = events("received", "started", "retried", exception="RuntimeError('refused')", traceback="one")
     events("received", "started", "failed", exception="RuntimeError('gone')", traceback="two", into=heard)
     events("received", "started", "succeeded", runtime=0.1, into=heard)
-    said = [(each.state, each.error, each.traceback) for each in heard.errors()]
+    said = [(each.state, each.error, each.traceback) for each in heard.list_errors()]
     assert said == [("failed", "RuntimeError('gone')", "two"), ("retried", "RuntimeError('refused')", "one")]
 
 

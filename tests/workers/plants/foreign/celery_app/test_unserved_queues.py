@@ -15,7 +15,7 @@ def far():
 
 
 def unserved(plant):
-    plant.topology()
+    plant.get_topology()
     return {name: (each.waiting, each.seconds) for name, each in plant.list_unserved_queues().items()}
 
 
@@ -87,7 +87,7 @@ def test_a_queue_that_its_broker_does_not_find_for_an_instant_is_unserved_for_as
 
 def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(far):
     plant = far.plant()
-    plant.topology()
+    plant.get_topology()
     far.processes = {}
     far.now += 5.0
     plant.topology()

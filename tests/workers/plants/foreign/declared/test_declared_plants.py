@@ -100,13 +100,13 @@ def sensing(sensor, answer=None, environment=None, monotonic=time.monotonic):
 
 
 def said(plant):
-    plant.topology()
-    [found] = plant.readings().values()
+    plant.get_topology()
+    [found] = plant.get_readings().values()
     return found
 
 
 def test_measures_follow_from_what_is_measured(plant):
-    topology = plant.topology()
+    topology = plant.get_topology()
     web, render = topology.operators["web"], topology.operators["render"]
     assert (topology.at, topology.window_seconds) == (5.0, 10.0)
     assert topology.paths == {"path1": ("clients", "web", "render")}
@@ -126,7 +126,7 @@ def test_what_is_not_known_is_none_and_never_zero(far, plant):
     far.broken["/api/v1/query"] = lambda request: (
         vector() if request.url.params["query"] == "rate" else vector(2)
     )
-    topology = plant.topology()
+    topology = plant.get_topology()
     assert topology.operators["clients"].measure("outputs") is None
     assert topology.operators["web"].measure("inputs") is None
     assert topology.links[0].latency_seconds is None
@@ -143,7 +143,7 @@ def test_tasks_that_nobody_knows_leave_the_operator_unknown_and_the_others_stand
     far, plant, answer, reason
 ):
     far.broken["/api/v1/query"] = lambda request: answer
-    topology = plant.topology()
+    topology = plant.get_topology()
     web, render = topology.operators["web"], topology.operators["render"]
     assert reason in web.unknown_tasks and web.known_parallelism is None
     assert web.measure("inputs") is None and web.measure("utilisation") is None
@@ -204,7 +204,7 @@ def test_a_sensor_is_asked_once_for_all_that_read_of_it():
 )
 def test_what_prometheus_answers_wrongly_is_said_by_sensor(far, plant, answer, error, said_of_it):
     far.broken["/api/v1/query"] = answer
-    unknown = plant.topology().operators["web"].unknown_tasks
+    unknown = plant.get_topology().operators["web"].unknown_tasks
     assert re.search(said_of_it, unknown) and unknown.startswith("Sensor ")
     with pytest.raises(error, match=said_of_it):
         plant.set_parallelism({"web": 3})
@@ -443,7 +443,7 @@ def test_a_command_gets_its_arguments_as_they_are_and_none_of_our_secrets(tmp_pa
     monkeypatch.setenv("WEIR_SECRET_KEY", "hunter2")
     plant = command(tmp_path, monkeypatch, 'echo "$2" > "$3/said"; env > "$3/env"; echo 4 > "$3/now"')
     plant.set_parallelism({"work": 4})
-    assert plant.topology().operators["work"].parallelism == 4
+    assert plant.get_topology().operators["work"].parallelism == 4
     assert (tmp_path / "said").read_text() == "4; touch /tmp/no\n"
     assert "hunter2" not in (tmp_path / "env").read_text() and "PATH=" in (tmp_path / "env").read_text()
 

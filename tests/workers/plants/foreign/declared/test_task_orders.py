@@ -45,14 +45,14 @@ def test_an_order_is_carried_out_once_though_the_sensor_still_says_what_was_befo
     far, plant = scraped_plant()
     for _ in range(3):
         plant.set_parallelism({"web": 4, "render": 3})
-        plant.topology()
+        plant.get_topology()
     assert far.now == {"web": 4, "render": 3}
     assert len(far.calls) == 2
     plant.set_parallelism({"web": 4, "render": 5})
     assert far.calls[2:] == [("POST", "/render/4", ""), ("POST", "/render/5", "")]
     plant.set_parallelism({"web": 4, "render": 2})  # as the sensor reports, and yet not the real number
     plant.set_parallelism({"web": 4, "render": 2})
-    plant.topology()
+    plant.get_topology()
     plant.set_parallelism({"web": 4, "render": 2})
     assert far.now["render"] == 2
 

@@ -43,8 +43,8 @@ def plant_of(broker, clock=time.time, **options):
 
 
 def seen(plant, group):
-    plant.topology()
-    return plant.groups()[group]
+    plant.get_topology()
+    return plant.list_groups()[group]
 
 
 def group(*topics, lag_seconds=0.0):
@@ -80,13 +80,13 @@ def test_a_group_is_a_plants_operator_behind_its_topics_and_can_not_be_set(broke
     broker.publish(topic, 5, partition=1)
     broker.commit(f"{topic}-a", topic, 4)
     plant = plant_of(broker, groups=f"{topic}-*")
-    topology = plant.topology()
+    topology = plant.get_topology()
     assert set(topology.operators) == {f"topics/{topic}", f"groups/{topic}-a"}
     assert topology.operators[f"topics/{topic}"].parallelism == 2
     assert [(link.source, link.target) for link in topology.links] == [
         (f"topics/{topic}", f"groups/{topic}-a")
     ]
-    group = plant.groups()[f"{topic}-a"]
+    group = plant.list_groups()[f"{topic}-a"]
     assert (group.lag_events, group.partition_count) == (6, 2)
     with pytest.raises(BadInput, match=NOT_SET):
         plant.set_parallelism({f"groups/{topic}-a": 3})

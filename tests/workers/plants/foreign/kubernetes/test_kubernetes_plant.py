@@ -74,15 +74,17 @@ def test_replicas_are_ordered_by_scale_and_a_stateful_set_is_one_too(k8s, clock,
     k8s.deployment("parse", 2)
     k8s.deployment("score", 3, STATEFUL_SETS)
     plant = plant_of(k8s, clock, "parse > statefulset/score")
-    assert [list(path) for path in plant.topology().paths.values()] == [["outside", "parse", "score"]]
+    assert [list(path) for path in plant.get_topology().paths.values()] == [["outside", "parse", "score"]]
     plant.set_parallelism({"parse": 5, "score": 4})
     assert k8s.patches() == [
         ("/apis/apps/v1/namespaces/shop/deployments/parse/scale", {"spec": {"replicas": 5}}),
         ("/apis/apps/v1/namespaces/shop/statefulsets/score/scale", {"spec": {"replicas": 4}}),
     ]
-    assert plant.topology().operators["parse"].parallelism == 2  # the current replicas, not the ordered ones
+    assert (
+        plant.get_topology().operators["parse"].parallelism == 2
+    )  # the current replicas, not the ordered ones
     k8s.settle()
-    assert plant.topology().operators["parse"].parallelism == 5
+    assert plant.get_topology().operators["parse"].parallelism == 5
 
 
 def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
@@ -91,7 +93,7 @@ def test_pods_that_a_rollout_has_besides_are_no_tasks(k8s, clock, plant_of):
     for there, updated, tasks in ((5, 1, 4), (6, 5, 4), (3, 1, 3), (5, 5, 5)):
         status = {"replicas": there, "readyReplicas": 3, "updatedReplicas": updated}
         k8s.get(DEPLOYMENTS, "parse").patch({"status": status})
-        assert plant.topology().operators["parse"].parallelism == tasks
+        assert plant.get_topology().operators["parse"].parallelism == tasks
         assert plant.set_to() == {"parse": 4}
 
 
@@ -99,10 +101,10 @@ def test_of_pods_that_may_not_be_made_there_are_none_and_not_as_many_as_were_ord
     """A quota or a webhook prevents them: a Deployment's controller omits a count of 0 from its status."""
     k8s.put(DEPLOYMENTS, "parse", {"replicas": 4})
     plant = plant_of(k8s, clock, "parse")
-    assert plant.topology().operators["parse"].parallelism == 4  # no controller has reported yet
+    assert plant.get_topology().operators["parse"].parallelism == 4  # no controller has reported yet
     k8s.get(DEPLOYMENTS, "parse").patch({"status": {"observedGeneration": 2, "unavailableReplicas": 4}})
-    assert plant.topology().operators["parse"].parallelism == 0
-    assert plant.sections()[0].rows == [["parse", 4, 0, 0, 0, None, "in progress"]]
+    assert plant.get_topology().operators["parse"].parallelism == 0
+    assert plant.list_sections()[0].rows == [["parse", 4, 0, 0, 0, None, "in progress"]]
 
 
 def test_keda_is_paused_while_a_loop_steers_and_goes_on_afterwards(k8s, clock, plant_of):
@@ -140,7 +142,7 @@ def test_a_held_hpa_keeps_its_bounds_so_tasks_are_set_between_them_alone(k8s, cl
     k8s.hpa("parse")  # 2 to 8 replicas
     k8s.scaled_object("score")  # once it is paused, it has no bounds
     plant = plant_of(k8s, clock, minimum="1", maximum="20")
-    bounds = {each.name: (each.minimum, each.maximum) for each in plant.topology().operators.values()}
+    bounds = {each.name: (each.minimum, each.maximum) for each in plant.get_topology().operators.values()}
     assert (bounds["parse"], bounds["score"]) == ((2, 8), (1, 20))
     for count in (1, 9):
         with pytest.raises(BadInput, match=r"2 to 8 replicas.*HorizontalPodAutoscaler") as refused:
@@ -154,13 +156,13 @@ def test_a_held_hpa_keeps_its_bounds_so_tasks_are_set_between_them_alone(k8s, cl
     k8s.delete(HPAS, "hpa-parse")
     plant.set_parallelism({"parse": 9})
     clock.now += 11.0
-    assert plant.topology().operators["parse"].maximum == 20
+    assert plant.get_topology().operators["parse"].maximum == 20
 
 
 def test_an_hpa_whose_bounds_leave_nothing_to_set_is_why_nothing_is_set(k8s, clock, plant_of):
     k8s.deployment("parse", 2)
     k8s.hpa("parse")
-    fixed = plant_of(k8s, clock, "parse", minimum="10").topology().operators["parse"].fixed
+    fixed = plant_of(k8s, clock, "parse", minimum="10").get_topology().operators["parse"].fixed
     assert "keeps it at 2 to 8 replicas, and the registration allows 10 to 20" in fixed
 
 
@@ -178,7 +180,7 @@ def test_where_autoscalers_may_not_be_listed_replicas_are_seen_all_the_same(
         return get(server, group, path)
 
     monkeypatch.setattr(ApiServer, "get", refuse)
-    assert plant_of(k8s, clock, "parse").topology().operators["parse"].maximum == 20
+    assert plant_of(k8s, clock, "parse").get_topology().operators["parse"].maximum == 20
 
 
 def test_a_hold_is_renewed_in_time_not_at_each_tick_and_keeps_what_was_there_first(k8s, clock, plant_of):
@@ -199,10 +201,10 @@ def test_a_hold_that_nobody_renewed_is_ended_by_whoever_observes(k8s, clock, pla
     plant_of(k8s, clock, "parse").hold(60.0)  # its loop dies now
     watching = plant_of(k8s, clock, "parse")
     clock.now += 59.0
-    watching.sections()
+    watching.list_sections()
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
     clock.now += 2.0
-    watching.sections()
+    watching.list_sections()
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
 
 
@@ -285,7 +287,7 @@ def test_a_workload_that_is_no_longer_the_plants_is_let_go(k8s, clock, plant_of)
         k8s.scaled_object(name)
     plant_of(k8s, clock, "parse > score").hold(60.0)
     clock.now += 61.0
-    plant_of(k8s, clock, "score").sections()
+    plant_of(k8s, clock, "score").list_sections()
     assert k8s.annotations(SCALED_OBJECTS, "keda-score") == {}
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
 
@@ -325,7 +327,7 @@ def test_one_autoscaler_that_is_not_let_go_keeps_no_other_held(k8s, clock, monke
 
     monkeypatch.setattr(ApiServer, "patch", refuse)
     clock.now += 61.0
-    assert "held by weir/shop" in str(plant.sections())
+    assert "held by weir/shop" in str(plant.list_sections())
     assert k8s.annotations(SCALED_OBJECTS, "keda-score") == {}
     with pytest.raises(InvalidPlantResponse, match="admission webhook"):
         plant.release()
@@ -336,7 +338,7 @@ def test_the_page_says_what_was_ordered_what_is_ready_and_who_scales(k8s, clock,
     k8s.hpa("parse")
     plant = plant_of(k8s, clock, "parse")
     plant.set_parallelism({"parse": 5})
-    replicas, autoscalers = plant.sections()
+    replicas, autoscalers = plant.list_sections()
     assert replicas.rows == [["parse", 5, 2, 2, 2, None, "in progress"]]
     assert autoscalers.rows == [["parse", "HPA", "hpa-parse", 2, 8, "held by weir/shop"]]
 
@@ -345,8 +347,8 @@ def test_what_is_rolled_out_is_known_of_each_workload(k8s, clock, plant_of):
     k8s.deployment("parse", annotations={REVISION: "7"})
     k8s.deployment("mail")
     plant = plant_of(k8s, clock, "parse, mail")
-    plant.topology()
-    assert plant.revisions() == {"parse": "7"}
+    plant.get_topology()
+    assert plant.get_revisions() == {"parse": "7"}
 
 
 def test_what_a_namespace_has_is_said_before_anything_is_registered(k8s):
@@ -368,7 +370,7 @@ def test_a_server_that_is_away_or_refuses_says_so(k8s, clock, plant_of):
         plant.get_topology()
     k8s.handler["get", "/apis/apps/v1/namespaces/shop/deployments/parse"] << 403
     with pytest.raises(InvalidPlantResponse, match="rejected the request to get deployments/parse \\(403\\)"):
-        plant_of(k8s, clock, "parse").topology()
+        plant_of(k8s, clock, "parse").get_topology()
 
 
 @pytest.mark.parametrize(
@@ -442,7 +444,7 @@ def test_a_note_that_somebody_has_edited_is_past_and_blinds_nobody(k8s, clock, p
     k8s.deployment("parse")
     k8s.scaled_object("parse", annotations={PAUSED: "true", HELD: note})
     plant = plant_of(k8s, clock, "parse")
-    plant.sections()
+    plant.list_sections()
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse") == {}
     plant.hold(60.0)
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
@@ -476,7 +478,7 @@ def test_a_note_that_is_nested_without_end_keeps_no_plant_from_being_seen(k8s, c
     k8s.deployment("parse")
     k8s.scaled_object("parse", annotations={HELD: "[" * 100_000})
     plant = plant_of(k8s, clock, "parse")
-    assert plant.sections()[1].rows[0][-1] == "active"
+    assert plant.list_sections()[1].rows[0][-1] == "active"
     plant.hold(60.0)
     assert k8s.annotations(SCALED_OBJECTS, "keda-parse")[PAUSED] == "true"
 
@@ -484,11 +486,11 @@ def test_a_note_that_is_nested_without_end_keeps_no_plant_from_being_seen(k8s, c
 def test_a_deployment_that_was_deleted_and_made_anew_is_another_one(k8s, clock, plant_of):
     k8s.deployment("parse", creationTimestamp="2026-09-21T14:13:20Z")
     plant = plant_of(k8s, clock, "parse")
-    plant.topology()
-    assert plant.lives() == {"parse": NOW}
+    plant.get_topology()
+    assert plant.get_start_times() == {"parse": NOW}
     k8s.delete(DEPLOYMENTS, "parse")
-    plant.topology()
-    assert plant.lives() == {}
+    plant.get_topology()
+    assert plant.get_start_times() == {}
     k8s.deployment("parse", creationTimestamp="2026-09-21T14:15:00Z")
-    plant.topology()
-    assert plant.lives() == {"parse": NOW + 100}
+    plant.get_topology()
+    assert plant.get_start_times() == {"parse": NOW + 100}
