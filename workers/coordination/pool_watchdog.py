@@ -52,7 +52,7 @@ class PoolWatchdog:
         if self._checks < STUCK_CHECKS:
             return None
         free = faults.slots - faults.at_work
-        return f"starts no tasks: {free} of {faults.slots} threads are free, unfinished tasks: {faults.taken}"
+        return f"starts no tasks ({free} of {faults.slots} threads free, {faults.taken} unfinished tasks)"
 
 
 def build_figures_reader(worker: Any) -> Callable[[], PoolFigures]:

@@ -226,7 +226,7 @@ def test_what_is_of_the_whole_plant_is_shown_to_nobody_who_is_limited_to_queues(
     asked: dict[str, set[bool]] = defaultdict(set)
     for path in sorted(Path(console.__file__).parent.rglob("*.py")):
         for call in (each for each in sources.nodes(path) if isinstance(each, ast.Call)):
-            named = isinstance(call.func, ast.Name) and call.func.id == "demand"
+            named = isinstance(call.func, ast.Name) and call.func.id == "require_permission"
             if named and isinstance(call.args[1], ast.Constant):
                 asked[call.args[1].value].add(len(call.args) > 2)
     whole = {action for action, with_queues in asked.items() if with_queues == {False}}

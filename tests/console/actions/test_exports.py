@@ -117,7 +117,7 @@ def test_a_reader_that_goes_away_in_the_middle_is_noted_on_the_real_server(serve
     "begin", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r", "\n"]
 )
 def test_no_cell_of_a_table_is_a_formula_in_any_language(begin):
-    _, *rows = csv.reader(io.StringIO("".join(exports.csv_lines(["why"], [[[f"{begin}1+1"], ["a=1"]]]))))
+    _, *rows = csv.reader(io.StringIO("".join(exports.iterate_csv_text(["why"], [[[f"{begin}1+1"], ["a=1"]]]))))
     assert rows == [[f"'{begin}1+1"], ["a=1"]]
 
 
@@ -145,7 +145,7 @@ def test_no_cell_of_a_table_is_a_formula_in_any_language(begin):
 )
 @pytest.mark.parametrize("kind", [str, lambda text: [text], lambda text: {text: {"why": text}}])
 def test_no_part_of_a_cell_is_a_formula_wherever_a_locale_splits_it(text, kind):
-    written = "".join(exports.csv_lines(["why", "more"], [[[kind(text), "x"]]]))
+    written = "".join(exports.iterate_csv_text(["why", "more"], [[[kind(text), "x"]]]))
     for separator in ",;\t|":
         for row in csv.reader(io.StringIO(written), delimiter=separator):
             for cell in row:
@@ -154,7 +154,7 @@ def test_no_part_of_a_cell_is_a_formula_wherever_a_locale_splits_it(text, kind):
 
 def test_plain_text_and_numbers_are_written_as_they_are():
     values = ["a;b = c", "a=1", "x; 5", "-1.5", "+3", "1e-05", "a, -b", -2, 1.5, None, True]
-    _, row = csv.reader(io.StringIO("".join(exports.csv_lines(["a"], [[values]]))))
+    _, row = csv.reader(io.StringIO("".join(exports.iterate_csv_text(["a"], [[values]]))))
     assert row == ["a;b = c", "a=1", "x; 5", "-1.5", "+3", "1e-05", "a, -b", "-2", "1.5", "", "True"]
 
 

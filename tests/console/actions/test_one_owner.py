@@ -63,7 +63,7 @@ def test_the_ladder_of_a_plant_has_a_page_that_says_that_it_only_advises_and_is_
         answer.status_code == 200
         and "On an attached plant, this loop only advises" in answer.content.decode()
     )
-    with pytest.raises(BadInput, match="applies nothing there"):
+    with pytest.raises(BadInput, match="can't change an attached plant"):
         put(ladder, "auto")
 
 

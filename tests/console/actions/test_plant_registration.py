@@ -180,7 +180,7 @@ def test_loops_of_a_plant_that_is_another_one_now_advise_and_know_nothing(contro
     steering.refresh_from_db()
     assert steering.mode == Loop.Mode.AUTO
     made = registered("score", "http://10.0.0.8:8001")
-    assert "parallelism_joint/plant:shop" in made.sentence and "advise again" in made.sentence
+    assert "parallelism_joint/plant:shop" in made.sentence and "were set to advise" in made.sentence
     steering.refresh_from_db()
     assert (steering.mode, steering.state, steering.parameters) == (Loop.Mode.ADVISE, None, {"maximum": 5})
     assert AuditEntry.objects.filter(action="loop.mode").latest("pk").after == {"mode": "advise"}

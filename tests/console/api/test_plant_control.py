@@ -132,7 +132,7 @@ def test_what_cannot_be_set_is_refused_by_name_and_changes_nothing(call, control
 
 def test_a_map_names_each_operator_once():
     assert parse_operator_tasks(" a/b:2; c:3;") == {"a/b": 2, "c": 3}
-    with pytest.raises(BadInput, match="twice"):
+    with pytest.raises(BadInput, match="only once"):
         parse_operator_tasks("a:1;a:2")
 
 

@@ -229,7 +229,7 @@ def test_a_lost_node_is_no_cause_of_itself_nor_is_its_recovery_and_what_came_bef
     )
     override = an_override(people["operator"], loop, NOW - silent + MINUTE)
     alert = an_alert(condition="node_lost", labels={"node": "n2"}, threshold=30.0)
-    assert changes.onset_of(alert) == silent
+    assert changes.compute_onset(alert) == silent
     assert [row.ref for row in changes.search_changes(alert, tmp_path)] == [f"override:{override.pk}"]
     beside = an_alert(labels={"queue": "telemetry"})
     assert "part:node/n2" in [row.ref for row in changes.search_changes(beside, tmp_path)]

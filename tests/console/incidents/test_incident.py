@@ -89,7 +89,7 @@ def test_the_draft_has_times_changes_what_helped_and_asks_for_the_rest(night, tm
     text = draft(night, tmp_path)
     assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     assert "| acknowledged | 4 min |" in text and "| mitigated | not recorded |" in text
-    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; similar changes preceded 3 of 4" in text
+    assert "1. Deploy: alert handler 4.2 (2 min before, by ci; a similar change preceded 3 of 4" in text
     assert "1 of 1 action had an effect" in text and "(did it help?)" in text
     assert "_To be written._" in text
 
@@ -118,7 +118,7 @@ def test_what_helped_is_all_that_had_an_effect_before_it_was_over_and_nothing_af
         acted(loop, (40 - 2 * number) * MINUTE, f"Start {number} in vain", "ineffective")
     acted(loop, MINUTE / 2, "Stop 1 worker")
     said = helped(alert, tmp_path)
-    assert said.count("early") == 12 and "1 earlier effective action of loops" in said
+    assert said.count("early") == 12 and "1 earlier effective action by loops" in said
     assert "in vain" not in said and "Stop 1 worker" not in said
     incidents.mitigate(alert.pk, None, NOW - 78 * MINUTE)
     said = helped(Alert.objects.get(pk=alert.pk), tmp_path)
@@ -165,7 +165,7 @@ def test_who_ended_an_override_is_named_and_of_one_that_ran_out_nobody(people, l
     an_override(people["operator"], loop, 119 * MINUTE, name="lower_limit", **ended)
     rows = [each for each in list_timeline_events(alert, tmp_path) if each.words.startswith("Override")]
     assert [(each.kind, each.by, each.words.split()[-1]) for each in rows] == [
-        ("change", "", "out"),
+        ("change", "", "expired"),
         ("person", "administrator", "ended"),
     ]
     said = helped(alert, tmp_path)

@@ -22,4 +22,4 @@ def test_a_report_s_page_and_the_api_say_the_same(browsers, stored_snapshot):
     earlier = "?until=2025-12-29T07:00:00Z"
     assert "data since" in viewer.get(f"/reports/{earlier}").content.decode()
     assert viewer.get(f"/api/v1/reports{earlier}").json()["objectives"][0]["known_from"]
-    assert "takes" in viewer.get("/reports/?until=never").content.decode()
+    assert "must be" in viewer.get("/reports/?until=never").content.decode()

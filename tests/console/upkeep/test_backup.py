@@ -235,7 +235,7 @@ def test_while_the_tables_are_copied_others_write_and_the_copy_is_of_one_instant
             if model is User:
                 call(Mark.objects.create, title="Somebody writes", kind="note", at=timezone.now()).result()
 
-        monkeypatch.setattr(backup.database, "rows", rows_then)
+        monkeypatch.setattr(backup.database, "encode_rows", rows_then)
         backup.make(path, data, control, clients, still)
     assert Mark.objects.get().title == "Somebody writes"
     with archive.open_backup(path) as found:
@@ -308,7 +308,7 @@ def test_what_can_t_be_restored_of_a_file_is_said_in_one_line(made, empty_plant)
     with zipfile.ZipFile(made) as source, zipfile.ZipFile(odd, "w") as target:
         for name in source.namelist():
             target.writestr(name, b"no JSON" if name == "nodes/n2" else source.read(name))
-    with pytest.raises(CommandError, match=r"The plant was not restored: .* Empty its folder"):
+    with pytest.raises(CommandError, match=r"The plant was not restored: .* Empty the data folder"):
         call_command("restore", str(odd))
 
 
@@ -514,8 +514,8 @@ def test_the_audit_is_whole_after_a_restore_though_it_grew_while_it_was_copied(
         monkeypatch.context() as by,
     ):
         by.setattr(backup.servers, "export_lines", lines_then)
-        by.setattr(backup.database, "rows", rows_then)
-        by.setattr(backup.files, "content", content_then)
+        by.setattr(backup.database, "encode_rows", rows_then)
+        by.setattr(backup.files, "read_content", content_then)
         backup.make(path, data, control, clients, still)
     emptied()
     shutil.rmtree(data)

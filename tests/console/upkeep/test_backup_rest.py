@@ -247,7 +247,7 @@ UNREST = [
 def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
     control, nodes, data, tmp_path, monkeypatch, what
 ):
-    by, lines_of = begun(control, nodes), backup.servers.lines_of
+    by, lines_of = begun(control, nodes), backup.servers.export_lines
     Segment(nodes["n2"].client(), "alert").publish(blocks_of(40, 8))
     control.hset(keys.PIPELINE_CURSOR.build("performance"), mapping={"tick": 7, "cursor": "{}"})
     control.hset(keys.PIPELINE_ROOM.build("performance"), "published:iap1", 7)
@@ -265,7 +265,7 @@ def test_a_plant_that_did_not_rest_to_the_end_has_no_backup(
 
 
 def test_events_that_arrive_meanwhile_are_no_unrest(control, nodes, data, tmp_path, monkeypatch):
-    by, lines_of = begun(control, nodes), backup.servers.lines_of
+    by, lines_of = begun(control, nodes), backup.servers.export_lines
 
     def meanwhile(server, on_nodes):
         yield from lines_of(server, on_nodes)

@@ -41,7 +41,7 @@ def test_a_buffered_print_into_a_pipe_does_not_arrive_late():
     program = (
         "import ctypes, json\n"
         "from controllers.framework.solver import redirect_standard_output\n"
-        "with print_to_standard_error():\n"
+        "with redirect_standard_output():\n"
         "    ctypes.CDLL(None).puts(b'chatter')\n"
         "print(json.dumps({'law': 'rebalancing'}))\n"
     )

@@ -36,4 +36,4 @@ def test_a_process_that_waits_for_a_thread_without_memory_ends_by_itself():
     command = [sys.executable, "-c", A_THREAD_THAT_NEVER_BEGINS]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=MAX_SECONDS)
     assert ended.returncode == STUCK
-    assert "waits for a thread that never starts; it ends" in ended.stderr
+    assert "waits for a thread that never starts and exits so that it is restarted" in ended.stderr

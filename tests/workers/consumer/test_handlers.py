@@ -248,7 +248,7 @@ def test_parquet_is_exact_when_its_worker_dies_at_any_point(
     one, two = delivery_of(3, "aa" * 16), delivery_of(3, "bb" * 16)
     dying = Parquet(place, Options("parquet", {}))
     if point == "written":  # the hidden file is there, the index was not committed
-        monkeypatch.setattr(dying, "_relative", die)
+        monkeypatch.setattr(dying, "_get_relative_path", die)
     else:  # the index names a file that is still hidden
         monkeypatch.setattr("workers.consumer.handlers.parquet.reveal", die)
     with pytest.raises(Died):

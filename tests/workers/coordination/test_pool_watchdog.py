@@ -116,8 +116,8 @@ def send(url: str, *tasks: str) -> None:
 @pytest.mark.parametrize(
     ("ends", "task", "why"),
     [
-        (True, "tests.begins", "threads are free, unfinished tasks: 1; it ends"),
-        (False, "tests.starts", "waits for a thread that never starts; it ends"),
+        (True, "tests.begins", "threads free, 1 unfinished tasks) and exits so that it is restarted"),
+        (False, "tests.starts", "waits for a thread that never starts and exits so that it is restarted"),
     ],
 )
 def test_a_worker_of_threads_ends_once_they_are_stuck(control_server, tmp_path, ends, task, why):
@@ -135,4 +135,4 @@ def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_take
         send(control_server.url, "tests.starts", "tests.begins")
         until((tmp_path / "ending.begun").exists, START_SECONDS)
         assert worker.poll() is None
-    assert "waits for a thread that never starts; it ends" in (tmp_path / "log").read_text()
+    assert "waits for a thread that never starts and exits so that it is restarted" in (tmp_path / "log").read_text()

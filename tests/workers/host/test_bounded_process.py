@@ -30,8 +30,8 @@ def test_it_is_given_no_secret_and_no_proxy(monkeypatch):
     ("what", "why"),
     [
         ("spin", "was stopped: it exceeded its CPU time limit"),
-        ("grow", "without an answer .exit status 1."),
-        ("exit", "without an answer .exit status 3."),
+        ("grow", "without a result .exit status 1."),
+        ("exit", "without a result .exit status 3."),
     ],
 )
 def test_one_that_passes_its_bounds_or_dies_says_why_there_is_no_answer(what, why):

@@ -74,7 +74,7 @@ def test_another_hash_a_missing_reason_and_a_second_approval_are_refused(plant, 
     assert Plan.objects.get().state == "proposed"
     approve()
     again = refusal(approve)
-    assert (again.field, "approved already" in again.message) == ("plan", True)
+    assert (again.field, "is already approved" in again.message) == ("plan", True)
     assert len(Plan.objects.get().approvals) == 1
 
 

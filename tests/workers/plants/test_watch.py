@@ -87,9 +87,9 @@ def test_a_plant_that_is_silent_goes_stale_keeps_what_was_seen_and_says_why(look
     lookout.observe()
     times.now += 4.0
     assert lookout.build_status().state == "seen"
-    assert lookout.status().error == "east did not answer within 2 s."
+    assert lookout.build_status().error == "east did not answer within 2 s."
     times.now += 4.0
-    status = lookout.status()
+    status = lookout.build_status()
     assert (status.state, status.age_seconds) == ("stale", 8.0)
     assert status.topology["operators"]["work"]["parallelism"] == 2
     with pytest.raises(PlantUnavailable, match="8 s ago: east did not answer"):
@@ -103,7 +103,7 @@ def test_a_plant_that_is_observed_seldom_is_not_stale_in_between(lookout, far, t
     times.now += 18.0
     assert lookout.build_status().state == "seen"
     times.now += 2.0
-    assert lookout.status().state == "stale"
+    assert lookout.build_status().state == "stale"
 
 
 def test_a_plant_that_connects_to_an_address_is_found_again_at_another(far, times):
@@ -146,7 +146,7 @@ def test_an_adapters_own_fault_ends_no_watch(lookout, far):
 def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, far, times, value, words):
     lookout.observe()
     times.now += SECTIONS_SECONDS
-    far.sections = lambda: [PlantSection(title="Tasks", columns=["Name"], rows=[[value]])]
+    far.list_sections = lambda: [PlantSection(title="Tasks", columns=["Name"], rows=[[value]])]
     lookout.observe()
     status = lookout.build_status()
     assert words in status.error and len(status.error) < 600
@@ -156,7 +156,7 @@ def test_what_would_end_the_snapshot_of_all_plants_is_an_error_of_one(lookout, f
 
 def test_a_plant_whose_operators_name_no_ledger_can_store_is_not_decided_on(lookout, far):
     operators = {"in": MeasuredOperator("in", "source", 1), "a\0b": MeasuredOperator("a\0b", "operator", 1)}
-    far.topology = lambda: MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "a\0b"),))
+    far.get_topology = lambda: MeasuredTopology("east", 5.0, 10.0, operators, (Link("in", "a\0b"),))
     lookout.observe()
     status = lookout.build_status()
     assert (status.state, status.topology) == ("unseen", None)
@@ -175,28 +175,28 @@ def test_an_error_that_holds_half_of_a_character_ends_the_snapshot_of_no_plant(l
 
 def test_tables_that_are_old_say_so_and_why(lookout, far, times):
     table = PlantSection(title="Checkpoints", columns=["Id"], rows=[["7"]])
-    far.sections = lambda: [table]
+    far.list_sections = lambda: [table]
     lookout.observe()
 
     def refused():
         raise PlantUnavailable("east refuses to list autoscalers (403).")
 
-    far.sections = refused
+    far.list_sections = refused
     times.now += 2 * SECTIONS_SECONDS
     lookout.observe()
     said, *old = lookout.build_status().sections
     assert said.rows == [["east refuses to list autoscalers (403). The tables below are 20 s old."]]
-    assert old == [table] and lookout.status().error is None
-    far.sections = lambda: [table]
+    assert old == [table] and lookout.build_status().error is None
+    far.list_sections = lambda: [table]
     times.now += SECTIONS_SECONDS
     lookout.observe()
-    assert lookout.status().sections == [table]
+    assert lookout.build_status().sections == [table]
 
 
 def test_a_topology_that_no_page_and_no_loop_can_read_is_an_error_of_its_plant(lookout, far):
     lookout.observe()
     work = MeasuredOperator("work", "operator", 2, 1, 8, tasks=({"inputs": -1.0},))
-    far.topology = lambda: MeasuredTopology("main", 5.0, 10.0, {"work": work})
+    far.get_topology = lambda: MeasuredTopology("main", 5.0, 10.0, {"work": work})
     lookout.observe()
     status = lookout.build_status()
     assert "inputs: must be a number from 0" in status.error
@@ -208,14 +208,14 @@ def test_a_loop_holds_on_a_plant_that_answered_wrongly_or_is_steered_by_another(
     lookout.observe()
     fresh = snapshot(lookout.build_status())
     assert build_topology_inputs({"plant": "east"}, fresh, NOW)[1].invalid is None
-    held = snapshot(lookout.status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
+    held = snapshot(lookout.build_status(), steered_by=PlantHolder(holder="desk-2", until=NOW))
     measured = build_topology_inputs({"plant": "east"}, held, NOW)[1]
     assert measured.invalid is None and measured.idle.startswith("desk-2 controls the tasks until")
     far.error = PlantUnavailable("east returned 200 with invalid or incomplete JSON.")
     lookout.observe()
     assert (
         "incomplete JSON"
-        in build_topology_inputs({"plant": "east"}, snapshot(lookout.status()), NOW)[1].invalid
+        in build_topology_inputs({"plant": "east"}, snapshot(lookout.build_status()), NOW)[1].invalid
     )
     assert "west is unknown" in build_topology_inputs({"plant": "west"}, fresh, NOW)[1].invalid
 
@@ -324,14 +324,14 @@ def test_what_was_measured_does_not_wait_for_tables_and_is_no_younger_for_them(l
     """Sections take many requests at some plants; loops decide meanwhile, with the correct age."""
     seen_meanwhile = []
 
-    def sections():
+    def list_sections():
         times.now += 4.0
-        seen_meanwhile.append(lookout.status())
+        seen_meanwhile.append(lookout.build_status())
         times.now += 1.0
         return [PlantSection(title="Tasks", columns=["Name"], rows=[["new"]])]
 
-    far.sections = sections
+    far.list_sections = list_sections
     lookout.observe()
     assert [(each.state, each.age_seconds) for each in seen_meanwhile] == [("seen", 4.0)]
-    status = lookout.status()
+    status = lookout.build_status()
     assert (status.age_seconds, status.sections[0].rows) == (5.0, [["new"]])

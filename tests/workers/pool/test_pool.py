@@ -127,13 +127,13 @@ def test_a_drained_host_finishes_what_it_has_takes_nothing_new_and_returns(busy)
     busy.control.set(keys.DRAIN.build(busy.name), "1", px=120_000)
     until(lambda: busy.report()["drained"] and not busy.report()["reserved"], WAIT_SECONDS)
     waiting = busy.control.zcard(keys.SUBMITTED.build("alert", "n1"))
-    handled = busy.segment.counters()["removed_events"]
+    handled = busy.segment.get_counters()["removed_events"]
     assert waiting > 0 and handled > 0
     busy.feed()
     until(lambda: busy.report()["at"] > float(busy.control.time()[0]) - 1.0, WAIT_SECONDS)
     seen = busy.report()["at"]
     until(lambda: busy.report()["at"] > seen + 2.0, WAIT_SECONDS)
-    assert busy.segment.counters()["removed_events"] == handled, "nothing new was begun"
+    assert busy.segment.get_counters()["removed_events"] == handled, "nothing new was begun"
     busy.control.delete(keys.DRAIN.build(busy.name))
-    until(lambda: busy.segment.counters()["removed_events"] > handled, WAIT_SECONDS)
+    until(lambda: busy.segment.get_counters()["removed_events"] > handled, WAIT_SECONDS)
     until(lambda: not busy.report()["drained"], WAIT_SECONDS)

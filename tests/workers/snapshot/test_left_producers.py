@@ -169,4 +169,4 @@ def test_the_observers_user_may_forget_them_and_one_of_before_says_so_once(
         passes(left, time, 900)
         assert names(control) == stays
     control.execute_command("ACL", "DELUSER", role.name)
-    assert len([each for each in caplog.messages if "not removed" in each]) == 1
+    assert len([each for each in caplog.messages if "Failed to remove the rows" in each]) == 1

@@ -168,7 +168,7 @@ def test_while_the_disk_is_full_all_but_the_recording_goes_on_and_it_is_said_onc
         observer.step()
     assert sent == [1, 2, 3] and minutes.kept == 3
     (complaint,) = [record.getMessage() for record in caplog.records]
-    assert complaint.startswith("Snapshots are not recorded") and "observation" not in complaint
+    assert complaint.startswith("Failed to record snapshots") and "observation" not in complaint
     (tmp_path / "snapshots").unlink()
     observer.step()
     assert list((tmp_path / "snapshots").glob("open-*"))

@@ -404,7 +404,7 @@ class StatusBoard:
         for batch, elapsed in _add_spacing(self._batches, now):
             if operator.name not in batch.operators:
                 continue
-            shared = batch.inputs_of(operator, self._graph) / max(batch.operators[operator.name].events, 1)
+            shared = batch.count_inputs(operator, self._graph) / max(batch.operators[operator.name].events, 1)
             for count in (record for record in batch.worked if record.operator == operator.name):
                 inputs = count.events * shared
                 sample = WorkSample(elapsed, inputs, count.events, count.matches, count.seconds)

@@ -178,7 +178,7 @@ def test_while_the_control_server_is_away_no_picture_is_kept(kept, control_serve
         raise redis.ConnectionError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared_link.metric_history, "columns", away)
+        patch.setattr(shared_link.metric_history, "read_columns", away)
         assert Client().get(address).status_code == 404
     assert Client().get(address).status_code == 200
 

@@ -43,7 +43,7 @@ def test_one_that_was_refused_is_tried_again_when_a_person_restarts_it(begin, co
         tried.append(declared)
         raise BadInput("checkpoint", "is of another run; put that run's folder back")
 
-    monkeypatch.setattr(application, "Hosted", hosted)
+    monkeypatch.setattr(application, "HostedApplication", hosted)
     Declarations(control).want(DeclarationText("second", 1, ""))
     process = begin()
     for _ in range(2):

@@ -114,7 +114,7 @@ def test_an_attached_app_answers_logs_and_works_as_before(options, registered, i
 
 
 def topology_of(plant):
-    return plant.topology()
+    return plant.get_topology()
 
 
 def is_explained(error):
@@ -128,7 +128,7 @@ def test_tasks_that_an_app_took_long_ago_are_the_app_s_to_give_back(control):
     control.hset("unacked", "tag", json.dumps([{"body": "", "properties": {}}, "pri", "pri"]))
     place = control.connection_pool.connection_kwargs
     url = f"redis://{place['host']}:{place['port']}/{place['db']}"
-    app = celery_app.app_of(PlantAddress(name="far", url=url))
+    app = celery_app.create_app(PlantAddress(name="far", url=url))
     with app.connection() as connection:
         channel = connection.channel()
         assert isinstance(channel, BoundedChannel)
@@ -142,7 +142,7 @@ def test_bindings_of_an_app_are_the_app_s_to_sweep(control):
     control.sadd("_kombu.binding.reply.celery.pidbox", "::somebody")
     control.zadd("_kombu.binding-deadlines", {"reply.celery.pidbox": 1})
     place = control.connection_pool.connection_kwargs
-    app = celery_app.app_of(
+    app = celery_app.create_app(
         PlantAddress(name="far", url=f"redis://{place['host']}:{place['port']}/{place['db']}")
     )
     with app.connection() as connection:

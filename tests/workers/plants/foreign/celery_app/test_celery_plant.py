@@ -35,7 +35,7 @@ def busy(far, plant, seconds, per_second):
             task(far, number, "started")
             far.begun[ONE] += 1
             task(far, number, "succeeded", runtime=0.5)
-        topology = plant.topology()
+        topology = plant.get_topology()
     return topology
 
 
@@ -62,7 +62,7 @@ def test_what_waits_in_the_broker_and_in_the_worker_has_an_age(far):
     for _ in range(5):  # no task starts any more
         far.now += 1.0
         far.queues["celery"] += 4
-        topology = plant.topology()
+        topology = plant.get_topology()
     [link] = topology.links
     assert link.latency_seconds == pytest.approx(5.0, abs=1.0)
     assert inputs.build_joint_observation(topology)["operators"][ONE]["backlog_events"] == pytest.approx(
@@ -89,13 +89,13 @@ def test_what_waits_only_for_its_rate_limit_does_not_wait_for_a_process(far, eve
     far.reserved = [{"name": "shop.mail"}] * 4 + [{"name": "shop.work"}]
     plant = far.plant(events=events)
     plant.get_topology()
-    plant.sections()  # when limits are requested
+    plant.list_sections()  # when limits are requested
     far.now += 1.0
     if events == "ask":
         for number in range(5):
             task(far, number, "received", name="shop.work" if number == 4 else "shop.mail")
-    plant.topology()
-    [workers] = [each for each in plant.sections() if each.title == "Workers"]
+    plant.get_topology()
+    [workers] = [each for each in plant.list_sections() if each.title == "Workers"]
     assert workers.rows[0][workers.columns.index("Waiting")] == 1
 
 
@@ -106,7 +106,7 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
         plant.get_topology()
     assert far.events_on == [ONE]
     far.pid = 8
-    plant.topology()
+    plant.get_topology()
     assert far.events_on == [ONE, ONE]
     plant.close()
     assert far.events_off == [ONE]
@@ -116,7 +116,7 @@ def test_a_worker_is_asked_for_events_once_in_its_life_and_to_stop_when_weir_lea
 def test_a_later_observer_asks_those_to_stop_that_an_earlier_one_asked_to_begin(far):
     far.plant().get_topology()  # killed: nothing was closed
     later = far.plant()
-    later.topology()
+    later.get_topology()
     later.close()
     assert far.events_off == [ONE]
     assert far.noted_workers.load_all() == {}
@@ -135,14 +135,14 @@ def test_what_was_asked_of_an_earlier_life_of_a_worker_is_not_taken_back_of_a_la
     far.plant().get_topology()
     far.now, far.stats = 200.0, {"uptime": 20}  # restarted with -E, in a container: its pid is the same
     later = far.plant()
-    later.topology()
+    later.get_topology()
     later.close()
     assert far.events_off == []
 
 
 def shown(plant, *columns):
     """Return the row of the only worker, as its page shows it."""
-    [workers] = [each for each in plant.sections() if each.title == "Workers"]
+    [workers] = [each for each in plant.list_sections() if each.title == "Workers"]
     return [workers.rows[0][workers.columns.index(name)] for name in columns]
 
 
@@ -155,7 +155,7 @@ def with_tasks(far, plant):
     task(far, 0, "started")
     far.begun[ONE] += 1
     far.now += 1.0
-    plant.topology()
+    plant.get_topology()
     assert shown(plant, "Busy", "Waiting") == [1, 2]
 
 
@@ -167,7 +167,7 @@ def test_a_worker_that_was_killed_and_began_anew_under_its_pid_has_nothing_at_wo
     with_tasks(far, plant)
     far.sending.clear()
     far.now, far.stats, far.begun[ONE] = far.now + 1.0, stats, begun
-    plant.topology()
+    plant.get_topology()
     assert shown(plant, "Busy", "Waiting") == [0, 0]
     assert far.events_on == [ONE, ONE]
 
@@ -179,7 +179,7 @@ def test_a_worker_that_says_it_is_online_is_asked_again_and_what_it_said_since_c
     far.listener.events.apply({"type": "worker-online", "hostname": ONE, "pid": far.pid}, far.now)
     task(far, 7, "received")
     far.now, far.stats, far.begun[ONE] = far.now + 0.5, {"uptime": 1}, 0
-    plant.topology()
+    plant.get_topology()
     assert shown(plant, "Busy", "Waiting") == [0, 1]
     assert far.events_on == [ONE, ONE]
 
@@ -188,7 +188,7 @@ def begin_unheard(far, plant, seconds):
     for _ in range(seconds):
         far.now += 1.0
         far.begun[ONE] += 2
-        plant.topology()
+        plant.get_topology()
 
 
 def test_a_worker_whose_events_somebody_switched_off_is_asked_again(far):
@@ -215,7 +215,7 @@ def test_of_a_worker_whose_events_never_come_it_is_asked_what_it_does_until_they
     assert "do not arrive" in " ".join(plant.list_missing())
     task(far, 9, "received")
     far.now += 1.0
-    plant.topology()
+    plant.get_topology()
     assert shown(plant, "Busy", "Waiting") == [0, 1]
 
 
@@ -224,7 +224,7 @@ def test_a_worker_that_begins_no_task_is_not_asked_again(far):
     with_tasks(far, plant)
     for _ in range(60):
         far.now += 1.0
-        plant.topology()
+        plant.get_topology()
     assert far.events_on == [ONE]
     assert shown(plant, "Busy", "Waiting") == [1, 2]
 
@@ -237,7 +237,7 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
     assert list(topology.operators) == ["queue celery"]
     assert not inputs.list_steered_paths(topology)
     assert "worker_enable_remote_control" in plant.list_missing()[0]
-    assert plant.sections()[2].rows[0][:2] == ["celery", 12]
+    assert plant.list_sections()[2].rows[0][:2] == ["celery", 12]
 
 
 @pytest.mark.parametrize("beating", [0, 1])
@@ -252,7 +252,7 @@ def test_workers_without_heartbeats_are_seen_where_others_are_heard(beating):
     far.processes |= {"w3@a": 2, "w4@a": 2}
     for _ in range(31):
         far.now += 1.0
-        topology = plant.topology()
+        topology = plant.get_topology()
     assert len(topology.operators) == 1 + 5
 
 
@@ -277,7 +277,7 @@ def test_what_makes_too_many_paths_even_so_is_left_out_and_said():
         far.paused.add((f"w{n}@a", f"q{n}"))
     plant = far.plant()
     assert len(plant.get_topology().links) == 600
-    assert any("828 paths are left out" in each for each in plant.list_missing())
+    assert any("Paths not shown: 828" in each for each in plant.list_missing())
 
 
 def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is_gone(far):
@@ -285,9 +285,9 @@ def test_a_worker_that_answers_late_once_is_as_it_was_and_one_that_stays_away_is
     plant.get_topology()
     far.silent = True
     far.now += 2.0
-    assert plant.topology().operators[ONE].parallelism == 2
+    assert plant.get_topology().operators[ONE].parallelism == 2
     far.now += 10.0
-    assert ONE not in plant.topology().operators
+    assert ONE not in plant.get_topology().operators
 
 
 def test_a_worker_that_does_not_say_its_queues_in_time_is_as_it_was(far):
@@ -295,12 +295,12 @@ def test_a_worker_that_does_not_say_its_queues_in_time_is_as_it_was(far):
     busy(far, plant, 20, 9)
     far.late = {"active_queues": [ONE]}
     far.now += 1.0
-    topology = plant.topology()
+    topology = plant.get_topology()
     assert topology.paths == {"path1": ("queue celery", ONE)}
     far.late = {}
     far.now += 1.0
     far.begun[ONE] += 18
-    rate = inputs.build_joint_observation(plant.topology())["operators"][ONE]["rate_per_second"]
+    rate = inputs.build_joint_observation(plant.get_topology())["operators"][ONE]["rate_per_second"]
     assert rate == pytest.approx(9.0, rel=0.15)
 
 
@@ -311,14 +311,14 @@ def test_of_a_worker_that_is_late_the_load_is_not_taken_to_have_ended(far):
     for _ in range(5):  # its host is busy: tasks arrive and start, and it does not report them
         far.now += 1.0
         far.begun[ONE] += 9
-        topology = plant.topology()
+        topology = plant.get_topology()
         assert inputs.build_joint_observation(topology)["operators"][ONE]["rate_per_second"] == pytest.approx(
             9.0, rel=0.1
         )
     far.silent = False
     far.now += 1.0
     far.begun[ONE] += 9
-    rate = inputs.build_joint_observation(plant.topology())["operators"][ONE]["rate_per_second"]
+    rate = inputs.build_joint_observation(plant.get_topology())["operators"][ONE]["rate_per_second"]
     assert rate == pytest.approx(9.0, rel=0.15)
 
 
@@ -380,7 +380,7 @@ def test_a_queue_that_was_purged_does_not_hide_what_comes():
     for _ in range(30):
         found = rates(plant, far, {ONE: 4}, growth=1)
     assert found[ONE] == pytest.approx(50.0, rel=0.15)
-    assert plant.topology().links[0].latency_seconds == pytest.approx(6.0, abs=1.5)
+    assert plant.get_topology().links[0].latency_seconds == pytest.approx(6.0, abs=1.5)
 
 
 def test_of_workers_that_take_other_queues_besides_each_has_its_part_of_the_queue_that_they_share():
@@ -481,7 +481,7 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
     task(far, 1, "received", args="(1,)", kwargs="{'password': 'x'}")
     task(far, 1, "started")
     task(far, 1, "failed", exception="ValueError('no such order')", traceback="Traceback …")
-    sections = {each.title: each for each in plant.sections()}
+    sections = {each.title: each for each in plant.list_sections()}
     assert sections["Last tasks"].rows[0][1:4] == ["shop.work", "(1,) {'password': •••}", "failed"]
     assert sections["Last errors"].rows[0][2:] == ["ValueError('no such order')", "Traceback …"]
     limits = {row[0]: row[-1] for row in sections["Task types"].rows}
@@ -493,7 +493,7 @@ def test_its_page_shows_tasks_with_arguments_errors_and_rate_limits(far):
 def test_columns_of_its_page_say_how_long_tasks_run(far):
     plant = far.plant()
     plant.get_topology()
-    columns = {each.title: each.columns for each in plant.sections()}
+    columns = {each.title: each.columns for each in plant.list_sections()}
     assert all("Run, s" in columns[title] for title in ("Workers", "Task types", "Last tasks"))
 
 
@@ -552,7 +552,7 @@ def test_an_order_is_of_one_life_of_a_worker(orders):
 def test_where_one_of_several_workers_fails_those_before_it_are_called_back():
     far = FakeCelery({ONE: 4, TWO: 2})
     far.late = {"pool_grow": [TWO]}
-    with pytest.raises(PlantUnavailable, match=f"{TWO} did not answer.*were reverted"):
+    with pytest.raises(PlantUnavailable, match=f"{TWO} did not respond.*were reverted"):
         far.plant().set_parallelism({ONE: 2, TWO: 5})
     far.run(5.0)
     assert far.processes == {ONE: 4, TWO: 2}
@@ -580,17 +580,17 @@ def test_a_worker_that_was_as_ordered_is_not_called_back():
 def test_since_when_a_worker_lives_is_said_by_its_uptime_and_is_the_same_in_all_of_its_life(far):
     plant = far.plant()
     plant.get_topology()
-    assert plant.lives() == {}
+    assert plant.get_start_times() == {}
     found = []
     for at, uptime in ((100.0, 40), (101.0, 40), (102.0, 42), (103.0, None), (200.0, 5), (201.0, 6)):
         far.now, far.stats = at, {"uptime": uptime}
-        plant.topology()
-        found.append(plant.lives().get(ONE))
+        plant.get_topology()
+        found.append(plant.get_start_times().get(ONE))
     assert found == [57.0, 57.0, 57.0, None, 192.0, 192.0]
     del far.processes[ONE]
     far.now = 203.0
-    plant.topology()
-    assert plant.lives() == {ONE: 192.0}  # it is late
+    plant.get_topology()
+    assert plant.get_start_times() == {ONE: 192.0}  # it is late
     far.now = 240.0
-    plant.topology()
-    assert plant.lives() == {}
+    plant.get_topology()
+    assert plant.get_start_times() == {}

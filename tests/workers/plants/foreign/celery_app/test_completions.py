@@ -149,7 +149,7 @@ def full(far, plant, seconds):
                     task(far, f"{2 * second + number - 1}-{process}", "succeeded", runtime=0.5)
                 task(far, f"{2 * second + number}-{process}", "started")
         plant.get_topology()
-    return plant.completions()
+    return plant.get_completions()
 
 
 def test_a_pool_whose_processes_all_have_work_says_what_it_completes(far):
@@ -164,8 +164,8 @@ def test_of_a_pool_that_can_not_be_set_or_sends_no_events_no_completion_is_said(
     assert full(far, far.plant(events="listen"), 3).keys() == {ONE}  # it was started with -E
     far.listener.events.begin_anew(ONE)
     plant = far.plant(events="listen")
-    plant.topology()
-    assert plant.completions() == {}
+    plant.get_topology()
+    assert plant.get_completions() == {}
     far.stats = {"autoscaler": {"max": 4}}
     assert full(far, far.plant(), 3) == {}
 
@@ -175,12 +175,12 @@ def test_a_worker_that_is_late_once_keeps_what_it_has_completed(far):
     before = full(far, plant, 20)
     far.late = {"stats": [ONE]}
     far.now += 1.0
-    plant.topology()
-    assert plant.completions() == before
+    plant.get_topology()
+    assert plant.get_completions() == before
 
 
 def test_of_many_pools_only_some_are_counted_and_it_is_said(far):
     many = FakeCelery({f"celery@{number:03}": 1 for number in range(MAX_POOLS + 3)})
     plant = many.plant()
     plant.get_topology()
-    assert "3 more pools have no concurrency loop" in " ".join(plant.list_missing())
+    assert "Pools without a concurrency loop: 3." in " ".join(plant.list_missing())

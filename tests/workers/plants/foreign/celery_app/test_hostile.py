@@ -61,7 +61,7 @@ def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
     asked, lengths = [], far.lengths
     far.lengths = lambda queues: asked.extend(queues) or lengths(queues)
     plant = far.plant(queues="the-one")
-    topology = plant.topology()
+    topology = plant.get_topology()
     assert len(topology.operators) <= MAX_QUEUES + 1
     assert len(asked) == MAX_QUEUES and asked[0] == "the-one"
     assert "Queues that are not observed" in " ".join(plant.list_missing())

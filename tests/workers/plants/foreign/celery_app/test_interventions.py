@@ -71,7 +71,7 @@ def test_a_paused_queue_is_still_seen(far, begin):
     begin(PAUSE, "celery")
     far.queues["celery"] = 5
     assert "queue celery" in plant.get_topology().operators
-    assert plant.sections()[2].rows[0][:2] == ["celery", 5]
+    assert plant.list_sections()[2].rows[0][:2] == ["celery", 5]
 
 
 def test_a_rate_limit_goes_back_to_what_it_was_however_often_it_was_changed(far, control, begin):
@@ -272,7 +272,7 @@ def test_a_worker_that_was_late_when_a_queue_was_paused_leaves_it_alone_once_it_
     if command == "active_queues":
         with pytest.raises(
             PlantUnavailable,
-            match=rf"Not asked, .*: {TWO}; .* The intervention may have taken effect in part",
+            match=rf"was not sent to workers .*: {TWO}; .* The intervention may have taken effect in part",
         ):
             begin(PAUSE, "celery")
     else:  # it is not known to be there
@@ -312,14 +312,14 @@ def test_a_worker_that_was_late_when_a_rate_was_limited_is_limited_once_it_answe
     far, control, begin, observer
 ):
     far.late = {"registered": [TWO]}
-    with pytest.raises(PlantUnavailable, match="Not sent"):
+    with pytest.raises(PlantUnavailable, match=f"was not sent to workers that responded late: {TWO}"):
         begin(LIMIT, "shop.mail", "1/m")
     assert far.limited == [(ONE, "1/m")]
     far.late, far.limits["shop.mail"] = {}, "10/m"  # there; the other is not requested any more
     for _ in range(3):
         far.now += 1.0
         observer.get_topology()
-        observer.sections()
+        observer.list_sections()
     assert far.limited[1:] == [(TWO, "1/m")]
     undo(far, control, LIMIT, "shop.mail")
     assert far.limited[2:] == [(ONE, "10/m"), (TWO, "10/m")]
@@ -330,7 +330,7 @@ def test_a_worker_that_can_t_be_undone_is_not_asked(far, begin):
     plant = far.plant()
     plant.read_before(PAUSE, "celery", "")
     far.late = {}
-    with pytest.raises(PlantUnavailable, match=f"Not asked, .*: {TWO}"):
+    with pytest.raises(PlantUnavailable, match=f"was not sent to workers .*: {TWO}"):
         plant.intervene(PAUSE, "celery", "")
     assert far.paused == {(ONE, "celery")}
 

@@ -52,13 +52,13 @@ def test_a_worker_that_was_killed_is_missed_and_one_that_said_that_it_stops_is_n
     assert not gone(plant)
     far.processes = {ONE: 2}
     far.now += 20.0
-    plant.topology()
+    plant.get_topology()
     assert [each.partition(":")[0] for each in gone(plant)] == [
         f"{TWO} has not responded for 20 s, and it did not report a shutdown"
     ]
     assert any("Restart it" in each for each in gone(plant))
     far.listener.events.apply({"type": "worker-offline", "hostname": TWO}, far.now)
-    plant.topology()
+    plant.get_topology()
     assert not gone(plant)
 
 
@@ -68,7 +68,7 @@ def test_a_worker_that_sends_heartbeats_and_does_not_answer_is_not_said_to_be_ki
     far.processes = {}
     far.now += 20.0
     far.listener.events.apply({"type": "worker-heartbeat", "hostname": ONE, "pid": 7}, far.now)
-    plant.topology()
+    plant.get_topology()
     assert "sends heartbeats: its remote control is disabled" in gone(plant)[0]
 
 
@@ -77,14 +77,14 @@ def test_a_worker_that_comes_back_is_missed_no_longer_and_one_that_stays_away_fo
     plant.get_topology()
     processes, far.processes = far.processes, {}
     far.now += 1_200.0
-    plant.topology()
+    plant.get_topology()
     assert "has not responded for 20 min" in gone(plant)[0]
     far.processes = processes
-    plant.topology()
+    plant.get_topology()
     assert not gone(plant)
     far.processes = {}
     far.now += 3_601.0
-    plant.topology()
+    plant.get_topology()
     assert not gone(plant)
 
 
@@ -95,7 +95,7 @@ def test_after_its_broker_was_away_a_worker_is_missed_and_its_queue_observed_by_
     far.processes = {}
     far.now += 60.0
     later = far.plant()
-    assert list(later.topology().operators) == ["queue mail"]
+    assert list(later.get_topology().operators) == ["queue mail"]
     assert "has not responded for 60 s" in gone(later)[0]
 
 
@@ -106,7 +106,7 @@ def test_a_queue_is_not_made_up_because_no_worker_had_answered_yet():
     processes, far.processes = far.processes, {}
     assert list(plant.get_topology().operators) == ["queue celery"]
     far.processes = processes
-    assert list(plant.topology().operators) == ["queue mail", ONE]
+    assert list(plant.get_topology().operators) == ["queue mail", ONE]
 
 
 def test_a_queue_from_which_no_worker_takes_says_so(far):
@@ -114,7 +114,7 @@ def test_a_queue_from_which_no_worker_takes_says_so(far):
     far.queues["mail"] = 3
     far.paused = {(ONE, "mail")}
     plant.get_topology()
-    rows = {row[0]: row for each in plant.sections() if each.title == "Queues" for row in each.rows}
+    rows = {row[0]: row for each in plant.list_sections() if each.title == "Queues" for row in each.rows}
     assert rows["mail"][-1] == "none responding"
 
 
@@ -200,7 +200,7 @@ def test_of_two_workers_of_one_name_nothing_is_measured_and_none_is_set(pids):
     assert [each for each in plant.list_missing() if each.startswith(f"{ONE}: two workers")]
     far.pids = (7,)
     for _ in range(120):
-        topology = plant.topology()
+        topology = plant.get_topology()
         far.now += 1.0
     assert topology.operators[ONE].fixed is None
     assert topology.operators[ONE].measure("inputs") == pytest.approx(20.0, rel=0.1)

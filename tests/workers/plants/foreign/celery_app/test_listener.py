@@ -61,14 +61,14 @@ def hear(listener):
 
 
 def shown(plant):
-    [workers] = [each for each in plant.sections() if each.title == "Workers"]
+    [workers] = [each for each in plant.list_sections() if each.title == "Workers"]
     [row] = workers.rows
     return [row[workers.columns.index(name)] for name in ("Busy", "Waiting")]
 
 
 def observed(far, plant):
     far.now += 1.0
-    plant.topology()
+    plant.get_topology()
     return shown(plant)
 
 

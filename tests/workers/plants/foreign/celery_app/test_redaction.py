@@ -92,7 +92,7 @@ PIECES = ["(", "'", "\\", "pass", "auth=(", "auth='\\'", "('pin', ", "cookie=; "
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_text_that_is_made_to_take_long_is_passed_once(piece, monkeypatch):
     calls = []
-    for name in ("_text_end", "_bracket_end", "_value_end"):
+    for name in ("_find_text_end", "_find_bracket_end", "_find_value_end"):
         plain = getattr(redaction, name)
         monkeypatch.setattr(redaction, name, lambda *given, _of=plain: calls.append(1) or _of(*given))
     counts = []

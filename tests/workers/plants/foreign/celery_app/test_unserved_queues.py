@@ -90,8 +90,8 @@ def test_workers_that_are_missed_are_named_with_how_long_and_late_ones_are_not(f
     plant.get_topology()
     far.processes = {}
     far.now += 5.0
-    plant.topology()
+    plant.get_topology()
     assert plant.list_missed_workers() == {}
     far.now += 15.0
-    plant.topology()
+    plant.get_topology()
     assert plant.list_missed_workers() == {ONE: 20.0}

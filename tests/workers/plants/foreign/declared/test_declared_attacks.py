@@ -318,7 +318,7 @@ def test_a_redirect_is_followed_nowhere():
     plant = DeclaredPlant(parse_declaration(text), {}, httpx.MockTransport(answer))
     for _ in range(2):
         plant.get_topology()
-        assert "returned 302" in str(plant.get_readings()["it"].error)
+        assert "returned status 302 for /n" in str(plant.get_readings()["it"].error)
     assert asked == ["http://x/n"] * 2
     client = PrometheusClient(PlantClient("p", "http://p", transport=httpx.MockTransport(answer)))
     with pytest.raises(InvalidPlantResponse):

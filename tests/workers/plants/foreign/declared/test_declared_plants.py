@@ -383,7 +383,7 @@ def database(tmp_path, *statements):
         ("WITH some AS (SELECT n FROM jobs) SELECT sum(n) FROM some", 3.0, ""),
         ("SELECT max(n) FROM jobs WHERE n > 9", None, ""),
         ("SELECT n FROM jobs WHERE n > 9", None, ""),
-        ("SELECT n FROM jobs", None, "several rows"),
+        ("SELECT n FROM jobs", None, "returned 2 rows instead of one value"),
         ("SELECT 1, 2", None, "a row of 2 values"),
         ("SELECT absent FROM jobs", None, "no such column"),
         ("WITH x AS (SELECT 1) DELETE FROM jobs", None, "not authorized"),
@@ -398,7 +398,7 @@ def test_a_database_is_asked_for_one_value_and_only_read(tmp_path, query, value,
 
 
 def test_a_query_that_takes_too_long_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("workers.plants.foreign.declared.sql.one_value.__defaults__", (0.1,))
+    monkeypatch.setattr("workers.plants.foreign.declared.sql.query_single_value.__defaults__", (0.1,))
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
     environment = database(tmp_path, "CREATE TABLE jobs (n INTEGER)")
     found = said(sensing(f"{{sql: '{endless}', database: WEIR_SECRET_DB}}", environment=environment))
@@ -541,7 +541,7 @@ def test_a_hold_says_for_how_long_and_one_from_before_is_still_let_go():
         if takes:
             declared.check(address)
         else:
-            with pytest.raises(BadInput, match=r"hold: must be a call that contains \$seconds"):
+            with pytest.raises(BadInput, match=r"hold: must contain \$seconds, so that the hold expires"):
                 declared.check(address)
 
 

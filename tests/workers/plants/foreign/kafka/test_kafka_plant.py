@@ -65,7 +65,7 @@ def test_of_a_large_cluster_those_furthest_behind_are_seen_and_it_is_said_what_i
     assert len(topology.operators) == len(groups) + MAX_LINKS - others + 1
     beyond = 5_000 + others - MAX_LINKS
     assert f"{beyond:,} of {5_000 + others:,} pairs" in describe_left_out(groups, partitions)
-    assert f"with them {beyond:,} topics" in describe_left_out(groups, partitions)
+    assert f" and {beyond:,} topics are left out" in describe_left_out(groups, partitions)
     assert describe_left_out({"one": group("t1")}, partitions) == ""
 
 
