@@ -37,7 +37,7 @@ def split_relative_name(name: str, field: str) -> tuple[str, ...]:
     ):
         raise Forbidden(
             field,
-            f"the path {name[:80]!r} is outside the folder; use a relative path such as archive/a.parquet.",
+            f"must be a relative path inside the folder, such as archive/a.parquet, not {name[:80]!r}.",
         )
     return parts
 

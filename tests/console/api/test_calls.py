@@ -60,7 +60,7 @@ def test_an_answer_without_an_end_is_ended(answering, monkeypatch):
 @pytest.mark.parametrize("packing", [b"gzip, gzip", b"br", b"zstd"])
 def test_an_answer_packed_as_nobody_asked_is_not_unpacked(answering, packing):
     packed = whole(b"{}", headers=b"Content-Encoding: " + packing + b"\r\n")
-    with pytest.raises(NoAnswer, match="unrequested compression"):
+    with pytest.raises(NoAnswer, match="a compression that was not requested"):
         answering(packed).ask("GET", "/")
 
 
@@ -73,7 +73,7 @@ def test_an_answer_that_comes_drop_by_drop_is_ended(answering, monkeypatch):
 
 
 def test_a_redirect_gets_no_token_and_is_no_answer(answering):
-    with pytest.raises(RequestRejected, match="302, a redirect"):
+    with pytest.raises(RequestRejected, match="302 .redirect."):
         answering(whole(b'{"snapshot": {}}', b"302 Found", b"Location: http://evil.test/\r\n")).ask(
             "GET", "/"
         )
@@ -84,9 +84,9 @@ def test_a_redirect_gets_no_token_and_is_no_answer(answering):
     [
         (b"200 OK", b"[" * 100_000 + b"]" * 100_000, "without JSON"),
         (b"200 OK", b'{"a": ' + b"9" * 5_000 + b"}", "without JSON"),
-        (b"422 No", b'{"errors": ["x"]}', "answered 422"),
-        (b"502 Bad", b"<html>", "answered 502 without JSON"),
-        (b"422 No", b'{"errors": null}', "answered 422"),
+        (b"422 No", b'{"errors": ["x"]}', "returned 422"),
+        (b"502 Bad", b"<html>", "returned 502 without JSON"),
+        (b"422 No", b'{"errors": null}', "returned 422"),
         (b"422 No", b'{"errors": {"hours": [1, null]}}', "hours: 1 None"),
         (b"422 No", b'{"errors": {"hours": "takes less"}}', "hours: takes less"),
     ],
@@ -119,7 +119,7 @@ def test_of_what_a_proxy_says_for_the_console_nobody_knows_whether_it_was_done(
 )
 def test_a_clock_that_says_nonsense_is_not_believed(answering, date):
     console = answering(whole(b"{}", headers=b"Date: " + date + b"\r\n"))
-    assert console.ask("GET", "/") == {} and isinstance(console.now(), float)
+    assert console.ask("GET", "/") == {} and isinstance(console.get_unix_time(), float)
 
 
 @pytest.mark.parametrize(

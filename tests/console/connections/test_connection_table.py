@@ -83,7 +83,7 @@ def test_limits_count_an_ipv4_address_or_an_ipv6_network(address, counted):
 def test_a_request_head_that_is_late_ends_its_connection(table, clock):
     late, idle, answered = connect(table, ATTACKER), work(table, SOMEBODY), work(table, SOMEBODY)
     clock.seconds = MAX_HEAD_SECONDS
-    table.head_awaited(idle)  # answered just now
+    table.record_awaited_head(idle)  # answered just now
     clock.seconds += 1
     table.sweep()
     assert (late.is_closed, idle.is_closed, answered.is_closed) == (True, False, False)
@@ -91,7 +91,7 @@ def test_a_request_head_that_is_late_ends_its_connection(table, clock):
 
 def test_a_body_has_its_own_deadline_elsewhere(table, clock):
     uploading = connect(table, SOMEBODY)
-    table.head_received(uploading)
+    table.record_received_head(uploading)
     clock.seconds = 10 * MAX_HEAD_SECONDS
     table.sweep()
     assert not uploading.is_closed

@@ -203,7 +203,7 @@ def test_match_finds_and_refuses_by_name(monkeypatch):
 
 
 def test_on_a_terminal_matches_are_counted_as_one_says_it():
-    words = load_command_class("console", "match").human
+    words = load_command_class("console", "match").format_output
     assert words({"matches": [["a", "b"]]}) == "a b\n1 match"
     assert words({"matches": []}) == "0 matches"
 

@@ -59,7 +59,7 @@ def plant(victim, settings, monkeypatch) -> Iterator[KafkaPlant]:
 def test_a_listed_broker_at_a_refused_address_is_named_and_never_dialed(plant, victim):
     for _ in range(READS):
         with pytest.raises(PlantUnavailable) as refused:
-            plant.topology()
+            plant.get_topology()
         assert f"127.0.0.2:{victim.port}" in str(refused.value)
         assert "WEIR_EGRESS_ALLOW" in str(refused.value)
     assert victim.connections() == 0
@@ -70,7 +70,7 @@ def test_the_library_dials_no_refused_broker_even_where_metadata_was_not_judged(
     monkeypatch.setattr(KafkaCluster, "_check_brokers", lambda *said: None)
     for _ in range(READS):
         with pytest.raises(PlantUnavailable) as refused:
-            plant.topology()
+            plant.get_topology()
     assert f"127.0.0.2:{victim.port}" in str(refused.value) and "WEIR_EGRESS_ALLOW" in str(refused.value)
     assert victim.connections() == 0
 
@@ -78,7 +78,7 @@ def test_the_library_dials_no_refused_broker_even_where_metadata_was_not_judged(
 def test_a_listed_broker_at_an_allowed_address_is_dialed(plant, victim, settings):
     settings.WEIR_EGRESS_ALLOW = "127.0.0.0/8"
     with pytest.raises(PlantUnavailable):
-        plant.topology()
+        plant.get_topology()
     until(lambda: victim.connections() > 0)
 
 

@@ -46,6 +46,6 @@ USES = {
 @pytest.mark.parametrize("use", USES)
 def test_a_secret_that_is_no_text_is_refused_by_its_name(use, monkeypatch):
     monkeypatch.setenv(NAME, LATIN)
-    with pytest.raises((BadInput, Failed), match="not UTF-8") as refused:
+    with pytest.raises((BadInput, Failed), match="must be UTF-8") as refused:
         USES[use]()
     assert NAME in str(refused.value) and "contrase" not in repr(refused.value)

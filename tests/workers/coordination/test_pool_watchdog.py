@@ -135,4 +135,7 @@ def test_a_process_of_a_pool_ends_where_a_thread_does_not_start_and_another_take
         send(control_server.url, "tests.starts", "tests.begins")
         until((tmp_path / "ending.begun").exists, START_SECONDS)
         assert worker.poll() is None
-    assert "waits for a thread that never starts and exits so that it is restarted" in (tmp_path / "log").read_text()
+    assert (
+        "waits for a thread that never starts and exits so that it is restarted"
+        in (tmp_path / "log").read_text()
+    )
