@@ -38,8 +38,8 @@ class Publisher(Client):
 
     unheard: frozenset[str] = frozenset()
 
-    def segment(self, queue: str, node: str) -> Segment:
-        found = super().segment(queue, node)
+    def get_segment(self, queue: str, node: str) -> Segment:
+        found = super().get_segment(queue, node)
         return Unheard(found.node, queue) if node in self.unheard else found
 
 

@@ -169,7 +169,7 @@ def _compute_decision(
         law.check_observation(given, seen, "observation")
     except BadInput:  # recorded by a version with other fields
         return None
-    _, decision = law.decide(given, law.build_build_initial_state(given), seen)
+    _, decision = law.decide(given, law.build_initial_state(given), seen)
     return decision if isinstance(decision, Decision) else None
 
 

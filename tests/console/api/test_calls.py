@@ -73,7 +73,7 @@ def test_an_answer_that_comes_drop_by_drop_is_ended(answering, monkeypatch):
 
 
 def test_a_redirect_gets_no_token_and_is_no_answer(answering):
-    with pytest.raises(RequestRejected, match="302 .redirect."):
+    with pytest.raises(RequestRejected, match=r"302 \(redirect\)"):
         answering(whole(b'{"snapshot": {}}', b"302 Found", b"Location: http://evil.test/\r\n")).ask(
             "GET", "/"
         )

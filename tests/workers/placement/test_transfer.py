@@ -323,7 +323,7 @@ def test_any_sequence_of_transfers_crashes_and_work_keeps_every_event_once(nodes
         elif step == "work":
             for segment in at.values():
                 for block in segment.claim("w1", 4, MINUTE):
-                    handled += block.block().ids().to_pylist()
+                    handled += block.block().get_event_ids().to_pylist()
                     segment.acknowledge([block.entry_id])
     for source in ("n1", "n2", "n3"):
         route(at, {name: int(name == "n2") for name in at if name != source}, source).run(ALL)

@@ -243,7 +243,7 @@ def test_where_remote_control_is_switched_off_the_queues_are_seen_and_it_is_said
 @pytest.mark.parametrize("beating", [0, 1])
 def test_workers_without_heartbeats_are_seen_where_others_are_heard(beating):
     far = FakeCelery({f"w{n}@a": 2 for n in range(3)})
-    far.listener.workers = lambda: beating or None
+    far.listener.count_workers = lambda: beating or None
     plant = far.plant()
     for _ in range(12):
         far.now += 1.0

@@ -58,8 +58,8 @@ def test_whatever_a_worker_says_of_itself_is_a_pool(stats, queues):
 @pytest.mark.thorough
 def test_a_million_queues_are_not_all_asked_for_and_it_is_said():
     far = FakeCelery({ONE: 2}, queues=[f"queue-{number}" for number in range(1_000_000)])
-    asked, lengths = [], far.lengths
-    far.lengths = lambda queues: asked.extend(queues) or lengths(queues)
+    asked, lengths = [], far.read_queue_lengths
+    far.read_queue_lengths = lambda queues: asked.extend(queues) or lengths(queues)
     plant = far.plant(queues="the-one")
     topology = plant.get_topology()
     assert len(topology.operators) <= MAX_QUEUES + 1
