@@ -22,7 +22,7 @@ from django.views.decorators.http import require_safe
 from console.accounts.access import actor_of
 from console.actions.timeline import shared_links
 from console.connections.control_server import control
-from console.display import for_strangers
+from console.display import public_status
 from console.display.formats import format_value
 from console.display.plant_picture import PlantCard, render_png
 from console.display.state_words import get_health_word
@@ -96,12 +96,12 @@ def show_shared_instant(request: HttpRequest, signed: str) -> HttpResponse:
         plant=snapshot.plant,
         state=snapshot.health.state,
         word=get_health_word(snapshot.health),
-        worst=for_strangers.describe_worst_problem(snapshot),
+        worst=public_status.describe_worst_problem(snapshot),
         totals=snapshot.totals,
         nodes=snapshot.nodes,
         queues=snapshot.queues,
         alerts=[
-            replace_fields(alert, title=for_strangers.get_public_title(alert))
+            replace_fields(alert, title=public_status.get_public_title(alert))
             for alert in snapshot.alerts
             if alert.under is None
         ],
@@ -139,7 +139,7 @@ def _draw_picture(data: Path, asked: datetime) -> bytes:
         title=f"Weir, plant {snapshot.plant}, {at.astimezone(UTC):%-d %b %Y, %H:%M:%S} UTC",
         severity=snapshot.health.severity,
         state=WORDS[snapshot.health.severity],
-        sentence=for_strangers.describe_worst_problem(snapshot),
+        sentence=public_status.describe_worst_problem(snapshot),
         tiles=(
             ("Events in", f"{format_value(totals.in_per_second, 'rate')} /s"),
             ("Events out", f"{format_value(totals.out_per_second, 'rate')} /s"),

@@ -30,7 +30,15 @@ from console.accounts.access import (
     find_user_role,
 )
 from console.models import ApiToken
-from tests.console.accounts.doors import BY_SECRET, DOORS, EVERYBODY, knock, of_api, routes, taken_back
+from tests.console.accounts.route_permissions import (
+    BY_SECRET,
+    EVERYBODY,
+    ROUTE_PERMISSIONS,
+    of_api,
+    request_route,
+    routes,
+    taken_back,
+)
 from tests.console.accounts.things import things as things
 from tests.console.conftest import PASSWORD
 from tests.house import sources
@@ -39,7 +47,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_every_address_stands_in_the_table():
-    assert set(routes()) == {door.split(" ", 1)[1] for door in DOORS}
+    assert set(routes()) == {door.split(" ", 1)[1] for door in ROUTE_PERMISSIONS}
 
 
 def grouped(*doors: str) -> list[Any]:
@@ -50,7 +58,7 @@ def grouped(*doors: str) -> list[Any]:
     return [pytest.param(those, id=group) for group, those in sorted(groups.items())]
 
 
-class Knocker:
+class RouteRequester:
     """Knocks at one door after another; before each, control server, cookies and database are as at first."""
 
     def __init__(self, control: redis.Redis, things: dict[str, Any]) -> None:
@@ -63,7 +71,7 @@ class Knocker:
         if door == "GET metrics":  # free for this machine alone
             headers = {"HTTP_HOST": "localhost", **headers}
         try:
-            return taken_back(functools.partial(knock, browser, door, self.things, **headers))
+            return taken_back(functools.partial(request_route, browser, door, self.things, **headers))
         finally:
             browser.cookies = cookies
 
@@ -76,12 +84,12 @@ class Knocker:
 
 
 @pytest.fixture
-def knocker(control, things, stored_snapshot) -> Knocker:
-    return Knocker(control, things)
+def requester(control, things, stored_snapshot) -> RouteRequester:
+    return RouteRequester(control, things)
 
 
 def admits(door: str, who: str) -> bool:
-    least = DOORS[door]
+    least = ROUTE_PERMISSIONS[door]
     return least == "free" or EVERYBODY.index(who) >= EVERYBODY.index(least)
 
 
@@ -93,12 +101,12 @@ def around(least: str, everybody: tuple[str, ...] = EVERYBODY) -> tuple[str, ...
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("every_role", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("doors", grouped(*DOORS))
-def test_a_door_opens_to_its_least_role_and_those_above(doors, every_role, browsers, knocker):
+@pytest.mark.parametrize("doors", grouped(*ROUTE_PERMISSIONS))
+def test_a_door_opens_to_its_least_role_and_those_above(doors, every_role, browsers, requester):
     wrong = []
-    for door in knocker.at_each(doors):
-        for who in EVERYBODY if every_role else around(DOORS[door]):
-            status = knocker.status(browsers[who], door)
+    for door in requester.at_each(doors):
+        for who in EVERYBODY if every_role else around(ROUTE_PERMISSIONS[door]):
+            status = requester.status(browsers[who], door)
             # A page sends to the login, the API says that it does not know who asks.
             refusal = (401 if of_api(door) else 302) if who == "anonymous" else 403
             if status in (401, 403) if admits(door, who) else status != refusal:
@@ -116,14 +124,15 @@ NO_PLAIN_TOKEN = tuple(
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("every_role", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "doors", grouped(*(each for each in DOORS if of_api(each) and DOORS[each] != "free"))
+    "doors",
+    grouped(*(each for each in ROUTE_PERMISSIONS if of_api(each) and ROUTE_PERMISSIONS[each] != "free")),
 )
-def test_a_token_opens_the_api_as_far_as_its_role(doors, every_role, secrets, knocker):
+def test_a_token_opens_the_api_as_far_as_its_role(doors, every_role, secrets, requester):
     wrong = []
-    for door in knocker.at_each(doors):
+    for door in requester.at_each(doors):
         publishes = door.endswith("/events")
-        for role in ("producer", *(ROLES if every_role else around(DOORS[door], ROLES))):
-            status = knocker.status(Client(), door, HTTP_AUTHORIZATION=f"Bearer {secrets[role]}")
+        for role in ("producer", *(ROLES if every_role else around(ROUTE_PERMISSIONS[door], ROLES))):
+            status = requester.status(Client(), door, HTTP_AUTHORIZATION=f"Bearer {secrets[role]}")
             let_in = publishes if role == "producer" else admits(door, role)
             let_in = let_in and not door.split(" ")[1].startswith(NO_PLAIN_TOKEN)
             let_in = let_in or (publishes and role == "administrator")
@@ -132,30 +141,30 @@ def test_a_token_opens_the_api_as_far_as_its_role(doors, every_role, secrets, kn
     assert not wrong
 
 
-def test_a_token_opens_no_page(secrets, knocker):
+def test_a_token_opens_no_page(secrets, requester):
     headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['administrator']}"}
-    pages = [door for door in DOORS if DOORS[door] != "free" and not of_api(door)]
-    answers = {door: knocker.status(Client(), door, **headers) for door in knocker.at_each(pages)}
+    pages = [door for door in ROUTE_PERMISSIONS if ROUTE_PERMISSIONS[door] != "free" and not of_api(door)]
+    answers = {door: requester.status(Client(), door, **headers) for door in requester.at_each(pages)}
     assert {door: status for door, status in answers.items() if status != 302} == {}
 
 
-def test_a_session_without_the_csrf_token_changes_nothing(people, knocker):
+def test_a_session_without_the_csrf_token_changes_nothing(people, requester):
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(people["administrator"], backend="django.contrib.auth.backends.ModelBackend")
-    doors = [door for door in DOORS if door.startswith("POST") and door not in BY_SECRET]
-    answers = {door: knocker.status(browser, door) for door in knocker.at_each(doors)}
+    doors = [door for door in ROUTE_PERMISSIONS if door.startswith("POST") and door not in BY_SECRET]
+    answers = {door: requester.status(browser, door) for door in requester.at_each(doors)}
     assert {door: status for door, status in answers.items() if status != 403} == {}
 
 
 def test_an_api_token_needs_no_csrf_token(secrets, things):
     browser = Client(enforce_csrf_checks=True)
     headers = {"HTTP_AUTHORIZATION": f"Bearer {secrets['operator']}"}
-    assert knock(browser, "POST api/v1/overrides/<override_id>/end", things, **headers) == 200
+    assert request_route(browser, "POST api/v1/overrides/<override_id>/end", things, **headers) == 200
 
 
 def test_a_wrong_token_does_not_fall_back_to_the_session(browsers, things):
     headers = {"HTTP_AUTHORIZATION": "Bearer weir_nobodys"}
-    assert knock(browsers["administrator"], "GET api/v1/loops", things, **headers) == 401
+    assert request_route(browsers["administrator"], "GET api/v1/loops", things, **headers) == 401
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "weir_x"])

@@ -14,7 +14,7 @@ from queues import keys
 from queues.models import Node
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from tests.console.accounts.doors import DOORS, QUERY, address_of, of_api
+from tests.console.accounts.route_permissions import QUERY, ROUTE_PERMISSIONS, address_of, of_api
 from tests.console.accounts.things import things as things
 from tests.console.api import answers
 from tests.console.api.test_plant_control import SOURCE
@@ -33,7 +33,9 @@ DESCRIBING = ("GET api/", "GET api/schema", "GET control/")
 # something: tests/console/api/test_desired.py.
 WANTED = {f"GET api/v1/{each}/desired" for each in ("loops/<loop_id>", "plants/<plant>")}
 NOT_HERE = {*DESCRIBING, *WANTED, "GET api/v1/processes/<process>/log"}
-READING = [door for door in DOORS if of_api(door) and door.startswith("GET ") and door not in NOT_HERE]
+READING = [
+    door for door in ROUTE_PERMISSIONS if of_api(door) and door.startswith("GET ") and door not in NOT_HERE
+]
 OF_SOURCES = ("getpathlatency", "getfailedtuplescount", "getackedtuplescount")
 
 

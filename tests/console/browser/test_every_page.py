@@ -16,7 +16,7 @@ from playwright.sync_api import BrowserContext, Error, Page, expect
 
 from console.input.form_values import format_iso_time
 from console.pages.frame.frame import on_rail
-from tests.console.accounts.doors import DOORS
+from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS
 from tests.console.browser.furnished import clear, furnish, recorded, with_objective
 from tests.console.browser.screen import BROWSER, DESKTOP, PHONE, Snapshot, live, overhang, violations
 from tests.console.pipeline_sample import DECLARATION
@@ -147,7 +147,7 @@ def test_every_page_is_walked():
     """A page's address ends in "/"; those of files and of the API do not."""
     paths = [re.sub(r"\{\w+\}", "1", path.partition("?")[0]) for path in (*PAGES, *SINGLE_PAGES)]
     walked = {resolve(path).route for path in paths}
-    doors = {door.removeprefix("GET ") for door in DOORS if door.startswith("GET ")}
+    doors = {door.removeprefix("GET ") for door in ROUTE_PERMISSIONS if door.startswith("GET ")}
     pages = {route for route in doors if route.endswith("/") and not route.startswith(("api/", "control/"))}
     assert pages - walked - WALKED_ELSEWHERE - OF_NOBODY == set()
 

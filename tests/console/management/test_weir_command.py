@@ -19,7 +19,7 @@ from console.management.operations import Operation, find_operation, list_operat
 from console.models import AuditEntry
 from queues.errors import BadInput
 from queues.models import Queue
-from tests.console.accounts.doors import API_BODIES, DOORS, knock, of_api
+from tests.console.accounts.route_permissions import API_BODIES, ROUTE_PERMISSIONS, of_api, request_route
 from tests.console.accounts.things import things
 from workers.models import Loop, Override
 from workers.steering import overrides
@@ -285,7 +285,11 @@ ONLY_PAGES = (
 
 
 def test_every_page_that_posts_stands_in_the_table():
-    posted = {door.removeprefix("POST ") for door in DOORS if door.startswith("POST ") and not of_api(door)}
+    posted = {
+        door.removeprefix("POST ")
+        for door in ROUTE_PERMISSIONS
+        if door.startswith("POST ") and not of_api(door)
+    }
     assert posted - set(ONLY_PAGES) == set(PAGES)
 
 
@@ -305,9 +309,9 @@ def test_every_action_of_the_table_has_a_command(browsers, things, stored_snapsh
 
     monkeypatch.setattr(access.Actor, "may", may)
     browser = browsers["administrator"]
-    for door in DOORS:
+    for door in ROUTE_PERMISSIONS:
         if "api/v1" in door and not door.endswith("/events"):
-            knock(browser, door, things)
+            request_route(browser, door, things)
     body = {**API_BODIES["POST api/v1/overrides"], "loop": None, "node": "n1", "name": "busy", "value": 0.5}
     for more in (
         {"minutes": 5},

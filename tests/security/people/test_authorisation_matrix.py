@@ -1,6 +1,6 @@
 """The authorisation matrix, completed: each route and method is declared, and who has ended is nobody.
 
-The table and its roles (sessions and tokens of each) are in tests/console/accounts/doors.py. Here: that
+The table and its roles (sessions and tokens of each) are in tests/console/accounts/route_permissions.py. Here: that
 nothing is left out of it, tokens that expired or were revoked, disabled owners, websockets, and reading that
 writes.
 """
@@ -20,7 +20,15 @@ from console.accounts.access import ACTIONS, PRODUCER, ROLES, create_token
 from console.api import v1
 from console.api.routes import plant_control
 from console.models import ApiToken
-from tests.console.accounts.doors import DOORS, EVERYBODY, address_of, knock, of_api, routes, taken_back
+from tests.console.accounts.route_permissions import (
+    EVERYBODY,
+    ROUTE_PERMISSIONS,
+    address_of,
+    of_api,
+    request_route,
+    routes,
+    taken_back,
+)
 from tests.console.accounts.things import things as things
 from tests.console.live.sockets import Socket
 
@@ -46,7 +54,7 @@ def operations() -> Iterator[str]:
 
 
 def test_every_operation_of_the_api_is_declared_with_its_method():
-    declared = {door for door in DOORS if of_api(door) and door not in DESCRIBING}
+    declared = {door for door in ROUTE_PERMISSIONS if of_api(door) and door not in DESCRIBING}
     assert set(operations()) == declared
 
 
@@ -55,7 +63,7 @@ def test_no_page_takes_a_method_that_is_not_declared(browsers, things, stored_sn
     for route in sorted(set(routes())):
         for method in METHODS:
             # Django's login takes a PUT for its POST; the CSRF token is asked for either.
-            if f"{method} {route}" in DOORS or of_api(f"{method} {route}") or route == "login/":
+            if f"{method} {route}" in ROUTE_PERMISSIONS or of_api(f"{method} {route}") or route == "login/":
                 continue
             answer = browsers["administrator"].generic(method, address_of(route, things))
             # 404: a login that is not configured takes no method at all.
@@ -63,7 +71,7 @@ def test_no_page_takes_a_method_that_is_not_declared(browsers, things, stored_sn
 
 
 def test_every_role_of_the_table_is_a_role():
-    assert {*DOORS.values()} <= {"free", "stranger", *ROLES}
+    assert {*ROUTE_PERMISSIONS.values()} <= {"free", "stranger", *ROLES}
     assert {*ACTIONS.values()} <= {*ROLES}
 
 
@@ -91,8 +99,8 @@ def ended_token(how: str, people: dict[str, User], role: str) -> str:
 @pytest.mark.parametrize("how", ENDED)
 def test_a_token_that_has_ended_opens_nothing(how, every_role, people, things, stored_snapshot, settings):
     secrets = {role: ended_token(how, people, role) for role in (PRODUCER, *ROLES)}
-    for door in DOORS:
-        if DOORS[door] == "free" or not of_api(door):
+    for door in ROUTE_PERMISSIONS:
+        if ROUTE_PERMISSIONS[door] == "free" or not of_api(door):
             continue
         for place, (role, secret) in enumerate(secrets.items()):
             if not (every_role or role == "administrator" or (role == PRODUCER and door.endswith("/events"))):
@@ -102,7 +110,9 @@ def test_a_token_that_has_ended_opens_nothing(how, every_role, people, things, s
                 "HTTP_AUTHORIZATION": f"Bearer {secret}",
                 "REMOTE_ADDR": f"10.0.{place}.{hash(door) % 250}",
             }
-            status = taken_back(lambda door=door, headers=headers: knock(Client(), door, things, **headers))
+            status = taken_back(
+                lambda door=door, headers=headers: request_route(Client(), door, things, **headers)
+            )
             expected = (401, 403) if how == "owner without a role" else (401, 429)
             assert status in expected, (door, how, status)
 
@@ -110,21 +120,21 @@ def test_a_token_that_has_ended_opens_nothing(how, every_role, people, things, s
 @pytest.mark.thorough
 def test_somebody_who_was_disabled_has_no_session_left(browsers, people, things, stored_snapshot):
     User.objects.filter(pk=people["administrator"].pk).update(is_active=False)
-    for door in DOORS:
-        if DOORS[door] != "free":
-            status = taken_back(lambda door=door: knock(browsers["administrator"], door, things))
+    for door in ROUTE_PERMISSIONS:
+        if ROUTE_PERMISSIONS[door] != "free":
+            status = taken_back(lambda door=door: request_route(browsers["administrator"], door, things))
             assert status == (401 if of_api(door) else 302), door
 
 
 @pytest.mark.thorough
 def test_nothing_that_only_reads_writes(browsers, things, stored_snapshot):
-    for door in DOORS:
+    for door in ROUTE_PERMISSIONS:
         if not door.startswith("GET "):
             continue
         with CaptureQueriesContext(
             connection,
         ) as found:
-            taken_back(lambda door=door: knock(browsers["administrator"], door, things))
+            taken_back(lambda door=door: request_route(browsers["administrator"], door, things))
         written = [
             each["sql"] for each in found if WRITES.match(each["sql"]) and not BOOKKEEPING.search(each["sql"])
         ]

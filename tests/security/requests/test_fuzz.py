@@ -32,7 +32,14 @@ from schemathesis.specs.openapi import checks as of_document
 
 from queues import keys
 from queues.models import Node
-from tests.console.accounts.doors import API_BODIES, DOORS, OPERATIONS, QUERY, address_of, of_api
+from tests.console.accounts.route_permissions import (
+    API_BODIES,
+    OPERATIONS,
+    QUERY,
+    ROUTE_PERMISSIONS,
+    address_of,
+    of_api,
+)
 from tests.console.accounts.things import things as things
 from tests.console.api.test_api import publishing as publishing
 from tests.console.pipeline_sample import DECLARATION
@@ -294,7 +301,7 @@ def throw_at_pages(tally: Tally, callers: list[Caller], things: dict[str, Any], 
     chance, every = Random(SEED), pages()
     for _ in range(requests):
         page = chance.choice(every)
-        usual = "post" if f"POST {page.route}" in DOORS else "get"
+        usual = "post" if f"POST {page.route}" in ROUTE_PERMISSIONS else "get"
         method = usual if chance.random() < 0.85 else chance.choice(METHODS)
         odd = [text_of(chance) if chance.random() < 0.1 else "" for _ in range(3)]
         address, fields = page.address(things, odd), fields_for(chance, page)
@@ -314,7 +321,7 @@ def asking(method: str, address: str, fields: Any, headers: Any, caller: Caller)
 def throw_at_api(tally: Tally, callers: list[Caller], things: dict[str, Any], requests: int) -> None:
     """Every operation with a body that is good, but for some of it, and with odd values in its address."""
     chance = Random(SEED)
-    doors = [door for door in DOORS if of_api(door)]
+    doors = [door for door in ROUTE_PERMISSIONS if of_api(door)]
     for _ in range(requests):
         door = chance.choice(doors)
         method, route = door.split(" ", 1)

@@ -18,7 +18,7 @@ from console.models import Mark, UserSession
 from queues.errors import BadInput
 from queues.segments.dead_letters import DeadLetters
 from queues.segments.segment import Segment
-from tests.console.accounts.doors import DOORS, address_of, of_api
+from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS, address_of, of_api
 from tests.console.accounts.things import things as things
 from workers.models import Loop
 
@@ -27,7 +27,7 @@ DIGITS = "9" * 5_000
 NUL = "a\0b"
 AWAY = (503,)  # the node of these tests answers nobody
 ENDS = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "0001-01-01", "9999-12-31")
-FORMS = [door for door in DOORS if door.startswith("POST ") and not of_api(door)]
+FORMS = [door for door in ROUTE_PERMISSIONS if door.startswith("POST ") and not of_api(door)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from console import urls
 from console.accounts.access import ACTIONS
 from console.pages.frame import declared_page
 from console.pages.frame.declared_page import DeclaredPage, load_pages
-from tests.console.accounts.doors import EVERYBODY, knock, of_declared_pages
+from tests.console.accounts.route_permissions import EVERYBODY, of_declared_pages, request_route
 from tests.house import test_pages
 
 pytestmark = pytest.mark.django_db
@@ -80,7 +80,7 @@ def rail_of(browser):
 def test_its_address_opens_to_the_role_that_it_declares(written, browsers, stored_snapshot):
     [(door, least)] = [each for each in of_declared_pages().items() if "producers" in each[0]]
     assert (door, least) == ("GET producers/", ACTIONS["plant.view"])
-    opened = [who for who in EVERYBODY if knock(browsers[who], door, {}) == 200]
+    opened = [who for who in EVERYBODY if request_route(browsers[who], door, {}) == 200]
     assert opened == list(EVERYBODY[EVERYBODY.index(least) :])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.console.accounts.doors import DOORS, knock, taken_back
+from tests.console.accounts.route_permissions import ROUTE_PERMISSIONS, request_route, taken_back
 from tests.console.accounts.things import things as things
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
@@ -16,10 +16,10 @@ ELSEWHERE = ("healthz", "readyz")
 def failing(browsers, things, ready) -> Iterator[tuple[str, int]]:
     browser = browsers["administrator"]
     browser.raise_request_exception = False
-    for door in DOORS:
+    for door in ROUTE_PERMISSIONS:
         ready()
         cookies = browser.cookies.copy()
-        status = taken_back(lambda door=door: knock(browser, door, things))
+        status = taken_back(lambda door=door: request_route(browser, door, things))
         browser.cookies = cookies
         if status >= 500 and status != 503 and not door.endswith(ELSEWHERE):
             yield door, status

@@ -1,4 +1,4 @@
-"""The doors of the console: every address with the least role that it opens to, and what to knock with."""
+"""The doors of the console: every address with the least role that it opens to, and what to request_route with."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ BY_SECRET = frozenset({"POST api/v1/chat/<receiver>"})
 EVERYBODY = ("anonymous", "stranger", "viewer", "operator", "administrator")
 
 # Method and route → who is let in (what is behind the door is another test's). `free`: no login needed.
-DOORS = {
+ROUTE_PERMISSIONS = {
     "GET ": "viewer",
     "GET nodes/": "viewer",
     "POST nodes/use": "operator",
@@ -170,7 +170,7 @@ DOORS = {
     "POST settings/second-factor/": "viewer",
     "GET healthz": "free",
     "GET readyz": "free",
-    "GET metrics": "free",  # from this machine (knocker); test_health shuts the others out
+    "GET metrics": "free",  # from this machine (requester); test_health shuts the others out
     "GET api/": "free",
     "GET api/schema": "free",
     "GET control/": "free",
@@ -373,7 +373,7 @@ def of_declared_pages() -> dict[str, str]:
     return {f"GET {page.address}": ACTIONS[page.action] for page in load_pages().values()}
 
 
-DOORS |= of_declared_pages()
+ROUTE_PERMISSIONS |= of_declared_pages()
 QUERY = {
     "GET api/v1/queues/<queue>/waiting": {"node": "n1"},
     "GET api/v1/history": {"series": "totals.in_per_second", "from": 0, "to": 1},
@@ -383,7 +383,11 @@ QUERY = {
     "GET api/v1/marks": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     "GET api/v1/changes": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
     "GET api/v1/differences": {"from": "2026-11-20T03:12:00Z", "to": "2026-11-20T03:13:00Z"},
-    **{door: {"operator": "performance/hosts"} for door in DOORS if door.startswith("GET control/")},
+    **{
+        door: {"operator": "performance/hosts"}
+        for door in ROUTE_PERMISSIONS
+        if door.startswith("GET control/")
+    },
 }
 NAMES = {
     "pipeline": "performance",
@@ -510,7 +514,7 @@ def address_of(route: str, things: dict[str, Any]) -> str:
     return "/" + address.replace("<str:name>", name).replace("<name>", name)
 
 
-def knock(browser: Client, door: str, things: dict[str, Any], **headers: str) -> int:
+def request_route(browser: Client, door: str, things: dict[str, Any], **headers: str) -> int:
     """The status behind a door; what a door changes is taken back with the test's transaction."""
     method, route = door.split(" ", 1)
     address = address_of(route, things)
@@ -524,7 +528,7 @@ def knock(browser: Client, door: str, things: dict[str, Any], **headers: str) ->
 
 
 def taken_back(knocking: Callable[[], int]) -> int:
-    """The status of a knock; what it changed in the database is as before."""
+    """The status of a request_route; what it changed in the database is as before."""
     with transaction.atomic():
         status = knocking()
         transaction.set_rollback(True)
