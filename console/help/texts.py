@@ -17,7 +17,7 @@ PHRASE = re.compile(r"[A-Za-z}][,.:;)]? [(]?[A-Za-z{]")
 LABEL = re.compile(r"[A-Z][a-z]+( [a-z]+)*[.:]?")
 CODE = re.compile(
     r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|REVOKE|GRANT|WITH|PRAGMA|SET|local|return|function|default-src)\b"
-    r"|redis\.call|^[a-z0-9, ]+(, id, time.*| ascii .*)$|^[\w.-]+/[\w.+-]+;|^[\w./ -]*=[\w./ -]*$|^\^|\\d|\(\?"
+    r"|redis\.call|^([a-z0-9_]+ ){11}|^queue, id, time|^[\w.-]+/[\w.+-]+;|^[\w./ -]*=[\w./ -]*$|^\^|\\d|\(\?"
 )
 # Calls whose strings are patterns, formats, or names.
 SILENT_CALLS = frozenset(
